@@ -5,12 +5,12 @@ WORKERS ?= 2
 N       ?= 100000
 BIN     = $(VENV)/bin
 FILES   = tilegrad tests bench examples
-# What is run with work cut as for a GPU, too: compared with PyTorch.
-MANY    = $(addprefix tests/nn/test_,attention.py conv.py pool.py wide_recurrent.py)
+# Compared with PyTorch also with kernels that are scheduled as for a GPU.
+FOR_GPU = $(addprefix tests/nn/test_,attention.py conv.py pool.py wide_recurrent.py)
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
-.PHONY: demo test lint peers many features gpu-test fuzz bench format clean
+.PHONY: demo test lint peers gpu-schedules features gpu-test fuzz bench format clean
 
 demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
 	$(BIN)/python -m tilegrad demo
@@ -26,8 +26,8 @@ lint: $(VENV)/testing
 peers: $(VENV)/peers ## only the tests that compare with PyTorch, JAX, ONNX and TensorBoard
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m peers
 
-many: $(VENV)/testing ## layers and networks on the CPU with work cut as for a GPU
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --grain many $(MANY)
+gpu-schedules: $(VENV)/testing ## layers and networks on the CPU scheduled as for a GPU
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --target gpu $(FOR_GPU)
 
 features: $(VENV)/testing ## what runs machine code, once for each set of processor features
 	$(BIN)/python -m tests.features -n $(WORKERS) --dist worksteal

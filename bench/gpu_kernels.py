@@ -30,7 +30,7 @@ from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_access import accesses
 from tilegrad.ir.tile_checker import check
 from tilegrad.runtime.device import register
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 
 REPEATS = 10
 """Runs in one graph."""
@@ -40,8 +40,8 @@ class Planned(NullDevice):
     """A GPU of so many multiprocessors for which programs are made, and not run."""
 
     @property
-    def grain(self) -> Grain:
-        return many_small(132)
+    def target(self) -> TargetModel:
+        return gpu_model(132)
 
 
 register(Planned("planned"))

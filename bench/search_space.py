@@ -18,7 +18,7 @@ import tilegrad as tg
 from tilegrad.ir.graph import Graph
 from tilegrad.runtime.choice import Choice, chosen
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule import matmul_tiles
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.trial import Contender, Trial
@@ -28,16 +28,16 @@ RECORD = Path(__file__).parents[1] / "tests" / "schedule" / "search_space.json"
 RUNS = 4
 
 
-def space(extents: matmul_tiles.Extents, grain: Grain) -> list[Choice]:
+def space(extents: matmul_tiles.Extents, target: TargetModel) -> list[Choice]:
     """All pairs of pieces that the tuner could take, at each depth that it knows."""
     m, n, k, *_ = extents
-    limits = grain.products
+    limits = target.products
     assert isinstance(m, int)
     assert isinstance(n, int)
     assert isinstance(k, int)
     wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
-    usual = matmul_tiles.blocks(extents, grain).size("k")
-    depths = [usual, *matmul_tiles._depths(k, usual, grain)]
+    usual = matmul_tiles.blocks(extents, target).size("k")
+    depths = [usual, *matmul_tiles._depths(k, usual, target)]
     pairs = list(dict.fromkeys(matmul_tiles._equal_pieces(m, n, wide)))
     return [chosen(m=h, n=w, k=depth) for depth in depths for h, w in pairs]
 
@@ -60,10 +60,10 @@ def main() -> None:
     x, y = tg.randn(SIZE, SIZE).realize(), tg.randn(SIZE, SIZE).realize()
     product = (x @ y)._value
     (group,) = fuse(Graph(tuple(product.inputs), (product,))).groups
-    grain = Grain(workers=1)
+    target = TargetModel(workers=1)
     trial = Trial(group, {}, {}, device("cpu"))
     seconds = {}
-    for choice in space(matmul_tiles.Extents(SIZE, SIZE, SIZE), grain):
+    for choice in space(matmul_tiles.Extents(SIZE, SIZE, SIZE), target):
         seconds[str(choice)] = processor_seconds(trial.contender(choice))
     best = min(seconds, key=seconds.__getitem__)
     print(f"{len(seconds)} choices, from {best} ({1e3 * seconds[best]:.2f} ms) to {1e3 * max(seconds.values()):.2f} ms")

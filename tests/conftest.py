@@ -32,10 +32,10 @@ gc.set_threshold(20_000, 10, 10)  # looking for garbage after each 700 objects t
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="accept what the code prints now")
     parser.addoption(
-        "--grain",
-        choices=("few", "many"),
-        default="few",
-        help="work on the CPU is cut as for few cores, or as for a GPU",
+        "--target",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="schedule kernels that run on the CPU for this target",
     )
     parser.addoption("--record", action="store_true", help="record what tests read from PyTorch (tests/recorded.py)")
 
@@ -84,14 +84,14 @@ _first_states: dict[int, dict[str, object]] = {}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of files that compare with other libraries, for `-m peers`; leave out what looks at how work is
-    cut for few cores where it is cut for many."""
+    """Mark the tests of files that compare with other libraries, for `-m peers`; skip tests of CPU schedules
+    where kernels are scheduled for a GPU."""
     for item in items:
         if _compares(item.path):
             item.add_marker("peers")
-        is_about_few = item.get_closest_marker("few") or "golden" in getattr(item, "fixturenames", ())
-        if is_about_few and config.getoption("--grain") == "many":
-            item.add_marker(pytest.mark.skip("about work that is cut for few cores"))
+        tests_cpu_schedule = item.get_closest_marker("cpu_schedule") or "golden" in getattr(item, "fixturenames", ())
+        if tests_cpu_schedule and config.getoption("--target") == "gpu":
+            item.add_marker(pytest.mark.skip("tests schedules for a CPU"))
 
 
 def pytest_collection_finish() -> None:
@@ -110,14 +110,13 @@ def nobody_measures_time() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def same_grain(request: pytest.FixtureRequest) -> None:
-    """Work is cut for the CPU of every machine alike: what is compiled, and in `golden`, does not depend on it."""
+def same_target(request: pytest.FixtureRequest) -> None:
+    """Schedule for the same CPU on every machine, so that kernels and golden files do not depend on it."""
     from tests.target_models import GPU
     from tilegrad.runtime.device import device
-    from tilegrad.runtime.target_model import Grain
+    from tilegrad.runtime.target_model import TargetModel
 
-    many = request.config.getoption("--grain") == "many"
-    device("cpu").__dict__["grain"] = GPU if many else Grain()
+    device("cpu").__dict__["target"] = GPU if request.config.getoption("--target") == "gpu" else TargetModel()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""Work on the CPU that is cut as for another device: the target model of a GPU where there is no GPU."""
+"""Schedule kernels for a GPU and run them on the CPU, for tests on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from contextlib import contextmanager
 
 from tilegrad.lazy import realize
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 
-GPU = many_small(132, 227 << 10)
+GPU = gpu_model(132, 227 << 10)
 """Of an H200."""
 
 
 @contextmanager
-def cut_as(grain: Grain) -> Iterator[None]:
-    """Within the block, programs for the CPU are cut as for a device with another grain."""
+def scheduled_for(target: TargetModel) -> Iterator[None]:
+    """Schedule programs for the CPU with another target model inside the block."""
     own = device("cpu").__dict__
-    before = device("cpu").grain
-    own["grain"] = grain
+    before = device("cpu").target
+    own["target"] = target
     forget()
     try:
         yield
     finally:
-        own["grain"] = before
+        own["target"] = before
         forget()
 
 
 def forget() -> None:
-    """Forgets the programs of tensors that were looked at: they are found by their graphs, whatever the grain was."""
+    """Forgets the programs of tensors that were looked at: they are found by their graphs, whatever the target was."""
     realize._programs.clear()
     realize._numbers.clear()

@@ -24,7 +24,7 @@ from .runtime.device import Device, device
 from .runtime.executable import Executable
 from .runtime.lock import Entry, Lock, lock_of
 from .runtime.once import lock as new_lock
-from .runtime.target_model import Grain
+from .runtime.target_model import TargetModel
 
 Artifact = TypeVar("Artifact")
 
@@ -130,16 +130,16 @@ def _compiled(
 ) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
     lock = lock_for(place)
-    kept = None if settings().use else programs.name_of(graph, updates, name, place.grain, lock.digest, fit, steady)
+    kept = None if settings().use else programs.name_of(graph, updates, name, place.target, lock.digest, fit, steady)
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, place.grain, lock, fit, steady)
+        stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, steady)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
     executable = place.load_for(program, {program.inputs[n] for n in steady}) if steady else place.load(program)
-    made = lambda: stages or compiled_in_stages(graph, updates, name, place.grain, lock, fit, steady)  # noqa: E731
+    made = lambda: stages or compiled_in_stages(graph, updates, name, place.target, lock, fit, steady)  # noqa: E731
     again = lambda: compile(graph, updates, name, place, fit, steady)  # noqa: E731
     return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
@@ -165,7 +165,7 @@ def compiled_in_stages(
     graph: Graph,
     updates: Mapping[int, int],
     name: str,
-    grain: Grain,
+    target: TargetModel,
     lock: Lock,
     fit: int = 0,
     steady: tuple[int, ...] = (),
@@ -183,12 +183,12 @@ def compiled_in_stages(
     if has_declared(graph):
         graph = stages.keep("expand", partial(expand, graph), graph)
     for transform in PASSES:
-        graph = stages.keep(transform.__name__, partial(fitted(transform, grain), graph), graph)
+        graph = stages.keep(transform.__name__, partial(fitted(transform, target), graph), graph)
     if steady:
         graph = stages.keep("apart", partial(apart, graph, {graph.inputs[n] for n in steady}), graph)
     if fit:
-        graph = stages.keep("rematerialise", partial(_fitted, graph, updates, grain, fit), graph)
-    found = stages.keep("fuse", lambda: fuse(graph, grain))
+        graph = stages.keep("rematerialise", partial(_fitted, graph, updates, target, fit), graph)
+    found = stages.keep("fuse", lambda: fuse(graph, target))
     schedule = stages.keep("order", lambda: order(found, updates), found)
     program = stages.keep("program", lambda: assemble(schedule, updates, name, lock))
     if settings().use:
@@ -198,12 +198,12 @@ def compiled_in_stages(
     return stages
 
 
-def _fitted(graph: Graph, updates: Mapping[int, int], grain: Grain, fit: int) -> Graph:
+def _fitted(graph: Graph, updates: Mapping[int, int], target: TargetModel, fit: int) -> Graph:
     """The graph such that its program takes at most so many bytes."""
     from .schedule.planned import planned
     from .transform.rematerialise import rematerialise
 
-    return rematerialise(graph, lambda trial: planned(trial, updates, grain), fit)
+    return rematerialise(graph, lambda trial: planned(trial, updates, target), fit)
 
 
 def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:

@@ -20,8 +20,8 @@ from faults import ROOT
 
 FOLDERS = ("tilegrad/transform", "tilegrad/schedule")
 RECORD = ROOT / "build" / "mutation" / "covered.json"
-MANY = RECORD.with_name("covered_many.json")
-"""With work cut as for a GPU."""
+FOR_GPU = RECORD.with_name("covered_gpu.json")
+"""With kernels scheduled as for a GPU."""
 NAMES: list[str] = []
 """The names of the statements, by number."""
 MOST = 1 << 16

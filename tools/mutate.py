@@ -6,7 +6,7 @@
 A fault is a change of the syntax tree of one module of `tilegrad/transform/` or `tilegrad/schedule/` (a comparison by
 its neighbour, a condition left out, a number off by one, arguments swapped, ...: `tools/faults.py`). Tests that execute
 the changed statement run, quickest first, until one fails; where none does within `--seconds`, the others and those
-with work cut as for a GPU follow, within `--thorough`. Nothing is written to the sources: all tests are collected once,
+scheduled as for a GPU follow, within `--thorough`. Nothing is written to the sources: all tests are collected once,
 and a process that is forked for each fault puts the changed code in its place and runs them.
 
 What survives is printed as a line of the module before and after: a test is missing, or the code is dead, or the fault
@@ -45,8 +45,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 TESTS = ("tilegrad/transform", "tilegrad/schedule", "tests/transform", "tests/schedule", "tests/fuzz/test_fuzz.py")
 TESTS += ("tests/ops", "tests/backend", "tests/verifier", "tests/geometries", "tests/nn", "tests/optim", "tests/items")
 TESTS += ("tests/profile", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "tests").glob("test_*.py")))
-MANY = ("tests/nn/test_conv.py", "tests/nn/test_attention.py")
-"""Run with work cut as for a GPU as well (`make many`)."""
+FOR_GPU = ("tests/nn/test_conv.py", "tests/nn/test_attention.py")
+"""Also run scheduled as for a GPU (`make gpu-schedules`)."""
 LEFT_OUT = ("test_documents", "test_layers", "test_limits", "test_import_time", "test_threads_and_forks", "test_names")
 LEFT_OUT += ("test_raw_errors", "test_wrong_calls", "test_timing", "test_command_line", "test_memory_errors")
 NEAR = ("tests/transform", "tests/schedule", "tilegrad/")
@@ -68,7 +68,7 @@ class Mutation:
 
     def __init__(self, faults: list[Fault], given: argparse.Namespace, out: int) -> None:
         self.faults, self.given, self.out = faults, given, out
-        self.record, self.many = covered.Record(covered.RECORD), covered.Record(covered.MANY)
+        self.record, self.as_gpu = covered.Record(covered.RECORD), covered.Record(covered.FOR_GPU)
         self.proved: set[str] = set()
         self.pipe = -1
         self.current = ""
@@ -107,18 +107,18 @@ class Mutation:
         first = self.tests_of(fault, self.record)
         few = _within(first, self.given.seconds)
         rest = _within(first[len(few) :], self.given.thorough)
-        many = _within(self.tests_of(fault, self.many), self.given.thorough)
+        as_gpu = _within(self.tests_of(fault, self.as_gpu), self.given.thorough)
         ran = 0
-        for tests, grain in ((few, "few"), (rest, "few"), (many, "many")):
+        for tests, target in ((few, "cpu"), (rest, "cpu"), (as_gpu, "gpu")):
             names = [test for test, _ in tests]
             while names:
-                failed = self.forked(fault, tests, grain)
+                failed = self.forked(fault, tests, target)
                 if not failed:
                     break
-                if failed in self.proved or self.holds(names, failed, tests, grain):
+                if failed in self.proved or self.holds(names, failed, tests, target):
                     self.proved.add(failed)
                     return Found(True, failed, ran)
-                for record in (self.record, self.many):
+                for record in (self.record, self.as_gpu):
                     record.tests.pop(failed, None)
                 self.say(f"{failed} fails without a fault, too")
                 tests = [t for t in tests if t[0] != failed]
@@ -126,10 +126,10 @@ class Mutation:
             ran += len(names)
         return Found(False, "", ran)
 
-    def holds(self, names: list[str], failed: str, tests: list[tuple[str, float]], grain: str) -> bool:
+    def holds(self, names: list[str], failed: str, tests: list[tuple[str, float]], target: str) -> bool:
         """Whether the tests up to one that failed pass without a fault."""
         last = names.index(failed) if failed in names else len(names) - 1
-        return self.forked(None, tests[: last + 1], grain) == ""
+        return self.forked(None, tests[: last + 1], target) == ""
 
     def tests_of(self, fault: Fault, record: covered.Record) -> list[tuple[str, float]]:
         """List the tests that execute a statement, with their seconds, best first; the cases of a test that the record
@@ -150,7 +150,7 @@ class Mutation:
             times[function] += 1
         return [(test, seconds) for _, test, seconds in sorted(scored)]
 
-    def forked(self, fault: Fault | None, tests: list[tuple[str, float]], grain: str) -> str:
+    def forked(self, fault: Fault | None, tests: list[tuple[str, float]], target: str) -> str:
         """Run tests in a process of its own; return the name of the one that failed, or an empty text."""
         end, beginning = os.pipe()
         child = os.fork()
@@ -159,7 +159,7 @@ class Mutation:
             try:
                 os.close(end)
                 self.pipe = beginning
-                self.run(fault, tests, grain)
+                self.run(fault, tests, target)
                 code = 0
             finally:
                 os._exit(code)
@@ -170,7 +170,7 @@ class Mutation:
         code = os.waitstatus_to_exitcode(status)
         return "" if code == 0 else said or f"process ended with {code}"
 
-    def run(self, fault: Fault | None, tests: list[tuple[str, float]], grain: str) -> None:
+    def run(self, fault: Fault | None, tests: list[tuple[str, float]], target: str) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
@@ -180,7 +180,7 @@ class Mutation:
             self.replace(fault)
         items = [self.items[test] for test, _ in tests]
         for n, (item, (_, seconds)) in enumerate(zip(items, tests, strict=True)):
-            item.config.option.grain = grain
+            item.config.option.target = target
             self.current = item.nodeid
             signal.setitimer(signal.ITIMER_PROF, 15 + 20 * seconds)  # what goes on for ever is ended
             signal.setitimer(signal.ITIMER_REAL, 120 + 60 * seconds)
@@ -252,7 +252,7 @@ def chosen(given: argparse.Namespace) -> list[Fault]:
 def _given() -> argparse.Namespace:
     options = argparse.ArgumentParser(description="how many seeded faults the tests notice")
     options.add_argument("--record", action="store_true", help="note which tests execute which statements")
-    options.add_argument("--many", action="store_true", help="with --record: with work cut as for a GPU")
+    options.add_argument("--gpu", action="store_true", help="with --record: scheduled as for a GPU")
     options.add_argument("--count", type=int, default=300)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--start", type=int, default=0, help="how many of them to leave out at the beginning")
@@ -273,20 +273,22 @@ def main() -> None:
     os.environ["TILEGRAD_CACHE"] = "off"  # what a faulty compiler makes is not kept for others
     out = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    grain = ["--grain", "many"] if given.many else []
+    target = ["--target", "gpu"] if given.gpu else []
     # plain assertions: pytest would read the modules itself, to rewrite their assertions
-    options = ["-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "-W", "ignore", *grain]
+    options = ["-q", "-s", "-p", "no:cacheprovider", "--assert=plain", "-W", "ignore", *target]
     options += [f"--basetemp={ROOT / 'build' / 'mutation' / 'temporary'}"]
     options += [f"--ignore={p}" for p in (ROOT / "tests").rglob("test_*.py") if p.stem in LEFT_OUT]
     if given.record:
         covered.install()
-        plugin: object = covered.Recorder(covered.MANY if given.many else covered.RECORD, out)
-        pytest.main([*options, *(given.tests or (MANY if given.many else TESTS))], plugins=[plugin])
+        plugin: object = covered.Recorder(covered.FOR_GPU if given.gpu else covered.RECORD, out)
+        pytest.main([*options, *(given.tests or (FOR_GPU if given.gpu else TESTS))], plugins=[plugin])
         return
     known, drawn = equivalent(), chosen(given)
     faults = [fault for fault in drawn if fault.key not in known]
     os.write(out, f"{len(drawn) - len(faults)} of {len(drawn)} faults are known to be equivalent\n".encode())
-    files = {t.partition("::")[0] for t in [*covered.Record(covered.RECORD).tests, *covered.Record(covered.MANY).tests]}
+    files = {
+        t.partition("::")[0] for t in [*covered.Record(covered.RECORD).tests, *covered.Record(covered.FOR_GPU).tests]
+    }
     pytest.main([*options, *(given.tests or sorted(files))], plugins=[Mutation(faults, given, out)])
 
 

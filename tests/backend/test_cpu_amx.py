@@ -219,7 +219,7 @@ COMPUTED: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]], str]]
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One product makes them, not six of parts."""
-    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=target_model.MATRIX_UNIT))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.MATRIX_UNIT))
     fn, shapes, dtype = COMPUTED[name]
     arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
     program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program

@@ -74,7 +74,7 @@ def test_float32_products_of_several_parts_are_left_to_multiply_adds(precision: 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_integers_are_left_to_other_vectors(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=target_model.PAIRS))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS))
     x, y = (rng.integers(0, 100, shape).astype(dtype) for shape in ((40, 64), (64, 48)))
     fn = tg.jit(lambda x, y: (x + 1).int() @ y.int())
     np.testing.assert_array_equal(fn(tg.tensor(x), tg.tensor(y)).numpy(), (x + 1).astype(int) @ y.astype(int))
@@ -82,7 +82,7 @@ def test_integers_are_left_to_other_vectors(dtype: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=target_model.PAIRS))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS))
     fn, shapes, dtype = COMPUTED[name]
     arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
     program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program
@@ -97,7 +97,7 @@ def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_places_that_lie_in_a_table(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways read it, the one for odd numbers after the loops of the other."""
     monkeypatch.setitem(
-        device("cpu").__dict__, "grain", device("cpu").grain._replace(unit=target_model.PAIRS, workers=1)
+        device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS, workers=1)
     )
     x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((17, 7, 32), (119, 64)))
     x[3, 5, 7] = value
@@ -120,7 +120,7 @@ def test_on_this_machine(dtype: str, precision: str, m: int, k: int, n: int, way
 
 def test_operands_that_several_instances_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are packed once; the last turn of the sum is shorter than the others."""
-    monkeypatch.setattr(contract, "blocks", lambda extents, grain: chosen(m=24, n=40, k=64))
+    monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((50, 150), (150, 120)))
     given = tg.explain(lambda x, y: tg.matmul(x, y, precision="medium"), tg.tensor(x), tg.tensor(y)).compiled.program
     program = beforehand(given, PAIRED)

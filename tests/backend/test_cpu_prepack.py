@@ -30,7 +30,7 @@ rng = np.random.default_rng(0)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as small as tests want them are made in the unit, by several instances."""
     monkeypatch.setattr(target_model, "LEAST_REUSE", dict.fromkeys(target_model.LEAST_REUSE, 0.0))
-    monkeypatch.setattr(contract, "blocks", lambda extents, grain: chosen(m=24, n=40, k=64))
+    monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
 
 
 def program_of(fn: Callable[..., tg.Tensor], *arrays: np.ndarray) -> Program:
@@ -127,7 +127,7 @@ def test_blocks_are_finished_one_by_one(
 ) -> None:
     """What follows on a product is done for each block, while the next one is made; odd numbers go the other way."""
     m, k, n = size
-    monkeypatch.setattr(contract, "blocks", lambda extents, grain: chosen(m=m // 2, n=n // 2, k=min(k, depth)))
+    monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=m // 2, n=n // 2, k=min(k, depth)))
     x, y, z = numbers(m, k), numbers(k, n), numbers(m, n)
     x[3, 5] = value
     program = program_of(lambda x, y, z: tg.relu(tg.matmul(x, y, precision="high") + z) * z, x, y, z)

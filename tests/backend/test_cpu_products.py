@@ -25,7 +25,7 @@ from tilegrad.ops.arithmetic import add
 from tilegrad.ops.contraction import matmul
 from tilegrad.ops.convolution import Convolve
 from tilegrad.ops.sliding import Sliding
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.strategies import usual
@@ -150,7 +150,7 @@ def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, chann
     (group,) = fuse(Graph((x, w), (Convolve(x, w, (axis, axis)),))).groups
 
     assert group.kind == "rows"
-    assert usual(flatten(group), Grain()).way == "beside"
+    assert usual(flatten(group), TargetModel()).way == "beside"
 
 
 @checklist(52)

@@ -11,13 +11,13 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.nn.functional as F
-from tests.target_models import GPU, cut_as
+from tests.target_models import GPU, scheduled_for
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 
 DEPTH = 40
 """Each value is used three times by the next: 3 ** 40 ways."""
@@ -65,15 +65,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], str]] = {
 }
 
 
-@pytest.mark.parametrize("grain", [Grain(), GPU], ids=["few", "many"])
+@pytest.mark.parametrize("target", [TargetModel(), GPU], ids=["few", "many"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_what_is_shared_is_looked_at_once(name: str, grain: Grain) -> None:
+def test_what_is_shared_is_looked_at_once(name: str, target: TargetModel) -> None:
     program, shapes, dtype = PROGRAMS[name]
     given = [tg.zeros(*shape).to(getattr(tg, dtype)) for shape in shapes]
     given[0].requires_grad = name in ("gradient", "pool")
-    with cut_as(grain), changed(cache="off"), few_calls(MOST_CALLS):
+    with scheduled_for(target), changed(cache="off"), few_calls(MOST_CALLS):
         made = tg.jit(program).prepared(*given)
-        if grain is GPU:
+        if target is GPU:
             for step in made.program.compiled.program.steps:
                 assert isinstance(step, Launch)
                 assert lower(step.kernel, "sm_90a").text

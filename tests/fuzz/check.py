@@ -16,7 +16,7 @@ from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
 from tilegrad.ir.stored import node_of, text_of
 from tilegrad.ir.tile_parser import parse
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.order import order
@@ -51,15 +51,15 @@ def check_passes(d: Drawn) -> None:
         assert change(once) is once, f"{change.__name__} goes on changing\n{graph}\n{once}\n{change(once)}"
 
 
-def optimised(graph: Graph, grain: Grain = Grain()) -> Graph:
+def optimised(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     for change in PASSES:
-        graph = fitted(change, grain)(graph)
+        graph = fitted(change, target)(graph)
     return graph
 
 
-def check_road(d: Drawn, grain: Grain = Grain()) -> None:
+def check_road(d: Drawn, target: TargetModel = TargetModel()) -> None:
     """The kernels of a graph compute what it means; memory is shared without harm."""
-    program = assemble(order(fuse(optimised(d.graph, grain), grain)))
+    program = assemble(order(fuse(optimised(d.graph, target), target)))
     check_program(program)
     for step in program.steps:
         if isinstance(step, Launch):
@@ -75,11 +75,11 @@ def check_road(d: Drawn, grain: Grain = Grain()) -> None:
             )
 
 
-def check_gradients(d: Drawn, grain: Grain = Grain()) -> None:
+def check_gradients(d: Drawn, target: TargetModel = TargetModel()) -> None:
     """The same for the gradients of what was drawn."""
     graph = backward(d.graph)
     if graph.outputs:
-        check_road(d._replace(graph=graph, exact=(False,) * len(graph.outputs)), grain)
+        check_road(d._replace(graph=graph, exact=(False,) * len(graph.outputs)), target)
 
 
 def backward(graph: Graph) -> Graph:

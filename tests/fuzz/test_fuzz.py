@@ -20,7 +20,7 @@ from tests.fuzz.check import backward, check_gradients, check_passes, check_road
 from tests.fuzz.graphs import drawn
 from tests.fuzz.worker import Workers
 from tilegrad.ir.graph import Value
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
@@ -52,14 +52,14 @@ def test_kernels_compute_what_the_graph_means(choices: list[int], smooth: bool) 
 
 @given(CHOICES, st.booleans())
 def test_kernels_for_gpus_compute_what_the_graph_means(choices: list[int], smooth: bool) -> None:
-    check_road(drawn(choices, smooth), many_small(132))
+    check_road(drawn(choices, smooth), gpu_model(132))
 
 
 @checklist(157)
 @given(CHOICES)
 def test_gradients_go_the_same_road(choices: list[int]) -> None:
     check_gradients(drawn(choices, smooth=True))
-    check_gradients(drawn(choices, smooth=True), many_small(132))
+    check_gradients(drawn(choices, smooth=True), gpu_model(132))
 
 
 @given(CHOICES)

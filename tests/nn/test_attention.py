@@ -65,7 +65,7 @@ def test_extents_of_0(empty: int, causal: bool) -> None:
     compare(three((2, heads), queries, keys, width, features), is_causal=causal)
 
 
-@pytest.mark.few
+@pytest.mark.cpu_schedule
 @pytest.mark.parametrize(("length", "side"), [(128, 32), (256, 32), (512, 64)])
 def test_short_causal_tiles_are_smaller(length: int, side: int) -> None:
     """So that fewer pairs are computed in vain; longer ones have few such pairs."""

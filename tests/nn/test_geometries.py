@@ -9,10 +9,10 @@ import pytest
 import tilegrad as tg
 from tests.geometries.comparing import ARITHMETICS, both, faults, given
 from tests.geometries.table import Case, cases
-from tests.target_models import GPU, cut_as
+from tests.target_models import GPU, scheduled_for
 from tests.verifier import net
 from tilegrad.ir.program import Launch
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 
 EVERY = int(os.environ.get("GEOMETRIES", 4))
 """One in so many is looked at here; `GEOMETRIES=1` is all of them, and `make gpu-test` has all at their own sizes."""
@@ -24,7 +24,10 @@ SOME = [case for case in ALL if case.number % EVERY == 0]
 def test_layer(case: Case) -> None:
     turn = case.number // EVERY
     names = list(ARITHMETICS)
-    with cut_as(Grain() if turn % 5 == 4 else GPU), net.not_watching():  # too large for the checked interpreter
+    with (
+        scheduled_for(TargetModel() if turn % 5 == 4 else GPU),
+        net.not_watching(),
+    ):  # too large for the checked interpreter
         assert not faults(case, [names[turn % 4]], "cpu")
 
 
@@ -42,7 +45,7 @@ WAYS = {
 def test_the_ways_of_gpus_are_taken(number: int) -> None:
     """What is compared above goes the way of GPUs: convolutions over lines of memory, products in pieces."""
     layer = ALL[number].layer
-    with cut_as(GPU), net.not_watching():
+    with scheduled_for(GPU), net.not_watching():
         program = tg.jit(both(layer)).prepared(*given(ALL[number], ARITHMETICS["bfloat16"], "cpu"))
     steps = program.program.compiled.program.steps
     assert {s.kernel.name for s in steps if isinstance(s, Launch)} >= WAYS[number]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.target_models import GPU, cut_as
+from tests.target_models import GPU, scheduled_for
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.ir.program import Launch
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 
-GRAINS = {"sm_90a": GPU, "sm_80": many_small(108, 163 << 10), "sm_120": many_small(84, 99 << 10)}
+TARGETS = {"sm_90a": GPU, "sm_80": gpu_model(108, 163 << 10), "sm_120": gpu_model(84, 99 << 10)}
 """How work is cut for GPUs that have much shared memory, and less."""
 WIDTHS = {"LSTM": (128, 224, 650), "GRU": (100, 256), "RNN": (512,)}
 
@@ -38,10 +38,10 @@ def trained(kind: str, width: int, dtype: str) -> tuple[Any, tg.Tensor]:
 def test_every_width_compiles_for_every_gpu_and_is_right(kind: str, width: int) -> None:
     step, x = trained(kind, width, "float32")
     right = [y.detach().numpy() for y in step(x)]
-    for architecture, grain in GRAINS.items():
-        with cut_as(grain):
+    for architecture, target in TARGETS.items():
+        with scheduled_for(target):
             step, x = trained(kind, width, "float32")
-            found = [y.detach().numpy() for y in step(x)] if grain is GPU else right
+            found = [y.detach().numpy() for y in step(x)] if target is GPU else right
             kernels = [s.kernel for s in step.prepared(x).program.compiled.program.steps if isinstance(s, Launch)]
         for one, other in zip(found, right, strict=True):
             np.testing.assert_allclose(one, other, 1e-3, 1e-5 * max(1.0, float(np.abs(other).max())))
@@ -59,8 +59,8 @@ CHOSEN = ALL if os.environ.get("EVERY") else ALL[7::97]
 @pytest.mark.parametrize(("kind", "width", "dtype"), CHOSEN)
 def test_any_width_compiles(kind: str, width: int, dtype: str) -> None:
     """With EVERY=1 all of them, for the GPU with the least shared memory, too."""
-    for architecture, grain in list(GRAINS.items())[:: 2 if os.environ.get("EVERY") else 3]:
-        with cut_as(grain):
+    for architecture, target in list(TARGETS.items())[:: 2 if os.environ.get("EVERY") else 3]:
+        with scheduled_for(target):
             step, x = trained(kind, width, dtype)
             steps = step.prepared(x).program.compiled.program.steps
         for kernel in (s.kernel for s in steps if isinstance(s, Launch)):

@@ -16,7 +16,7 @@ from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.movement import permute
 from tilegrad.ops.reduction import amax
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.transform.autodiff import leaf_gradients
 
 FAMILIES = families()
@@ -54,14 +54,14 @@ def test_relatives_mean_what_pytorch_means() -> None:
 @part
 def test_relatives_are_compiled(number: int) -> None:
     for n, e in enumerate(FAMILIES[number::PARTS]):
-        grain = Grain() if n % 2 else many_small(132)
-        told(e, e.graph(), grain)
+        target = TargetModel() if n % 2 else gpu_model(132)
+        told(e, e.graph(), target)
         graph = e.graph()
         outputs = [v for v in graph.outputs if v.tracked]
         if e.gradient and outputs:
             found = leaf_gradients(outputs, outputs)
             made = tuple([found[x] for x in graph.inputs if x in found])
-            told(e, Graph(graph.inputs, (*made, *outputs)), grain)
+            told(e, Graph(graph.inputs, (*made, *outputs)), target)
 
 
 @part
@@ -70,7 +70,7 @@ def test_relatives_are_compiled_with_those_that_read_them(number: int) -> None:
         graph = e.graph()
         made = [reader for y in graph.outputs for reader in readers(y, graph)]
         if made:
-            told(e, Graph(graph.inputs, (*graph.outputs, *made)), many_small(132) if n % 2 else Grain())
+            told(e, Graph(graph.inputs, (*graph.outputs, *made)), gpu_model(132) if n % 2 else TargetModel())
 
 
 def readers(y: Value, graph: Graph) -> list[Value]:
@@ -87,10 +87,10 @@ def readers(y: Value, graph: Graph) -> list[Value]:
     return found + [mul(x, amax(y, tuple(range(y.type.rank - 1)))) for x in same[:1]]
 
 
-def told(e: Example, graph: Graph, grain: Grain) -> None:
+def told(e: Example, graph: Graph, target: TargetModel) -> None:
     """Whether kernels compute what a graph means; which example it is, if not."""
     try:
         with np.errstate(all="ignore"):
-            check(graph, list(e.arrays), grain, max(e.tolerance, 1e-5))
+            check(graph, list(e.arrays), target, max(e.tolerance, 1e-5))
     except Exception as error:
         raise AssertionError(f"{e.name}: {type(error).__name__}: {error}\n{graph}") from error

@@ -25,14 +25,14 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import flip, permute, roll, slice_axis
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.group import Group, Schedule, Store, merged
 from tilegrad.schedule.group_checker import check_schedule, wrong_in
 from tilegrad.schedule.order import order
 
-GRAINS = [Grain(), many_small(132)]
+TARGETS = [TargetModel(), gpu_model(132)]
 PLACES: dict[str, Callable[[Value, int], Value]] = {
     "sum": lambda x, axis: reduce_sum(x, (axis,)),
     "max": lambda x, axis: amax(x, (axis,)),
@@ -55,36 +55,36 @@ def square(*shape: int, names: str = "x") -> tuple[tuple[Input, ...], list[np.nd
     return inputs, [rng.standard_normal(shape) for _ in names]
 
 
-@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize("target", TARGETS, ids=["cpu", "gpu"])
 @pytest.mark.parametrize(("place", "axis"), list(product(PLACES, (0, 1))))
-def test_what_a_reduction_of_a_square_is_read_for(place: str, axis: int, grain: Grain) -> None:
+def test_what_a_reduction_of_a_square_is_read_for(place: str, axis: int, target: TargetModel) -> None:
     for names in combinations(READERS, 2) if place == "sum" else [("alone", "along rows"), ("both", "turned")]:
         inputs, arrays = square(3, 3)
         s = PLACES[place](inputs[0], axis)
         for made in ([READERS[name](s, inputs[0]) for name in names], [READERS[name](s, exp(s)) for name in names]):
-            check(Graph(inputs, tuple(made)), arrays, grain)
-            check(Graph(inputs, (*reversed(made), s)), arrays, grain)
+            check(Graph(inputs, tuple(made)), arrays, target)
+            check(Graph(inputs, (*reversed(made), s)), arrays, target)
 
 
-@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize("target", TARGETS, ids=["cpu", "gpu"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_what_a_reduction_of_a_cube_is_read_for(axis: int, grain: Grain) -> None:
+def test_what_a_reduction_of_a_cube_is_read_for(axis: int, target: TargetModel) -> None:
     for names in combinations(READERS, 2):
         inputs, arrays = square(3, 3, 3, names="xy")
         s = reduce_sum(inputs[0], (axis,))
         made = [READERS[name](s, inputs[n]) for n, name in enumerate(names)]
-        check(Graph(inputs, tuple(made)), arrays, grain)
+        check(Graph(inputs, tuple(made)), arrays, target)
 
 
-@pytest.mark.parametrize("grain", GRAINS, ids=["cpu", "gpu"])
+@pytest.mark.parametrize("target", TARGETS, ids=["cpu", "gpu"])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_reduction_beside_rows_that_are_normalised(place: str, grain: Grain) -> None:
+def test_a_reduction_beside_rows_that_are_normalised(place: str, target: TargetModel) -> None:
     """Both are computed in one loop over an axis that a kernel takes one place at a time."""
     for shape, axis in product(((3, 3, 3), (5, 5, 17), (2, 3, 4, 4)), (0, 1, 2)):
         inputs, arrays = square(*shape)
         (x,) = inputs
         made = (add(x, neg(reduce_sum(x, (x.type.rank - 1,), True))), PLACES[place](x, axis))
-        check(Graph(inputs, made), arrays, grain)
+        check(Graph(inputs, made), arrays, target)
 
 
 def drawn(seed: int) -> tuple[Graph, list[np.ndarray]]:
@@ -123,8 +123,8 @@ def moved(random: Random, x: Value, y: Value) -> Value:
 def test_reductions_of_squares_that_read_one_another(part: int) -> None:
     for seed in range(part * 42, part * 42 + 42):
         graph, arrays = drawn(seed)
-        for grain in GRAINS:
-            check(graph, arrays, grain, 1e-6)
+        for target in TARGETS:
+            check(graph, arrays, target, 1e-6)
 
 
 PROGRAMS: dict[str, Callable[[tg.Tensor, tg.Tensor], tuple[tg.Tensor, ...]]] = {
@@ -221,7 +221,7 @@ def test_sums_of_rows_that_are_read_beside_the_sum_of_all_keep_their_row() -> No
         both = add(mul(rows, 2.0), reduce_sum(rows, (0, 1), True))
         again = reduce_sum(mul(both, expand(fill(1.0, (), float64), shape)), (1,), True)
         check(Graph((x,), (add(mul(again, x), reduce_sum(again, (0, 1), True)),)), arrays)
-        check(Graph((x,), (rows, reduce_sum(rows, (0, 1)))), arrays, GRAINS[1])
+        check(Graph((x,), (rows, reduce_sum(rows, (0, 1)))), arrays, TARGETS[1])
     x = tg.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     a, b = x.sum(1), x.sum()
     (g,) = tg.autograd.grad((0.5 * a * a).sum() + a.sum() + b * b + b, x, create_graph=True)

@@ -25,13 +25,13 @@ from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.runtime.choice import Choice, chosen, parse_choice
 from tilegrad.runtime.lock import Entry, Lock
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual
 
-GRAINS = {
-    "few": Grain()._replace(
+TARGETS = {
+    "few": TargetModel()._replace(
         tile=12, loop=12, rows=12, longest_row=50, whole=2, beside=3, depth=3, square=3, short_rows=6
     ),
     "many": SMALL,
@@ -42,24 +42,24 @@ PLAIN = [e for e in all_examples() if not any(v.opaque for v in e.graph().values
 """Without kernels that ops bring: they leave no choice."""
 
 
-def locked(graph: Graph, grain: Grain, number: int, choice: Choice) -> list[Launch]:
+def locked(graph: Graph, target: TargetModel, number: int, choice: Choice) -> list[Launch]:
     """The launches of a graph, with a choice for one of its groups."""
-    schedule = fuse(graph, grain)
+    schedule = fuse(graph, target)
     lock = Lock(None, {digest_of(schedule.groups[number]): Entry("it", choice)})
     return [s for s in assemble(schedule, lock=lock).steps if isinstance(s, Launch)]
 
 
-@pytest.mark.parametrize("grain", GRAINS)
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("example", PLAIN[::29], ids=lambda e: e.name)
-def test_every_choice_means_the_same(example: Example, grain: str) -> None:
+def test_every_choice_means_the_same(example: Example, target: str) -> None:
     graph, arrays = example.graph(), list(example.arrays)
-    schedule = fuse(graph, GRAINS[grain])
+    schedule = fuse(graph, TARGETS[target])
     expected = interpret(graph, arrays)
     for group in schedule.groups:
-        found = candidates(group, GRAINS[grain])
-        assert found[:1] == [c for c in [usual(group, GRAINS[grain])] if c is not None]
+        found = candidates(group, TARGETS[target])
+        assert found[:1] == [c for c in [usual(group, TARGETS[target])] if c is not None]
         for choice in found[1:]:
-            assert not refusal(group, choice, GRAINS[grain]), choice
+            assert not refusal(group, choice, TARGETS[target]), choice
             program = assemble(schedule, lock=Lock(None, {digest_of(group): Entry("it", choice)}))
             for have, want in zip(execute(program, arrays), expected, strict=True):
                 np.testing.assert_allclose(
@@ -92,9 +92,9 @@ case("product", relu(add(matmul(X, Y), 1.0)), X, Y, ways={""})
 @pytest.mark.parametrize("name", CASES)
 def test_choices_of_a_case(name: str) -> None:
     graph, ways = CASES[name]
-    grain = Grain()._replace(whole=16)
-    (group,) = fuse(graph, grain).groups
-    found = candidates(group, grain)
+    target = TargetModel()._replace(whole=16)
+    (group,) = fuse(graph, target).groups
+    found = candidates(group, target)
     assert {choice.way for choice in found} == ways
     assert len(found) == len(set(found)) > 1
     rng = np.random.default_rng(0)
@@ -104,7 +104,7 @@ def test_choices_of_a_case(name: str) -> None:
     for choice in found:
         assert parse_choice(str(choice)) == choice
         lock = Lock(None, {digest_of(group): Entry("it", choice)})
-        program = assemble(fuse(graph, grain), lock=lock)
+        program = assemble(fuse(graph, target), lock=lock)
         texts.add(str(program.steps))
         got, *_ = execute(program, arrays)
         np.testing.assert_allclose(got, expected, 1e-4, 1e-4, err_msg=str(choice))
@@ -128,25 +128,25 @@ def test_choices_of_a_case(name: str) -> None:
 )
 def test_what_makes_no_sense_is_refused(name: str, text: str, reason: str) -> None:
     graph, _ = CASES[name]
-    grain = Grain()._replace(whole=16)
+    target = TargetModel()._replace(whole=16)
     with pytest.raises(ArgumentError, match=re.escape(reason)) as raised:
-        locked(graph, grain, 0, parse_choice(text))
+        locked(graph, target, 0, parse_choice(text))
     assert text in str(raised.value)
     assert "Correct the line, or remove it" in str(raised.value)
 
 
 def test_sizes_are_powers_of_two_where_the_device_wants_that() -> None:
     graph, _ = CASES["product"]
-    (group,) = fuse(graph, many_small(4)).groups
-    assert refusal(group, chosen(m=33, n=40, k=100), many_small(4)) == "sizes are powers of two here, and at least 16"
-    assert not refusal(group, chosen(m=32, n=64, k=16), many_small(4))
+    (group,) = fuse(graph, gpu_model(4)).groups
+    assert refusal(group, chosen(m=33, n=40, k=100), gpu_model(4)) == "sizes are powers of two here, and at least 16"
+    assert not refusal(group, chosen(m=32, n=64, k=16), gpu_model(4))
 
 
 @pytest.mark.parametrize(("columns", "width"), [(128, 64), (384, 192), (512, 256), (2048, 1024), (300, 300), (96, 96)])
 def test_sums_across_memory_are_for_all_workers(columns: int, width: int) -> None:
     x = Input(TensorType(float32, (1024, columns)), "x")
-    (group,) = fuse(Graph((x,), (reduce_sum(x, (0,)),)), Grain()).groups
-    assert usual(group, Grain()).size("width") == width
+    (group,) = fuse(Graph((x,), (reduce_sum(x, (0,)),)), TargetModel()).groups
+    assert usual(group, TargetModel()).size("width") == width
 
 
 def test_a_group_is_known_by_what_it_computes() -> None:
@@ -162,12 +162,12 @@ def test_a_group_is_known_by_what_it_computes() -> None:
 def test_who_says_so() -> None:
     graph, _ = CASES["product"]
     (group,) = fuse(graph).groups
-    assert str(settled(group, Grain(), Lock())) == f"{usual(group, Grain())} (cost model)"
+    assert str(settled(group, TargetModel(), Lock())) == f"{usual(group, TargetModel())} (cost model)"
     lock = Lock(None, {digest_of(group): Entry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
-    assert str(settled(group, Grain(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
+    assert str(settled(group, TargetModel(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
     assert about(group) == "f32[33,100], f32[100,40] -> f32[33,40]"
     x = given(8)
     (sorted_group,) = [g for g in fuse(Graph((x,), (sort(x).values,))).groups if g.kind == "opaque"]
-    assert candidates(sorted_group, Grain()) == []
-    assert refusal(sorted_group, chosen(width=4), Grain()) == "the kernel is as its op brings it"
-    assert settled(sorted_group, Grain(), lock) is None
+    assert candidates(sorted_group, TargetModel()) == []
+    assert refusal(sorted_group, chosen(width=4), TargetModel()) == "the kernel is as its op brings it"
+    assert settled(sorted_group, TargetModel(), lock) is None

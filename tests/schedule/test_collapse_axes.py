@@ -14,7 +14,7 @@ from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.scalar import Expr, Index, size
 from tilegrad.ops.convolution import Convolve
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.collapse_axes import _steps
 
 
@@ -49,7 +49,7 @@ def test_products_over_axes_with_gaps_are_the_same(sides: tuple[int, ...]) -> No
     w = Input(TensorType(float32, (1, 16, 16, *(3 for _ in sides))), "w")
     rng = np.random.default_rng(0)
     given = [rng.integers(-3, 4, v.shape).astype(np.float32) for v in (x, w)]
-    check(Graph((x, w), (Convolve(x, w, axes),)), given, many_small(132))
+    check(Graph((x, w), (Convolve(x, w, axes),)), given, gpu_model(132))
 
 
 def _range(index: Index) -> range:

@@ -16,12 +16,12 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform import column_sums
 from tilegrad.transform.share import share
 
-GRAIN = Grain()._replace(blocks=1, whole=0)
+TARGET = TargetModel()._replace(blocks=1, whole=0)
 
 
 @pytest.fixture(autouse=True)
@@ -60,32 +60,32 @@ CASES: dict[str, Callable[[Value], tuple[Value, ...]]] = {
 def test_one_kernel_along_rows_and_across(case: str, shape: tuple[int, ...]) -> None:
     x = Input(TensorType(float64, shape), "x")
     graph = Graph((x,), CASES[case](x))
-    groups = fuse(column_sums.across(share(graph), GRAIN), GRAIN).groups
+    groups = fuse(column_sums.across(share(graph), TARGET), TARGET).groups
 
     if shape != (7, 6):  # 7 rows cannot be cut
         assert len(groups) == 2, "the parts of the sums, and their sums"
-    check(graph, [np.random.default_rng(0).standard_normal(shape)], GRAIN)
+    check(graph, [np.random.default_rng(0).standard_normal(shape)], TARGET)
 
 
 def test_what_keeps_them_apart_is_said() -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     graph = Graph((x,), (cumsum(sub(x, mean(x)), 1), reduce_sum(x, (0,))))
-    schedule = fuse(column_sums.across(graph, GRAIN), GRAIN)
+    schedule = fuse(column_sums.across(graph, TARGET), TARGET)
 
     assert len(schedule.groups) == 3
-    check(graph, [np.random.default_rng(0).standard_normal((8, 6))], GRAIN)
+    check(graph, [np.random.default_rng(0).standard_normal((8, 6))], TARGET)
 
 
 def test_running_results_across_rows_have_a_loop_of_their_own() -> None:
     x = Input(TensorType(float64, (8, 4, 6)), "x")
     graph = Graph((x,), (reduce_sum(permute(x, (1, 0, 2)), (2,)), cumsum(x, 0)))
-    check(graph, [np.random.default_rng(0).standard_normal((8, 4, 6))], GRAIN)
+    check(graph, [np.random.default_rng(0).standard_normal((8, 4, 6))], TARGET)
 
 
 def test_sums_alone_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     alone = Graph((x,), (reduce_sum(x, (0,)),))
-    assert column_sums.across(alone, GRAIN) is alone
+    assert column_sums.across(alone, TARGET) is alone
     monkeypatch.undo()
     few = Graph((x,), (mean(x), reduce_sum(x, (0,))))
     assert column_sums.across(few) is few

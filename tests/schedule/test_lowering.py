@@ -16,7 +16,7 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.activation import relu
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.external_call import outside
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.runtime.work import ArrayWork
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -43,11 +43,11 @@ def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = 
     return [shaped(x) for x in program.outputs]
 
 
-def check(graph: Graph, arrays: list[np.ndarray], grain: Grain = Grain(), tolerance: float = 0.0) -> None:
+def check(graph: Graph, arrays: list[np.ndarray], target: TargetModel = TargetModel(), tolerance: float = 0.0) -> None:
     optimised = graph
     for transform in PASSES:
-        optimised = fitted(transform, grain)(optimised)
-    got = execute(assemble(fuse(optimised, grain)), arrays)
+        optimised = fitted(transform, target)(optimised)
+    got = execute(assemble(fuse(optimised, target)), arrays)
     for have, want in zip(got, interpret(graph, arrays), strict=True):
         assert have.dtype == want.dtype
         np.testing.assert_allclose(

@@ -20,16 +20,16 @@ from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.size import Size
 from tilegrad.runtime.device import register
-from tilegrad.runtime.target_model import MATRIX_UNIT, PAIRS, Grain, few_large, many_small
+from tilegrad.runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model, gpu_model
 from tilegrad.schedule.group import Group
 from tilegrad.schedule.matmul_tiles import Extents
 from tilegrad.schedule.matmul_tiles import candidates as candidates_of
 from tilegrad.schedule.options import candidates, usual
 
-GRAINS = {
-    "cpu": few_large(2, 1 << 20, 48 << 10, 16, 32),
-    "amx": few_large(8, 2 << 20, 48 << 10, 16, 32)._replace(unit=MATRIX_UNIT),
-    "gpu": many_small(132, 227 << 10),
+TARGETS = {
+    "cpu": cpu_model(2, 1 << 20, 48 << 10, 16, 32),
+    "amx": cpu_model(8, 2 << 20, 48 << 10, 16, 32)._replace(unit=MATRIX_UNIT),
+    "gpu": gpu_model(132, 227 << 10),
 }
 """Two cores with AVX-512, eight with a matrix unit, and an H200."""
 PRODUCTS = [(64, 784, 128), (512, 512, 512), (4096, 1024, 4096), (16, 65536, 16), (1, 4096, 4096), (33, 100, 7)]
@@ -39,9 +39,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str, boo
 class Planned(NullDevice):
     """A machine that plans and runs nothing."""
 
-    def __init__(self, name: str, grain: Grain) -> None:
+    def __init__(self, name: str, target: TargetModel) -> None:
         super().__init__(name)
-        self.__dict__["grain"] = grain
+        self.__dict__["target"] = target
 
 
 def case(
@@ -50,10 +50,10 @@ def case(
     CASES[name] = (fn, shapes, dtype, gradient)
 
 
-def program_of(name: str, grain: str) -> tuple[Program, list[str]]:
+def program_of(name: str, target: str) -> tuple[Program, list[str]]:
     """The program of a case, and what is chosen for each of its kernels."""
     fn, shapes, dtype, gradient = CASES[name]
-    place = register(Planned(f"plan-{grain}", GRAINS[grain])).name
+    place = register(Planned(f"plan-{target}", TARGETS[target])).name
     given = [tg.zeros(*s, device=place, dtype=getattr(tg, dtype), requires_grad=gradient) for s in shapes]
 
     def both(*xs: tg.Tensor) -> Any:
@@ -65,17 +65,17 @@ def program_of(name: str, grain: str) -> tuple[Program, list[str]]:
         jitted(*given)
     (made,) = jitted.programs
     schedule = made.compiled.stages["order"].artifact
-    return made.compiled.program, [_choices(g, GRAINS[grain]) for g in schedule.groups]  # type: ignore[attr-defined]
+    return made.compiled.program, [_choices(g, TARGETS[target]) for g in schedule.groups]  # type: ignore[attr-defined]
 
 
-def _choices(group: Group, grain: Grain) -> str:
+def _choices(group: Group, target: TargetModel) -> str:
     """The usual choice, and how much others that may be tried differ from it."""
     if group.kind == "opaque":
         return f"opaque {group.stored[0].op}"
-    found = candidates(group, grain)
+    found = candidates(group, target)
     tried = sum(n * sum(size for _, size in choice.sizes) for n, choice in enumerate(found))
     stored = " ".join(f"{x.op}{list(x.shape)}" for x in group.stored)
-    return f"{group.kind} {usual(group, grain)} of {len(found)} ({tried}): {stored}"
+    return f"{group.kind} {usual(group, target)} of {len(found)} ({tried}): {stored}"
 
 
 def _launches(program: Program) -> str:
@@ -99,11 +99,11 @@ def _places(x: tg.Tensor) -> tg.Tensor:
     return (x.reshape(len(x), -1)[:, 0] * 7).long()
 
 
-@pytest.mark.parametrize("grain", GRAINS)
-def test_plans(golden: Callable[[object], None], grain: str) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_plans(golden: Callable[[object], None], target: str) -> None:
     lines = []
     for name in CASES:
-        program, choices = program_of(name, grain)
+        program, choices = program_of(name, target)
         lines += [f"{name}: {_launches(program)}", *(f"  {line}" for line in choices)]
     golden("\n".join(lines))
 
@@ -220,10 +220,12 @@ def drawn(count: int) -> list[Extents]:
     return found
 
 
-@pytest.mark.parametrize("grain", [*GRAINS, "pairs", "low"])
-def test_tiles_of_products(golden: Callable[[object], None], grain: str) -> None:
-    low = GRAINS["gpu"].products._replace(rows=128)
-    cut = (GRAINS | {"pairs": GRAINS["cpu"]._replace(unit=PAIRS), "low": GRAINS["gpu"]._replace(products=low)})[grain]
+@pytest.mark.parametrize("target", [*TARGETS, "pairs", "low"])
+def test_tiles_of_products(golden: Callable[[object], None], target: str) -> None:
+    low = TARGETS["gpu"].products._replace(rows=128)
+    cut = (TARGETS | {"pairs": TARGETS["cpu"]._replace(unit=PAIRS), "low": TARGETS["gpu"]._replace(products=low)})[
+        target
+    ]
     lines = []
     some = drawn(250)
     some += [x._replace(**{axis: Size.named("s")}) for x in some[:12] for axis in "mnk"]

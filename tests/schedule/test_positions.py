@@ -15,7 +15,7 @@ from tilegrad.ir.tile_checker import check
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import Cumsum
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 
@@ -52,11 +52,11 @@ def test_positions_that_int32_does_not_hold(extent: int, wide: bool) -> None:
     assert ("tl.program_id(0).to(tl.int64) *" in str(launch.kernel)) == wide
 
 
-@pytest.mark.parametrize("grain", [Grain(), many_small(132)], ids=["few", "many"])
+@pytest.mark.parametrize("target", [TargetModel(), gpu_model(132)], ids=["few", "many"])
 @pytest.mark.parametrize(("rows", "wide"), [(2**15 - 1, False), (2**15 + 16, True)])
-def test_products_of_positions_that_int32_does_not_hold(rows: int, wide: bool, grain: Grain) -> None:
+def test_products_of_positions_that_int32_does_not_hold(rows: int, wide: bool, target: TargetModel) -> None:
     x = Input(TensorType(int8, (rows, 2**16)))
-    (launch,) = assemble(fuse(Graph((x,), (permute(add(x, x), (1, 0)),)), grain)).steps
+    (launch,) = assemble(fuse(Graph((x,), (permute(add(x, x), (1, 0)),)), target)).steps
     assert isinstance(launch, Launch)
     load, store = str(launch.kernel).split("\n")[-2:]
     for line, step in ((load, "i.to(tl.int64) * 65536"), (store, f"i2.to(tl.int64) * {rows}")):

@@ -19,7 +19,7 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
@@ -139,7 +139,7 @@ def test_large_operands_are_computed_before_where_units_fetch_them(side: int, ke
     x, w = given("x w", side, side)
     low = [cast(x, bfloat16), permute(cast(w, bfloat16), (1, 0))]
     graph = Graph((x, w), (matmul(*low),))
-    groups = fuse(graph, many_small(132)).groups
+    groups = fuse(graph, gpu_model(132)).groups
     assert len(groups) == kernels
     assert len(fuse(graph).groups) == 1
     (product,) = [g for g in groups if g.kind == "contraction"]

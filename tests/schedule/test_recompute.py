@@ -7,7 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.schedule.test_lowering import check
-from tests.target_models import GPU, cut_as
+from tests.target_models import GPU, scheduled_for
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import mul, sub
@@ -19,7 +19,7 @@ from tilegrad.ops.control import where
 from tilegrad.ops.creation import arange
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.reduction import amax
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule import one_hot_reduce, recompute
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.column_sums import across
@@ -43,16 +43,16 @@ def softmax_and_gradient(rows: int, columns: int) -> Graph:
 def test_exponentials_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recompute, "LARGE", 1 << 10)
     graph = softmax_and_gradient(64, 300)
-    stored = [g.stored for g in fuse(graph, many_small(132)).groups]
+    stored = [g.stored for g in fuse(graph, gpu_model(132)).groups]
     assert not any(v.op == "exp" for group in stored for v in group)
-    assert any(v.op == "exp" for g in fuse(graph, Grain()).groups for v in g.stored)
+    assert any(v.op == "exp" for g in fuse(graph, TargetModel()).groups for v in g.stored)
     random = np.random.default_rng(0)
     x = random.standard_normal((64, 300)).astype(bfloat16.numpy)
-    check(graph, [x, random.random((64, 1), np.float32)], many_small(132), tolerance=1e-4)
+    check(graph, [x, random.random((64, 1), np.float32)], gpu_model(132), tolerance=1e-4)
 
 
 def test_small_ones_are_stored() -> None:
-    stored = [g.stored for g in fuse(softmax_and_gradient(64, 300), many_small(132)).groups]
+    stored = [g.stored for g in fuse(softmax_and_gradient(64, 300), gpu_model(132)).groups]
     assert any(v.op == "exp" for group in stored for v in group)
 
 
@@ -68,22 +68,22 @@ def test_what_a_product_reads_too_is_stored(monkeypatch: pytest.MonkeyPatch) -> 
     x, w = given(4096, 32), given(32, 32, name="w")
     powers = exp(sub(x, amax(x, (1,), True)))
     graph = Graph((x, w), (reduce_sum(powers, (1,)), matmul(powers, w), reduce_sum(powers, (0,))))
-    assert "exp" in [v.op for g in fuse(graph, many_small(132)).groups for v in g.stored]
+    assert "exp" in [v.op for g in fuse(graph, gpu_model(132)).groups for v in g.stored]
 
 
 def test_a_sum_of_one_element_is_that_element(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_hot_reduce, "SHORTEST", 16)
     graph = picking(8, 40)
-    (group,) = fuse(graph, many_small(132)).groups
+    (group,) = fuse(graph, gpu_model(132)).groups
     assert group.kind == "map"
-    assert fuse(graph, Grain()).groups[0].kind == "rows"
+    assert fuse(graph, TargetModel()).groups[0].kind == "rows"
 
 
 @pytest.mark.parametrize("labels", [[0, 39, 5, 7, 1, 1, 2, 38], [-1, 40, 100, -100, 3, 4, 5, 6]])
 def test_labels_out_of_range_pick_nothing(labels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_hot_reduce, "SHORTEST", 16)
     x = np.random.default_rng(0).standard_normal((8, 40)).astype(np.float32)
-    check(picking(8, 40), [x, np.array(labels)], many_small(132))
+    check(picking(8, 40), [x, np.array(labels)], gpu_model(132))
 
 
 def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,10 @@ def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch
     powers = exp(sub(x, amax(x, (1,), True)))
     sums = [reduce_sum(powers, (1,), True), reduce_sum(powers, (0,)), reduce_sum(mul(powers, y), (0, 1))]
     graph = Graph((x, y), tuple(sums))
-    groups = fuse(fitted(across, many_small(132))(graph), many_small(132)).groups
+    groups = fuse(fitted(across, gpu_model(132))(graph), gpu_model(132)).groups
     assert not any(v.op == "exp" for g in groups for v in g.stored)
     random = np.random.default_rng(0)
-    check(graph, [random.standard_normal((4096, 32), np.float32) for _ in range(2)], many_small(132), tolerance=1e-3)
+    check(graph, [random.standard_normal((4096, 32), np.float32) for _ in range(2)], gpu_model(132), tolerance=1e-3)
 
 
 def normalised_gradient() -> list[np.ndarray]:
@@ -118,7 +118,7 @@ def normalised_gradient() -> list[np.ndarray]:
 def test_rows_of_blocks_are_computed_again() -> None:
     """What is made at a row in a block of rows is computed again at that row, in terms of the reader's indices."""
     right = normalised_gradient()
-    with cut_as(GPU):
+    with scheduled_for(GPU):
         found = normalised_gradient()
     for one, other in zip(found, right, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-6)

@@ -11,7 +11,7 @@ from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.graph import Graph
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.device import register
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule import tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.trial import Contender
@@ -24,8 +24,8 @@ class OneThread(NullDevice):
     """What the times were measured on, as far as the search knows."""
 
     @property
-    def grain(self) -> Grain:  # type: ignore[override]
-        return Grain(workers=1)
+    def target(self) -> TargetModel:  # type: ignore[override]
+        return TargetModel(workers=1)
 
 
 @checklist(172)
@@ -33,7 +33,7 @@ def test_the_tuner_finds_nine_tenths_of_the_best_in_a_fifth_of_the_trials() -> N
     size = RECORD["size"]
     x, y = given(size, size), given(size, size)
     place = register(OneThread("one-thread"))
-    (job,) = tune.jobs_of(fuse(Graph((x, y), (matmul(x, y),)), place.grain), {}, place)
+    (job,) = tune.jobs_of(fuse(Graph((x, y), (matmul(x, y),)), place.target), {}, place)
     tried: set[str] = set()
 
     def measured(contender: Contender) -> float:

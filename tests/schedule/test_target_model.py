@@ -22,13 +22,13 @@ from tilegrad.ops.convolution import ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
-from tilegrad.runtime.target_model import Grain, Products, few_large, many_small
+from tilegrad.runtime.target_model import MatmulModel, TargetModel, cpu_model, gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
 from tilegrad.transform.pipeline import PASSES, fitted
 
-SMALL = many_small(4)._replace(
+SMALL = gpu_model(4)._replace(
     tile=16,
     loop=16,
     rows=16,
@@ -43,7 +43,7 @@ SMALL = many_small(4)._replace(
     parts=8,
     blocks=4,
     few_rows=2,
-    products=Products(
+    products=MatmulModel(
         32,
         32,
         16,
@@ -61,7 +61,7 @@ SMALL = many_small(4)._replace(
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
-FEW = Grain()._replace(
+FEW = TargetModel()._replace(
     workers=3, tile=12, loop=12, rows=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6
 )
 """As few large ones, but as small."""
@@ -118,11 +118,11 @@ def test_weights_that_are_renewed_meet_small_tiles() -> None:
     assert [part.tile for part in launch.grid] == [128, 64]
 
 
-def program_of(value: Value, grain: Grain) -> Program:
+def program_of(value: Value, target: TargetModel) -> Program:
     graph = Graph(tuple(v for v in topological([value]) if isinstance(v, Input)), (value,))
     for transform in PASSES:
-        graph = fitted(transform, grain)(graph)
-    return assemble(fuse(graph, grain))
+        graph = fitted(transform, target)(graph)
+    return assemble(fuse(graph, target))
 
 
 def instances(program: Program) -> list[int]:
@@ -130,7 +130,7 @@ def instances(program: Program) -> list[int]:
     return [int(np.prod([t.count({}) for t in s.grid])) for s in program.steps if isinstance(s, Launch)]
 
 
-GPU = many_small(132)
+GPU = gpu_model(132)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_the_sums_of_half_precision_products_in_pieces_are_wide() -> None:
     product = matmul(given(16, 4096, dtype=bfloat16), given(4096, 16, dtype=bfloat16))
     program = program_of(product, GPU)
     assert [b.type.dtype for b in program.buffers if b.role == "temporary"] == [float32]
-    assert program_of(product, Grain()).arena == 0
+    assert program_of(product, TargetModel()).arena == 0
     (first, _) = program.steps
     assert isinstance(first, Launch)
     assert "tl.dot(x, x_2, acc)" in str(first.kernel) or "tl.dot(x_, x_2_, acc)" in str(first.kernel)
@@ -203,22 +203,22 @@ def test_the_sums_of_a_convolutions_weight_gradient_in_pieces() -> None:
 def test_long_sums_with_few_results_are_shared_between_few_cores(extents: tuple[int, int, int], count: int) -> None:
     m, k, n = extents
     x, y = (Input(TensorType(float32, shape), name) for name, shape in (("x", (m, k)), ("y", (k, n))))
-    first, *_ = fuse(Graph((x, y), (matmul(x, y),)), few_large(2, 1 << 20)).groups
+    first, *_ = fuse(Graph((x, y), (matmul(x, y),)), cpu_model(2, 1 << 20)).groups
     (stored,) = first.stored
     assert (stored.shape[0] if stored.op == "contract_pieces" else 1) == count
 
 
 def test_tiles_grow_with_the_cache() -> None:
-    assert few_large(2, 2 << 20).products.rows > Products().rows
-    assert few_large(2, 256 << 10).products.rows < Products().rows
+    assert cpu_model(2, 2 << 20).products.rows > MatmulModel().rows
+    assert cpu_model(2, 256 << 10).products.rows < MatmulModel().rows
 
 
-def test_a_program_is_kept_for_its_grain(tmp_path: object) -> None:
+def test_a_program_is_kept_for_its_target(tmp_path: object) -> None:
     x = given(4, 1000)
     with changed(cache=str(tmp_path)):
         made = []
-        for grain in (Grain(), SMALL, Grain()):
+        for target in (TargetModel(), SMALL, TargetModel()):
             place = ReferenceDevice("cpu")
-            place.__dict__["grain"] = grain
+            place.__dict__["target"] = target
             made.append(compile(Graph((x,), (exp(x),)), on=place).program)
     assert made[0] == made[2] != made[1]

@@ -20,14 +20,14 @@ from tilegrad.ops.activation import softmax
 from tilegrad.ops.contraction import matmul
 from tilegrad.runtime.choice import Choice, chosen
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule import trial, tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import candidates, usual
 from tilegrad.schedule.trial import Contender
 from tilegrad.schedule.tune import Job, Tuned, jobs_of, together
 
-GRAIN = Grain()._replace(whole=16)
+TARGET = TargetModel()._replace(whole=16)
 Times = Callable[[Choice | None], float]
 
 
@@ -35,13 +35,13 @@ Times = Callable[[Choice | None], float]
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels run on the interpreter, on one copy of what they read."""
     monkeypatch.setattr(trial, "MOST_COPIES", 1)
-    device("reference").__dict__["grain"] = GRAIN
+    device("reference").__dict__["target"] = TARGET
     yield
-    del device("reference").__dict__["grain"]
+    del device("reference").__dict__["target"]
 
 
 def jobs(*graphs: Graph) -> list[Job]:
-    return together([job for graph in graphs for job in jobs_of(fuse(graph, GRAIN), {}, device("reference"))])
+    return together([job for graph in graphs for job in jobs_of(fuse(graph, TARGET), {}, device("reference"))])
 
 
 def product() -> Graph:
@@ -74,8 +74,8 @@ class Bench:
 
 
 def of_product(graph: Graph) -> list[Choice]:
-    (group,) = fuse(graph, GRAIN).groups
-    return candidates(group, GRAIN)
+    (group,) = fuse(graph, TARGET).groups
+    return candidates(group, TARGET)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,11 @@ def test_a_choice_with_other_results_is_left_out(monkeypatch: pytest.MonkeyPatch
     first, wrong, *_ = of_product(product())
     lower = trial.lower
 
-    def broken(group: object, names: object, grain: object, choice: Choice | None = None) -> object:
+    def broken(group: object, names: object, target: object, choice: Choice | None = None) -> object:
         return (
-            lower(group, names, grain, chosen(m=1, n=1, k=1)) if choice == wrong else lower(group, names, grain, choice)
+            lower(group, names, target, chosen(m=1, n=1, k=1))
+            if choice == wrong
+            else lower(group, names, target, choice)
         )  # type: ignore[arg-type]
 
     monkeypatch.setattr(trial, "lower", broken)
@@ -201,7 +203,7 @@ def test_a_choice_with_other_results_is_left_out(monkeypatch: pytest.MonkeyPatch
 def test_results_are_compared_on_the_device() -> None:
     (job,) = jobs(product())
     here = trial.Trial(*job[1:5])
-    made = here.contender(usual(job.group, GRAIN))
+    made = here.contender(usual(job.group, TARGET))
     results = here.results(made)
     assert not here.first_difference(results, made)
     name = list(results)[-1]

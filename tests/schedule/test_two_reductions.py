@@ -50,9 +50,9 @@ def test_for_all_sizes(first: str, axes: tuple[int, int]) -> None:
 @pytest.mark.parametrize("first", FIRST)
 def test_beyond_the_longest_row(first: str, axes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """What rows are too long for is met by short ones."""
-    grain = device("cpu").grain
-    short = grain._replace(longest_row=4, whole=2, room=2, loop=4, beside=4, tile=4, least=2)
-    monkeypatch.setitem(device("cpu").__dict__, "grain", short)
+    target = device("cpu").target
+    short = target._replace(longest_row=4, whole=2, room=2, loop=4, beside=4, tile=4, least=2)
+    monkeypatch.setitem(device("cpu").__dict__, "target", short)
     for second in SECOND:
         for shape in ((2, 9, 3), (3, 9, 11), (9, 2, 4)):
             x = numbers(shape)

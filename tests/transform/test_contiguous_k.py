@@ -10,7 +10,7 @@ from tilegrad.ir.precision import Precision
 from tilegrad.ir.size import Size
 from tilegrad.ops.contraction import Contract
 from tilegrad.ops.movement import permute
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.transform.contiguous_k import laid_along, last
 from tilegrad.transform.implicit_gemm import laid
 
@@ -63,5 +63,5 @@ def test_what_is_turned_is_seen_through() -> None:
 def test_devices_that_compute_operands_as_they_pack_them_are_left_alone() -> None:
     made = contract("ki,kj->ij")
     graph = Graph((made.x, made.y), (made,))  # type: ignore[arg-type]
-    assert laid(graph, Grain()) is graph
-    assert laid(graph, many_small(132)) is not graph
+    assert laid(graph, TargetModel()) is graph
+    assert laid(graph, gpu_model(132)) is not graph

@@ -10,10 +10,10 @@ from tilegrad.ir.dtype import DType, float16, float32, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import expand, fill
 from tilegrad.ops.indexing import Scatter
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.transform.implicit_gemm import laid
 
-GPU = many_small(132)
+GPU = gpu_model(132)
 
 
 def graph(
@@ -52,7 +52,7 @@ def test_what_is_left_to_a_scatter() -> None:
     least = Graph((letters, given), (Scatter(zero(float32), (letters,), given, (0,), (50, 40), "minimum"),))
     for other in (graph((5, 5)), graph(width=3), graph(dtype=float16), added, least):
         assert laid(other, GPU) is other
-    assert laid(graph(), Grain()).outputs[0].op == "scatter"
+    assert laid(graph(), TargetModel()).outputs[0].op == "scatter"
 
 
 def test_zeros_that_are_repeated() -> None:

@@ -13,7 +13,7 @@ from tilegrad.ops.broadcasting import fill
 from tilegrad.ops.contraction import Contract
 from tilegrad.ops.indexing import Index, Scatter
 from tilegrad.ops.movement import permute
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 from tilegrad.transform.autodiff import gradients, tracked_input
 from tilegrad.transform.embedding_matmul import looked_up
 from tilegrad.transform.share import share
@@ -143,7 +143,7 @@ def test_what_stays() -> None:
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-3)
     assert looked_up(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "index"
     graph = example("rows")[0]
-    assert looked_up(graph, many_small(132)) is graph
+    assert looked_up(graph, gpu_model(132)) is graph
 
 
 def test_a_step_of_training() -> None:

@@ -13,13 +13,13 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ops import convolution
 from tilegrad.ops.packed_rows import Laid, LineProduct, LineWeight
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.implicit_gemm import laid
 from tilegrad.transform.pipeline import PASSES, fitted
 
-GPU = many_small(132)
+GPU = gpu_model(132)
 CASES = {
     "same": ((9, 3, 1, 1), (7, 3, 1, 1)),
     "uneven": ((8, 3), (11, 5, 1, 2)),
@@ -60,7 +60,7 @@ def test_laid_out_convolutions(name: str, groups: int, channels: int, outputs: i
     assert {Laid, LineProduct, LineWeight} <= kinds
     assert not kinds & {convolution.Convolve, convolution.ConvolveWeight}
     check(graph, other, arrays)
-    assert laid(graph, Grain()) is graph
+    assert laid(graph, TargetModel()) is graph
 
 
 def test_what_is_not_laid_out() -> None:

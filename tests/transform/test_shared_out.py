@@ -15,11 +15,11 @@ from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
 from tilegrad.ops.reduction import argmax, argmin
 from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
 from tilegrad.ops.sorting import argsort, median, sort, topk
-from tilegrad.runtime.target_model import Grain, many_small
+from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.transform import radix_sorts, sorted_scatter, split_scans
 from tilegrad.transform.split_reductions import split
 
-GPU = many_small(4)
+GPU = gpu_model(4)
 
 
 @pytest.fixture(autouse=True)
@@ -189,6 +189,6 @@ def test_what_stays_as_it_is() -> None:
     x, index = given(float32, 5000), given(int64, 5000)
     many = given(float32, 5000, 70)
     whole = Graph((x, index), (Cumsum(x, 0), argsort(x), ScatterAlong(x, index, x, 0, (5000,), "add")))
-    assert split(whole, Grain()) is whole
+    assert split(whole, TargetModel()) is whole
     other = Graph((many,), (Cumsum(many, 1),))
     assert split(other, GPU) is other

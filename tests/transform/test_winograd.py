@@ -19,17 +19,17 @@ from tilegrad.ops.movement import Permute
 from tilegrad.ops.odd_tiles import Restored
 from tilegrad.ops.winograd_tiles import Transformed
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import MATRIX_UNIT, Grain, Products
+from tilegrad.runtime.target_model import MATRIX_UNIT, MatmulModel, TargetModel
 from tilegrad.transform import winograd
 from tilegrad.transform.implicit_gemm import laid
 
 
-def grain(least: int, unit: Products | None = None) -> Grain:
+def target(least: int, unit: MatmulModel | None = None) -> TargetModel:
     """Of a CPU that computes convolutions in tiles, from so many channels on."""
-    return Grain(products=Products(transformed=least), unit=unit)
+    return TargetModel(products=MatmulModel(transformed=least), unit=unit)
 
 
-GRAIN = grain(1)
+TARGET = target(1)
 CASES = {
     "same": ((8, 3, 1, 1), (8, 3, 1, 1)),
     "uneven": ((9, 3, 1, 2), (7, 3, 1, 0)),
@@ -67,7 +67,7 @@ def test_transformed_convolutions(
     name: str, groups: int, channels: int, outputs: int, precision: str, always: None
 ) -> None:
     graph, arrays = graph_of(precision, name, groups, channels, outputs)
-    other = laid(graph, GRAIN)
+    other = laid(graph, TARGET)
     kinds = [type(v) for v in other.values()]
     exact = precision == "highest"
     assert (kinds.count(Transformed), kinds.count(Restored)) == ((4, 2) if exact else (9, 0))
@@ -105,8 +105,8 @@ def test_odd_numbers_at_highest(kind: str, taps: int, always: None, monkeypatch:
     axes = (sliding(10, taps, 1, 1), sliding(9, taps, 1, 1))
     inputs = given(x), given(w)
     graph = Graph(inputs, (Convolve(*inputs, axes),))
-    assert Restored in [type(v) for v in laid(graph, GRAIN).values()]
-    monkeypatch.setitem(device("cpu").__dict__, "grain", GRAIN)
+    assert Restored in [type(v) for v in laid(graph, TARGET).values()]
+    monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     found = tg.nn.functional.conv2d(tg.tensor(x[:, 0]), tg.tensor(w[0]), padding=1).numpy()[:, None]
     check_as_float32(found, graph, [x, w])
 
@@ -118,8 +118,8 @@ def test_odd_numbers_on_the_way_back(kind: str, always: None, monkeypatch: pytes
     _odd(y, w, kind)
     inputs = given(y), given(w)
     graph = Graph(inputs, (convolution.convolve_back(*inputs, (sliding(10, 3, 1, 1), sliding(9, 3, 1, 1))),))
-    assert not any(isinstance(v, Permute) and set(v.inputs) & set(inputs[1:]) for v in laid(graph, GRAIN).values())
-    monkeypatch.setitem(device("cpu").__dict__, "grain", GRAIN)
+    assert not any(isinstance(v, Permute) and set(v.inputs) & set(inputs[1:]) for v in laid(graph, TARGET).values())
+    monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     x = tg.zeros(2, 6, 10, 9)
     _, back = tg.vjp(lambda x: tg.nn.functional.conv2d(x, tg.tensor(w[0]), padding=1), x)
     check_as_float32(back(tg.tensor(y[:, 0]))[0].numpy()[:, None], graph, [y, w])
@@ -141,8 +141,8 @@ def test_what_is_not_transformed(always: None) -> None:
         x, w = given(floats(1, 1, 4, 9, 9).astype(dtype)), given(floats(1, 4, 4, taps, taps).astype(dtype))
         return Convolve(x, w, (sliding(9, taps, stride, 0),) * 2, precision)
 
-    def transformed(value: Value, least: int = 1, unit: Products | None = None) -> bool:
-        return winograd.by_fewer_products(value, grain(least, unit)) is not None
+    def transformed(value: Value, least: int = 1, unit: MatmulModel | None = None) -> bool:
+        return winograd.by_fewer_products(value, target(least, unit)) is not None
 
     assert transformed(convolve())
     assert transformed(convolve("medium"))
@@ -158,7 +158,7 @@ def test_it_is_done_where_it_pays() -> None:
     def pays(images: int, channels: int, extent: int, taps: int = 3, precision: Any = "highest", **unit: Any) -> bool:
         axes = (sliding(extent, taps, 1, taps // 2),) * 2
         x, w = (images, 1, channels, extent, extent), (1, channels, channels, taps, taps)
-        return winograd._pays(x, w, axes, precision, grain(48, **unit))
+        return winograd._pays(x, w, axes, precision, target(48, **unit))
 
     assert pays(8, 64, 56)
     assert pays(16, 384, 12)
@@ -179,7 +179,7 @@ def test_errors_are_what_the_documentation_says(
     precision: Any, taps: int, always: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the CPU: the root mean square of errors, and the greatest, in units of that of the results."""
-    monkeypatch.setitem(device("cpu").__dict__, "grain", GRAIN)
+    monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     random = np.random.default_rng(0)
     x = np.maximum(random.standard_normal((2, 96, 28, 28)), 0).astype(np.float32)
     w = (random.standard_normal((96, 96, taps, taps)) / np.sqrt(taps**2 * 96)).astype(np.float32)

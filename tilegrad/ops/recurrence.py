@@ -39,7 +39,7 @@ ones, which have no loop, take minutes to compile there, or more shared memory t
 
 def is_one_kernel(units: int, place: str) -> bool:
     """Whether a layer goes through all steps in one kernel on a device; elsewhere each step is a product of its own."""
-    return units <= MOST_UNITS or not device(place).grain.powers
+    return units <= MOST_UNITS or not device(place).target.powers
 
 
 class _Recurrent(Opaque):

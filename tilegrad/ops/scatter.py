@@ -131,8 +131,8 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
     beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
-    grain = device(output.device).grain
-    block = _block(columns, INSTANCES if grain.powers else EACH * grain.workers) if beside else 1
+    target = device(output.device).target
+    block = _block(columns, INSTANCES if target.powers else EACH * target.workers) if beside else 1
     step = max(1, COPIED // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
     column = where_is("column", tuple(c.extent for c in work.columns))
@@ -184,7 +184,7 @@ def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
     alone = len(work.rows) == 1 and not work.per_column
     if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
         return 0
-    if rows < 2 * FEWEST_ROWS or not device(output.device).grain.powers:
+    if rows < 2 * FEWEST_ROWS or not device(output.device).target.powers:
         return 0
     return max(FEWEST_ROWS, -(-rows // MOST_PARTS))
 

@@ -216,7 +216,7 @@ class Explanation:
                 found[stage.name] = lambda s=stage: s.artifact if s.changed else "(unchanged)"  # type: ignore[misc]
         found["kernels"] = lambda: self.kernels
         found["choices"] = lambda: show_choices(
-            self.kernels.launches, self.groups, self.device.grain, self.compiled.lock
+            self.kernels.launches, self.groups, self.device.target, self.compiled.lock
         )
         found["program"] = lambda: show_program(self.program)
         kept = self.kept

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..ir.program import Program
     from ..ir.tile import Kernel
     from .executable import CompiledKernel, Executable
-    from .target_model import Grain
+    from .target_model import TargetModel
 
 
 class Statistics(NamedTuple):
@@ -167,11 +167,11 @@ class Device(ABC):
         return self.name
 
     @cached_property
-    def grain(self) -> Grain:
+    def target(self) -> TargetModel:
         """How finely work is cut for this device: what the scheduler goes by."""
-        from .target_model import Grain
+        from .target_model import TargetModel
 
-        return Grain()
+        return TargetModel()
 
     @property
     def products(self) -> Mapping[Precision, str]:

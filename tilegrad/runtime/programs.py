@@ -55,7 +55,7 @@ class Name(NamedTuple):
 def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
     """Name the program of a graph for the cache; None if it cannot be told from others or nothing is kept.
 
-    `choices` are what the scheduler goes by besides: the grain of the device, and what was settled for kernels.
+    `choices` are what the scheduler goes by besides: the target model of the device, and what was settled for kernels.
     """
     if shared("programs").folder is None:
         return None

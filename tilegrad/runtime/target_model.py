@@ -1,8 +1,8 @@
 """How finely work is cut for a device: what the scheduler asks where a choice depends on the machine.
 
-A `Device` has one (`Device.grain`). It says how many instances run at a time, how much each of them takes at once,
+A `Device` has one (`Device.target`). It says how many instances run at a time, how much each of them takes at once,
 and where it pays to make more of them. Two kinds of machines are known here: few strong cores that take long tiles
-(`Grain()`), and many that take small ones (`many_small`); a device gives its own numbers to either.
+(`TargetModel()`), and many that take small ones (`gpu_model`); a device gives its own numbers to either.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Products(NamedTuple):
+class MatmulModel(NamedTuple):
     """How large the tiles of matrix products are at most, and what the estimate of their time goes by."""
 
     rows: int = 256
@@ -54,10 +54,10 @@ class Products(NamedTuple):
     """Whether a matrix unit multiplies integers of 8 bits."""
 
 
-class Grain(NamedTuple):
+class TargetModel(NamedTuple):
     """How work is cut: `tile` and the like are numbers of elements.
 
-    >>> Grain().tile, many_small(132).tile, many_small(132).workers
+    >>> TargetModel().tile, gpu_model(132).tile, gpu_model(132).workers
     (2048, 1024, 132)
     """
 
@@ -112,17 +112,17 @@ class Grain(NamedTuple):
     """Lines of memory that a core keeps at hand if they are multiples of 4096 bytes apart; 0: any number."""
     together: int = 1
     """Launches that are measured as one: more where it takes long to start one."""
-    products: Products = Products()
-    unit: Products | None = None
+    products: MatmulModel = MatmulModel()
+    unit: MatmulModel | None = None
     """The same for products of bfloat16 numbers in a matrix unit, if there is one that is fed from the caches."""
 
 
-MATRIX_UNIT = Products(
+MATRIX_UNIT = MatmulModel(
     rows=256, columns=256, depth=512, unit_rows=32, unit_columns=16, unit_depth=32, rate=256.0, pack=0.4, late=0.3
 )
 """Of AMX. 32 columns of bfloat16 numbers of such a depth stay in the first cache; rows and columns in three parts are
 in the second one with the result."""
-PAIRS = Products(
+PAIRS = MatmulModel(
     rows=256,
     columns=256,
     depth=512,
@@ -152,18 +152,18 @@ def pays_in_unit(rows: int, depth: int, columns: int, parts: int) -> bool:
     return enough and rows * columns >= LEAST_REUSE[parts] * (rows + columns)
 
 
-def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> Grain:
-    """The grain of some cores that each have a second and a first cache, and registers for so many float32 numbers.
+def cpu_model(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, registers: int = 16) -> TargetModel:
+    """Model a CPU: cores that each have a second and a first cache, and registers for so many float32 numbers.
 
-    >>> few_large(2, 512 << 10) == Grain()
+    >>> cpu_model(2, 512 << 10) == TargetModel()
     True
-    >>> few_large(2, 2 << 20, 48 << 10, 16, 32).products[:5]
+    >>> cpu_model(2, 2 << 20, 48 << 10, 16, 32).products[:5]
     (384, 256, 192, 14, 16)
     """
     side = max(64, int((cache / 8) ** 0.5) // 16 * 16)  # a square left operand of this side is half of the cache
     rows = (registers - 4) // 2
     line = 4 * (rows + 2 * lanes)  # what a block of the result takes in for each k: it stays in the first cache
-    limits = Products(
+    limits = MatmulModel(
         rows=min(384, side),
         columns=min(256, side),
         depth=min(256, side, first * 3 // 4 // line // 16 * 16),
@@ -171,15 +171,15 @@ def few_large(workers: int, cache: int, first: int = 32 << 10, lanes: int = 8, r
         unit_columns=lanes,
         rate=2.0 * lanes,
     )
-    return Grain(workers=workers, cache=cache, room=cache // 2, products=limits)
+    return TargetModel(workers=workers, cache=cache, room=cache // 2, products=limits)
 
 
-def many_small(workers: int, shared: int = 228 << 10) -> Grain:
-    """The grain of many multiprocessors that each compute matrix products in a unit of their own.
+def gpu_model(workers: int, shared: int = 228 << 10) -> TargetModel:
+    """Model a GPU: multiprocessors that each compute matrix products in a unit of their own.
 
     An instance there is worth a few hundred threads; tiles of products stay in their registers, 128 KiB of them.
     """
-    products = Products(
+    products = MatmulModel(
         rows=256,
         columns=256,
         depth=32,
@@ -197,7 +197,7 @@ def many_small(workers: int, shared: int = 228 << 10) -> Grain:
         stay=128,
         piece=16,
     )
-    return Grain(
+    return TargetModel(
         workers=workers,
         instances=4 * workers,
         cache=shared,

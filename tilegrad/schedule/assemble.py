@@ -76,7 +76,7 @@ class _Assembly:
 
     def _choice(self, group: Group) -> Choice | None:
         """What is settled for a group; None: its kernel is cut as the cost model suggests."""
-        found = locked(group, self.schedule.grain, self.lock)
+        found = locked(group, self.schedule.target, self.lock)
         return None if found is None else found.choice
 
     def program(self, name: str) -> Program:
@@ -91,7 +91,7 @@ class _Assembly:
         """What a group becomes."""
         if isinstance(group.stored[0], Outside):
             return steps_of(group, self.names)
-        return [launch_of(lower(group, self.names, self.schedule.grain, self._choice(group)), self.names)]
+        return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
 
     def _buffers(self) -> list[Buffer]:
         buffers = {self.names[x]: Buffer(self.names[x], x.type, "input") for x in self.schedule.inputs}

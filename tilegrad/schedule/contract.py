@@ -21,7 +21,7 @@ from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce, walk
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
@@ -48,7 +48,7 @@ class Sides(NamedTuple):
     extents: Extents
 
 
-def sides(flat: FlatGroup, grain: Grain) -> Sides:
+def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     """What is what in a contraction."""
     sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
@@ -58,7 +58,7 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     n = [i for i in flat.rows if i in in_y and i not in in_x][-1]
     k = flat.columns[-1]
     others = number_of(product(i.extent for i in flat.rows if i not in (m, n)))
-    pair = _narrow(*factors[0], grain)
+    pair = _narrow(*factors[0], target)
     dtypes = [e.dtype for e in pair]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
@@ -69,8 +69,8 @@ def sides(flat: FlatGroup, grain: Grain) -> Sides:
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
-    if grain.powers:
-        extents = extents._replace(room=_room(flat, m, n, k, grain))
+    if target.powers:
+        extents = extents._replace(room=_room(flat, m, n, k, target))
     return Sides(m, n, k, sums, factors, extents)
 
 
@@ -81,7 +81,7 @@ def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
     return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
 
 
-def _room(flat: FlatGroup, m: Index, n: Index, k: Index, grain: Grain) -> int:
+def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) -> int:
     """The elements of a tile that there is room for, where what meets the results is turned on its way; 0: any number.
 
     It lies along the rows of the tile, not along its columns as the results do: all of it and these are beside one
@@ -91,7 +91,7 @@ def _room(flat: FlatGroup, m: Index, n: Index, k: Index, grain: Grain) -> int:
         e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
     }
     turned = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
-    return grain.cache // (turned + float32.bytes) if turned else 0
+    return target.cache // (turned + float32.bytes) if turned else 0
 
 
 def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
@@ -103,15 +103,15 @@ def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
 
 
 def lower_contraction(
-    group: Group, flat: FlatGroup, names: Mapping[Value, str], grain: Grain, choice: Choice | None
+    group: Group, flat: FlatGroup, names: Mapping[Value, str], target: TargetModel, choice: Choice | None
 ) -> Lowered:
-    m, n, k, sums, factors, extents = sides(flat, grain)
-    choice = choice or blocks(extents, grain)
+    m, n, k, sums, factors, extents = sides(flat, target)
+    choice = choice or blocks(extents, target)
     block = {m: choice.size("m"), n: choice.size("n"), k: choice.size("k")}
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
-    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not grain.powers)
-    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, grain)
+    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not target.powers)
+    accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, target)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores, flat.exists)
     depth = number_of(product(i.extent for i in flat.columns))
@@ -125,7 +125,7 @@ def _accumulate(
     factors: list[tuple[Expr, Expr]],
     axes: tuple[Index, Index, Index],
     sums: list[Reduce],
-    grain: Grain,
+    target: TargetModel,
 ) -> list[Name]:
     """Writes the loop over k (and over further columns around it) and gives the accumulators."""
     m, k, n = axes
@@ -135,9 +135,9 @@ def _accumulate(
     outer = [(column, emitter.fresh("k")) for column in flat.columns[:-1]]
     emitter.variables |= outer
     single = not outer and k.extent == emitter.block[k]
-    narrow = [_narrow(*pair, grain) for pair in factors]
+    narrow = [_narrow(*pair, target) for pair in factors]
     products = [Product(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
-    body = _along(emitter, products, axes, grain.powers)
+    body = _along(emitter, products, axes, target.powers)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
@@ -178,7 +178,7 @@ def _along(
     return [loop, *turn(Literal(whole), k.extent - whole)] if whole < k.extent else [loop]
 
 
-def _narrow(x: Expr, y: Expr, grain: Grain) -> tuple[Expr, Expr]:
+def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:
     """The factors as they are before both are widened from a short type: the dot widens them itself.
 
     Where there is a unit that is fed by packing, they may be computed; elsewhere they are read.
@@ -186,14 +186,14 @@ def _narrow(x: Expr, y: Expr, grain: Grain) -> tuple[Expr, Expr]:
     match x, y:
         case Apply("cast", (a,), to), Apply("cast", (b,), _):
             read = isinstance(a, Read) and isinstance(b, Read)
-            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()) and (read or _is_for(grain, a.dtype)):
+            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()) and (read or _is_for(target, a.dtype)):
                 return a, b
     return x, y
 
 
-def _is_for(grain: Grain, dtype: DType) -> bool:
+def _is_for(target: TargetModel, dtype: DType) -> bool:
     """Whether numbers of a type are multiplied in a unit that is fed by packing."""
-    return grain.unit is not None and (dtype is bfloat16 or (grain.unit.integers and dtype in SHORT[int32]))
+    return target.unit is not None and (dtype is bfloat16 or (target.unit.integers and dtype in SHORT[int32]))
 
 
 def _zero(e: Expr) -> Literal:

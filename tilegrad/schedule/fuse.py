@@ -13,7 +13,7 @@ from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
 from ..ops.external_call import Outside
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .external_calls import call_of
 from .fuse_partial_sums import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
@@ -35,7 +35,7 @@ SMALL = 1 << 15
 """Elements up to which a kernel need not be parallel."""
 
 
-def fuse(graph: Graph, grain: Grain = Grain()) -> Schedule:
+def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
     """Groups such that each value that passes between two of them is in memory, and few do.
 
     >>> from ..ir.dtype import float32
@@ -49,21 +49,21 @@ def fuse(graph: Graph, grain: Grain = Grain()) -> Schedule:
       store sum_1[i, 0] = t0
     """
     plain, waits, _ = waiting(graph)
-    return check_schedule(fuse_waiting(plain, waits, grain))
+    return check_schedule(fuse_waiting(plain, waits, target))
 
 
-def fuse_waiting(graph: Graph, waits: Waits, grain: Grain) -> Schedule:
+def fuse_waiting(graph: Graph, waits: Waits, target: TargetModel) -> Schedule:
     """The same for values of which some wait for others."""
-    return _Fusion(graph, waits, grain).schedule()
+    return _Fusion(graph, waits, target).schedule()
 
 
 class _Fusion:
     """The groups while they grow. `place` says in which group a node is."""
 
-    def __init__(self, graph: Graph, waits: Waits, grain: Grain) -> None:
+    def __init__(self, graph: Graph, waits: Waits, target: TargetModel) -> None:
         self.graph = graph
-        self.grain = grain
-        self.nodes = in_pieces(elements(self.graph, grain), grain)
+        self.target = target
+        self.nodes = in_pieces(elements(self.graph, target), target)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
@@ -98,10 +98,10 @@ class _Fusion:
             whole = isinstance(group.members[0].value, Outside)  # a call gives all of its outputs, wanted or not
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
-        if self.grain.powers:
+        if self.target.powers:
             groups = computed_again(groups, frozenset(outputs))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
-        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.grain)
+        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.target)
 
     def _join_producers(self, value: Value) -> None:
         """Joins the group of a value with those it reads, as long as one fits: matrix products first, then the nearest.
@@ -199,18 +199,18 @@ class _Fusion:
             return "another kernel stands between them"
         if self._is_number_for_many(first, second):
             return "a number that other kernels need too does not wait for what this one waits for"
-        grain = self.grain
+        target = self.target
         if blocks:
-            joined = in_blocks(a, b, grain.longest_row)
+            joined = in_blocks(a, b, target.longest_row)
         else:
             needed = self._needed_elsewhere(a, second)
-            joined = _joined(a, b, dict(mapping), needed, grain.few_rows)
-            if grain.powers and not isinstance(joined, str) and needed and _in_short_rows(a, b):
+            joined = _joined(a, b, dict(mapping), needed, target.few_rows)
+            if target.powers and not isinstance(joined, str) and needed and _in_short_rows(a, b):
                 joined = "it would be stored in short rows, one after the other"
-            if not grain.powers and not isinstance(joined, str) and needed and _turns(a, b):
+            if not target.powers and not isinstance(joined, str) and needed and _turns(a, b):
                 joined = "it would be stored across memory, element by element"
         if isinstance(joined, str) and not siblings and not blocks:
-            joined = in_one_piece(a, b, mapping, grain.whole) or joined
+            joined = in_one_piece(a, b, mapping, target.whole) or joined
         if isinstance(joined, str):
             return joined
         self.groups[second] = joined

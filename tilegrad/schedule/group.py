@@ -30,7 +30,7 @@ from ..ir.scalar import (
     substituted,
     walk,
 )
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 
 LONG_PART = 60
 """Letters from which on what is used more than once is printed once."""
@@ -184,7 +184,7 @@ class Schedule(Node):
     """(producer, consumer, reason) for each pair that was not fused."""
     overwritten: tuple[tuple[Value, Value], ...] = ()
     """(new, old) for each value that is written in the memory of an input."""
-    grain: Grain = Grain()
+    target: TargetModel = TargetModel()
     """How work is cut on the device that it is for."""
 
     def names(self) -> dict[Value, str]:

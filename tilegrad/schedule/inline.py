@@ -17,7 +17,7 @@ from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
 from ..ops.cast import Cast
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .one_hot_reduce import picked
 from .products import SHORT
 
@@ -68,12 +68,12 @@ def canonical(shape: tuple[Dim, ...]) -> Position:
     return tuple(const(0, int64) if extent == 1 else Index(f"i{n}", extent) for n, extent in enumerate(shape))
 
 
-def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
+def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, Element]:
     """The nodes of a graph, each with its element in terms of inputs and other nodes."""
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
-    kept |= _operands(graph, consumers) if grain.powers else {v for v in consumers if v.op in SLOPES}
+    kept |= _operands(graph, consumers) if target.powers else {v for v in consumers if v.op in SLOPES}
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
@@ -84,7 +84,7 @@ def elements(graph: Graph, grain: Grain = Grain()) -> dict[Value, Element]:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
         element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
-        if grain.powers:
+        if target.powers:
             element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)

@@ -19,7 +19,7 @@ from ..ir.program import Tiles
 from ..ir.scalar import Apply, Const, Expr, Index, Reduce, Scan, parts, walk
 from ..ir.tile import Assign, For, Literal, Name, Tile
 from ..runtime.choice import Choice
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .contract import lower_contraction
 from .emit import Axes, Emitter
 from .flatten import FlatGroup, FlatStore, flatten
@@ -33,14 +33,16 @@ RUNNING = {"argmax": "maximum", "argmin": "minimum"}
 """What decides about the running places of extremes."""
 
 
-def lower(group: Group, names: Mapping[Value, str], grain: Grain = Grain(), choice: Choice | None = None) -> Lowered:
+def lower(
+    group: Group, names: Mapping[Value, str], target: TargetModel = TargetModel(), choice: Choice | None = None
+) -> Lowered:
     """The kernel of a group. `names` says what values are called; what is not chosen is chosen here."""
     if group.kind == "opaque":
         return _opaque(group)
-    flat = flatten(group, not grain.powers)
+    flat = flatten(group, not target.powers)
     if group.kind == "contraction":
-        return lower_contraction(group, as_matrix(flat, grain), names, grain, choice)
-    return _Plan(group, flat, names, choice or usual(flat, grain), grain).lowered()
+        return lower_contraction(group, as_matrix(flat, target), names, target, choice)
+    return _Plan(group, flat, names, choice or usual(flat, target), target).lowered()
 
 
 def _opaque(group: Group) -> Lowered:
@@ -54,18 +56,20 @@ def _opaque(group: Group) -> Lowered:
 class _Plan:
     """The decisions about one map or rows group, and the writing of its kernel."""
 
-    def __init__(self, group: Group, flat: FlatGroup, names: Mapping[Value, str], choice: Choice, grain: Grain) -> None:
+    def __init__(
+        self, group: Group, flat: FlatGroup, names: Mapping[Value, str], choice: Choice, target: TargetModel
+    ) -> None:
         self.flat = flat
         self.group = group
         self.names = kernel_names(flat, names)
-        made = cut(flat, choice, grain)
+        made = cut(flat, choice, target)
         self.axes = made.axes
         self.block = made.block
         """Extent of the tile axis of an index; indices without one are numbers."""
         self.looped = made.looped
         """Columns that are looped over, and how many at a time."""
-        self.masked = grain.powers
-        self.overlapping = group.kind == "map" and not grain.powers
+        self.masked = target.powers
+        self.overlapping = group.kind == "map" and not target.powers
         """Whether a tile that does not fit begins earlier: masks cost more than elements that are computed twice."""
 
     def lowered(self) -> Lowered:

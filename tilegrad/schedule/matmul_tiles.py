@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..ir.size import Dim
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.target_model import Grain, Products, pays_in_unit
+from ..runtime.target_model import MatmulModel, TargetModel, pays_in_unit
 from .instances import number_of
 
 LEAST_WIDTH = 128
@@ -85,14 +85,14 @@ class Sized(NamedTuple):
     gaps: bool = False
 
 
-def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
+def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
-    unit = grain.unit
+    unit = target.unit
     if unit is None or not extents.products or extents.parts > unit.parts or (extents.bits == 8 and not unit.integers):
-        return grain.products
+        return target.products
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
     if not pays_in_unit(m, k, n, extents.parts):
-        return grain.products
+        return target.products
     narrow = 2 if extents.bits == 8 else 1
     depth, rate = narrow * unit.depth, narrow * unit.rate / extents.products
     columns = max(LEAST_WIDTH, unit.columns // extents.sums)
@@ -105,36 +105,38 @@ def limits_of(extents: Extents | Sized, grain: Grain) -> Products:
     )
 
 
-def _room(extents: Extents, grain: Grain) -> Products:
+def _room(extents: Extents, target: TargetModel) -> MatmulModel:
     """The same; what is dear to pack is packed once if tiles have all rows.
 
-    >>> from ..runtime.grain import MATRIX_UNIT
+    >>> from ..runtime.target import MATRIX_UNIT
     >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
-    >>> print(*[blocks(windows._replace(computed=c), Grain(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
+    >>> print(*[blocks(windows._replace(computed=c), TargetModel(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
     m=192 n=144 k=384; m=384 n=144 k=384
     """
-    limits = limits_of(extents, grain)
-    return limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not grain.products else limits
+    limits = limits_of(extents, target)
+    return (
+        limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not target.products else limits
+    )
 
 
-def blocks(extents: Extents, grain: Grain) -> Choice:
+def blocks(extents: Extents, target: TargetModel) -> Choice:
     """Rows, columns and depth of the tiles of a product.
 
-    >>> from ..runtime.grain import many_small
-    >>> print(blocks(Extents(1024, 1024, 1024), Grain()), blocks(Extents(128, 784, 512), Grain()), sep="; ")
+    >>> from ..runtime.target import gpu_model
+    >>> print(blocks(Extents(1024, 1024, 1024), TargetModel()), blocks(Extents(128, 784, 512), TargetModel()), sep="; ")
     m=256 n=256 k=256; m=128 n=208 k=256
-    >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), many_small(132)))
+    >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), gpu_model(132)))
     m=128 n=256 k=64
-    >>> print(blocks(Extents(4096, 6400, 16, beside=8), Grain()))
+    >>> print(blocks(Extents(4096, 6400, 16, beside=8), TargetModel()))
     m=32 n=3200 k=16
     """
     m, n, k, others, *_ = extents
-    limits = _room(extents, grain)
-    if grain.powers and not extents.room and _is_stream(extents):
+    limits = _room(extents, target)
+    if target.powers and not extents.room and _is_stream(extents):
         return chosen(m=STREAM[0], n=STREAM[1], k=_power_depth(extents, limits))
-    if grain.powers:
-        known = _sized(extents, grain)
-        sized = [(_time(known, grain, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
+    if target.powers:
+        known = _sized(extents, target)
+        sized = [(_time(known, target, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
     depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
@@ -143,19 +145,19 @@ def blocks(extents: Extents, grain: Grain) -> Choice:
     known = Sized(m, n, number_of(k), *extents[3:8])
     if _waits_for_memory(extents):
         return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.unit_columns, LONG), k=depth)
-    pairs = _equal_pieces(m, n, limits, extents.sums if limits is grain.products else 1)
-    height, width = min(pairs, key=lambda c: (_time(known, grain, *c), -c[0] * c[1]))
+    pairs = _equal_pieces(m, n, limits, extents.sums if limits is target.products else 1)
+    height, width = min(pairs, key=lambda c: (_time(known, target, *c), -c[0] * c[1]))
     return chosen(m=_fitted(height, m, limits), n=width, k=depth)
 
 
-def _fitted(height: int, m: int, limits: Products) -> int:
+def _fitted(height: int, m: int, limits: MatmulModel) -> int:
     """The height of as many tiles that do not overlap, if blocks of a row less compute less in vain then.
 
     Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
 
-    >>> from ..runtime.grain import few_large
-    >>> wide = few_large(2, 1 << 20, lanes=16, registers=32).products
-    >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, Products())
+    >>> from ..runtime.target import cpu_model
+    >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).products
+    >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, MatmulModel())
     (256, 350, 258)
     """
     even = -(-m // -(-m // height))
@@ -182,66 +184,66 @@ def _is_stream(extents: Extents) -> bool:
     return extents.bits <= 32 and extents.beside >= 8 and extents.sums == 1 and k * extents.turns <= STREAM_DEPTH
 
 
-def quickest(extents: Extents, grain: Grain) -> float:
+def quickest(extents: Extents, target: TargetModel) -> float:
     """About how many cycles a product takes."""
-    known = _sized(extents, grain)
-    return min(_time(known, grain, *c) for c in _powers(extents, grain.products))
+    known = _sized(extents, target)
+    return min(_time(known, target, *c) for c in _powers(extents, target.products))
 
 
-def _sized(extents: Extents, grain: Grain) -> Sized:
+def _sized(extents: Extents, target: TargetModel) -> Sized:
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
-    few = m * n * extents.others <= grain.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
+    few = m * n * extents.others <= target.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
     wait = WAIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
     return Sized(m, n, k * extents.turns, *extents[3:8], wait, extents.gaps)
 
 
-def candidates(extents: Extents, grain: Grain, most: int = 16) -> list[Choice]:
+def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Choice]:
     """What may be tried, the usual choice first, then by the estimate."""
     m, n, k, *_ = extents
-    usual = blocks(extents, grain)
+    usual = blocks(extents, target)
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
-    limits = _room(extents, grain)
+    limits = _room(extents, target)
     wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
-    pairs = _powers(extents, limits) if grain.powers else _equal_pieces(m, n, wide, extents.sums)
+    pairs = _powers(extents, limits) if target.powers else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:8])
-    pairs = sorted(pairs, key=lambda c: _time(known, grain, *c))[:most]
+    pairs = sorted(pairs, key=lambda c: _time(known, target, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
-    for depth in _depths(k, usual.size("k"), grain):
+    for depth in _depths(k, usual.size("k"), target):
         found += [chosen(m=c.size("m"), n=c.size("n"), k=depth) for c in [usual, *found[:2]]]
     return list(dict.fromkeys([usual, *found]))
 
 
-def refusal(extents: Extents, choice: Choice, grain: Grain) -> str:
+def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
     """Why a choice, from wherever it came, is none for a product; empty if it is."""
     if choice.way or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
-    known = grain.powers and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, grain))
-    if grain.powers and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
+    known = target.powers and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
+    if target.powers and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
         return f"sizes are powers of two here, and at least {SMALLEST}"
     for name, extent in zip("mnk", extents, strict=False):
-        if not grain.powers and type(extent) is int and choice.size(name) > extent:
+        if not target.powers and type(extent) is int and choice.size(name) > extent:
             return f"{name} is at most {extent}"
-    most = 4 * grain.products.area
+    most = 4 * target.products.area
     if choice.size("m") * choice.size("n") > most or choice.size("k") > 1 << 12:
         return f"m times n is at most {most}, and k {1 << 12}"
     return ""
 
 
-def _depths(k: int, usual: int, grain: Grain) -> list[int]:
-    if grain.powers:
+def _depths(k: int, usual: int, target: TargetModel) -> list[int]:
+    if target.powers:
         return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
     return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
-def _equal_pieces(m: int, n: int, limits: Products, sums: int) -> list[tuple[int, int]]:
+def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[int, int]]:
     """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
     wide = 2 * limits.unit_columns
     found = [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
     return [(h, w) for h, w in found if h * w * sums <= limits.rows * limits.columns] or found[:1]
 
 
-def _powers(extents: Extents, limits: Products) -> list[tuple[int, int]]:
+def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
     """Tiles whose sides are powers of two, no larger than need be, that an instance can keep.
 
     Those of 16-bit numbers may also have all rows, or all columns; or a width that columns are a multiple of: 96 tiles
@@ -278,7 +280,7 @@ def _covering(extent: Dim) -> int:
     return max(SMALLEST, power(number_of(extent)))
 
 
-def _power_depth(extents: Extents, limits: Products) -> int:
+def _power_depth(extents: Extents, limits: MatmulModel) -> int:
     return max(SMALLEST, min(limits.depth * 32 // extents.bits, _covering(extents.k)))
 
 
@@ -313,11 +315,11 @@ def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
     return rounded if rounded <= most else -(-extent // pieces)
 
 
-def _time(extents: Sized, grain: Grain, height: int, width: int) -> float:
+def _time(extents: Sized, target: TargetModel, height: int, width: int) -> float:
     """Cycles of the worker that has most to do."""
     m, n, k, others, *_ = extents
-    limits = limits_of(extents, grain)
-    most = -(-others * -(-m // height) * -(-n // width) // grain.workers)
+    limits = limits_of(extents, target)
+    most = -(-others * -(-m // height) * -(-n // width) // target.workers)
     rows = -(-height // limits.unit_rows) * limits.unit_rows
     columns = -(-width // limits.unit_columns) * limits.unit_columns
     if limits.load:  # operands come while products are computed; the smaller a tile, the less of it is products

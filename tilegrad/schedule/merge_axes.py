@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .collapse_axes import over_gaps
 from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
@@ -25,9 +25,9 @@ WIDE = 16
 """The same where operands that lie evenly are copied in pieces."""
 
 
-def as_matrix(flat: FlatGroup, grain: Grain = Grain()) -> FlatGroup:
+def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup:
     """A contraction whose last axis of each role (rows of one operand, of the other, columns) is long, if it can be."""
-    if grain.products.piece:
+    if target.products.piece:
         even = _evenly(flat)
         if even is not None:
             return even

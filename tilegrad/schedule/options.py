@@ -10,7 +10,7 @@ from ..ir.scalar import Read, facts
 from ..runtime.cache import key
 from ..runtime.choice import Choice
 from ..runtime.lock import Lock
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from . import matmul_tiles, strategies
 from .contract import sides
 from .flatten import flatten
@@ -28,51 +28,51 @@ class Settled(NamedTuple):
         return f"{self.choice or 'one piece'} ({self.why})"
 
 
-def usual(group: Group, grain: Grain) -> Choice | None:
+def usual(group: Group, target: TargetModel) -> Choice | None:
     """What the cost model takes; None: the kernel leaves no choice."""
     if group.kind == "opaque":
         return None
-    flat = flatten(group, not grain.powers)
+    flat = flatten(group, not target.powers)
     if group.kind == "contraction":
-        return matmul_tiles.blocks(sides(as_matrix(flat, grain), grain).extents, grain)
-    return strategies.usual(flat, grain)
+        return matmul_tiles.blocks(sides(as_matrix(flat, target), target).extents, target)
+    return strategies.usual(flat, target)
 
 
-def candidates(group: Group, grain: Grain) -> list[Choice]:
+def candidates(group: Group, target: TargetModel) -> list[Choice]:
     """What may be tried, the usual choice first; nothing where there is no choice."""
     if group.kind == "opaque":
         return []
-    flat = flatten(group, not grain.powers)
+    flat = flatten(group, not target.powers)
     if group.kind == "contraction":
-        return matmul_tiles.candidates(sides(as_matrix(flat, grain), grain).extents, grain)
-    return strategies.candidates(flat, grain)
+        return matmul_tiles.candidates(sides(as_matrix(flat, target), target).extents, target)
+    return strategies.candidates(flat, target)
 
 
-def refusal(group: Group, choice: Choice, grain: Grain) -> str:
+def refusal(group: Group, choice: Choice, target: TargetModel) -> str:
     """Why a choice is none for a group; empty if it is."""
     if group.kind == "opaque":
         return "the kernel is as its op brings it"
-    flat = flatten(group, not grain.powers)
+    flat = flatten(group, not target.powers)
     if group.kind == "contraction":
-        return matmul_tiles.refusal(sides(as_matrix(flat, grain), grain).extents, choice, grain)
-    return strategies.refusal(flat, choice, grain)
+        return matmul_tiles.refusal(sides(as_matrix(flat, target), target).extents, choice, target)
+    return strategies.refusal(flat, choice, target)
 
 
-def settled(group: Group, grain: Grain, lock: Lock) -> Settled | None:
+def settled(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
     """The choice for a group: what the lock has, or the cost model's."""
-    found = locked(group, grain, lock)
+    found = locked(group, target, lock)
     if found is not None:
         return found
-    choice = usual(group, grain)
+    choice = usual(group, target)
     return None if choice is None else Settled(choice, "cost model")
 
 
-def locked(group: Group, grain: Grain, lock: Lock) -> Settled | None:
+def locked(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
     """What the lock has for a group."""
     entry = lock.entries.get(digest_of(group)) if lock.entries and group.kind != "opaque" else None
     if entry is None:
         return None
-    reason = refusal(group, entry.choice, grain)
+    reason = refusal(group, entry.choice, target)
     if reason:
         wrong = f"{lock.place(entry)}: `{entry.choice}` is no way to cut {entry.name}: {reason}"
         raise ArgumentError(f"{wrong}. Correct the line, or remove it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.graph import Graph, Value
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from ..transform.rematerialise import Plan
 from .fuse import fuse_waiting
 from .group import Schedule
@@ -15,7 +15,7 @@ from .order import order
 from .order_edges import waiting
 
 
-def planned(graph: Graph, updates: Mapping[int, int] = {}, grain: Grain = Grain()) -> Plan:
+def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel = TargetModel()) -> Plan:
     """How a graph will run; `updates` says which outputs are new values of which inputs.
 
     >>> from ..ir.dtype import float32
@@ -27,7 +27,7 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, grain: Grain = Grain(
     260
     """
     plain, waits, back = waiting(graph)
-    schedule = order(fuse_waiting(plain, waits, grain), updates)
+    schedule = order(fuse_waiting(plain, waits, target), updates)
     lives = _lifetimes(schedule, updates)
     arena = typical(plan(list(lives.values()))[1])
     use = [sum(typical(x.bytes) for x in lives.values() if x.first <= n <= x.last) for n in range(len(schedule.groups))]

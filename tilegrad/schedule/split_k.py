@@ -18,7 +18,7 @@ from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .inline import Element
 from .matmul_tiles import Extents, blocks, quickest
 from .nests import nest
@@ -57,23 +57,25 @@ class Pieces(Value):
         raise AssertionError("what is scheduled has been differentiated before")
 
 
-def in_pieces(nodes: Mapping[Value, Element], grain: Grain) -> Mapping[Value, Element]:
+def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Value, Element]:
     """The nodes of a graph, with long sums of products that have few results in pieces."""
-    if not grain.products.fill:
+    if not target.products.fill:
         return nodes
     made: dict[Value, Element] = {}
     for value, element in nodes.items():
         if value.cost == "dear" and not value.opaque:
-            made |= _in_pieces(value, element, grain, nodes)
+            made |= _in_pieces(value, element, target, nodes)
         else:
             made[value] = element
     return made
 
 
-def _in_pieces(value: Value, element: Element, grain: Grain, nodes: Mapping[Value, Element]) -> dict[Value, Element]:
+def _in_pieces(
+    value: Value, element: Element, target: TargetModel, nodes: Mapping[Value, Element]
+) -> dict[Value, Element]:
     """The node of a value, after one for the pieces of its sum, if it is better made in pieces."""
     position, expr = element.position, element.expr
-    whole, chosen = {value: element}, _longest(position, expr, grain)
+    whole, chosen = {value: element}, _longest(position, expr, target)
     if chosen is None:
         return whole
     sums, column, count = chosen
@@ -109,7 +111,7 @@ def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
     return found.pop() if len(found) == 1 else usual
 
 
-def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce], Index, int] | None:
+def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[Reduce], Index, int] | None:
     """The sums of a product, that which is cut, and into how many pieces; None: it stays whole."""
     sums = nest(expr)
     if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
@@ -122,7 +124,7 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
     in_x, in_y = map(free_indices, factors)
     x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
     tiles = both * -(-x // SIDE) * -(-y // SIDE)
-    limits = grain.products
+    limits = target.products
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     length = _count(columns) // max(least, limits.least_work // _count(rows))
@@ -133,17 +135,17 @@ def _longest(position: Position, expr: Expr, grain: Grain) -> tuple[list[Reduce]
         sides = (in_x - in_y, in_y - in_x)
         m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
-        count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, grain)
+        count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, target)
         best = next(i for i in reversed(columns) if _count([i]) % count == 0)
         return (sums, best, count) if count > 1 else None
-    if wanted < 2 and grain.powers:
-        wanted = _shared_out(Extents(x, y, _count(columns), both, bits), grain)
+    if wanted < 2 and target.powers:
+        wanted = _shared_out(Extents(x, y, _count(columns), both, bits), target)
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
     count = _divisor(_count([best]), wanted, DEPTH if limits.piece else 1)
     return (sums, best, count) if count > 1 else None
 
 
-def _quickest(whole: Extents, columns: Sequence[Index], least: int, grain: Grain) -> int:
+def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: TargetModel) -> int:
     """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long.
 
     One column is cut, so the count divides the extent of one of them.
@@ -152,10 +154,10 @@ def _quickest(whole: Extents, columns: Sequence[Index], least: int, grain: Grain
     extents = [_count([i]) for i in columns]
     even = [
         n
-        for n in range(2, grain.products.most_pieces + 1)
+        for n in range(2, target.products.most_pieces + 1)
         if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH == 0
     ]
-    return min([1, *even], key=lambda n: _time_in_pieces(whole, n, grain))
+    return min([1, *even], key=lambda n: _time_in_pieces(whole, n, target))
 
 
 def _as_one(rows: list[Index], factor: Expr) -> int:
@@ -169,37 +171,37 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
     return most
 
 
-def _shared_out(whole: Extents, grain: Grain) -> int:
+def _shared_out(whole: Extents, target: TargetModel) -> int:
     """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
 
-    >>> from ..runtime.grain import many_small
+    >>> from ..runtime.target import gpu_model
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
-    >>> [_shared_out(Extents(*size, 1, 16), many_small(132)) for size in sizes]
+    >>> [_shared_out(Extents(*size, 1, 16), gpu_model(132)) for size in sizes]
     [4, 2, 1, 1, 1]
-    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), many_small(132))
+    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), gpu_model(132))
     1
     """
     assert type(whole.m) is int
     assert type(whole.n) is int
     assert type(whole.k) is int
     counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
-    times = {n: _time_in_pieces(whole, n, grain) for n in counts}
-    tile = blocks(whole, grain)
+    times = {n: _time_in_pieces(whole, n, target) for n in counts}
+    tile = blocks(whole, target)
     height, width = tile.size("m"), tile.size("n")
     tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
-    if height * width <= grain.products.area and tiles <= grain.workers:
+    if height * width <= target.products.area and tiles <= target.workers:
         times[1] *= ALONE
     return min(counts, key=times.__getitem__)
 
 
-def _time_in_pieces(whole: Extents, count: int, grain: Grain) -> float:
+def _time_in_pieces(whole: Extents, count: int, target: TargetModel) -> float:
     """About how many cycles a product takes whose sums are cut, with those that add up the pieces."""
     assert type(whole.m) is int
     assert type(whole.n) is int
     assert type(whole.k) is int
     results = whole.m * whole.n * whole.others
-    own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), grain)
-    return own + (count > 1) * (count * results * PASSED / grain.workers + LAUNCH)
+    own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), target)
+    return own + (count > 1) * (count * results * PASSED / target.workers + LAUNCH)
 
 
 def _count(indices: Iterable[Index]) -> int:

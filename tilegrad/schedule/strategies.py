@@ -19,7 +19,7 @@ from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Read, Reduce, facts, walk
 from ..ir.size import Dim, product
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .flatten import FlatGroup
 from .fuse_partial_sums import sums_across
 from .instances import at_most, divides, number_of
@@ -37,43 +37,43 @@ class Cut(NamedTuple):
     """Columns that are looped over, and how many at a time."""
 
 
-def usual(flat: FlatGroup, grain: Grain) -> Choice:
+def usual(flat: FlatGroup, target: TargetModel) -> Choice:
     """What is taken if nobody says anything."""
-    return _with_sizes(flat, next(_ways(flat, grain)), grain)
+    return _with_sizes(flat, next(_ways(flat, target)), target)
 
 
-def candidates(flat: FlatGroup, grain: Grain) -> list[Choice]:
+def candidates(flat: FlatGroup, target: TargetModel) -> list[Choice]:
     """What may be tried, the usual choice first."""
-    found = dict.fromkeys([usual(flat, grain)])
-    for way in _ways(flat, grain):
+    found = dict.fromkeys([usual(flat, target)])
+    for way in _ways(flat, target):
         for part in (0.25, 0.5, 1, 2, 4):
-            scaled = grain._replace(
+            scaled = target._replace(
                 instances=1,
-                tile=max(1, int(grain.tile * part)),
-                rows=max(1, int(grain.rows * part)),
+                tile=max(1, int(target.tile * part)),
+                rows=max(1, int(target.rows * part)),
                 least=1,
-                loop=max(1, int(grain.loop * part)),
-                beside=max(1, int(grain.beside * part)),
+                loop=max(1, int(target.loop * part)),
+                beside=max(1, int(target.beside * part)),
                 longest_beside=0,
-                short_rows=max(1, int(grain.short_rows * part)),
-                square=max(1, int(grain.square * part)),
+                short_rows=max(1, int(target.short_rows * part)),
+                square=max(1, int(target.square * part)),
             )
             found[_with_sizes(flat, way, scaled)] = None
         if way == "beside":
-            for depth in (max(1, grain.depth // 2), grain.depth * 2, grain.depth * 4):
-                found[_with_sizes(flat, way, grain._replace(depth=depth))] = None
+            for depth in (max(1, target.depth // 2), target.depth * 2, target.depth * 4):
+                found[_with_sizes(flat, way, target._replace(depth=depth))] = None
     return list(found)
 
 
-def refusal(flat: FlatGroup, choice: Choice, grain: Grain) -> str:
+def refusal(flat: FlatGroup, choice: Choice, target: TargetModel) -> str:
     """Why a choice, from wherever it came, is none for this group; empty if it is."""
-    ways = list(_ways(flat, grain))
+    ways = list(_ways(flat, target))
     if choice.way not in ways:
         return f"the way is one of: {', '.join(ways)}"
     wanted, free = SIZES[choice.way]
     if not set(wanted) <= set(choice.names) <= {*wanted, *free}:
         return f"{choice.way} has the sizes {' '.join(f'{name}=...' for name in wanted + free)}"
-    if grain.powers and any(number != power(number) for _, number in choice.sizes):
+    if target.powers and any(number != power(number) for _, number in choice.sizes):
         return "sizes are powers of two here"
     if any(number > MOST for _, number in choice.sizes):
         return f"a size is at most {MOST}"
@@ -110,99 +110,101 @@ SIZES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """The sizes that belong to each way, and those that are 1 if they are not there."""
 
 
-def _ways(flat: FlatGroup, grain: Grain) -> Iterator[str]:
+def _ways(flat: FlatGroup, target: TargetModel) -> Iterator[str]:
     """The ways that are open, the usual one first."""
     rows, columns = flat.rows, flat.columns
     if not columns:
-        if rows and _crossing(flat, rows, rows[-1], grain) is not None:
+        if rows and _crossing(flat, rows, rows[-1], target) is not None:
             yield "across"
         yield "along"
-    elif is_whole(rows, columns, grain.whole):
+    elif is_whole(rows, columns, target.whole):
         yield "whole"
-    elif sums_across(columns, flat.roots, grain.longest_row):
+    elif sums_across(columns, flat.roots, target.longest_row):
         yield "down"
     else:
         along = _runs_along(flat, columns[-1]) and not _are_windows(flat)
         if not along and _fastest_row(flat, rows) is not None:
             yield "beside"
-        if len(columns) == 1 and _in_one_piece(flat, columns[0].extent, grain):
+        if len(columns) == 1 and _in_one_piece(flat, columns[0].extent, target):
             yield "rows"
         yield "loop"
         if along and _fastest_row(flat, rows) is not None:
             yield "beside"
 
 
-def _in_one_piece(flat: FlatGroup, extent: Dim, grain: Grain) -> bool:
+def _in_one_piece(flat: FlatGroup, extent: Dim, target: TargetModel) -> bool:
     """Softmax took a third of the time on rows of 50,257 so, as they stay in the second cache and `exp` is kept."""
-    if type(extent) is not int or extent <= grain.longest_row:
+    if type(extent) is not int or extent <= target.longest_row:
         return type(extent) is int
     rows = sum(isinstance(e, Read | Reduce) for e in walk(*flat.roots)) + len(flat.stores)
-    return extent * rows <= grain.room
+    return extent * rows <= target.room
 
 
-def _with_sizes(flat: FlatGroup, way: str, grain: Grain) -> Choice:
-    """A way with the sizes of tiles that fit a grain."""
+def _with_sizes(flat: FlatGroup, way: str, target: TargetModel) -> Choice:
+    """A way with the sizes of tiles that fit a target."""
     rows, columns = flat.rows, flat.columns
     match way:
         case "across":
-            crossing = _crossing(flat, rows, rows[-1], grain)
+            crossing = _crossing(flat, rows, rows[-1], target)
             assert crossing is not None
-            return _across(flat, rows, crossing, grain)
+            return _across(flat, rows, crossing, target)
         case "along" if rows:
-            return _along(rows, grain)
+            return _along(rows, target)
         case "down":
             outer, inner = columns
-            return _down(outer, inner, grain)
+            return _down(outer, inner, target)
         case "rows":
-            width = _piece(columns[0].extent, grain.longest_row, grain)
+            width = _piece(columns[0].extent, target.longest_row, target)
             along = any(columns[0] in facts(s.offset).indices for s in flat.stores)
-            height = _height(rows, width, grain._replace(tile=min(grain.tile, grain.rows)) if along else grain)
+            height = _height(rows, width, target._replace(tile=min(target.tile, target.rows)) if along else target)
             if height == 1 and not along:
-                height = _streams(rows, width, grain)
+                height = _streams(rows, width, target)
             return chosen(way, height=height) if height > 1 else chosen(way)
         case "beside":
             beside = _fastest_row(flat, rows)
             assert beside is not None
-            return chosen(way, depth=_piece(columns[-1].extent, grain.depth, grain), width=_beside(flat, beside, grain))
+            return chosen(
+                way, depth=_piece(columns[-1].extent, target.depth, target), width=_beside(flat, beside, target)
+            )
         case "loop":
-            width = _piece(columns[-1].extent, grain.loop, grain)
-            height = _rows_together(flat, width, grain)
+            width = _piece(columns[-1].extent, target.loop, target)
+            height = _rows_together(flat, width, target)
             return chosen(way, height=height, width=width) if height > 1 else chosen(way, width=width)
     return chosen(way)
 
 
-def _rows_together(flat: FlatGroup, width: int, grain: Grain) -> int:
+def _rows_together(flat: FlatGroup, width: int, target: TargetModel) -> int:
     """How many rows go through a loop of short pieces together: those that lie behind one another there.
 
     Sums over (64, 32) for each of 1024 rows took a quarter of the time so: one such piece is a line or two of memory.
     """
     rows, columns = flat.rows, flat.columns
-    if grain.powers or not rows or len(columns) < 2 or type(rows[-1].extent) is not int or columns[-1].extent != width:
+    if target.powers or not rows or len(columns) < 2 or type(rows[-1].extent) is not int or columns[-1].extent != width:
         return 1
     if any(stride(o, rows[-1]) != width for o in _largest(flat)):
         return 1
-    most = min(grain.beside // width, rows[-1].extent // (grain.workers * grain.few_rows))
+    most = min(target.beside // width, rows[-1].extent // (target.workers * target.few_rows))
     return max((n for n in range(1, most + 1) if rows[-1].extent % n == 0), default=1)
 
 
-def _streams(rows: tuple[Index, ...], width: int, grain: Grain) -> int:
+def _streams(rows: tuple[Index, ...], width: int, target: TargetModel) -> int:
     """How many long rows are summed together. A matrix of 4096 x 4096 by a vector took 0.7 of the time with four."""
     if not rows or width < LONG_ROW or type(rows[-1].extent) is not int:
         return 1
-    most = min(grain.streams, rows[-1].extent // (grain.workers * grain.few_rows))
+    most = min(target.streams, rows[-1].extent // (target.workers * target.few_rows))
     return max((n for n in range(1, most + 1) if rows[-1].extent % n == 0), default=1)
 
 
-def _across(flat: FlatGroup, rows: tuple[Index, ...], crossing: Index, grain: Grain) -> Choice:
+def _across(flat: FlatGroup, rows: tuple[Index, ...], crossing: Index, target: TargetModel) -> Choice:
     count = number_of(product(i.extent for i in rows))
-    side = grain.square
-    while side > LEAST_SIDE and count // (side * side) < grain.instances:
+    side = target.square
+    while side > LEAST_SIDE and count // (side * side) < target.instances:
         side //= 2
-    width = min(side, _lines(flat, rows[-1], crossing, grain)) if grain.lines else side
-    return chosen("across", height=_piece(crossing.extent, side, grain), width=_piece(rows[-1].extent, width, grain))
+    width = min(side, _lines(flat, rows[-1], crossing, target)) if target.lines else side
+    return chosen("across", height=_piece(crossing.extent, side, target), width=_piece(rows[-1].extent, width, target))
 
 
-def _lines(flat: FlatGroup, inner: Index, crossing: Index, grain: Grain) -> int:
+def _lines(flat: FlatGroup, inner: Index, crossing: Index, target: TargetModel) -> int:
     """How many rows of what is read across a cache has room for: those a power of two apart fall on each other.
 
     With 8 of them at a time, 2048 x 2048 numbers were turned in 0.42 of the time that 32 took, 512 x 512 in 0.33; with
@@ -211,29 +213,29 @@ def _lines(flat: FlatGroup, inner: Index, crossing: Index, grain: Grain) -> int:
     reads = [e for e in walk(*flat.roots) if isinstance(e, Read) and stride(e.position[0], crossing) == 1]
     strides = [(stride(e.position[0], inner) or 0) * e.dtype.bytes for e in reads]
     fewest = max(
-        grain.lines, grain.products.unit_columns
+        target.lines, target.products.unit_columns
     )  # squares of vectors take lines whole, and ask for none again
-    return min([fewest * (PAGE // math.gcd(stride, PAGE)) for stride in strides if stride], default=grain.square)
+    return min([fewest * (PAGE // math.gcd(stride, PAGE)) for stride in strides if stride], default=target.square)
 
 
-def _along(rows: tuple[Index, ...], grain: Grain) -> Choice:
+def _along(rows: tuple[Index, ...], target: TargetModel) -> Choice:
     count = number_of(product(i.extent for i in rows))
-    tile = max(min(grain.least, grain.tile), min(grain.tile, power(-(-count // grain.instances))))
-    grain = grain._replace(tile=tile)
-    width = _piece(rows[-1].extent, tile, grain)
-    height = _height(rows[:-1], width, grain)
+    tile = max(min(target.least, target.tile), min(target.tile, power(-(-count // target.instances))))
+    target = target._replace(tile=tile)
+    width = _piece(rows[-1].extent, tile, target)
+    height = _height(rows[:-1], width, target)
     return chosen("along", height=height, width=width) if height > 1 else chosen("along", width=width)
 
 
-def _height(rows: tuple[Index, ...], width: int, grain: Grain) -> int:
+def _height(rows: tuple[Index, ...], width: int, target: TargetModel) -> int:
     """How many short rows an instance takes: as many as fill a tile, if enough instances are left."""
-    if not rows or width * 2 > grain.tile:
+    if not rows or width * 2 > target.tile:
         return 1
-    height = _piece(rows[-1].extent, grain.tile // max(1, width), grain)
+    height = _piece(rows[-1].extent, target.tile // max(1, width), target)
     count = number_of(product(i.extent for i in rows))
-    while height > 1 and width * height > grain.least and count // height < grain.instances:
+    while height > 1 and width * height > target.least and count // height < target.instances:
         height = -(-height // 2)
-    if grain.powers and type(rows[-1].extent) is int:
+    if target.powers and type(rows[-1].extent) is int:
         while height > FEW_ROWS and _covered(rows[-1].extent, height) > 1.1 * _covered(rows[-1].extent, height // 2):
             height //= 2
     return height
@@ -248,13 +250,13 @@ def _covered(extent: int, piece: int) -> int:
     return -(-extent // piece) * piece
 
 
-def _beside(flat: FlatGroup, beside: Index, grain: Grain) -> int:
+def _beside(flat: FlatGroup, beside: Index, target: TargetModel) -> int:
     """How many rows side by side an instance has.
 
     Memory is gone through faster in long pieces: a core took 0.75 of the time with 1024 rows at a time or more, and
     1.25 with 256, of what it took with 512; but all are to have some, and what sticks out is slow.
     """
-    usual = _piece(beside.extent, grain.beside, grain)
+    usual = _piece(beside.extent, target.beside, target)
     count = number_of(product(i.extent for i in flat.columns))
     extent = beside.extent
     if type(extent) is not int or count < LONG_SUM:
@@ -262,44 +264,44 @@ def _beside(flat: FlatGroup, beside: Index, grain: Grain) -> int:
     sums = sum(isinstance(e, Reduce) and e.index is flat.columns[0] for e in walk(*flat.roots))
     others = number_of(product(i.extent for i in flat.rows if i is not beside))
     even = [extent // n for n in range(1, extent // SLICE + 1) if extent % n == 0]
-    even = [width for width in even if width >= NARROWEST or _is_slice(width, others * extent, grain)]
-    fitting = [width for width in even if width * sums <= grain.longest_beside]
-    return min(fitting, key=lambda w: -(-others * (extent // w) // grain.workers) * (w + NARROWEST), default=usual)
+    even = [width for width in even if width >= NARROWEST or _is_slice(width, others * extent, target)]
+    fitting = [width for width in even if width * sums <= target.longest_beside]
+    return min(fitting, key=lambda w: -(-others * (extent // w) // target.workers) * (w + NARROWEST), default=usual)
 
 
-def _is_slice(width: int, extent: int, grain: Grain) -> bool:
+def _is_slice(width: int, extent: int, target: TargetModel) -> bool:
     """Whether fewer rows side by side than usual are an instance: all workers have some so, in whole vectors.
 
     Sums across 2048 x 384, 4096 x 128 or 512 x 384 numbers took 0.53 to 0.58 of the time with two instances, not one.
     """
-    return extent < grain.workers * NARROWEST and width % grain.products.unit_columns == 0
+    return extent < target.workers * NARROWEST and width % target.products.unit_columns == 0
 
 
-def _down(outer: Index, inner: Index, grain: Grain) -> Choice:
+def _down(outer: Index, inner: Index, target: TargetModel) -> Choice:
     """Rows of 64 to 1024 elements took 1.2 to 1.6 times as long in tiles of several as one by one on a CPU."""
-    most = grain.short_rows // _piece(inner.extent, grain.longest_row, grain)
-    fitting = (n for n in range(1, most + 1) if outer.extent % n == 0 and (not grain.powers or n == power(n)))
+    most = target.short_rows // _piece(inner.extent, target.longest_row, target)
+    fitting = (n for n in range(1, most + 1) if outer.extent % n == 0 and (not target.powers or n == power(n)))
     height = max(fitting, default=1)
     return chosen("down", height=height) if height > 1 else chosen("down")
 
 
-def _piece(extent: Dim, most: int, grain: Grain) -> int:
+def _piece(extent: Dim, most: int, target: TargetModel) -> int:
     """The extent of a tile along an axis."""
-    if not grain.powers:
+    if not target.powers:
         return at_most(extent, most)
     fitting = 1 << max(0, most.bit_length() - 1)
     return min(power(extent), fitting) if type(extent) is int else fitting
 
 
-def cut(flat: FlatGroup, choice: Choice, grain: Grain) -> Cut:
+def cut(flat: FlatGroup, choice: Choice, target: TargetModel) -> Cut:
     """What a choice makes of the indices of a group."""
     rows, columns = flat.rows, flat.columns
-    whole = {i: _whole(i, grain) for i in columns if type(i.extent) is int}
+    whole = {i: _whole(i, target) for i in columns if type(i.extent) is int}
     match choice.way:
         case "along" if not rows:
             return Cut((), {}, {})
         case "across":
-            crossing = _crossing(flat, rows, rows[-1], grain)
+            crossing = _crossing(flat, rows, rows[-1], target)
             assert crossing is not None
             return _cut((crossing, choice.size("height")), (rows[-1], choice.size("width")))
         case "along":
@@ -339,9 +341,9 @@ def _tall(indices: tuple[Index, ...], height: int, last: tuple[Index, int]) -> C
     return _cut((indices[-2], height), last) if height > 1 else _cut(last)
 
 
-def _whole(column: Index, grain: Grain) -> int:
+def _whole(column: Index, target: TargetModel) -> int:
     assert type(column.extent) is int
-    return power(column.extent) if grain.powers else column.extent
+    return power(column.extent) if target.powers else column.extent
 
 
 def _offsets(flat: FlatGroup) -> list[Expr]:
@@ -394,11 +396,11 @@ def _are_windows(flat: FlatGroup) -> bool:
     return number_of(row.extent) >= LEAST_ROW and all(s is not None and 0 < s <= NEAR for s in near)
 
 
-def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index, grain: Grain) -> Index | None:
+def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index, target: TargetModel) -> Index | None:
     """Another row index along which some read goes through memory, where the inner one jumps: the largest such read."""
     for offset in sorted(_offsets(flat), key=_count, reverse=True):
         step = stride(offset, inner)
-        if step > 8 if step is not None else not grain.powers and _is_looked_up(offset, inner):
+        if step > 8 if step is not None else not target.powers and _is_looked_up(offset, inner):
             for row in rows:
                 if row is not inner and stride(offset, row) == 1 and number_of(row.extent) >= 8:
                     return row

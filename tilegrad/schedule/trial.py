@@ -74,7 +74,7 @@ class Trial:
 
     def _rounds(self) -> list[list[int]]:
         """One launch a run, on one copy after the other; or several, of which each waits for the one before."""
-        together, copies = self.place.grain.together, len(self.copies)
+        together, copies = self.place.target.together, len(self.copies)
         if together == 1:
             return [[copy] for copy in range(copies)]
         return [[turn % copies for turn in range(together)]]
@@ -84,7 +84,7 @@ class Trial:
 
     def contender(self, choice: Choice | None) -> Contender:
         """The kernel cut as a choice says, compiled: a program that launches it once for each of `rounds`."""
-        launch = launch_of(lower(self.group, self.names, self.place.grain, choice), self.names)
+        launch = launch_of(lower(self.group, self.names, self.place.target, choice), self.names)
         buffers: dict[str, Buffer] = {}
         steps = []
         for copy in self.rounds[0]:

@@ -59,7 +59,7 @@ def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list
     jobs: dict[str, Job] = {}
     overwritten = dict(schedule.overwritten)
     for group in schedule.groups:
-        if not any(v.type.count != 0 for v in group.stored) or len(candidates(group, place.grain)) < 2:
+        if not any(v.type.count != 0 for v in group.stored) or len(candidates(group, place.target)) < 2:
             continue
         digest = digest_of(group)
         known = jobs.get(digest, Job(digest, group, overwritten, sizes, place, 0))
@@ -126,7 +126,7 @@ def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[],
     """The best choice for a kernel, and whether it is another than the usual one; None: there was no time."""
     name = title(job.group)
     trial = Trial(*job[1:5])
-    usual_choice, *others = candidates(job.group, job.place.grain)
+    usual_choice, *others = candidates(job.group, job.place.target)
     usual = trial.contender(usual_choice)
     usual.times.append(measure(usual))
     contenders = [usual]

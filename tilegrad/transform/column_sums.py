@@ -11,7 +11,7 @@ from ..ir.location import working_for
 from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Sum, reshape
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .share import moved
 
 LEAST = 1 << 16
@@ -24,7 +24,7 @@ DEEPEST = 48
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def across(graph: Graph, grain: Grain = Grain()) -> Graph:
+def across(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """A sum over all rows of what is also reduced along the rows becomes one of sums over a few rows.
 
     >>> from ..ir.dtype import float32
@@ -39,7 +39,7 @@ def across(graph: Graph, grain: Grain = Grain()) -> Graph:
       %3: f32[512] = sum[axes=(0), keepdim=False] %2
       return %0, %3
     """
-    cut = _to_be_cut(graph, grain)
+    cut = _to_be_cut(graph, target)
     if not cut:
         return graph
     given = set(graph.inputs)
@@ -53,9 +53,9 @@ def across(graph: Graph, grain: Grain = Grain()) -> Graph:
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _to_be_cut(graph: Graph, grain: Grain) -> dict[Value, int]:
+def _to_be_cut(graph: Graph, target: TargetModel) -> dict[Value, int]:
     """The sums that are made in parts, and how many rows each part has."""
-    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v, grain))}
+    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v, target))}
     if not sums:
         return {}
     along: dict[tuple[object, ...], list[Reduction]] = {}
@@ -65,19 +65,19 @@ def _to_be_cut(graph: Graph, grain: Grain) -> dict[Value, int]:
     return {v: rows for v, rows in sums.items() if _has_company(v, along.get(v.inputs[0].shape, []))}
 
 
-def _rows_of_a_part(value: Sum, grain: Grain) -> int:
+def _rows_of_a_part(value: Sum, target: TargetModel) -> int:
     """How many rows are summed at a time; 0: the sum stays as it is."""
     shape = value.x.shape
     if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
         return 0
     count = product(shape)
-    if type(count) is not int or count < LEAST or shape[-1] > grain.longest_row:  # type: ignore[operator]
+    if type(count) is not int or count < LEAST or shape[-1] > target.longest_row:  # type: ignore[operator]
         return 0
     last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
-    if grain.powers:
-        wanted = max(min(MOST, all_rows // grain.blocks), min(MOST_OF_MANY, all_rows // grain.instances))
-        return _evenly(last, all_rows, grain) if shape[-1] > grain.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
-    wanted = all_rows // grain.blocks if shape[-1] <= grain.loop else -(-all_rows // grain.blocks)  # type: ignore[operator]
+    if target.powers:
+        wanted = max(min(MOST, all_rows // target.blocks), min(MOST_OF_MANY, all_rows // target.instances))
+        return _evenly(last, all_rows, target) if shape[-1] > target.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
+    wanted = all_rows // target.blocks if shape[-1] <= target.loop else -(-all_rows // target.blocks)  # type: ignore[operator]
     return _divisor(last, min(MOST, wanted))  # type: ignore[arg-type]
 
 
@@ -90,16 +90,16 @@ def _divisor(extent: int, most: int) -> int:
     return next((n for n in range(most, FEWEST - 1, -1) if extent % n == 0), 0)
 
 
-def _evenly(extent: int, all_rows: int, grain: Grain) -> int:
+def _evenly(extent: int, all_rows: int, target: TargetModel) -> int:
     """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
     and then as many as possible.
 
-    >>> from ..runtime.grain import many_small
-    >>> _evenly(8192, 8192, many_small(132)), _evenly(2048, 2048, many_small(132)), _evenly(1000, 1000, many_small(132))
+    >>> from ..runtime.target import gpu_model
+    >>> _evenly(8192, 8192, gpu_model(132)), _evenly(2048, 2048, gpu_model(132)), _evenly(1000, 1000, gpu_model(132))
     (64, 16, 8)
     """
     counts = [n for n in range(FEWEST, MOST_OF_MANY + 1) if extent % n == 0]
-    return min(counts, key=lambda n: (-(-all_rows // n // grain.workers) * n, -n), default=0)
+    return min(counts, key=lambda n: (-(-all_rows // n // target.workers) * n, -n), default=0)
 
 
 def _has_company(value: Sum, along: list[Reduction]) -> bool:

@@ -25,7 +25,7 @@ from ..ops.contraction import Contract, letters
 from ..ops.control import parted, where
 from ..ops.indexing import Index, Scatter
 from ..ops.movement import Permute, permute
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .embedding_gradient import by_rows
 from .rewrite import rewrite
 from .simplify import constant_of
@@ -40,7 +40,7 @@ EXACT = (float32, float64)
 SPARE = "abcdefghijklmnopqrstuvwxyz"
 
 
-def looked_up(graph: Graph, grain: Grain = Grain()) -> Graph:
+def looked_up(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """Products of rows that are looked up as those of the table, and sums by rows, on devices of few workers.
 
     >>> from ..ir.dtype import int64
@@ -53,7 +53,7 @@ def looked_up(graph: Graph, grain: Grain = Grain()) -> Graph:
       %1: f32[2048,64] = index[axes=(0)] %0 i
       return %1
     """
-    return graph if grain.powers else rewrite(graph, _simpler)
+    return graph if target.powers else rewrite(graph, _simpler)
 
 
 def _simpler(value: Value, busy: set[Value]) -> Value | None:

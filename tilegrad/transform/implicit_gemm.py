@@ -27,7 +27,7 @@ from ..ops.movement import flip, moveaxis, narrow, pad, permute
 from ..ops.packed_rows import Laid, LineProduct, LineWeight, pitches
 from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .contiguous_k import EVEN, laid_along
 from .embedding_gradient import by_rows
 from .overlaid import overlaid
@@ -46,20 +46,20 @@ FEWEST = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
 
-def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
-    """The graph with convolutions as products of lines, on devices whose grain says so; on others see `overlaid`.
+def laid(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
+    """The graph with convolutions as products of lines, where the target model says so; elsewhere see `overlaid`.
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.grain import many_small
+    >>> from ..runtime.target import gpu_model
     >>> x = Input(TensorType(bfloat16, (2, 1, 8, 6)), "x")
     >>> w = Input(TensorType(bfloat16, (1, 16, 8, 3)), "w")
     >>> made = Convolve(x, w, (Sliding(6, 6, 3, 1, 1),))
-    >>> print(laid(Graph((x, w), (made,)), many_small(132)))
+    >>> print(laid(Graph((x, w), (made,)), gpu_model(132)))
     graph(x: bf16[2,1,8,6], w: bf16[1,16,8,3])
       ...
     """
-    products = grain.products
+    products = target.products
     if not products.piece:
         graph = overlaid(graph)
     if not products.piece and not products.transformed:
@@ -72,17 +72,17 @@ def laid(graph: Graph, grain: Grain = Grain()) -> Graph:
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            other = _laid_out(made, grain) if products.piece else by_fewer_products(made, grain)
+            other = _laid_out(made, target) if products.piece else by_fewer_products(made, target)
             new[value] = other or made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
-def _laid_out(value: Value, grain: Grain) -> Value | None:
+def _laid_out(value: Value, target: TargetModel) -> Value | None:
     """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
     gradients of tables `by_rows`."""
-    piece = grain.products.piece
+    piece = target.products.piece
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _product(x, w, axes, piece, value.precision)
@@ -91,7 +91,7 @@ def _laid_out(value: Value, grain: Grain) -> Value | None:
             made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
-            return _weight(x, y, axes, grain, value.precision)
+            return _weight(x, y, axes, target, value.precision)
     return laid_along(value) or by_rows(value)
 
 
@@ -297,9 +297,9 @@ def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Valu
     return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
 
 
-def _weight(x: Value, y: Value, axes: Windows, grain: Grain, precision: Precision) -> Value:
+def _weight(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    piece, pieces = grain.products.piece, EVENLY // DEPTH
+    piece, pieces = target.products.piece, EVENLY // DEPTH
     grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
     rows = _rows_of_input(x, axes, grids, piece)
     back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
@@ -317,7 +317,7 @@ def _weight(x: Value, y: Value, axes: Windows, grain: Grain, precision: Precisio
     lines = _number(x.shape[0]) * math.prod(rows.grid)
     if pitch == 1:
         sums = _number(x.shape[1]) * math.prod(taps)
-        pieces = _pieces(lines, _number(y.shape[2]), run, sums, grain.workers)
+        pieces = _pieces(lines, _number(y.shape[2]), run, sums, target.workers)
     made: Value = LineWeight(
         rows.value,
         upstream.value,

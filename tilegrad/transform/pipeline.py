@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..ir.graph import Graph
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .column_sums import across
 from .embedding_matmul import looked_up
 from .fold_movement import fold
@@ -30,6 +30,6 @@ PASSES: tuple[Callable[[Graph], Graph], ...] = (
 )
 
 
-def fitted(change: Callable[[Graph], Graph], grain: Grain) -> Callable[[Graph], Graph]:
+def fitted(change: Callable[[Graph], Graph], target: TargetModel) -> Callable[[Graph], Graph]:
     """A pass as it is for a device."""
-    return partial(change, grain=grain) if change in (looked_up, laid, across, split) else change
+    return partial(change, target=target) if change in (looked_up, laid, across, split) else change

@@ -19,7 +19,7 @@ from ..ops.indexing import take_along
 from ..ops.movement import pad, select, stack
 from ..ops.scan import cumsum
 from ..ops.sorting import LeastKeys, SortedKeys
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 
 LEAST_ROW, LEAST_COMPARED = 4096, 1 << 31
 """Up to so long a row, or so many pairs of keys, each key is compared with all others: that is one kernel."""
@@ -75,12 +75,12 @@ def places(made: Value) -> Value:
     return bitwise_and(made, (1 << 32) - 1)
 
 
-def first_in_parts(value: Value, grain: Grain) -> Value | None:
+def first_in_parts(value: Value, target: TargetModel) -> Value | None:
     """The least keys of few long rows: those of their parts, and of these the least.
 
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.grain import many_small
-    >>> print(first_in_parts(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), many_small(132)).type)
+    >>> from ..runtime.target import gpu_model
+    >>> print(first_in_parts(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
     i64[2,5]
     """
     if not isinstance(value, LeastKeys):
@@ -91,7 +91,7 @@ def first_in_parts(value: Value, grain: Grain) -> Value | None:
         return None
     size = max(CHOSEN_FROM, 1 << (32 * count - 1).bit_length())
     parts = -(-length // size)
-    if parts < 2 or rows >= grain.instances:
+    if parts < 2 or rows >= target.instances:
         return None
     flat = reshape(keys, (rows, length))
     if parts * size > length:

@@ -23,7 +23,7 @@ from ..ops.indexing import Index, Scatter, ScatterAlong, kept_inside
 from ..ops.movement import narrow, select
 from ..ops.ranges import OfRanges, levels_of
 from ..ops.segment_sums import RowStarts
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .radix_sorts import order_of
 
 LEAST = 1 << 17
@@ -50,15 +50,15 @@ class Entries(Node):
     """How many entries one instance would write."""
 
 
-def by_place(value: Value, grain: Grain) -> Value | None:
+def by_place(value: Value, target: TargetModel) -> Value | None:
     """A scatter with many entries as what each place of the result takes of them; None if it is something else.
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ops.broadcasting import fill
-    >>> from ..runtime.grain import many_small
+    >>> from ..runtime.target import gpu_model
     >>> from ..ir.graph import Input, TensorType
     >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
-    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), many_small(132)).op
+    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op
     'reshape'
     """
     if not isinstance(value, Scatter | ScatterAlong) or value.dtype is bool_ and value.fn:
@@ -72,7 +72,7 @@ def by_place(value: Value, grain: Grain) -> Value | None:
     count: int = found.to.shape[0]  # type: ignore[assignment]
     if found.in_turn * STEP < LEAST + count * found.columns:
         return None
-    made = _counted(value, found, grain) or _by_powers(value, found, grain)
+    made = _counted(value, found, target) or _by_powers(value, found, target)
     if made is not None:
         return reshape(made, value.sizes)
     order = order_of(found.to, found.rows)
@@ -91,7 +91,7 @@ def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
     return where(there, new, base)
 
 
-def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+def _counted(value: Scatter | ScatterAlong, found: Entries, target: TargetModel) -> Value | None:
     """One number that is added for each entry: how often that is, times the number."""
     number = found.source
     while isinstance(number, Expand | Reshape):
@@ -100,7 +100,7 @@ def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Val
         return None
     if found.rows <= MOST_COUNTED:
         count: int = found.to.shape[0]  # type: ignore[assignment]
-        parts = max(1, min(grain.instances, count // PART, ROOM // found.rows))
+        parts = max(1, min(target.instances, count // PART, ROOM // found.rows))
         many = reduce_sum(Counts(found.to, found.rows, parts), 0)
     else:
         starts = RowStarts(order_of(found.to, found.rows), found.rows)
@@ -110,14 +110,14 @@ def _counted(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Val
     return cast(add(base, expand(total, base.shape)), value.dtype)
 
 
-def _by_powers(value: Scatter | ScatterAlong, found: Entries, grain: Grain) -> Value | None:
+def _by_powers(value: Scatter | ScatterAlong, found: Entries, target: TargetModel) -> Value | None:
     """Sums of numbers at few places, that all instances add to as to whole numbers."""
     if value.fn != "add" or value.dtype not in (float32, float16, bfloat16) or found.columns > 1:
         return None
     if found.rows > MOST_SUMMED:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
-    parts = max(1, min(grain.instances, count // PART, ROOM // (WORDS * found.rows)))
+    parts = max(1, min(target.instances, count // PART, ROOM // (WORDS * found.rows)))
     source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
     total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
     return cast(add(cast(_base(value, found), float64), total), value.dtype)

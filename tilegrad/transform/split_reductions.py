@@ -20,7 +20,7 @@ from ..ops.control import where
 from ..ops.creation import positions
 from ..ops.movement import pad
 from ..ops.reduction import Argmax, Max, Min, Place
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 from .radix_sorts import by_digits, first_in_parts
 from .rewrite import rewrite
 from .share import moved
@@ -32,7 +32,7 @@ DEEPEST = 24
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def split(graph: Graph, grain: Grain = Grain()) -> Graph:
+def split(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """A reduction of very many elements to few becomes one to more, and one of those.
 
     >>> from ..ir.dtype import float32
@@ -46,8 +46,8 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """
-    if grain.powers:
-        graph = rewrite(graph, partial(_shared, grain))
+    if target.powers:
+        graph = rewrite(graph, partial(_shared, target))
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
@@ -55,7 +55,7 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
             new[value] = value
             continue
         made = moved(value, tuple([new[x] for x in value.inputs]))
-        parts = parts_of(made, grain) if isinstance(made, Reduction) else 1
+        parts = parts_of(made, target) if isinstance(made, Reduction) else 1
         if isinstance(made, Reduction) and parts > 1:
             made = _in_parts(made, parts)
         elif isinstance(made, Reduction) and _follows_rows(made):
@@ -66,20 +66,20 @@ def split(graph: Graph, grain: Grain = Grain()) -> Graph:
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _shared(grain: Grain, value: Value, busy: set[Value]) -> Value | None:
+def _shared(target: TargetModel, value: Value, busy: set[Value]) -> Value | None:
     """What one instance would do alone as something that all do together, or None."""
-    return in_parts(value, grain) or by_digits(value) or first_in_parts(value, grain) or by_place(value, grain)
+    return in_parts(value, target) or by_digits(value) or first_in_parts(value, target) or by_place(value, target)
 
 
-def parts_of(value: Reduction, grain: Grain) -> int:
+def parts_of(value: Reduction, target: TargetModel) -> int:
     """Into how many parts a reduction is cut.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import reduce_sum
-    >>> from ..runtime.grain import many_small
+    >>> from ..runtime.target import gpu_model
     >>> x = Input(TensorType(float32, (16384, 16384)), "x")
-    >>> [parts_of(reduce_sum(x, axes), many_small(132)) for axes in ((0,), (1,), (0, 1))]
+    >>> [parts_of(reduce_sum(x, axes), gpu_model(132)) for axes in ((0,), (1,), (0, 1))]
     [4, 1, 512]
     """
     results, count = product(value.shape), value.count
@@ -88,16 +88,16 @@ def parts_of(value: Reduction, grain: Grain) -> int:
     extent = value.x.shape[_longest(value)]
     assert type(extent) is int
     along = value.x.type.rank - 1 in value.axes
-    if results <= (min(grain.few_results, grain.few_rows * grain.workers) if along else grain.few_results):
-        if count < grain.long or extent < 2 * grain.parts:
+    if results <= (min(target.few_results, target.few_rows * target.workers) if along else target.few_results):
+        if count < target.long or extent < 2 * target.parts:
             return 1
-        streams = -(-count // grain.longest_row) if along and grain.streams > 1 else 1
-        return max(grain.parts, min(1 << (streams - 1).bit_length(), extent // 2))
-    beside = 1 if along else min(results, grain.beside)
-    if count * beside < grain.long:
+        streams = -(-count // target.longest_row) if along and target.streams > 1 else 1
+        return max(target.parts, min(1 << (streams - 1).bit_length(), extent // 2))
+    beside = 1 if along else min(results, target.beside)
+    if count * beside < target.long:
         return 1
     instances = -(-results // beside)
-    wanted = min(grain.parts, grain.instances // instances, extent // 2, count * beside // grain.tile)
+    wanted = min(target.parts, target.instances // instances, extent // 2, count * beside // target.tile)
     return 1 << max(0, wanted.bit_length() - 1)
 
 

@@ -21,7 +21,7 @@ from ..ops.creation import positions
 from ..ops.movement import cat, narrow, pad
 from ..ops.reduction import Max, Min, Prod
 from ..ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running, RunningPlace
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 
 LEAST = 1 << 15
 """Elements of an axis that one instance goes through about as soon as three kernels are started."""
@@ -36,14 +36,14 @@ BOTH: dict[type[Running], Callable[[Operand, Operand], Value]] = {
 }
 
 
-def in_parts(value: Value, grain: Grain) -> Value | None:
+def in_parts(value: Value, target: TargetModel) -> Value | None:
     """A running sum, product or extreme (or its places) of few long rows in parts of these; None if it stays whole.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
-    >>> from ..runtime.grain import many_small
+    >>> from ..runtime.target import gpu_model
     >>> x = Input(TensorType(float32, (1 << 20,)), "x")
-    >>> print(in_parts(Cumsum(x, 0), many_small(132)).type)
+    >>> print(in_parts(Cumsum(x, 0), gpu_model(132)).type)
     f32[1048576]
     """
     if not isinstance(value, Running) or not all(type(d) is int for d in value.shape):
@@ -51,12 +51,12 @@ def in_parts(value: Value, grain: Grain) -> Value | None:
     x, axis = value.x, value.axis
     shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
     beside = prod(shape[axis + 1 :])
-    instances = prod(shape[:axis]) * -(-beside // grain.beside)
-    if shape[axis] < LEAST or instances >= grain.workers:
+    instances = prod(shape[:axis]) * -(-beside // target.beside)
+    if shape[axis] < LEAST or instances >= target.workers:
         return None
     if isinstance(value, RunningPlace):
         return _places(value)
-    length = _length(shape[axis], grain.instances // max(1, instances), *(ALONG if beside == 1 else ACROSS))
+    length = _length(shape[axis], target.instances // max(1, instances), *(ALONG if beside == 1 else ACROSS))
     return cast(_combined(value, widened(x), axis, length), value.dtype)
 
 

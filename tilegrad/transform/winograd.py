@@ -32,7 +32,7 @@ from ..ops.movement import Permute, narrow, pad, permute
 from ..ops.odd_tiles import Filters, OddTiles, Restored
 from ..ops.sliding import Sliding
 from ..ops.winograd_tiles import Matrix, Places, Transformed
-from ..runtime.target_model import Grain
+from ..runtime.target_model import TargetModel
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
 """And infinity."""
@@ -93,12 +93,12 @@ def turned(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def by_fewer_products(value: Value, grain: Grain) -> Value | None:
+def by_fewer_products(value: Value, target: TargetModel) -> Value | None:
     """A convolution as products of transformed tiles, if it has 3 x 3 or 5 x 5 taps, that is allowed, and it pays."""
     if not isinstance(value, Convolve | ConvolveBack | ConvolveWeight):
         return None
     axes, precision = value.axes, value.precision
-    if grain.unit is not None and precision == "medium":
+    if target.unit is not None and precision == "medium":
         return None  # products of rounded numbers take no time there, and transforms would make their errors larger
     if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
@@ -106,12 +106,12 @@ def by_fewer_products(value: Value, grain: Grain) -> Value | None:
     if not all(type(n) is int and n > 0 for n in dims):
         return None
     match value:
-        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, precision, grain):
+        case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, precision, target):
             return _convolved(x, w, axes, precision)
-        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), precision, grain):
+        case ConvolveBack(y, w, axes) if _pays(y.shape, w.shape, _ways_back(axes), precision, target):
             return reshape(_convolved(y, w, _ways_back(axes), precision, back=True), value.shape)
         case ConvolveWeight(x, y, axes) if precision != "highest":
-            return _weight(x, y, axes, precision) if _pays(x.shape, value.shape, axes, precision, grain) else None
+            return _weight(x, y, axes, precision) if _pays(x.shape, value.shape, axes, precision, target) else None
     return None
 
 
@@ -125,16 +125,16 @@ def _ways_back(axes: Windows) -> Windows:
     return tuple([Sliding(a.count, a.extent, a.taps, 1, a.taps - 1 - a.padding) for a in axes])
 
 
-def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Precision, grain: Grain) -> bool:
+def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Precision, target: TargetModel) -> bool:
     """Whether it takes fewer cycles: those of products, and those of transforming what goes in and what comes out."""
     (images, _, channels, *_), outputs = map(_number, x), _number(w[1])
     results = prod([_number(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
     bytes = SIDE**2 * tiles * _number(x[1]) * (channels + outputs) * 4
-    least = grain.products.transformed
+    least = target.products.transformed
     if not least or min(channels, outputs) < least or bytes > ROOM:
         return False
-    in_unit = grain.unit is not None and precision != "highest" and grain.unit.parts > 1
+    in_unit = target.unit is not None and precision != "highest" and target.unit.parts > 1
     rate = RATE_IN_UNIT if in_unit else RATE
     direct = images * results * axes[0].taps ** 2 * channels * outputs / rate
     fewer = SIDE**2 * tiles * (channels * outputs / rate + INTO * channels + BACK * outputs)

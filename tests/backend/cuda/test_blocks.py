@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import tilegrad as tg
-from tests.target_models import GPU, cut_as
+from tests.target_models import GPU, scheduled_for
 from tilegrad import Tensor, nn
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import changed
@@ -93,7 +93,7 @@ def test_block(block: str, sizes: tuple[int, int, int, int], precision: str) -> 
     before = tg.get_float32_matmul_precision()
     tg.set_float32_matmul_precision("high" if precision == "high" else "highest")
     try:
-        with cut_as(GPU), changed(cache="off"):
+        with scheduled_for(GPU), changed(cache="off"):
             program = tg.jit(step).prepared(x).program.compiled.program
     finally:
         tg.set_float32_matmul_precision(before)

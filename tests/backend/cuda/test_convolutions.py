@@ -21,12 +21,12 @@ from tilegrad.ops import convolution
 from tilegrad.ops.activation import relu
 from tilegrad.ops.comparison import gt
 from tilegrad.ops.control import where
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import PASSES, fitted
 
-GPU = many_small(132)
+GPU = gpu_model(132)
 FIRST = (sliding(224, 11, 4), sliding(224, 11, 4))
 MIDDLE = (sliding(26, 5, 1, 2), sliding(26, 5, 1, 2))
 LATE = (sliding(12, 3, 1, 1), sliding(12, 3, 1, 1))

@@ -14,7 +14,7 @@ from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Assign, Dot, Kernel
 from tilegrad.ir.tile_access import statements, walk
-from tilegrad.runtime.target_model import many_small
+from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import PASSES, fitted
@@ -26,13 +26,13 @@ PARTS = 8
 def kernels(part: int) -> tuple[Kernel, ...]:
     """Those of an eighth of the examples: of neighbours, many become kernels that differ in names only."""
     found: dict[str, Kernel] = {}
-    grain = many_small(132)
+    target = gpu_model(132)
     examples = all_examples()
     for example in examples[len(examples) * part // PARTS : len(examples) * (part + 1) // PARTS]:
         graph = example.graph()
         for transform in PASSES:
-            graph = fitted(transform, grain)(graph)
-        steps = assemble(fuse(graph, grain)).steps
+            graph = fitted(transform, target)(graph)
+        steps = assemble(fuse(graph, target)).steps
         found |= {step.kernel.form(): step.kernel for step in steps if isinstance(step, Launch)}
     return tuple(found.values())
 

@@ -17,7 +17,7 @@ from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.once import lock
-from ...runtime.target_model import MATRIX_UNIT, PAIRS, Grain, few_large
+from ...runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, Pool
 
@@ -126,12 +126,12 @@ class CpuDevice(Device):
         return f"{model()}, {threads()} threads, {vector_bits()} bits"
 
     @cached_property
-    def grain(self) -> Grain:
+    def target(self) -> TargetModel:
         from .native import threads
         from .target import target  # loads LLVM
 
         machine = target()
-        usual = few_large(threads(), machine.second_cache, machine.first_cache, machine.lanes(4), machine.registers)
+        usual = cpu_model(threads(), machine.second_cache, machine.first_cache, machine.lanes(4), machine.registers)
         products = usual.products._replace(transformed=48)
         return usual._replace(
             products=products, unit=MATRIX_UNIT if machine.matrix_unit else PAIRS if machine.pairs else None

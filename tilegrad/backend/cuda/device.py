@@ -22,7 +22,7 @@ from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.once import lock
-from ...runtime.target_model import Grain, many_small
+from ...runtime.target_model import TargetModel, gpu_model
 from .choosing import Choices
 from .driver import Driver, DriverFault
 from .functions import Functions
@@ -304,8 +304,8 @@ class CudaDevice(Device):
         return self.properties.name
 
     @cached_property
-    def grain(self) -> Grain:
-        return many_small(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
+    def target(self) -> TargetModel:
+        return gpu_model(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
 
     @property
     def products(self) -> Mapping[Precision, str]:
