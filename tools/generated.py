@@ -31,14 +31,14 @@ from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_printer import show_kernel
 from tilegrad.runtime.lock import Lock
-from tilegrad.runtime.target_model import few_large, many_small
+from tilegrad.runtime.target_model import cpu_model, gpu_model
 
 PROCESSORS = {
     "amx": Target("x86", 64, 32, 48 << 10, 2 << 20, 32 << 20, matrix_unit=True, pairs=True),
     "avx2": Target("x86", 32, 16),
     "arm": Target("arm", 16, 32),
 }
-MODELS = {"cpu": few_large(2, 2 << 20, 48 << 10, 16, 32), "cuda": many_small(132)}
+MODELS = {"cpu": cpu_model(2, 2 << 20, 48 << 10, 16, 32), "cuda": gpu_model(132)}
 BATCHES: dict[str, tuple[int, ...]] = {
     "mlp": (64, 784),
     "lenet": (32, 1, 28, 28),

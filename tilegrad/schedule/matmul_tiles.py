@@ -108,7 +108,7 @@ def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
 def _room(extents: Extents, target: TargetModel) -> MatmulModel:
     """The same; what is dear to pack is packed once if tiles have all rows.
 
-    >>> from ..runtime.target import MATRIX_UNIT
+    >>> from ..runtime.target_model import MATRIX_UNIT
     >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
     >>> print(*[blocks(windows._replace(computed=c), TargetModel(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
     m=192 n=144 k=384; m=384 n=144 k=384
@@ -122,7 +122,7 @@ def _room(extents: Extents, target: TargetModel) -> MatmulModel:
 def blocks(extents: Extents, target: TargetModel) -> Choice:
     """Rows, columns and depth of the tiles of a product.
 
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> print(blocks(Extents(1024, 1024, 1024), TargetModel()), blocks(Extents(128, 784, 512), TargetModel()), sep="; ")
     m=256 n=256 k=256; m=128 n=208 k=256
     >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), gpu_model(132)))
@@ -155,7 +155,7 @@ def _fitted(height: int, m: int, limits: MatmulModel) -> int:
 
     Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
 
-    >>> from ..runtime.target import cpu_model
+    >>> from ..runtime.target_model import cpu_model
     >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).products
     >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, MatmulModel())
     (256, 350, 258)

@@ -174,7 +174,7 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
 def _shared_out(whole: Extents, target: TargetModel) -> int:
     """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
 
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
     >>> [_shared_out(Extents(*size, 1, 16), gpu_model(132)) for size in sizes]
     [4, 2, 1, 1, 1]

@@ -94,7 +94,7 @@ def _evenly(extent: int, all_rows: int, target: TargetModel) -> int:
     """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
     and then as many as possible.
 
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> _evenly(8192, 8192, gpu_model(132)), _evenly(2048, 2048, gpu_model(132)), _evenly(1000, 1000, gpu_model(132))
     (64, 16, 8)
     """

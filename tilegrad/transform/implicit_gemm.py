@@ -51,7 +51,7 @@ def laid(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> x = Input(TensorType(bfloat16, (2, 1, 8, 6)), "x")
     >>> w = Input(TensorType(bfloat16, (1, 16, 8, 3)), "w")
     >>> made = Convolve(x, w, (Sliding(6, 6, 3, 1, 1),))

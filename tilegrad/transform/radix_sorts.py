@@ -79,7 +79,7 @@ def first_in_parts(value: Value, target: TargetModel) -> Value | None:
     """The least keys of few long rows: those of their parts, and of these the least.
 
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> print(first_in_parts(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
     i64[2,5]
     """

@@ -55,7 +55,7 @@ def by_place(value: Value, target: TargetModel) -> Value | None:
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ops.broadcasting import fill
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> from ..ir.graph import Input, TensorType
     >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
     >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op

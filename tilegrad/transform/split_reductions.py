@@ -77,7 +77,7 @@ def parts_of(value: Reduction, target: TargetModel) -> int:
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import reduce_sum
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> x = Input(TensorType(float32, (16384, 16384)), "x")
     >>> [parts_of(reduce_sum(x, axes), gpu_model(132)) for axes in ((0,), (1,), (0, 1))]
     [4, 1, 512]

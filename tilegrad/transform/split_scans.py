@@ -41,7 +41,7 @@ def in_parts(value: Value, target: TargetModel) -> Value | None:
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
-    >>> from ..runtime.target import gpu_model
+    >>> from ..runtime.target_model import gpu_model
     >>> x = Input(TensorType(float32, (1 << 20,)), "x")
     >>> print(in_parts(Cumsum(x, 0), gpu_model(132)).type)
     f32[1048576]
