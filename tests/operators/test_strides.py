@@ -18,7 +18,7 @@ from tests.operators import drawing, strides
 from tests.operators.agreement import Call, flat, mapped
 from tests.operators.drawing import Drawn
 from tests.operators.recipes import RANDOM, recipes
-from tests.operators.test_operators import drawn_call
+from tests.operators.worker import drawn_call
 
 DRAWN = 700
 AGREE = 0.98
