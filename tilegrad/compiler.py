@@ -9,6 +9,7 @@ the next one finds on the disk: `runtime/programs.py`.
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TypeVar
@@ -18,7 +19,7 @@ from .errors import DeviceError
 from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
-from .runtime import programs
+from .runtime import events, programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
@@ -91,6 +92,7 @@ class Compiled:
         self.again = again or (lambda: self)
         """Compiles it anew: with the choices that are settled then."""
         self._make_stages = make_stages
+        executable.origin = weakref.ref(self)
 
     @cached_property
     def stages(self) -> Stages:
@@ -118,7 +120,7 @@ def compile(
     which inputs: those are written in place. The device is the one that the outputs are on. If `fit` is not 0, the
     program takes at most so many bytes. `steady` inputs are mostly what they were the last time (`Executable.steady`).
     """
-    with _one_at_a_time:
+    with _one_at_a_time, events.timed("compile", name, "cpu"):
         return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, steady)
 
 

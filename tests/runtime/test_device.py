@@ -121,7 +121,7 @@ def test_events_tell_what_ran(toy: Toy) -> None:
     seen: list[events.Event] = []
     with events.listening(seen.append):
         toy.load(doubled()).run([x, x], {"n": 4})
-    assert [(e.kind, e.name) for e in seen] == [("compile", "add"), ("launch", "add"), ("launch", "add")]
+    assert [(e.kind, e.name) for e in seen] == [("compile", "add"), *[("launch", "add")] * 2, ("run", "doubled")]
     assert all(e.stop >= e.start for e in seen)
     assert not events.listeners
 

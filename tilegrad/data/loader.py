@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DataError, check_callable
 from ..random import initial_seed
+from ..runtime import events
 from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -17,6 +18,27 @@ from .worker import Job, Pool
 
 if TYPE_CHECKING:
     from ..random import Generator
+
+
+class Waiting:
+    """An iterator over batches that reports to profiles how long each batch was waited for."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        start = events.now()
+        batch = next(self.batches)
+        if events.listeners:
+            events.emit("load", "DataLoader", "cpu", start, events.now())
+        return batch
+
+    def close(self) -> None:
+        """End the workers' work, as for a generator."""
+        getattr(self.batches, "close", tuple)()
 
 
 class DataLoader:
@@ -107,7 +129,7 @@ class DataLoader:
             wanted = iter(self._order())
         self.epochs += 1
         batches = self._ahead(wanted) if self.num_workers else self._here(wanted)
-        return map(pinned, batches) if self.pin_memory else batches
+        return Waiting(map(pinned, batches) if self.pin_memory else batches)
 
     def _maker(self) -> Maker:
         return Maker(self.dataset, self.collate_fn, self.batch_size, self.iterable, self.batch_sampler, self.drop_last)

@@ -1,17 +1,19 @@
-"""What happens while programs run, told to whoever listens.
+"""Report to listeners what happens while programs run.
 
     event ::= Event(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
+    run   ::= Run(launches, start, stop, stamps, workers)                   a whole program, its launches by time stamps
 
 Emitted low (devices, pools, executors), read high (profiles, traces, tests). Where nobody listens an event costs
-one look at an empty list: write `if listeners: emit(...)`.
+one look at an empty list: write `if listeners: emit(...)`. A run is one record however many launches it has; listeners
+with a method `run` get the record, others get an event for each launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter_ns
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Kind = Literal["run", "launch", "copy", "allocate", "free", "compile", "load"]
 
@@ -25,10 +27,63 @@ class Event(NamedTuple):
     bytes: int = 0
     """Of a launch: what its buffers have together, each once."""
     operations: float = 0.0
+    origin: str = ""
+    """The user's line, as `file.py:12`, where it is known."""
 
     @property
     def seconds(self) -> float:
         return (self.stop - self.start) * 1e-9
+
+
+class Launched(NamedTuple):
+    """A launch or copy of a program with settled sizes."""
+
+    kind: Kind
+    name: str
+    stamp: int
+    """The time stamp at which it ended; it began at the stamp of the launch before, the first at stamp 0."""
+    bytes: int = 0
+    operations: float = 0.0
+
+
+class Launches:
+    """The launches of a program with settled sizes, in order: what its runs have in common.
+
+    `executable` is a weak reference to the program as compiled, for readers that ask where its kernels come from.
+    """
+
+    def __init__(
+        self, name: str, device: str, steps: Sequence[Launched], executable: Any = None, sizes: Mapping[str, int] = {}
+    ) -> None:
+        self.name = name
+        self.device = device
+        self.steps = tuple(steps)
+        self.executable = executable
+        self.sizes = sizes
+
+
+class Run(NamedTuple):
+    """One run of a program: the host called it between `start` and `stop`."""
+
+    launches: Launches
+    start: int
+    stop: int
+    stamps: Sequence[int]
+    """The beginning and the ends of its launches; empty where the device cannot tell."""
+    workers: Sequence[int] = ()
+    """For each worker thread and each launch: when it began and when it ended, before the run if it took no part."""
+
+    def events(self) -> Iterator[Event]:
+        """An event for each launch with a time, then one for the run."""
+        plan, stamps = self.launches, self.stamps
+        if not stamps:
+            return
+        begun = stamps[0]
+        for step in plan.steps:
+            ended = stamps[step.stamp]
+            yield Event(step.kind, step.name, plan.device, begun, ended, step.bytes, step.operations)
+            begun = ended
+        yield Event("run", plan.name, plan.device, stamps[0], stamps[-1])
 
 
 Listener: TypeAlias = "Callable[[Event], None]"
@@ -39,13 +94,25 @@ now = perf_counter_ns
 
 
 def emit(
-    kind: Kind, name: str, device: str, start: int = 0, stop: int = 0, bytes: int = 0, operations: float = 0.0
-) -> None:
-    """Tells every listener; an event without times has happened just now."""
+    kind: Kind, name: str, device: str, start: int = 0, stop: int = 0, bytes: int = 0, operations: float = 0.0,
+    origin: str = "",
+) -> None:  # fmt: skip
+    """Tell every listener; an event without times has happened just now."""
     start = start or now()
-    event = Event(kind, name, device, start, stop or start, bytes, operations)
+    event = Event(kind, name, device, start, stop or start, bytes, operations, origin)
     for listener in tuple(listeners):
         listener(event)
+
+
+def emit_run(run: Run) -> None:
+    """Report a run of a program."""
+    for listener in tuple(listeners):
+        whole = getattr(listener, "run", None)
+        if whole is not None:
+            whole(run)
+        else:
+            for event in run.events():
+                listener(event)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..errors import RuntimeFault
 from ..ir.size import known
@@ -25,6 +25,9 @@ class Executable(ABC):
 
     steady: Steady | None = None
     """What it wants to be given besides its inputs: made of some of them, as long as these stay as they are."""
+
+    origin: Any = None
+    """A weak reference to the compilation (`compiler.Compiled`) that it belongs to, for profiles."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -5,6 +5,7 @@ The reference device and small devices use it; the CPU and CUDA have runners of 
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ class StepExecutable(Executable):
                 memory[name] = memory[owner]
             return memory[name]
 
+        ran: list[tuple[events.Launched, int]] = []
+        start = events.now()
         for step in program.steps:
             match step:
                 case Allocate(buffer):
@@ -67,35 +70,34 @@ class StepExecutable(Executable):
                 case Free(buffer):
                     memory.pop(buffer, None)
                 case Copy(source, target):
-                    start = events.now()
                     self.device.overwrite(place(target), place(source))
-                    if events.listeners:
-                        events.emit("copy", target, self.device.name, start, events.now(), place(target).bytes)
+                    self._note(ran, "copy", target, place(target).bytes)
                 case Launch():
-                    self._launch(
-                        step, [place(a) if isinstance(a, str) else known(a, sizes) for a in step.arguments], sizes
-                    )
+                    arguments = [place(a) if isinstance(a, str) else known(a, sizes) for a in step.arguments]
+                    self.kernels[step.kernel](arguments, tuple([tiles.count(sizes) for tiles in step.grid]))
+                    bytes = sum([a.bytes for a in dict.fromkeys(arguments) if isinstance(a, Buffer)])
+                    self._note(ran, "launch", step.kernel.name, bytes)
                 case Foreign():
-                    self._call(step, [place(name) for name in (*step.inputs, *step.outputs)], sizes)
+                    name = self._call(step, [place(name) for name in (*step.inputs, *step.outputs)], sizes)
+                    self._note(ran, "launch", name, 0)
                 case Record() | Wait():
                     pass  # steps run in order
+        if events.listeners:
+            launches = events.Launches(program.name, self.device.name, [x for x, _ in ran], weakref.ref(self), sizes)
+            events.emit_run(events.Run(launches, start, events.now(), [start, *(stop for _, stop in ran)]))
         return tuple([place(name) for name in program.outputs])
 
-    def _call(self, step: Foreign, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
-        """Foreign work, on memory that the CPU reaches."""
+    def _note(self, ran: list[tuple[events.Launched, int]], kind: events.Kind, name: str, bytes: int) -> None:
+        """Notes a step that has ended, if somebody listens."""
+        if events.listeners:
+            self.device.synchronize()
+            ran.append((events.Launched(kind, name, len(ran) + 1, bytes), events.now()))
+
+    def _call(self, step: Foreign, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> str:
+        """Call foreign code on memory that the CPU reaches; its name."""
         declared = {b.name: b.type for b in self.program.buffers}
         types = [settled(declared[name], sizes) for name in (*step.inputs, *step.outputs)]
         count = len(step.inputs)
         prepared = step.work.prepared(types[:count], types[count:], self.device.name)
-        start = events.now()
         prepared.run([self.device.address(b) for b in buffers])
-        if events.listeners:
-            events.emit("launch", prepared.name, self.device.name, start, events.now())
-
-    def _launch(self, step: Launch, arguments: Sequence[Buffer | int], sizes: Mapping[str, int]) -> None:
-        grid = tuple([tiles.count(sizes) for tiles in step.grid])
-        start = events.now()
-        self.kernels[step.kernel](arguments, grid)
-        if events.listeners:
-            self.device.synchronize()
-            events.emit("launch", step.kernel.name, self.device.name, start, events.now())
+        return str(prepared.name)

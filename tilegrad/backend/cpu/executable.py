@@ -7,6 +7,7 @@ table and runs it: one call of a native function.
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
@@ -61,7 +62,7 @@ class CpuExecutable(Executable):
         key = tuple([sizes[name] for name in self.program.sizes])
         runner = self._bindings.get(key)
         if runner is None:
-            runner = self._bindings[key] = self._binding(key).runner()
+            runner = self._bindings[key] = self._binding(key).runner(self)
             while len(self._bindings) > MOST_BINDINGS:
                 self._bindings.popitem(last=False)
         else:
@@ -87,6 +88,7 @@ class Binding:
         self.name = program.name
         self.device = device
         self.code = code
+        self.sizes = sizes
         self.settled = settle(program, code.__getitem__, native.code().addresses, sizes)
         device.grow_arena(self.settled.arena)
 
@@ -98,13 +100,13 @@ class Binding:
         segments = deal(calls, team.threads, merge=not timed)
         return Table(team, calls, segments, settled.patches, settled.data, long=long, timed=timed)
 
-    def runner(self) -> Runner:
+    def runner(self, executable: Executable) -> Runner:
         """The function that runs the program: its outputs from its inputs.
 
         It is written for this program as a person would for one of so many inputs and outputs: loops over them would
         take longer than the kernels of a small program.
         """
-        learner, settled = _Learner(self), self.settled
+        learner, settled = _Learner(self, executable), self.settled
         names = {
             "device": self.device,
             "learner": learner,
@@ -162,13 +164,15 @@ class _Learner:
     the system may take the core away at any time.
     """
 
-    def __init__(self, binding: Binding) -> None:
+    def __init__(self, binding: Binding, executable: Executable) -> None:
         self.binding = binding
+        self.executable = weakref.ref(executable)
         self.calls = binding.settled.calls
         self.learning = bool(self.calls)
         self.table = binding.table(self.calls)
         """Starts as a guess, and ends as measured."""
         self._timed: Table | None = None
+        self._launches: events.Launches | None = None
         self._runs = 0
 
     def next(self) -> Callable[..., None]:
@@ -180,11 +184,16 @@ class _Learner:
         elif self._runs <= MEASURED_RUNS:
             run = self._measuring().run
         else:
-            self.table = self.binding.table(self.calls)
-            self.learning = False
+            self._settle()
             run = self.table.run
         self._runs += 1
         return run
+
+    def _settle(self) -> None:
+        """Deals the program for good."""
+        self.table = self.binding.table(self.calls)
+        self._timed = None
+        self.learning = False
 
     def _measuring(self) -> Table:
         if self._timed is None:
@@ -203,13 +212,22 @@ class _Learner:
         self.calls = taken
 
     def profiled(self, *data: int) -> None:
-        """Runs, and tells those who listen how long each launch took."""
-        table = self._measuring()
+        """Run with a time stamp for each launch, and report them to those who listen."""
+        table, start = self._measuring(), events.now()
         table.run(*data)
-        times = table.times
-        begun = times[0]
-        for call, stop in zip(self.calls, times[1:], strict=False):
-            if not call.prepares:
-                events.emit("launch", call.name, "cpu", begun, stop, call.bytes, call.operations)
-                begun = stop
-        events.emit("run", self.binding.name, "cpu", times[0], times[-1])
+        stop, times, workers = events.now(), table.times, table.workers
+        if self._launches is None:
+            steps = [
+                events.Launched("launch", call.name, n, call.bytes, call.operations)
+                for n, call in enumerate(self.calls, 1)
+                if not call.prepares
+            ]
+            binding = self.binding
+            self._launches = events.Launches(binding.name, "cpu", steps, self.executable, binding.sizes)
+        events.emit_run(events.Run(self._launches, start, stop, times if times[0] >= start else (), workers))
+        if self.learning:
+            self._runs += 1
+            if self._runs > 1:
+                self._note(table)
+            if self._runs > MEASURED_RUNS:
+                self._settle()

@@ -66,7 +66,10 @@ class Launcher:
             if len(self.tables) > MOST_TABLES:
                 self.tables.popitem(last=False)
         addresses = [arguments[slot].address for slot in self.pointers]  # type: ignore[union-attr]
-        if prepared.settled is None or events.listeners:
+        if events.listeners:
+            bytes = sum([arguments[slot].bytes for slot in self.pointers])  # type: ignore[union-attr, misc]
+            prepared.run(addresses, bytes, self.kernel.origin)
+        elif prepared.settled is None:
             prepared.run(addresses)
         else:
             prepared.settled(*addresses)
@@ -98,13 +101,13 @@ class Prepared:
             self.table = Table(team, [self.call], segments, self.patches, len(self.patches), long=long)
         return self.table.run
 
-    def run(self, addresses: Sequence[int]) -> None:
+    def run(self, addresses: Sequence[int], bytes: int = 0, origin: str = "") -> None:
         run = self.prepared()
         start = time.monotonic_ns()
         run(*addresses)
         stop = time.monotonic_ns()
         if events.listeners:
-            events.emit("launch", self.call.name, "cpu", start, stop)
+            events.emit("launch", self.call.name, "cpu", start, stop, bytes, origin=origin)
         if 1 <= self.runs <= MEASURED:
             self.learn(float(stop - start))
         self.runs += 1

@@ -158,8 +158,7 @@ leave:
   ret void
 }
 
-; Notes the time where no later one stands.
-define private void @stamp(ptr %at) {
+define private i64 @monotonic() {
   %now = alloca [2 x i64]
   %_ = call i32 @clock_gettime(i32 1, ptr %now)
   %seconds = load i64, ptr %now
@@ -167,8 +166,14 @@ define private void @stamp(ptr %at) {
   %nanoseconds = load i64, ptr %nanoseconds.at
   %scaled = mul i64 %seconds, 1000000000
   %time = add i64 %scaled, %nanoseconds
+  ret i64 %time
+}
+
+; Notes the time where no later one stands.
+define private i64 @stamp(ptr %at) {
+  %time = call i64 @monotonic()
   %before = atomicrmw umax ptr %at, i64 %time monotonic, align 8
-  ret void
+  ret i64 %time
 }
 
 ; -------------------------------------------------------------------------------------------------- waiting
@@ -274,7 +279,8 @@ none:
 
 ; Takes part in run `run` of a program: returns when all of its segments are done. With `times`, who has done a chunk
 ; notes when, before it counts as done. (If only the caller did, segments would seem to take no time that a worker did
-; while the caller had lost its core.)
+; while the caller had lost its core.) Behind the times of the segments each thread has two for each segment: when it
+; began its first chunk, and when it ended its last.
 define private void @participate(ptr %program, i64 %thread, i64 %run, i64 %spins, ptr %times) {
 entry:
   %count.at = getelementptr %program, ptr %program, i64 0, i32 2
@@ -290,11 +296,26 @@ next_segment:
 enter:
   %segment.at = getelementptr ptr, ptr %segments, i64 %n
   %segment = load ptr, ptr %segment.at
+  %row = mul i64 %thread, %count
+  %place = add i64 %row, %n
+  %pair = shl i64 %place, 1
+  %slot = add i64 %pair, %count
+  %began.at = getelementptr i64, ptr %times, i64 %slot
+  %ended.at = getelementptr i64, ptr %began.at, i64 1
   br label %work
 work:
+  %again = phi i1 [ false, %enter ], [ true, %did ]
   %chunk = call ptr @take(ptr %segment, i64 %thread, i64 %run)
   %got = icmp ne ptr %chunk, null
-  br i1 %got, label %do, label %settle
+  br i1 %got, label %look, label %settle
+look:
+  %unseen = xor i1 %again, true
+  %first.timed = and i1 %timed, %unseen
+  br i1 %first.timed, label %begin, label %do
+begin:
+  %began = call i64 @monotonic()
+  store i64 %began, ptr %began.at
+  br label %do
 do:
   %first = load ptr, ptr %chunk
   %tasks.at = getelementptr %chunk, ptr %chunk, i64 0, i32 1
@@ -303,7 +324,8 @@ do:
   br i1 %timed, label %note, label %did
 note:
   %time.at = getelementptr i64, ptr %times, i64 %n
-  call void @stamp(ptr %time.at)
+  %ended = call i64 @stamp(ptr %time.at)
+  store i64 %ended, ptr %ended.at
   br label %did
 did:
   %_ = atomicrmw add ptr %segment, i64 1 release, align 64
@@ -358,7 +380,7 @@ done:
   br i1 %timed, label %note, label %finished
 note:
   %time.at = getelementptr i64, ptr %times, i64 %n
-  call void @stamp(ptr %time.at)
+  %_ = call i64 @stamp(ptr %time.at)
   br label %finished
 finished:
   %n.next = add i64 %n, 1
@@ -616,7 +638,7 @@ patched:
   br i1 %timed, label %start, label %choose
 start:
   %begun.at = getelementptr i64, ptr %times, i64 -1
-  call void @stamp(ptr %begun.at)
+  %_ = call i64 @stamp(ptr %begun.at)
   br label %choose
 choose:
   %alone.at = getelementptr %program, ptr %program, i64 0, i32 8

@@ -108,7 +108,8 @@ class Table:
             at = first_patch + 3 * n
             draft.words[at], draft.words[at + 2] = patch.datum, patch.offset
             draft.point(at + 1, slots[patch.call] + patch.slot)
-        self._times_at = draft.place([0] * (1 + len(segments))) if timed else 0
+        stamps = 1 + len(segments) * (1 + 2 * team.threads)
+        self._times_at = draft.place([0] * stamps) if timed else 0
         for field, value in ((SEGMENTS, len(segments)), (TEAM, team.address), (DATA, data), (PATCHES, len(patches))):
             draft.words[head + field] = value
         draft.words[head + ALONE], draft.words[head + LONG] = int(self.alone), int(long and native.has_threads())
@@ -125,6 +126,15 @@ class Table:
     def times(self) -> list[int]:
         """When the last run started and each segment was done, in nanoseconds of the monotonic clock."""
         return self.words.view[self._times_at : self._times_at + 1 + len(self.segments)].tolist()
+
+    @property
+    def workers(self) -> list[int]:
+        """For each thread and each segment: when it began and ended its first and last chunk of the last run in which
+        it took part."""
+        if self.alone:
+            return []
+        start, count = self._times_at + 1 + len(self.segments), 2 * len(self.segments) * self.team.threads
+        return self.words.view[start : start + count].tolist()
 
 
 def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots: Sequence[int]) -> int:

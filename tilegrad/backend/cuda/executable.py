@@ -7,6 +7,7 @@ memory run at once.
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from threading import RLock
@@ -66,6 +67,7 @@ class Binding:
     def __init__(self, executable: CudaExecutable, sizes: Mapping[str, int]) -> None:
         self.device = device = executable.device
         self.name = executable.program.name
+        self.executable = weakref.ref(executable)
         self.plan = planned(executable.program, executable.functions, device.properties, sizes, device.choices.instead)
         self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
@@ -130,7 +132,7 @@ class Binding:
             queue.recent.append((number, self.work, number % MARKED == 0))
             if events.listeners:
                 self.patch(data)
-                profiled(self.device, queue, self.name, self.plan.steps)
+                profiled(self.device, queue, self.name, self.plan.steps, self.executable)
             elif self.is_graph:
                 self._as_graph(queue, data, buffers[: self.plan.inputs])
             else:

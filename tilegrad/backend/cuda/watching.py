@@ -21,8 +21,8 @@ WATCHED = ("synchronous", "checked")
 """Settings of TILEGRAD_CUDA under which every kernel is waited for."""
 
 
-def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step]) -> None:
-    """Runs the steps one after the other, and tells those who listen how long the GPU took for each."""
+def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step], executable: Any = None) -> None:
+    """Run the steps one after the other, and report to those who listen how long the GPU took for each."""
     driver = device.driver
     marks = [driver.new_event(True) for _ in range(len(steps) + 1)]
     driver.await_stream(queue.handle)
@@ -31,15 +31,26 @@ def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step])
     for step, mark in zip(steps, marks[1:], strict=True):
         driver.start(step.call, queue.handle)
         driver.record(mark, queue.handle)
+    stop = events.now()
     driver.await_event(marks[-1])
     times = [start + round(driver.elapsed(marks[0], mark) * 1e6) for mark in marks]
-    for step, begin, end in zip(steps, times, times[1:], strict=False):
-        kind: events.Kind = "copy" if isinstance(step.call, CopyCall) else "launch"
-        label = step.call.name if kind == "launch" else step.origin.removeprefix("to ")
-        events.emit(kind, label, device.name, begin, max(end, begin + 1), step.bytes, step.operations)
-    events.emit("run", name, device.name, start, max(times[-1], start + 1))
+    launches = events.Launches(name, device.name, [_launched(step, n) for n, step in enumerate(steps, 1)], executable)
+    events.emit_run(events.Run(launches, start, stop, _increasing(times) if device.runs else ()))
     for mark in marks:
         driver.end_event(mark)
+
+
+def _launched(step: Step, number: int) -> events.Launched:
+    if isinstance(step.call, CopyCall):
+        return events.Launched("copy", step.origin.removeprefix("to "), number, step.bytes, step.operations)
+    return events.Launched("launch", step.call.name, number, step.bytes, step.operations)
+
+
+def _increasing(times: list[int]) -> list[int]:
+    """The times, each a nanosecond at least behind the one before: events of a GPU have steps of half a microsecond."""
+    for n in range(1, len(times)):
+        times[n] = max(times[n], times[n - 1] + 1)
+    return times
 
 
 def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
