@@ -1,4 +1,4 @@
-"""The CPU backend. LLVM is loaded when the first program is."""
+"""The CPU backend; LLVM is imported when the first program is loaded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""A thread that works beside its caller: LLVM makes code of one kernel while the next one is lowered.
+"""Run LLVM code generation of one kernel in a thread while the next kernel is lowered.
 
-Not one of `concurrent.futures`: those take no work once the main thread has ended, while others still compile.
+`concurrent.futures` does not serve: it accepts no work once the main thread has ended, while other threads may still
+compile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 class Work(Generic[T]):
-    """Something to do, and what came of it."""
+    """A task of the code generation thread, with its result or its exception."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work = work
@@ -24,7 +25,7 @@ class Work(Generic[T]):
         self.problem: BaseException | None = None
 
     def run(self) -> None:
-        """Does it."""
+        """Run the task and keep its result or its exception."""
         try:
             self.made.append(self.work())
         except BaseException as problem:  # noqa: BLE001 - raised where the result is wanted
@@ -32,7 +33,7 @@ class Work(Generic[T]):
         self.done.set()
 
     def result(self) -> T:
-        """Wait for the result."""
+        """Wait for the result; raise the exception of the task if there was one."""
         self.done.wait()
         if self.problem is not None:
             raise self.problem
@@ -40,14 +41,14 @@ class Work(Generic[T]):
 
 
 class Beside:
-    """The thread, as long as the block lasts; where no thread can be started, the caller does the work itself."""
+    """Context manager that owns the thread; where no thread can be started, the caller runs the tasks itself."""
 
     def __enter__(self) -> Beside:
         self.queue: SimpleQueue[Work[bytes] | None] = SimpleQueue()
         self.thread: Thread | None = Thread(target=self._loop, daemon=True)
         try:
             self.thread.start()
-        except RuntimeError:  # the interpreter ends, or the system allows no more
+        except RuntimeError:  # the interpreter is shutting down, or the system allows no more threads
             self.thread = None
         return self
 
@@ -57,7 +58,7 @@ class Beside:
             self.thread.join()
 
     def submit(self, work: Callable[[], bytes]) -> Work[bytes]:
-        """Has something done, after what came before."""
+        """Queue a task behind those submitted before."""
         made = Work(work)
         if self.thread is None:
             made.run()

@@ -1,5 +1,4 @@
-"""A program with its sizes settled: which launches there are, and where the data of a call (`places.py`) go in their
-arguments."""
+"""Bind the symbolic sizes of a program: compute its launches and where buffers go in their arguments (`places.py`)."""
 
 from __future__ import annotations
 
@@ -20,19 +19,19 @@ from .prepack import Packing
 from .task_table import Patch
 
 OPERATIONS = 4.0
-"""A guess of the operations in a nanosecond, until the program has been measured."""
+"""Assumed operations per nanosecond, until the program has been measured."""
 BYTES = 8.0
-"""A guess of the bytes copied in a nanosecond."""
+"""Assumed bytes copied per nanosecond."""
 COPIED = 1 << 16
-"""What one instance of the kernel `copy_bytes` copies."""
+"""Bytes copied by one instance of the kernel `copy_bytes`."""
 OUTSIDE = 80_000.0
-"""A guess of the operations of a function of somebody else."""
+"""Assumed operations of an external call."""
 
 Native = Mapping[str, int]
 
 
 class Settled(NamedTuple):
-    """`made` has the bytes of each new output, `results` the datum of each result, `arena` the bytes it needs."""
+    """A program with its sizes bound: the bytes of new outputs and of its arena, the datum of each result."""
 
     calls: list[Call]
     patches: list[Patch]
@@ -48,7 +47,7 @@ class Settled(NamedTuple):
 
 
 def settle(program: Program, address: Callable[[Kernel], int], native: Native, sizes: Mapping[str, int]) -> Settled:
-    """The program for these sizes. `address` gives the code of a kernel, `native` has that of ours."""
+    """Bind the sizes of a program; `address` looks up the code of a kernel, `native` the functions of `runtime.ll`."""
     return _Settler(program, sizes).settled(address, native)
 
 
@@ -84,12 +83,12 @@ class _Settler:
                 case Foreign():
                     self._call_outside(step, native["call_outside"])
                 case _:
-                    pass  # memory is planned, and steps run in order
+                    pass  # other steps concern memory, which is planned already
         p = self.places
         return Settled(self.calls, self.patches, p.inputs, p.made, p.results, p.arena, self.calls_outside)
 
     def _call_outside(self, step: Foreign, code: int) -> None:
-        """A call of somebody else's function, as a kernel of one instance."""
+        """Add a call of an external function, as a kernel of one instance."""
         names = (*step.inputs, *step.outputs)
         types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
@@ -134,7 +133,7 @@ class _Settler:
 
 
 def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
-    """The buffers that a launch writes; all that it has where its stores do not say."""
+    """Collect the buffers that a launch writes: all of its buffers if its stores do not tell."""
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
     if isinstance(kernel, Packing):
         return {pointers[kernel.parameters[-1].name]}

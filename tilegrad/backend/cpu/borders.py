@@ -1,4 +1,4 @@
-"""Masks are resolved at the borders: a program whose tiles lie inside runs without them.
+"""Specialise users' kernels at borders: instances whose tiles are in range run a copy without masks.
 
     m = i < n                      m = i < n
     v = tl.load(x + i, mask=m)     if last < n:                  (`last` is the greatest element of i)
@@ -8,9 +8,8 @@
                                        v = tl.load(x + i, mask=m)
                                        tl.store(y + i, v, mask=m)
 
-A masked store costs this machine several plain ones, and most programs of a grid have whole tiles. Likewise places
-modulo an extent, with which programs at the border stay inside, are taken as they are where they are inside: then they
-are known to lie together.
+A masked store costs several plain ones, and most instances of a grid have whole tiles. Indices modulo an extent are
+specialised likewise: where the remainder is the index itself, addresses are contiguous and loads become vector loads.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MOST_STATEMENTS = 300
 
 
 def resolved(kernel: Kernel) -> Kernel:
-    """The kernel with a way without masks."""
+    """Add a copy without masks for instances whose tiles are in range."""
     if not any(_masked(s) for s in statements(kernel.body)):
         return kernel
     splitter = _Splitter(kernel, check(kernel))
@@ -65,7 +64,7 @@ def _masked(statement: Statement) -> bool:
 
 
 class _Splitter:
-    """`defined` has what stands for names that have one value."""
+    """Rewrites the blocks of one kernel; `definitions` maps names that are assigned once to their expressions."""
 
     def __init__(self, kernel: Kernel, types: Types) -> None:
         self.types = types
@@ -82,7 +81,9 @@ class _Splitter:
         self.room = MOST_STATEMENTS - len(every)
 
     def block(self, body: tuple[Statement, ...], splits: int) -> tuple[Statement, ...]:
-        """A block in which the first mask that can be is resolved; on the way without it, the next ones."""
+        """Split a block at the first mask that can be decided by one comparison; in the copy without it, split the
+        rest.
+        """
         for place, statement in enumerate(body):
             for inside in self.conditions(statement) if splits else ():
                 if not self.is_visible(inside, body[place:]):
@@ -100,7 +101,7 @@ class _Splitter:
         return body
 
     def one(self, statement: Statement, splits: int) -> Statement:
-        """A loop with its body resolved, if it has not been."""
+        """Specialise the body of a loop, unless it has been already."""
         if isinstance(statement, For | While) and not any(isinstance(s, If) for s in statement.body):
             body = self.block(statement.body, splits)
             if body is not statement.body:
@@ -108,14 +109,14 @@ class _Splitter:
         return statement
 
     def is_visible(self, inside: Tile, later: tuple[Statement, ...]) -> bool:
-        """Whether a condition needs nothing that is given a value only now or later."""
+        """Whether a condition uses no name that is assigned in the statements that follow."""
         names = {x.name for x in walk(inside) if isinstance(x, Name)}
         return not names & {name for s in statements(later) for name in _given(s)}
 
     # --- when a mask is true everywhere ----------------------------------------------------------
 
     def always(self, mask: Tile) -> Tile | None:
-        """A number-sized condition under which all elements of a mask are true."""
+        """Find a scalar condition under which all elements of a mask are true."""
         match mask:
             case Name(name) if self.is_fixed(name):
                 return self.always(self.defined[name])
@@ -130,26 +131,26 @@ class _Splitter:
         return None
 
     def conditions(self, statement: Statement) -> list[Tile]:
-        """When a mask of a statement is true everywhere, or a remainder nothing but its operand."""
+        """List the scalar conditions under which a mask of a statement is true or a remainder equals its dividend."""
         found = [self.always(mask) for mask in _masks(statement)]
         found += [self.whole(x) for x in walk(*roots(statement)) if isinstance(x, Apply)]
         return [x for x in found if x is not None]
 
     def is_fixed(self, name: str) -> bool:
-        """Whether a name stands for an expression that would be the same if it were computed again."""
+        """Whether evaluating the definition of a name again gives the same value."""
         definition = self.defined.get(name)
         if definition is None:
             return False
         return all(self.counts.get(x.name, 0) <= 1 for x in walk(definition) if isinstance(x, Name))
 
     def single(self, x: Tile) -> Tile | None:
-        """A value that all elements have."""
+        """Return the expression if all elements have the same value and it loads nothing."""
         if isinstance(x, Literal) or not self.types.of(x).shape:
             return x if not any(isinstance(part, Load) for part in walk(x)) else None
         return None
 
     def whole(self, x: Tile) -> Tile | None:
-        """A condition under which places taken modulo an extent are what they are without it."""
+        """Find the condition under which indices modulo an extent equal the indices themselves."""
         match x:
             case Apply("fmod" | "mod", (y, z)) if self.types.of(y).shape:
                 first, last, bound = self.end(y, False), self.end(y, True), self.single(z)
@@ -158,7 +159,7 @@ class _Splitter:
         return None
 
     def end(self, x: Tile, greatest: bool) -> Tile | None:
-        """The greatest (or the least) element of a tile of places."""
+        """Find the greatest or least element of an index tile as a scalar expression."""
         if isinstance(x, Literal | ProgramId | NumPrograms) or not self.types.of(x).shape:
             return self.single(x)
         match x:
@@ -184,7 +185,7 @@ class _Splitter:
     # --- the way without a mask ------------------------------------------------------------------
 
     def without(self, body: tuple[Statement, ...], inside: Tile) -> tuple[Statement, ...]:
-        """A copy of statements for when a condition holds: without masks that are true then, with names of its own."""
+        """Copy statements under a condition: drop the masks that it implies, and rename what is assigned."""
         own = {name for s in statements(body) for name in _given(s)}
         counts: dict[str, int] = {}
         for s in statements(body):
@@ -217,7 +218,7 @@ class _Splitter:
         return renamed  # type: ignore[no-any-return]
 
     def is_whole(self, choice: Tile, x: Tile) -> bool:
-        """Whether what is chosen has the type and shape of the choice."""
+        """Whether the operand has the type and shape of the whole selection."""
         return not isinstance(x, Literal) and self.types.of(x) == self.types.of(choice)
 
     def fresh(self, hint: str) -> str:
@@ -230,7 +231,7 @@ class _Splitter:
 
 
 def _given(statement: Statement) -> tuple[str, ...]:
-    """The names to which a statement gives a value."""
+    """List the names that a statement assigns."""
     match statement:
         case Assign(name):
             return (name,)
@@ -242,7 +243,7 @@ def _given(statement: Statement) -> tuple[str, ...]:
 
 
 def _masks(statement: Statement) -> list[Tile]:
-    """The masks of a statement's own accesses."""
+    """List the masks of the loads and stores of a statement."""
     found = [x.mask for x in walk(*roots(statement)) if isinstance(x, Load) and x.mask is not None]
     return [*found, statement.mask] if isinstance(statement, Store) and statement.mask is not None else found
 

@@ -1,4 +1,4 @@
-"""Buffers of the pool that native code makes and drops (the end of `runtime.ll`): 0.1 us where Python takes 0.4."""
+"""Create and release small pool buffers in native code (the end of `runtime.ll`), faster than Python can."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .device import CpuDevice
 
 TP_FINALIZE = 80
-"""The number of the slot `tp_finalize` in Python's stable interface."""
+"""Number of the slot `tp_finalize` in Python's stable ABI."""
 
 
 def maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
-    """A function that makes buffers of this size."""
+    """Return a function that allocates buffers of this size."""
     blocks = device.pool.blocks(bytes)
     if blocks.bytes < LARGE:
         return native.makes(_Mould(device, bytes, blocks))
@@ -31,7 +31,7 @@ def maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
 
 
 class _Mould(int):
-    """The address of a mould, as the `self` of its native function; keeps alive what the mould points to."""
+    """Address of a factory record, passed as `self` to its native function; keeps alive what the record points to."""
 
     def __new__(cls, device: CpuDevice, bytes: int, blocks: FreeBlocks) -> _Mould:
         kept = (small_buffer(), device, bytes, blocks, device.pool.fresh)
@@ -61,7 +61,7 @@ class _Spec(ctypes.Structure):
 
 @once
 def small_buffer() -> type[PoolBuffer]:
-    """The class of buffers that native code makes."""
+    """Create the buffer class whose instances native code allocates."""
     addresses = native.code().addresses
     for slot in ("address", "blocks", "bytes", "device", "memory"):
         ctypes.c_int64.from_address(addresses[f"at_{slot}"]).value = _offset(slot)
@@ -74,7 +74,7 @@ def small_buffer() -> type[PoolBuffer]:
 
 
 def _offset(slot: str) -> int:
-    """Where a slot is in an object: where a value that was put in it is found."""
+    """Find the offset of a slot in an object by storing a value there and looking for its address."""
     probe, value = object.__new__(_Probe), object()
     setattr(probe, slot, value)
     words = (ctypes.c_void_p * (PoolBuffer.__basicsize__ // 8)).from_address(id(probe))
@@ -82,7 +82,7 @@ def _offset(slot: str) -> int:
 
 
 class _Probe(PoolBuffer):
-    """An object to look at, with no block to give back."""
+    """A buffer to inspect; it owns no block."""
 
     __slots__ = ()
 

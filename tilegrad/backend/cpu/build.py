@@ -1,7 +1,7 @@
-"""From tile kernels to the addresses of their code.
+"""Compile tile kernels to machine code and link them.
 
-On disk, machine code is found by the kernel itself, so that a process which finds all of its kernels there
-generates nothing: neither LLVM IR, nor code.
+The cache on disk is keyed by the kernel itself: a process that finds all of its kernels there generates neither LLVM IR
+nor code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .background_codegen import Beside
 
 
 class KernelCode:
-    """The code of some kernels; stays in memory as long as this object does."""
+    """Linked code of some kernels; the code stays mapped as long as this object lives."""
 
     def __init__(self, addresses: Mapping[str, int], owners: Sequence[objects.Code]) -> None:
         self._addresses = addresses
@@ -30,7 +30,7 @@ class KernelCode:
 
     @property
     def checks_indices(self) -> bool:
-        """Whether a kernel may report an index that is outside of its axis."""
+        """Whether a kernel may report an out-of-range index."""
         return any(owner.checks_indices for owner in self._owners)
 
     def __getitem__(self, kernel: Kernel) -> int:
@@ -38,16 +38,16 @@ class KernelCode:
 
 
 _linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
-"""By the form of a kernel, and whether it may use the matrix unit."""
+"""Linked code by the form of a kernel and whether it may use the matrix unit."""
 _lock = lock()
 index_faults = IndexFaults()
-"""The indices outside of their axes that kernels of this process report."""
+"""Records of out-of-range indices reported by kernels of this process."""
 MOST_LINKED = 10_000
-"""Pieces of code in memory from which on programs are let go of that were not made lately."""
+"""Linked pieces of code from which on the least recently compiled programs are dropped."""
 
 
 def built(kernels: Sequence[Kernel]) -> KernelCode:
-    """Compiles and links kernels; those that another program has in memory are shared with it."""
+    """Compile and link kernels; code that another program has in memory is shared."""
     from .target import target
 
     codes: dict[str, objects.Code] = {}
@@ -72,7 +72,7 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
 
 
 def _objects(kernels: Sequence[Kernel]) -> list[bytes]:
-    """The object files of kernels. While LLVM makes code of one, in a thread, the next one is lowered in this one."""
+    """Compile kernels to object files; LLVM generates code of one in a thread while the next is lowered."""
     if len(kernels) < 2:
         return [kernel_object(kernel) for kernel in kernels]
     with Beside() as beside:
@@ -80,12 +80,12 @@ def _objects(kernels: Sequence[Kernel]) -> list[bytes]:
 
 
 def kernel_object(kernel: Kernel) -> bytes:
-    """The object file of a kernel, from the disk if it was compiled before."""
+    """Return the object file of a kernel, from the disk cache if it is there."""
     return _begun(kernel, None)()
 
 
 def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
-    """What gives the object file of a kernel in the end; `submit` has code made meanwhile."""
+    """Start compiling a kernel; return a function that waits for its object file. `submit` queues code generation."""
     from .target import target
 
     store = shared("kernels")
@@ -116,7 +116,7 @@ def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], by
 
 
 def kernel_ir(kernel: Kernel) -> str:
-    """The LLVM IR of a kernel."""
+    """Lower a kernel to LLVM IR for this machine."""
     from .code.lower import lower
     from .target import target
 
@@ -124,7 +124,7 @@ def kernel_ir(kernel: Kernel) -> str:
 
 
 def of_parts(kernel: Kernel) -> str:
-    """What is to be said of products of bfloat16 numbers and short integers; nothing if there are none."""
+    """Describe how a kernel computes its bfloat16 and 8-bit integer products; empty if it has none."""
     from .code.bf16_dot import INSTRUCTION
     from .target import target
 
@@ -138,12 +138,12 @@ def of_parts(kernel: Kernel) -> str:
 
 
 def kernel_assembly(kernel: Kernel) -> str:
-    """The machine code of a kernel, in print."""
+    """Return the assembly of a kernel."""
     return objects.assembly(kernel.name, kernel_ir(kernel), objects.host())
 
 
 def _by_unique_names(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
-    """Groups that can be linked together."""
+    """Group kernels so that names are unique within a group, which can then be linked as one library."""
     groups: list[list[Kernel]] = []
     for kernel in kernels:
         group = next((g for g in groups if all(kernel.name != other.name for other in g)), None)

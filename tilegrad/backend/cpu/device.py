@@ -1,4 +1,4 @@
-"""The CPU: memory from the pool, programs on the native runner."""
+"""The CPU device: memory from the pool, programs on the native runner."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CpuDevice(Device):
         return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
-        from .buffer_factory import maker  # loads what makes machine code
+        from .buffer_factory import maker  # loads LLVM
 
         return maker(self, bytes)
 
@@ -104,10 +104,10 @@ class CpuDevice(Device):
         self.pool.trim()
 
     def grow_arena(self, bytes: int) -> None:
-        """Makes room for the temporaries of a program.
+        """Grow the arena so that the temporaries of a program fit.
 
-        One arena does for all programs, since only one of them runs at a time. A program that is running holds on to
-        the one it started with. It never shrinks: every program that was bound counts on its size.
+        All programs share one arena, since only one runs at a time; a running program keeps a reference to the arena it
+        started with. The arena never shrinks: every bound program relies on its size.
         """
         with self._growing:
             if self.arena.bytes < bytes:

@@ -1,4 +1,4 @@
-"""Floats of 8 bits, as vectors of bytes: widened to float32, and rounded from it."""
+"""Convert 8-bit floats, held as vectors of bytes, from and to float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .emit import Builder, Value, constant
 
 
 class Form(NamedTuple):
-    """How many digits there are, what is added to exponents, what is the largest that may come out, and NaN."""
+    """An 8-bit float format: mantissa bits, exponent bias, the largest encoding that a conversion gives, and NaN."""
 
     digits: int
     bias: int
@@ -22,7 +22,7 @@ SIGN = 0x80
 
 
 def widened(b: Builder, x: Value, source: DType) -> Value:
-    """As float32: the digits and the exponent at their places, with what exponents differ by multiplied in."""
+    """Convert to float32: shift mantissa and exponent into place, and multiply by the difference of exponent biases."""
     form = FORMS[source]
     bits = b.convert("zext", x, "i32")
     type = bits.type
@@ -41,7 +41,7 @@ def widened(b: Builder, x: Value, source: DType) -> Value:
 
 
 def narrowed(b: Builder, x: Value, target: DType) -> Value:
-    """The nearest, ties to even; what is too large is the largest, or infinity where there is one."""
+    """Round to nearest even; overflow saturates to the largest number, or to infinity where the format has one."""
     form = FORMS[target]
     fewer = 23 - form.digits
     bits = b.convert("bitcast", x, "i32", "bits")
@@ -50,7 +50,7 @@ def narrowed(b: Builder, x: Value, target: DType) -> Value:
     odd = b.op("and", b.op("lshr", size, constant(fewer, type)), constant(1, type))
     nudge = (1 << (fewer - 1)) - 1 - (127 - form.bias << 23)
     usual = b.op("lshr", b.op("add", b.op("add", size, constant(nudge, type)), odd), constant(fewer, type))
-    above = 151 - form.digits - form.bias << 23  # a sum with this has as many digits as small numbers have
+    above = 151 - form.digits - form.bias << 23  # adding this rounds to the digits of denormals
     positive = b.convert("bitcast", size, "float")
     summed = b.op("fadd", positive, constant(2.0 ** (24 - form.digits - form.bias), positive.type))
     small = b.op("sub", b.convert("bitcast", summed, "i32"), constant(above, type))

@@ -1,9 +1,9 @@
-"""Writes LLVM IR as text: values with types, and a builder that puts each where it belongs.
+"""Emit LLVM IR as text: typed values, and a builder that hoists and shares instructions.
 
-The builder keeps a stack of *scopes* (the function, a loop, a branch). An instruction without effects goes
-to the outermost scope in which its operands are known, and is written only once there: what does not change in
-a loop stands before the loop, and equal expressions are one value, without LLVM's passes (which would take as long
-as the rest of the compilation).
+The builder keeps a stack of *scopes* (function, loop, branch). An instruction without side effects is emitted into the
+outermost scope in which its operands are defined, and only once there: loop-invariant code motion and common
+subexpression elimination happen on the way, without LLVM's passes, which would take as long as the rest of the
+compilation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "half": 16, "float":
 
 
 class Type(NamedTuple):
-    """An LLVM type: elements, and how many of them in a vector (0: a scalar).
+    """An LLVM type: the element type, and the number of vector lanes (0: a scalar).
 
     >>> print(Type("float", 8), Type("i64"))
     <8 x float> i64
@@ -46,12 +46,12 @@ class Type(NamedTuple):
 
     @property
     def short(self) -> str:
-        """How an intrinsic's name spells it."""
+        """The type as it is spelled in the name of an intrinsic."""
         element = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
         return f"v{self.lanes}{element}" if self.lanes else element
 
     def of(self, element: str) -> Type:
-        """As many elements of another type."""
+        """The type with the same lanes and another element type."""
         return Type(element, self.lanes)
 
 
@@ -59,7 +59,7 @@ I1, I32, I64, PTR = Type("i1"), Type("i32"), Type("i64"), Type("ptr")
 
 
 def element_type(dtype: DType) -> str:
-    """How elements of a dtype are held in registers. bfloat16 and floats of 8 bits are held as their bits."""
+    """The LLVM element type of a dtype in registers; bfloat16 and 8-bit floats are held as their bits."""
     if dtype is bool_:
         return "i1"
     if dtype is bfloat16:
@@ -68,16 +68,16 @@ def element_type(dtype: DType) -> str:
 
 
 class Value:
-    """An operand: its text, its type, and the depth of the scope from which on it is known."""
+    """An operand: its text, its type, and the level of the scope that defines it."""
 
     __slots__ = ("level", "multiple", "negative", "text", "type")
 
     def __init__(self, text: str, type: Type, level: int = 0, multiple: int = 1, negative: bool = True) -> None:
         self.text, self.type, self.level = text, type, level
         self.multiple = multiple
-        """A number that surely divides it."""
+        """A known divisor of the value."""
         self.negative = negative
-        """Whether it can be negative."""
+        """Whether the value may be negative."""
 
     def __str__(self) -> str:
         return self.text
@@ -91,7 +91,7 @@ class Value:
 
 
 def constant(value: float | int | bool, type: Type) -> Value:
-    """A number, in all lanes.
+    """A constant, in all lanes.
 
     >>> constant(1.5, Type("float", 8)), constant(True, Type("i1"))
     (<8 x float> splat (float 0x3FF8000000000000), i1 true)
@@ -114,7 +114,7 @@ def _integer(value: int, type: Type) -> Value:
 
 
 def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> Value:
-    """A number as a value of a dtype."""
+    """A number as a constant of a dtype."""
     if dtype is bfloat16:
         bits = int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
         return constant(bits, Type("i16", lanes))
@@ -125,7 +125,7 @@ def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> V
 
 @lru_cache(4096)
 def _float_text(double: bytes, element: str) -> str:
-    """By the bits of the number: 0.0 is not -0.0."""
+    """Format a float constant by its bits: 0.0 and -0.0 differ."""
     (value,) = struct.unpack("<d", double)
     with np.errstate(over="ignore"):
         if element == "half":
@@ -135,24 +135,24 @@ def _float_text(double: bytes, element: str) -> str:
 
 
 def lane_constants(values: Sequence[int | bool], element: str) -> Value:
-    """A vector of different numbers."""
+    """A vector constant with one number per lane."""
     shown = [("true" if v else "false") if element == "i1" else str(v) for v in values]
     return Value("<" + ", ".join(f"{element} {v}" for v in shown) + ">", Type(element, len(values)))
 
 
 class Scope:
-    """A stretch of code: what is written in it, what is known in it, the basic block that it ends in."""
+    """Code being emitted: its lines, the values known in it, and its current basic block."""
 
     def __init__(self, label: str, pinned: bool) -> None:
         self.lines: list[str] = []
         self.known: dict[str, Value] = {}
         self.label = label
         self.pinned = pinned
-        """Whether it may not run at all, or memory may have changed when it does: loads stay inside."""
+        """Whether loads must stay inside: the scope may not run, or memory may have changed when it does."""
 
 
 class Loop(Node):
-    """An open loop: its counter and the values that it carries on."""
+    """A loop being emitted: its counter and its loop-carried values."""
 
     index: Value
     carried: tuple[Value, ...]
@@ -165,7 +165,7 @@ class Loop(Node):
 
 
 class Builder:
-    """One function in the making."""
+    """Emits one function."""
 
     def __init__(self) -> None:
         self.scopes = [Scope("entry", True)]
@@ -174,7 +174,7 @@ class Builder:
         self.stack_bytes = 0
         self.allocated: dict[str, int] = {}
         self.spare: dict[str, int] = {}
-        """Memory of a way that is not taken if this one is: bytes, by name."""
+        """Stack memory of a branch that is not taken when this one is: bytes by name."""
         self._names: dict[str, int] = {}
 
     @property
@@ -192,10 +192,10 @@ class Builder:
     def comment(self, text: str) -> None:
         self.scopes[-1].lines.append(f"  ; {text}")
 
-    # Instructions without effects.
+    # Instructions without side effects.
 
     def pure(self, text: str, type: Type, operands: Sequence[Value], hint: str = "v", least: int = 0) -> Value:
-        """An instruction given by its text: written once, as far out as its operands (and `least`) allow."""
+        """Emit an instruction without side effects once, hoisted as far as its operands and `min_level` allow."""
         level = least
         for x in operands:
             if x.level > level:
@@ -211,7 +211,7 @@ class Builder:
         return made
 
     def op(self, opcode: str, x: Value, y: Value, hint: str = "v") -> Value:
-        """A binary instruction."""
+        """Emit a binary instruction."""
         return self.pure(f"{opcode} {x.type} {x.text}, {y.text}", x.type, (x, y), hint)
 
     def compare(self, predicate: str, x: Value, y: Value, hint: str = "is") -> Value:
@@ -225,18 +225,18 @@ class Builder:
         return self.pure(text, x.type, (condition, x, y), hint)
 
     def convert(self, opcode: str, x: Value, element: str, hint: str = "v") -> Value:
-        """trunc, sext, fpext, bitcast, ... to another element type."""
+        """Emit trunc, sext, fpext, bitcast, ... to another element type."""
         target = x.type.of(element)
         return x if target == x.type else self.pure(f"{opcode} {x.type} {x} to {target}", target, (x,), hint)
 
     def call(self, function: str, type: Type, *args: Value, hint: str = "v", attributes: str = "") -> Value:
-        """A call of a function without effects, declared on the way."""
+        """Emit a call of a function without side effects, and declare the function."""
         self.declare(function, type, args)
         shown = ", ".join(f"{a.type} {a}" for a in args)
         return self.pure(f"call {type} @{function}({shown}){attributes}", type, args, hint)
 
     def intrinsic(self, name: str, *args: Value, hint: str = "v") -> Value:
-        """`llvm.NAME` on arguments of one type."""
+        """Emit a call of `llvm.NAME` on arguments of one type."""
         return self.call(f"llvm.{name}.{args[0].type.short}", args[0].type, *args, hint=hint)
 
     def declare(self, function: str, type: Type | str, args: Sequence[Value]) -> None:
@@ -244,7 +244,7 @@ class Builder:
             self.declarations[function] = f"declare {type} @{function}({', '.join(str(a.type) for a in args)})"
 
     def splat(self, x: Value, lanes: int) -> Value:
-        """A scalar in all lanes."""
+        """Broadcast a scalar to all lanes."""
         if x.type.lanes or not lanes:
             return x
         type = Type(x.type.element, lanes)
@@ -256,7 +256,7 @@ class Builder:
         )
 
     def shuffle(self, x: Value, y: Value, lanes: Sequence[int], hint: str = "v") -> Value:
-        """The lanes of two vectors in a new order; -1 for any."""
+        """Permute the lanes of two vectors; -1 leaves a lane undefined."""
         type = Type(x.type.element, len(lanes))
         mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
         return self.pure(f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint)
@@ -265,7 +265,7 @@ class Builder:
         return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
 
     def offset(self, pointer: Value, element: str, index: Value, hint: str = "at") -> Value:
-        """The address `index` elements on (a vector of addresses for a vector of indices)."""
+        """The address `index` elements past a pointer (a vector of addresses for a vector of indices)."""
         if index.text == "0":
             return pointer
         lanes = index.type.lanes
@@ -279,7 +279,7 @@ class Builder:
     # Memory.
 
     def allocate(self, bytes: int, hint: str) -> Value:
-        """Memory of this instance, on the stack."""
+        """Allocate memory of this instance on the stack."""
         size = -(-bytes // 64) * 64
         fitting = [(room, name) for name, room in self.spare.items() if room >= size]
         if fitting:
@@ -293,7 +293,7 @@ class Builder:
         return Value(name, PTR, 0)
 
     def instruction(self, text: str, type: Type, hint: str = "v") -> Value:
-        """An instruction that must stay where it is."""
+        """Emit an instruction that must stay in the current scope."""
         made = Value(self.name(hint), type, self.level)
         self.scopes[-1].lines.append(f"  {made.text} = {text}")
         return made
@@ -302,13 +302,13 @@ class Builder:
         self.scopes[-1].lines.append(f"  {text}")
 
     def bring(self, pointer: Value, cache: int) -> None:
-        """Has a line of memory brought to the first or the second cache. It need not exist."""
+        """Prefetch a cache line to level 1 or 2; the address need not be mapped."""
         name = "llvm.prefetch.p0"
         self.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
         self.effect(f"call void @{name}(ptr {pointer}, i32 0, i32 {4 - cache}, i32 1)")
 
     def leave(self, text: str) -> None:
-        """Returns from the function; what follows is not reached."""
+        """Return from the function; code that follows is unreachable."""
         label = self.label("never")
         self.scopes[-1].lines += [f"  {text}", f"{label}:"]
         self.scopes[-1].label = label
@@ -326,7 +326,7 @@ class Builder:
         guarded: bool,
         pinned: bool = False,
     ) -> Loop:
-        """A loop `for index in range(start, stop, step)`; `guarded` if it may have no turn."""
+        """Open a loop `for index in range(start, stop, step)`; `guarded` if it may have no iteration."""
         if guarded:
             self._open_guard(hint, start, stop)
         label = self.label(hint + ".loop")
@@ -345,7 +345,7 @@ class Builder:
         self.scopes[-1].lines.append(f"{inside}:")
 
     def close_loop(self, loop: Loop, following: Sequence[Value] = ()) -> tuple[Value, ...]:
-        """Ends a loop; gives what it carried, as it is afterwards."""
+        """Close a loop and return its carried values as they are after it."""
         scope = self.scopes[-1]
         following_index = self.instruction(
             f"add nsw {loop.index.type} {loop.index}, {loop.step}", loop.index.type, "next"
@@ -365,7 +365,7 @@ class Builder:
         lines += [f"  br i1 {again}, label %{loop.label}, label %{after}", f"{after}:"]
         outer.lines += lines
         outer.label = after
-        # A value of the last turn is known after the loop, but not before it.
+        # Values of the last iteration are defined after the loop, at the level outside.
         results = tuple(Value(x.text, x.type, self.level) for x in following)
         return self._close_guard(loop, results) if loop.guarded else results
 
@@ -384,7 +384,7 @@ class Builder:
         return tuple(merged)
 
     def open_branch(self, hint: str) -> None:
-        """The code of one way of a branch; `close_branches` puts it where it belongs."""
+        """Open one side of a branch; `close_branches` puts its code in place."""
         label = self.label(hint)
         self.scopes.append(Scope(label, True))
         self.scopes[-1].lines.append(f"{label}:")
@@ -395,7 +395,7 @@ class Builder:
     def close_branches(
         self, condition: Value, then: Scope, other: Scope, results: Sequence[tuple[Value, Value]] = ()
     ) -> tuple[Value, ...]:
-        """Puts two ways behind a condition and merges what each computed."""
+        """Emit both sides of a branch behind a condition, and merge the values that each computed."""
         outer = self.scopes[-1]
         after = self.label("join")
         first, second = then.lines[0][:-1], other.lines[0][:-1]
@@ -410,13 +410,13 @@ class Builder:
         return tuple(merged)
 
     def open_while(self, carried: Sequence[tuple[str, Value]]) -> tuple[str, tuple[Value, ...]]:
-        """A loop whose condition is written next."""
+        """Open a loop whose condition is emitted next."""
         label = self.label("while")
         self.scopes.append(Scope(label, True))
         return label, tuple(Value(self.name(name), x.type, self.level) for name, x in carried)
 
     def enter_while(self, condition: Value) -> None:
-        """After the condition: the body."""
+        """Begin the body, after the condition."""
         body = self.label("while.body")
         scope = self.scopes[-1]
         scope.lines += [f"  br i1 {condition}, label %{body}, label %{{after}}", f"{body}:"]
@@ -438,7 +438,7 @@ class Builder:
 
 
 def _multiple_of(start: Value, step: Value) -> int:
-    """What divides every value of a loop's counter."""
+    """A divisor of every value of a loop counter."""
     from math import gcd
 
     first = int(start.text) if start.is_constant else start.multiple

@@ -1,8 +1,8 @@
-"""Programs on the CPU: kernels compiled, sizes settled, dealt to threads, and called from Python.
+"""Programs on the CPU: compile kernels, bind sizes, partition launches among threads, run from Python.
 
-What depends on the sizes of a call (grids, bytes, offsets) is settled once for each set of sizes and kept as a
-`Table`; the code of the kernels is the same for all. A call then patches the addresses of this call's buffers into the
-table and runs it: one call of a native function.
+What depends on the sizes of a call (grids, bytes, offsets) is computed once per set of sizes and kept as a `TaskTable`;
+the code of the kernels is the same for all sizes. A call patches the addresses of its buffers into the table and runs
+it with one call of a native function.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from .device import CpuDevice
 
 MOST_BINDINGS = 256
-"""Sets of sizes that are kept for one program."""
+"""Sets of sizes kept for one program."""
 LONG = 50_000.0
-"""Nanoseconds from which on a program runs without the interpreter's lock."""
+"""Estimated nanoseconds from which on a program runs without the interpreter's lock."""
 MEASURED_RUNS = 3
-"""A program is measured this often, beginning with its second run, before it is dealt for good."""
+"""Measured runs of a program, beginning with its second, before it is partitioned for the last time."""
 
 
 class CpuExecutable(Executable):
@@ -54,7 +54,7 @@ class CpuExecutable(Executable):
         super().__init__(program)
         self.device = device
         self.made = made
-        """The program as it runs: with launches that only pack operands."""
+        """The program as it runs, with the launches that prepack operands."""
         self.code = built([step.kernel for step in self.made.steps if isinstance(step, Launch)])
         self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
 
@@ -74,7 +74,7 @@ class CpuExecutable(Executable):
 
 
 def with_borders(program: Program) -> Program:
-    """The program with the masks of users' kernels resolved at the borders."""
+    """Specialise the users' kernels of a program at borders."""
     if not any(isinstance(step, Launch) and step.users for step in program.steps):
         return program
     steps = [s.replaced(kernel=resolved(s.kernel)) if isinstance(s, Launch) and s.users else s for s in program.steps]
@@ -82,7 +82,7 @@ def with_borders(program: Program) -> Program:
 
 
 class Binding:
-    """A program with its sizes settled, and its code."""
+    """A program with its sizes bound, and its code."""
 
     def __init__(self, device: CpuDevice, program: Program, code: KernelCode, sizes: Mapping[str, int]) -> None:
         self.name = program.name
@@ -93,7 +93,7 @@ class Binding:
         device.grow_arena(self.settled.arena)
 
     def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
-        """The program dealt to the threads as the calls' times suggest."""
+        """Partition the program among the threads by the times of its calls."""
         team, settled = native.team(), self.settled
         asks_python = any(call.kind == "python" for call in settled.calls_outside)
         long = asks_python or sum(call.nanoseconds for call in calls) > LONG
@@ -101,10 +101,10 @@ class Binding:
         return Table(team, calls, segments, settled.patches, settled.data, long=long, timed=timed)
 
     def runner(self, executable: Executable) -> Runner:
-        """The function that runs the program: its outputs from its inputs.
+        """Generate the function that runs the program: outputs from inputs.
 
-        It is written for this program as a person would for one of so many inputs and outputs: loops over them would
-        take longer than the kernels of a small program.
+        Its source is unrolled for the number of inputs and outputs: loops over them would take longer than the kernels
+        of a small program.
         """
         learner, settled = _Learner(self, executable), self.settled
         names = {
@@ -124,8 +124,8 @@ class Binding:
 
 
 def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, looks: Sequence[str] = ()) -> str:
-    """The text of a runner: `made` is the number of new outputs, `results` has the datum of each result, `looks` are
-    lines that look whether somebody else's function failed or an index was outside.
+    """Generate the source of a runner; `outputs` is the number of new outputs, `results` the datum of each result,
+    `checks` are lines that look for failures of external calls and out-of-range indices.
 
     >>> print(runner_source(2, 1, [2, 0], True))
     def runner(inputs):
@@ -158,10 +158,10 @@ def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, l
 
 
 class _Learner:
-    """Measures the first runs of a program, and deals it anew by what its launches took.
+    """Measures the first runs of a program and partitions it again by the measured times of its launches.
 
-    The first run is not measured: it meets fresh memory. Of the others the shortest counts, launch by launch, since
-    the system may take the core away at any time.
+    The first run is not measured, since it touches fresh memory. Of the other runs the shortest time of each launch
+    counts, since the system may take the core away at any time.
     """
 
     def __init__(self, binding: Binding, executable: Executable) -> None:
@@ -170,13 +170,13 @@ class _Learner:
         self.calls = binding.settled.calls
         self.learning = bool(self.calls)
         self.table = binding.table(self.calls)
-        """Starts as a guess, and ends as measured."""
+        """Task table by estimated times at first, by measured times in the end."""
         self._timed: Table | None = None
         self._launches: events.Launches | None = None
         self._runs = 0
 
     def next(self) -> Callable[..., None]:
-        """What the next run should call."""
+        """Return the function that the next run calls."""
         if self._runs > 1 and self._timed is not None:
             self._note(self._timed)
         if self._runs == 0:
@@ -201,11 +201,11 @@ class _Learner:
         return self._timed
 
     def _note(self, table: Table) -> None:
-        """Takes over what the last run measured."""
+        """Record the times of the last run."""
         taken = []
         times = table.times
         if not times[0]:
-            return  # another thread asked in between, and it has not run
+            return  # another thread called next() in between, and this table has not run
         for call, segment, start, stop in zip(self.calls, table.segments, times, times[1:], strict=False):
             spent = max(0.0, float(stop - start)) * len(segment.lanes)
             taken.append(call._replace(nanoseconds=spent if self._runs == 2 else min(call.nanoseconds, spent)))

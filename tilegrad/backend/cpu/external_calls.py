@@ -1,4 +1,4 @@
-"""Calls of somebody else's functions in a program's table (`call_outside` in `runtime.ll`)."""
+"""Calls of external functions in the task table of a program (`call_outside` in `runtime.ll`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...runtime.work import Prepared
 
 
 class OutsideCall:
-    """A prepared call, with the word in which it leaves its status and its table of offsets."""
+    """A prepared external call, with the memory of its status and its table of offsets."""
 
     def __init__(self, prepared: Prepared, kind: str) -> None:
         self.prepared = prepared
@@ -20,14 +20,14 @@ class OutsideCall:
 
     @property
     def words(self) -> list[int]:
-        """The arguments of `call_outside` that come before those for each tensor."""
+        """Arguments of `call_outside` before those of each tensor."""
         made = self.prepared
         places = [ctypes.addressof(self.status), ctypes.addressof(self.offsets)]
         return [len(made.data), len(made.offsets), made.entry, made.call, *places]
 
 
 def look(calls: Sequence[OutsideCall]) -> None:
-    """After a run: raises for the first call that failed in it."""
+    """Raise the error of the first external call that failed in the last run."""
     failed = None
     for call in calls:
         status = call.status.value

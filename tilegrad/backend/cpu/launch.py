@@ -1,7 +1,7 @@
-"""Kernels that are launched one by one: those of users.
+"""Launch users' kernels one at a time.
 
-A launch with the same grid and the same numbers as one before finds its table, and costs one call of a native function.
-The first launches measure how long it takes, and so how many pieces it is worth cutting into.
+A launch with the grid and scalar arguments of an earlier one finds its task table, and costs one call of a native
+function. The first launches measure the time, which decides how finely the grid is partitioned.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .task_table import Patch, Table
 
 MOST_TABLES = 256
 MEASURED = 3
-"""A launch is measured this often, beginning with its second run."""
+"""Measured runs of a launch, beginning with its second."""
 GUESS = 2_000.0
-"""Nanoseconds of an instance, until it has been measured."""
+"""Assumed nanoseconds of an instance, until it has been measured."""
 
 
 def launched_ir(kernel: Kernel) -> str:
-    """The LLVM IR of a kernel as it is launched."""
+    """Return the LLVM IR of a kernel as it is launched."""
     return kernel_ir(resolved(kernel))
 
 
 def launched_assembly(kernel: Kernel) -> str:
-    """The machine code of a kernel as it is launched, in print."""
+    """Return the assembly of a kernel as it is launched."""
     return kernel_assembly(resolved(kernel))
 
 
 class Launcher:
-    """A compiled kernel."""
+    """A compiled kernel of a user."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = resolved(kernel)
@@ -52,7 +52,7 @@ class Launcher:
         self.tables: OrderedDict[tuple[tuple[int, ...], ...], Prepared] = OrderedDict()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
-        """Runs all instances of a grid."""
+        """Run all instances of a grid."""
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):
             raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
@@ -76,7 +76,7 @@ class Launcher:
 
 
 class Prepared:
-    """A kernel with its grid and its numbers: only the addresses of buffers differ from run to run."""
+    """A kernel with its grid and its scalar arguments: only the addresses of buffers differ from run to run."""
 
     def __init__(self, launcher: Launcher, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
         kernel = launcher.kernel
@@ -90,10 +90,10 @@ class Prepared:
         self.runs = 0
         self.table: Table | None = None
         self.settled: Callable[..., None] | None = None
-        """The program, once it is cut for good."""
+        """The runner after the last partitioning."""
 
     def prepared(self) -> Callable[..., None]:
-        """The program, cut as the time that it takes suggests."""
+        """Return the runner, partitioned by the time estimated so far."""
         if self.table is None:
             team = native.team()
             segments = deal([self.call], team.threads)
@@ -115,7 +115,7 @@ class Prepared:
             self.settled = self.prepared()
 
     def learn(self, nanoseconds: float) -> None:
-        """Cuts anew by what a run took."""
+        """Record the time of a run, for the next partitioning."""
         assert self.table is not None
         spent = nanoseconds * len(self.table.segments[0].lanes)
         if self.runs > 1:
@@ -126,7 +126,7 @@ class Prepared:
 
 
 def word(value: float, dtype: DType) -> int:
-    """A number as the 8 bytes in which a kernel finds it."""
+    """Encode a scalar argument as the 8-byte word that a kernel reads."""
     if dtype.is_float:
         bits = struct.pack("<d" if dtype.bits == 64 else "<f" if dtype.bits == 32 else "<e", value)
         return int.from_bytes(bits, "little")

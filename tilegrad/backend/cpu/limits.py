@@ -1,6 +1,6 @@
-"""What this machine can do, measured once and kept: the figures beside which every speed is shown.
+"""Peak rates of this machine, measured once and cached: the figures next to which every speed is shown.
 
-A kernel that seems faster than these is measured wrongly.
+A kernel that seems faster than these was measured wrongly.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .pool import Pool
 from .task_table import Patch, Table
 
 ACCUMULATORS = 12
-"""Independent sums: more than two units with a latency of five cycles can take, fewer than there are registers."""
+"""Independent accumulators: more than two units with a latency of five cycles need, fewer than there are registers."""
 FMA_STEPS = 100_000
 CACHED = 1 << 20
-"""Lines of 256 bytes that are read to measure a cache."""
+"""Reads of 256 bytes with which a cache is measured."""
 SHORTEST = 0.15
 """Seconds for which each figure is measured; the best run counts."""
 
@@ -38,7 +38,7 @@ def limits() -> Mapping[str, Any]:
 
 
 def measure_again() -> dict[str, Any]:
-    """Measures, and keeps for each figure the best that was ever seen: other programs may have been in the way."""
+    """Measure again and keep the best of each figure ever seen, since other programs may have interfered."""
     store, name = shared("limits"), _entry()
     before = json.loads(store.read(name) or b"{}")
     measured = _measured(native.team())
@@ -48,13 +48,13 @@ def measure_again() -> dict[str, Any]:
 
 
 def _entry() -> str:
-    """What the figures depend on."""
+    """Cache key of the figures."""
     team = native.team()
     return key("limits 2", *objects.host(), model(), team.threads, tuple(team.cores))
 
 
 def vector_bits() -> int:
-    """The width of the vector registers."""
+    """Width of the vector registers in bits."""
     features = objects.host().features.split(",")
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return 128
@@ -62,15 +62,14 @@ def vector_bits() -> int:
 
 
 def multiplies_pairs() -> bool:
-    """Whether vectors multiply bfloat16 numbers twice as fast as float32 ones, adding two products at a time. Where
-    there is AMX as well, they take twice as long."""
+    """Whether `vdpbf16ps` is twice as fast as float32 multiply-adds. On processors with AMX it is half as fast."""
     features = objects.host().features.split(",")
     return "+avx512bf16" in features and "+amx-bf16" not in features
 
 
 @once
 def amx_permitted() -> bool:
-    """Whether the system lets this process use the matrix unit; asks for it. (What CPUID says is not enough.)"""
+    """Ask the system for permission to use the matrix unit; the CPUID flag alone does not tell."""
     if "+amx-tile" not in objects.host().features.split(",") or not native.has_threads():
         return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
@@ -78,7 +77,7 @@ def amx_permitted() -> bool:
 
 
 def cache_sizes() -> dict[str, int]:
-    """Bytes of the caches of the first core: L1 (data), L2, L3, where the system tells."""
+    """Bytes of the caches of the first core: L1 (data), L2, L3, as far as the system tells."""
     sizes = {}
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         try:
@@ -91,7 +90,7 @@ def cache_sizes() -> dict[str, int]:
 
 
 def model() -> str:
-    """What the processor is called."""
+    """Name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -106,7 +105,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
     blocks = pool.blocks(bytes)
     x, y, z = (pool.take(blocks) for _ in range(3))
     for address in (x, y, z):
-        ctypes.memset(address, 0, bytes)  # fresh pages are the system's work, not the memory's
+        ctypes.memset(address, 0, bytes)  # page faults are not to be measured
     kernels = _kernels() | {f"{level}_read": _cached(level, size) for level, size in caches.items()}
     code = objects.compile_kernels(list(kernels.items()), objects.host())
     lines = bytes // 256
@@ -154,7 +153,7 @@ def _best(run: Callable[[], None]) -> float:
 
 
 def _kernels() -> dict[str, str]:
-    """Kernels whose instances go through 256 bytes of arrays x, y, z (fma: compute on their own)."""
+    """Benchmark kernels: each instance reads or writes 256 bytes of arrays x, y, z; instances of `fma` only compute."""
     vector = "<64 x float>"
     load = "  %{0}.v = load {1}, ptr %{0}.at, align 64"
     reads = {"read": "x", "copy": "x", "triad": "xy"}
@@ -172,7 +171,7 @@ def _kernels() -> dict[str, str]:
 
 
 def _cached(level: str, size: int) -> str:
-    """Reads the same lines over and over, half as many as there is room for."""
+    """Kernel that reads the same lines repeatedly, half as many as the cache holds."""
     lines = 1 << (max(1, size // 512)).bit_length() - 1
     load = "  %x.v = load <64 x float>, ptr %x.at, align 64\n  %sum.next = fadd <64 x float> %sum, %x.v"
     return _loop(f"{level}_read", load, sums=True, lines=lines)
@@ -188,7 +187,7 @@ def _loop(name: str, body: str, *, sums: bool, lines: int = 0) -> str:
     if lines:
         places = f"  %line = and i64 %i, {lines - 1}\n{places}"
     sum_in = "  %sum = phi <64 x float> [ zeroinitializer, %entry ], [ %sum.next, %body ]\n" if sums else ""
-    # One store at the end keeps the loads from being left out.
+    # One store at the end keeps the loads from being eliminated.
     sum_out = "  store <64 x float> %sum, ptr %z, align 64\n" if sums else ""
     return f"""define void @{name}(ptr %arguments, i64 %begin, i64 %end) {{
 entry:
@@ -211,7 +210,7 @@ leave:
 
 
 def _fma() -> str:
-    """Chains of multiply-adds in registers; an instance makes FMA_STEPS of them in each of ACCUMULATORS."""
+    """Chains of multiply-adds in registers; an instance executes FMA_STEPS of them in each of ACCUMULATORS."""
     vector = f"<{vector_bits() // 32} x float>"
     intrinsic = f"@llvm.fma.v{vector_bits() // 32}f32"
     phis = "\n".join(

@@ -1,4 +1,4 @@
-"""Buffers of the CPU: pieces of its pool, or memory that a numpy array owns."""
+"""CPU buffers: blocks of the pool, or memory owned by a numpy array."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 SMALL = 4096
-"""Bytes up to which copying twice is faster than asking numpy for an address (half a microsecond)."""
+"""Bytes up to which copying twice is faster than asking numpy for an address."""
 
 
 class PoolBuffer(Buffer):
-    """A block of the pool, given back when the buffer dies."""
+    """A block of the pool, returned to it when the buffer dies."""
 
     __slots__ = ("blocks",)
 
@@ -41,7 +41,7 @@ class PoolBuffer(Buffer):
     def hand_over(self, twin: PoolBuffer) -> None:
         self.blocks, twin.blocks = twin.blocks, self.blocks
 
-    def __del__(self, large: int = LARGE) -> None:  # a global may be gone before the last buffer
+    def __del__(self, large: int = LARGE) -> None:  # globals may be cleared before the last buffer dies
         blocks = self.blocks
         blocks.append(self.address)
         if blocks.bytes >= large:
@@ -49,7 +49,7 @@ class PoolBuffer(Buffer):
 
 
 class BorrowedBuffer(Buffer):
-    """The memory of an array, which is kept alive (`memory`)."""
+    """The memory of an array, which the buffer keeps alive (`memory`)."""
 
     __slots__ = ()
     shared = True
@@ -66,16 +66,16 @@ class BorrowedBuffer(Buffer):
         return made
 
     def __del__(self) -> None:
-        pass  # nothing of the pool's
+        pass  # owns no block
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where the elements of an array start."""
+    """Address of the first element of an array."""
     return int(array.__array_interface__["data"][0])
 
 
 class _Window:
-    """What numpy asks for the memory of a buffer; an array made from it keeps the buffer alive."""
+    """Numpy's array interface on a buffer; an array made from it keeps the buffer alive."""
 
     __slots__ = ("__array_interface__", "buffer")
 
@@ -90,7 +90,7 @@ class _Window:
 
 
 def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
-    """An array on the memory of a buffer."""
+    """Return an array that shares the memory of a buffer."""
     count = dtype.bytes
     for extent in shape:
         count *= extent
@@ -100,7 +100,7 @@ def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
 
 
 def fill(buffer: Buffer, array: np.ndarray) -> None:
-    """Puts the elements of an array, row by row, in a buffer."""
+    """Copy an array into a buffer, in row-major order."""
     if array.nbytes <= SMALL:
         ctypes.memmove(buffer.address, array.tobytes(), array.nbytes)
     else:
@@ -109,7 +109,7 @@ def fill(buffer: Buffer, array: np.ndarray) -> None:
 
 
 def copied(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
-    """A new array with the elements of a buffer."""
+    """Copy a buffer into a new array."""
     if buffer.bytes <= SMALL:
         return np.ndarray(shape, dtype.numpy, bytearray(ctypes.string_at(buffer.address, buffer.bytes)))
     return view(buffer, dtype, shape).copy()

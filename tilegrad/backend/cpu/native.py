@@ -1,4 +1,4 @@
-"""The native part of the CPU device (`runtime.ll`), its worker threads, and the functions it gives to Python."""
+"""The native runtime of the CPU device (`runtime.ll`): its worker threads and the functions it exposes to Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = 8
 
 
 class Machine(NamedTuple):
-    """What `runtime.ll` must be told about an instruction set (Linux)."""
+    """Constants of `runtime.ll` that depend on the instruction set (Linux)."""
 
     pause: str
     futex: int
@@ -49,11 +49,11 @@ API = (
     "PyList_Append",
     "PyObject_CallFunctionObjArgs",
 )
-"""What `runtime.ll` calls of Python, all of its stable interface."""
+"""Functions of Python's stable ABI that `runtime.ll` calls."""
 
 
 class Words:
-    """Memory of 8-byte words that starts at a cache line: what native code and Python both work on."""
+    """Memory of 8-byte words, aligned to a cache line, shared by native code and Python."""
 
     def __init__(self, count: int) -> None:
         self._owner = ctypes.create_string_buffer((count + LINE) * WORD)
@@ -63,12 +63,12 @@ class Words:
         self.view = memoryview(self._owner).cast("B")[offset : offset + count * WORD].cast("q")
 
     def at(self, word: int) -> int:
-        """The address of a word."""
+        """Address of a word."""
         return self.address + word * WORD
 
 
 def has_threads() -> bool:
-    """Whether worker threads exist here: they wait on futexes, which are Linux's."""
+    """Whether worker threads are supported: they wait on Linux futexes."""
     return sys.platform == "linux" and platform.machine() in MACHINES
 
 
@@ -81,11 +81,11 @@ LINUX_ONLY = {
     "declare i32 @clock_gettime(i32, ptr)":
         "define private i32 @clock_gettime(i32 %clock, ptr %now) {\n  store i128 0, ptr %now\n  ret i32 0\n}",
 }  # fmt: skip
-"""What stands for the functions of Linux elsewhere, where there is one thread and nothing is waited for."""
+"""Definitions that replace Linux functions on other systems, where there is one thread and nothing waits."""
 
 
 def source() -> str:
-    """`runtime.ll` for this machine."""
+    """Return the text of `runtime.ll` for this machine."""
     text = (Path(__file__).parent / "runtime.ll").read_text()
     machine = MACHINES["x86_64" if platform.machine().lower() in ("x86_64", "amd64") else "aarch64"]
     for name, value in machine._asdict().items():
@@ -98,7 +98,7 @@ def source() -> str:
 
 @once
 def code() -> objects.Code:
-    """The native part, compiled and linked."""
+    """Compile and link the native runtime."""
     names = ["run_tasks", "copy_bytes", "call_outside", "pauses", "work", "wake", "retire", "call", "make", "drop"]
     names += [f"at_{slot}" for slot in ("address", "blocks", "bytes", "device", "memory")]
     python = ctypes.pythonapi
@@ -107,7 +107,7 @@ def code() -> objects.Code:
     symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
     image = objects.object_code("the runtime", source(), objects.host(), optimise=True)
     linked = objects.link([image], names, symbols)
-    for owner in (linked, objects.linker()):  # buffers may die after everything else in the interpreter
+    for owner in (linked, objects.linker()):  # buffers may outlive all other objects of the interpreter
         python.Py_IncRef(ctypes.py_object(owner))
     return linked
 
@@ -139,12 +139,12 @@ def _make_method() -> _MethodDef:
 
 
 def runs(program: int) -> Callable[..., None]:
-    """The Python function that runs the program at an address: `run(*addresses of its inputs and outputs)`."""
+    """Create the Python function that runs the program at an address: `run(*addresses of its inputs and outputs)`."""
     return _builtin(_run_method(), program)
 
 
 def makes(mould: int) -> Callable[[], Any]:
-    """The Python function that makes a buffer after the mould at an address."""
+    """Create the Python function that allocates buffers as the factory record at an address says."""
     return _builtin(_make_method(), mould)
 
 
@@ -162,10 +162,10 @@ HEAD, WORKER = 24, 8
 
 
 class Team:
-    """The caller and its worker threads, each worker on a core of its own.
+    """The caller and its worker threads, each worker pinned to its own core.
 
-    Workers know nothing of Python. They are started when the first program comes that has work for them, end
-    with the interpreter, and are started anew in a forked child, which inherits none.
+    Workers know nothing of Python. They start when the first program has work for them, end with the interpreter, and
+    start again in a forked child, which inherits none.
     """
 
     def __init__(self, threads: int, cores: Sequence[int]) -> None:
@@ -182,7 +182,7 @@ class Team:
 
     @property
     def wakes(self) -> int:
-        """How often sleeping workers had to be woken."""
+        """Number of times sleeping workers had to be woken."""
         return self.words.view[WAKES]
 
     def _lay_out(self) -> None:
@@ -200,7 +200,7 @@ class Team:
             view[at + 3], view[at + 4] = self.address, n + 1
 
     def start(self) -> None:
-        """Starts the workers, unless they run."""
+        """Start the workers, unless they run."""
         with self._lock:
             if self._handles or self.threads < 2:
                 return
@@ -213,7 +213,7 @@ class Team:
                     handle = ctypes.c_ulong()
                     worker = self.words.at(HEAD + WORKER * n)
                     if create(ctypes.addressof(handle), None, work, worker) != 0:
-                        break  # the system allows no more: the caller does their work
+                        break  # the system allows no more threads: the caller does their work
                     self._handles.append(handle.value)
             self._pin()
 
@@ -222,7 +222,7 @@ class Team:
             return
         for n in range(len(self._handles)):
             at = HEAD + WORKER * n
-            while not self.words.view[at + 2]:  # until the thread has told its id
+            while not self.words.view[at + 2]:  # until the thread has published its id
                 time.sleep(0)
             try:
                 os.sched_setaffinity(self.words.view[at + 2], {self.words.view[at + 1]})
@@ -230,7 +230,7 @@ class Team:
                 self.words.view[FOLLOW] = 0
 
     def stop(self) -> None:
-        """Ends the workers. Programs still run, on their callers' threads."""
+        """Stop the workers; programs still run, on their callers' threads."""
         with self._lock:
             if not self._handles:
                 return
@@ -244,7 +244,7 @@ class Team:
             self.words.view[STOP] = 0
 
     def forget(self) -> None:
-        """In a forked child: the workers are the parent's, and nobody holds the lock."""
+        """Reset the state in a forked child: the workers belong to the parent, and nobody holds the lock."""
         running = bool(self._handles)
         self._handles.clear()
         self._lock = threading.Lock()
@@ -254,12 +254,12 @@ class Team:
 
     @property
     def running(self) -> int:
-        """The number of worker threads that exist."""
+        """Number of worker threads."""
         return len(self._handles)
 
 
 class _signals_blocked:  # noqa: N801 - reads as what it is
-    """Threads started here leave signals to Python's own; faults still end the process with a report."""
+    """Block signals in threads started within: Python's own threads handle them; faults still end the process."""
 
     FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
 
@@ -271,7 +271,7 @@ class _signals_blocked:  # noqa: N801 - reads as what it is
 
 
 def _spins(microseconds: int) -> int:
-    """How many pauses last that long: they take 10 to 140 cycles, as processors please."""
+    """Number of pause instructions that last this long: they take 10 to 140 cycles, depending on the processor."""
     pauses = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code().addresses["pauses"])
     shortest = float("inf")
     for _ in range(3):
@@ -282,22 +282,22 @@ def _spins(microseconds: int) -> int:
 
 
 def cores() -> list[int]:
-    """The cores that this process may use."""
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def threads() -> int:
-    """How many threads programs run on."""
+    """Number of threads that run programs."""
     return (settings().threads or len(cores())) if has_threads() else 1
 
 
 @once
 def team() -> Team:
-    """The threads of this process."""
+    """The thread team of this process."""
     made = Team(threads(), cores())
-    atexit.register(made.stop)  # their code goes with the interpreter
+    atexit.register(made.stop)  # their code is unmapped with the interpreter
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=made.forget)
     return made

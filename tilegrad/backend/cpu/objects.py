@@ -1,8 +1,7 @@
-"""LLVM IR to machine code in this process, by way of the disk cache.
+"""Compile LLVM IR to object files in this process, cache them on disk, and link them.
 
-What comes in is text; what is kept on disk are object files, which link in 0.2 ms where compiling takes 10 ms for
-each kernel. The generator already writes vectors, and LLVM's passes leave its kernels as they are while taking half
-the time: they are run only when asked for.
+Linking an object file is much faster than compiling it. The generator already emits vector code, which LLVM's passes
+would leave unchanged while doubling the compile time: they run only on request.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...runtime.cache import key, shared
 from ...runtime.index_faults import SYMBOL
 from ...runtime.once import guarded, once
 
-guarded(llvm.ffi.lib._lock._lock)  # a child that forks off while another thread is in LLVM would wait for it for ever
+guarded(llvm.ffi.lib._lock._lock)  # a child forked while another thread is in LLVM would deadlock
 
 AVX2 = frozenset({"avx", "avx2", "fma", "f16c"})
 VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
@@ -43,10 +42,10 @@ class Host(NamedTuple):
 
 @once
 def host() -> Host:
-    """This machine's processor.
+    """Detect the processor of this machine.
 
-    LLVM's guess of the model is wrong in virtual machines, its list of features is not: the model is taken from
-    the features, as one of the levels that x86-64 defines.
+    LLVM's guess of the model is wrong in virtual machines, its list of features is right: the model is taken from the
+    features, as one of the levels that x86-64 defines.
     """
     _initialise()
     features = llvm.get_host_cpu_features()
@@ -76,25 +75,25 @@ def permitted(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
 
 
 class Code:
-    """Machine code in memory: stays as long as this object does."""
+    """Linked machine code; it stays mapped as long as this object lives."""
 
     def __init__(self, tracker: Any, names: Sequence[str], checks_indices: bool = False) -> None:
         self._tracker = tracker
         self.checks_indices = checks_indices
-        """Whether it may report an index that is outside of its axis."""
+        """Whether the code may report an out-of-range index."""
         self.addresses: dict[str, int] = {name: int(tracker[name]) for name in names}
 
 
 def compile_kernels(
     kernels: Sequence[tuple[str, str]], host: Host, *, optimise: bool = False, symbols: Mapping[str, int] = {}
 ) -> Code:
-    """The code of some kernels, each given by the name of its function and a whole module of IR."""
+    """Compile and link kernels, each given as the name of its function and a module of IR."""
     objects = [object_code(name, ir, host, optimise=optimise) for name, ir in kernels]
     return link(objects, [name for name, _ in kernels], symbols)
 
 
 def object_code(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
-    """The object file of one module of IR."""
+    """Compile a module of IR to an object file, or read it from the disk cache."""
     store = shared("objects")
     name_of_object = key("object", ir, *host, version(), optimise)
     found = store.read(name_of_object)
@@ -106,7 +105,7 @@ def object_code(name: str, ir: str, host: Host, *, optimise: bool = False) -> by
 
 
 def emitted(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
-    """The object file of one module of IR, compiled now."""
+    """Compile a module of IR to an object file."""
     machine = _machine(host)
     module = _module(name, ir, machine, optimise)
     module.triple = host.triple
@@ -122,13 +121,13 @@ def version() -> str:
 
 
 def assembly(name: str, ir: str, host: Host, *, optimise: bool = False) -> str:
-    """The machine code of a module in print."""
+    """Return the assembly of a module."""
     machine = _machine(host)
     return str(machine.emit_assembly(_module(name, ir, machine, optimise)))
 
 
 def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, int] = {}) -> Code:
-    """Puts object files in memory. `symbols` gives addresses for names that they do not define."""
+    """Link object files; `symbols` gives the addresses of names that they do not define."""
     library = llvm.JITLibraryBuilder()
     for data in objects:
         library.add_object_img(data)
@@ -156,14 +155,14 @@ def _initialise() -> None:
 
 @once
 def linker() -> Any:
-    """What puts code in memory."""
+    """The JIT linker."""
     _initialise()
     return llvm.create_lljit_compiler(suppress_errors=True)
 
 
 @cache
 def _machine(host: Host) -> Any:
-    """What generates code, made once: that, and its first use, take a quarter of the time of a small kernel."""
+    """The target machine, created once: that and its first use take a quarter of the compile time of a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
     target = llvm.Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)

@@ -1,9 +1,8 @@
-"""How the launches of a program are dealt to threads: into segments of chunks (see `runtime.ll`).
+"""Partition the launches of a program among threads, into segments of chunks (see `runtime.ll`).
 
-A launch that takes long is cut into chunks of instances, enough of them that a thread which loses its core for
-a while leaves work for the others. Short launches stay whole, and neighbours that do are one chunk: between
-them nobody has to wait for anybody. Neighbours that take long and touch no memory that the other writes (branches of
-a network) share a segment: they run at once.
+A long launch is split into chunks of instances, enough of them that a thread which loses its core for a while leaves
+work for the others. Short launches stay whole, and consecutive ones form one chunk, with no synchronisation between
+them. Consecutive long launches without data dependences (branches of a network) share a segment and run concurrently.
 """
 
 from __future__ import annotations
@@ -14,32 +13,32 @@ from typing import NamedTuple
 from ..places import Span
 
 WHOLE = 6_000.0
-"""Nanoseconds below which a launch is not cut: handing work over and waiting for it takes about 500."""
+"""Nanoseconds below which a launch is not split: handing work over and waiting for it takes about 500."""
 PIECE = 30_000.0
 """Nanoseconds that a chunk should take."""
 MOST_PIECES = 32
-"""Chunks for each thread, at most."""
+"""Upper bound of the chunks per thread."""
 
 
 class Call(NamedTuple):
-    """A launch with everything settled: `slots` are the kernel's arguments and the three extents of the grid."""
+    """A launch with sizes bound: `slots` are the kernel's arguments and the three extents of the grid."""
 
     name: str
     kernel: int
     slots: tuple[int, ...]
     instances: int
     nanoseconds: float
-    """What it takes one thread, by measurement or guess."""
+    """Single-thread time, measured or estimated."""
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     bytes: int = 0
-    """What its buffers have together."""
+    """Total size of its buffers."""
     operations: float = 0.0
     prepares: bool = False
-    """Whether it is a part of the next one, for those who look at launches."""
+    """Whether it packs operands of the next launch; profiles count it as part of that."""
 
     def apart(self, other: Call) -> bool:
-        """Whether the two may run at once. Who does not say what it writes is apart from nobody."""
+        """Whether two launches have no data dependence; a launch with unknown writes depends on everything."""
         if not self.writes or not other.writes:
             return False
         mine, others = (*self.reads, *self.writes), (*other.reads, *other.writes)
@@ -60,14 +59,14 @@ Chunk = list[Range]
 
 
 class Segment(NamedTuple):
-    """Chunks that may run at once, by the lane (the thread that takes them first)."""
+    """Chunks that may run concurrently, by the lane (the thread that takes them first)."""
 
     name: str
     lanes: list[list[Chunk]]
 
 
 def deal(calls: Sequence[Call], threads: int, *, merge: bool = True) -> list[Segment]:
-    """The segments of a program.
+    """Partition a program into segments.
 
     >>> short, long = Call("short", 0, (), 4, 100.0), Call("long", 0, (), 6, 60_000.0)
     >>> for segment in deal([short, short, long], 2):
@@ -78,7 +77,7 @@ def deal(calls: Sequence[Call], threads: int, *, merge: bool = True) -> list[Seg
     """
     segments: list[Segment] = []
     together: list[Call] = []
-    """The long launches of the last segment, or nothing if it is made of short ones."""
+    """The long launches of the last segment; empty if it consists of short ones."""
     for number, call in enumerate(calls):
         lanes = _lanes(number, call, threads)
         is_long = threads > 1 and call.nanoseconds >= WHOLE
@@ -95,7 +94,7 @@ def deal(calls: Sequence[Call], threads: int, *, merge: bool = True) -> list[Seg
 
 
 def is_alone(segments: Sequence[Segment]) -> bool:
-    """Whether nothing in a program is for a second thread."""
+    """Whether a program has no work for a second thread."""
     return all(len(segment.lanes) == 1 for segment in segments)
 
 
@@ -107,7 +106,7 @@ def _pieces(call: Call, threads: int) -> int:
 
 
 def _lanes(number: int, call: Call, threads: int) -> list[list[Chunk]]:
-    """Even pieces, the same number of neighbours to each lane (the first lanes may have one more)."""
+    """Split a launch into equal chunks and give each lane consecutive ones (the first lanes may have one more)."""
     pieces = _pieces(call, threads)
     bounds = [call.instances * n // pieces for n in range(pieces + 1)]
     chunks = [[Range(number, begin, end)] for begin, end in zip(bounds, bounds[1:], strict=False)]
@@ -117,7 +116,7 @@ def _lanes(number: int, call: Call, threads: int) -> list[list[Chunk]]:
 
 
 def _beside(segment: Segment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[Call]) -> Segment:
-    """A segment with one more launch, each of its lanes where there is least to do."""
+    """Add a launch to a segment, each of its lanes where there is least work."""
     merged = [list(lane) for lane in segment.lanes]
     merged += [[] for _ in range(min(len(lanes), threads - len(merged)))]
     for lane in lanes:

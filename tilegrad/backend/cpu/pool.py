@@ -1,8 +1,8 @@
-"""The memory of the CPU: blocks in size classes that are kept when they are free.
+"""The memory pool of the CPU: blocks in size classes, kept when they are freed.
 
-Fresh memory costs 1.4 us for each page of 4 KiB that is touched first, more than most kernels take to fill it, so
-a block goes back to the system only when too much is free. Blocks start at multiples of 64 bytes; large ones are
-mapped alone, at a multiple of 2 MiB and on huge pages; small ones are cut from chunks of 2 MiB.
+Touching fresh memory costs more than most kernels take to fill it (a page fault per 4 KiB), so a block returns to the
+system only when too much is free. Blocks are aligned to 64 bytes; large ones are mapped individually, at a multiple of
+2 MiB and on huge pages; small ones are cut from chunks of 2 MiB.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ...runtime.once import lock
 ALIGNMENT = 64
 CHUNK = 1 << 21
 LARGE = 1 << 18
-"""From this size on a block is a mapping of its own."""
+"""Bytes from which on a block is a mapping of its own."""
 BEYOND = 4
-"""Blocks of more than so many times the machine's memory are refused."""
+"""Multiple of the machine's memory beyond which a block is refused."""
 
 
 class FreeBlocks(list[int]):
-    """The addresses of the free blocks of one size."""
+    """The addresses of the free blocks of one size class."""
 
     __slots__ = ("bytes", "made")
 
@@ -38,7 +38,7 @@ class FreeBlocks(list[int]):
 
 
 def class_bytes(bytes: int) -> int:
-    """The size of the class from which a request is served: at most an eighth more than asked for, or 64 bytes.
+    """Round a request up to its size class: at most an eighth more than requested, or 64 bytes.
 
     >>> [class_bytes(n) for n in (0, 1, 64, 65, 1000, 1025, 1 << 20, (1 << 20) + 1)]
     [64, 64, 64, 128, 1024, 1152, 1048576, 1179648]
@@ -50,9 +50,9 @@ def class_bytes(bytes: int) -> int:
 
 
 class Pool:
-    """Hands out addresses. Taking a block that is free is one `list.pop`, giving it back one `append`.
+    """Allocates addresses. Taking a free block is one `list.pop`, returning it one `append`.
 
-    `peak` is as seen whenever the system was asked for memory, and whenever statistics were.
+    `peak` is sampled whenever the system is asked for memory, and whenever statistics are read.
     """
 
     def __init__(self, keep: int = 0) -> None:
@@ -61,26 +61,26 @@ class Pool:
         self.mappings: dict[int, mmap.mmap] = {}
         self.held = 0
         self.allocations = 0
-        """How often the system was asked for memory: does not grow in the steady state."""
+        """Number of requests to the system for memory: constant in the steady state."""
         self._chunk = (0, 0)
         self._peak = 0
-        self._lock = lock()  # a buffer may die, by garbage collection, while its thread is in here
+        self._lock = lock()  # garbage collection may run a buffer's finalizer while its thread holds the lock
 
     def blocks(self, bytes: int) -> FreeBlocks:
-        """The free list from which requests of this size are served."""
+        """Return the free list that serves requests of this size."""
         size = class_bytes(bytes)
         found = self.classes.get(size)
         return found if found is not None else self.classes.setdefault(size, FreeBlocks(size))
 
     def take(self, blocks: FreeBlocks) -> int:
-        """The address of a block of this class."""
+        """Take a block of a size class and return its address."""
         try:
             return blocks.pop()
         except IndexError:
             return self.fresh(blocks)
 
     def relieve(self) -> None:
-        """To be called after a large block was given back (by `blocks.append`): keeps what is free within bounds."""
+        """Trim the pool if too much is free; to be called after a large block was returned (by `blocks.append`)."""
         if self.held > self.keep and self.free > self.keep:
             self.trim(self.keep)
 
@@ -95,7 +95,7 @@ class Pool:
         return Statistics(live, self._peak, self.held, self.allocations)
 
     def trim(self, keep: int = 0) -> None:
-        """Returns free large blocks to the system, the largest first, until at most `keep` bytes are free."""
+        """Return free large blocks to the system, the largest first, until at most `keep` bytes are free."""
         with self._lock:
             excess = self.free - keep
             for size in sorted(self.classes, reverse=True):
@@ -113,7 +113,7 @@ class Pool:
                         events.emit("free", "pool", "cpu", bytes=size)
 
     def fresh(self, blocks: FreeBlocks) -> int:
-        """The address of a new block of this class."""
+        """Allocate a new block of a size class and return its address."""
         with self._lock:
             size = blocks.bytes
             start = events.now()
@@ -125,7 +125,7 @@ class Pool:
             return address
 
     def _cut(self, size: int) -> int:
-        """A small block from the current chunk; what is left of a chunk too short for it is lost (under 13 %)."""
+        """Cut a small block from the current chunk; the rest of a chunk too short for it is lost (under 13 %)."""
         at, end = self._chunk
         if at + size > end:
             at = self._mapped(CHUNK)
@@ -137,7 +137,7 @@ class Pool:
         try:
             mapping, address = _map(size)
         except (OSError, OverflowError):
-            self.trim()  # what is free may be just what is missing
+            self.trim()  # free blocks may be what is missing
             try:
                 mapping, address = _map(size)
             except (OSError, OverflowError) as e:
@@ -152,11 +152,11 @@ class Pool:
 
 
 def _map(size: int) -> tuple[mmap.mmap, int]:
-    """Fresh memory of the process's own (not shared after a fork), and where it starts."""
+    """Map fresh memory, private to the process (not shared after a fork), and return its address."""
     if size > BEYOND * _memory_of_machine():
         raise OverflowError("some machines would give the addresses, and end the process when they are used")
     huge = size >= CHUNK and settings().huge_pages and hasattr(mmap, "MADV_HUGEPAGE")
-    length = size + CHUNK if huge else size  # address space only: what is not touched costs nothing
+    length = size + CHUNK if huge else size  # address space only: untouched pages cost nothing
     if hasattr(mmap, "MAP_PRIVATE"):
         mapping = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:
@@ -168,12 +168,12 @@ def _map(size: int) -> tuple[mmap.mmap, int]:
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)
     except OSError:
-        pass  # the kernel has none: ordinary pages do
+        pass  # no huge pages here
     return mapping, aligned
 
 
 def _memory_of_machine() -> int:
-    """The bytes that this process may have: of the machine, or of its container."""
+    """Bytes of memory that this process may have: those of the machine, or of its container."""
     found = [8 << 30]
     try:
         found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]

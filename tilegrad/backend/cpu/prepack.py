@@ -1,20 +1,20 @@
-"""Operands of products that several instances need are packed once, by a launch of their own.
+"""Prepack the operands of matrix products that several instances read, in launches of their own.
 
-An instance of a product packs narrow operands as it comes to them (`code/low_precision.py`). Of a product of 1024 x
-1024 matrices in tiles of 256 x 512, each row is so packed twice and each column four times, which takes longer than
-multiplying them. So a launch becomes up to three, of which the last one reads what those before it have packed:
+An instance of a product packs low-precision operands as it reads them (`code/low_precision.py`). In a product of 1024 x
+1024 matrices in tiles of 256 x 512, each row would be packed twice and each column four times, which takes longer than
+multiplying them. So a launch becomes up to three, the last of which reads what the others have packed:
 
     contract(x, y, out)      ->      contract_left(x, left_tiles)
                                      contract_right(y, right_tiles)
                                      contract(x, y, out, left_tiles, right_tiles)
 
-The kernels that pack are cut out of the kernel that multiplies: what is assigned on the way to the operand, for one
-turn of the loop along the sum. What is packed for a turn is an area of the memory for the tiles; which one follows from
-the numbers of the program along the axes that the operand depends on. The product reads its operands themselves where
-numbers are odd.
+A packing kernel is the backward slice of the operand in the kernel that multiplies, for one iteration of the loop along
+the sum. Each iteration has its own area in the memory of the packed tiles, addressed by the program ids that the
+operand depends on. Where numbers are outside the range of low-precision products, the kernel reads the operands
+themselves.
 
-Operands of products by multiply-adds are packed beforehand where several instances need them, or where they are made
-of constants, such as the weights of an inference: these are packed once for many runs (`steady.py`).
+Operands of float32 products by multiply-adds are prepacked if several instances need them, or if they are made of
+constants, such as the weights of an inference: these are packed once for many runs (`steady.py`).
 """
 
 from __future__ import annotations
@@ -59,24 +59,22 @@ from .pool import ALIGNMENT
 from .target import Target
 
 REPEATS = 2
-"""Instances that need an operand, from which on it is packed for all of them."""
+"""Instances that read an operand from which on it is prepacked for the matrix unit."""
 PANEL_REPEATS = 4
-"""The same for multiply-adds. Read from where they lie, rows come in short pieces from many places: filters of 16
-images took 5 % longer. Columns that each instance packed for itself cost products of 1000 x 1000 3 to 9 %; with
-two instances there is no difference."""
+"""Instances that read an operand from which on it is prepacked for multiply-adds."""
 MOST_PANELS = 16 << 20
-"""Bytes of such panels."""
+"""Largest prepacked panels, in bytes."""
 MOST, FREE = 4, 1 << 20
-"""What is packed may take so many times the memory that it is read from, or so many bytes."""
+"""Prepacked operands may take this multiple of the memory that they are read from, or this many bytes."""
 MOST_AXES = 3
-"""Of a grid."""
+"""Axes of a grid."""
 PACKING = 2.0
-"""Operations that an element takes, for each bfloat16 number that it becomes."""
+"""Cost of packing an element, in operations per bfloat16 part."""
 LOOPS = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
 
 
 class Packed(Structure):
-    """Where an operand of a product is found packed: for the matrix unit, or in panels."""
+    """A prepacked operand of a product and its address: tiles of the matrix unit, or panels."""
 
     operand: Tile
     right: bool
@@ -85,26 +83,27 @@ class Packed(Structure):
 
 
 class Fed(Kernel):
-    """A kernel with operands that were packed before it."""
+    """A kernel that reads prepacked operands."""
 
     packed: tuple[Packed, ...] = ()
 
 
 class Packing(Kernel):
-    """A kernel that packs an operand: the tiles that it assigns to `names` go to `place`."""
+    """A kernel that packs an operand: the tiles that it assigns to `names` are packed at `place`."""
 
     names: tuple[str, ...] = ()
     place: Tile = Literal(0)
     right: bool = False
     parts: int = 1
-    """The bfloat16 numbers that one is packed as; 0: panels of float32 numbers, ... """
+    """Bfloat16 parts of each element; 0: float32 panels."""
     width: int = 0
-    """... which are so wide."""
+    """Rows or columns of a float32 panel."""
 
 
 def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
-    """The program with what pays off packed beforehand. `constants` are inputs for which that need not be done in
-    each run."""
+    """Prepack the operands of a program where it pays; `constants` are inputs whose operands need not be packed in each
+    run.
+    """
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for step in program.steps:
@@ -124,7 +123,7 @@ def beforehand(program: Program, target: Target, constants: Set[str] = frozenset
 def _in_steps(
     launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
 ) -> tuple[list[Step], list[Buffer]] | None:
-    """What a launch becomes, and the memory for it: behind all other, the same for every launch."""
+    """Split a launch into packing launches and the product; return them with their buffers, behind all other memory."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
     repeats = REPEATS if target.matrix_unit or target.pairs else PANEL_REPEATS
@@ -163,7 +162,7 @@ def _in_steps(
 
 
 class Side(NamedTuple):
-    """An operand that is packed beforehand: by which kernel, and where it is."""
+    """A launch that packs an operand: its kernel, grid and memory."""
 
     kernel: Packing
     grid: list[int]
@@ -174,12 +173,12 @@ class Side(NamedTuple):
 
 
 def _is_small(side: Side, given: list[Dim]) -> bool:
-    """Whether what is packed takes not much more than what it is read from: windows of images would."""
+    """Whether a packed operand takes little more memory than its source; that of overlapping windows would not."""
     return side.bytes <= max(FREE, MOST * sum([n for n in given if type(n) is int]))
 
 
 class _Splitter:
-    """Cuts what packs an operand out of a kernel."""
+    """Builds the packing kernels of a kernel."""
 
     def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
@@ -193,7 +192,7 @@ class _Splitter:
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> Side | None:
-        """What packs the left or the right operand, if it is needed often enough."""
+        """Build the launch that packs the left or the right operand, if enough instances read it."""
         if not self.turns:
             return None
         ways = [self._way(turn, right) for turn in self.turns]
@@ -212,7 +211,9 @@ class _Splitter:
         return None if not parts and not constant and side.bytes > MOST_PANELS else side
 
     def _side(self, ways: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> Side:
-        """The kernel that packs an operand, which depends on some axes of the grid; turns are along a spare one."""
+        """Build the packing kernel of an operand; iterations of the sum are along a grid axis that the operand does not
+        use.
+        """
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
@@ -247,26 +248,26 @@ class _Splitter:
         return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
 
     def _area(self, shape: tuple[int, ...], right: bool, parts: int, width: int) -> int:
-        """The bytes of an operand of one turn."""
+        """Bytes of an operand of one iteration."""
         if width:
             return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
         return area_bytes(self.types.of(self.turns[0].product.x).dtype, shape, right, parts)
 
     def _width(self, right: bool) -> int:
-        """How wide panels are: as the blocks that read them."""
+        """Panel width: that of the register blocks that read the panels."""
         shape = self.types.of(self.turns[0].product).shape
         block = block_of(self.target, float32, shape)
         return block.wide * self.target.lanes(float32.bytes) if right else block.rows
 
     def _fresh(self, name: str) -> str:
-        """A name that the kernel has not."""
+        """Choose a name that the kernel does not use."""
         return name if name not in self.names else self._fresh(f"{name}_")
 
     def _shape(self, turn: Turn, right: bool) -> tuple[int, ...]:
         return self.types.of(turn.operand(right)).shape
 
     def _way(self, turn: Turn, right: bool) -> list[Statement]:
-        """The assignments on the way to an operand: those before the loop, and those in it."""
+        """Slice the assignments that an operand depends on, before the loop and in it."""
         inner = turn.loop.body if turn.loop else ()
         before = self.kernel.body
         names = {x.name for x in walk(turn.operand(right)) if isinstance(x, Name)}
@@ -279,7 +280,7 @@ class _Splitter:
         return found
 
     def _can_be_moved(self, ways: list[list[Statement]], needed: list[Tile]) -> bool:
-        """Whether operands are the same before the launch as in it, and each instance finds what it needs."""
+        """Whether operands have the same values before the launch as in it, and each instance can compute its slice."""
         assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, Assign)]
         used = {s.name for way in ways for s in way if isinstance(s, Assign)}
         once = all(assigned.count(name) == 1 for name in used)
@@ -287,7 +288,7 @@ class _Splitter:
         return once and not loaded & self.stored and not any(isinstance(x, LOOPS) for x in needed)
 
     def _body(self, ways: list[list[Statement]], names: Sequence[str], right: bool, spare: int) -> list[Statement]:
-        """One turn of one instance: which one is the number of the program along an axis that is spare."""
+        """Build the body of one iteration, whose number is the program id along the spare axis."""
         body: tuple[Statement, ...] = ()
         for n, (turn, way) in reversed(list(enumerate(zip(self.turns, ways, strict=True)))):
             own: list[Statement] = []
@@ -300,9 +301,9 @@ class _Splitter:
 
 
 def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[Turn]:
-    """The products of a kernel, in their order; none if there are others than one after another.
+    """List the products of a kernel in order; none if they are not consecutive.
 
-    Those by multiply-adds count if that is wanted (`plain`).
+    `plain` includes those by multiply-adds.
     """
     found: list[Turn] = []
     for s in kernel.body:
@@ -332,12 +333,12 @@ def _is_float32(product: Dot, types: Types) -> bool:
 
 
 def makes(statement: Statement, turn: Turn) -> bool:
-    """Whether a statement is where a product is made, or the loop around it."""
+    """Whether a statement computes a product, or is the loop around it."""
     return statement is turn.loop or (isinstance(statement, Assign) and statement.value is turn.product)
 
 
 def whole_sum(kernel: Fed, types: Types, target: Target) -> list[Turn]:
-    """The products of a kernel, if they begin a sum of their own and all of their operands have been packed."""
+    """List the products of a kernel if they make up one sum from zero and all of their operands are prepacked."""
     packed = {(p.operand, p.right) for p in kernel.packed}
     turns = turns_of(kernel, types, target)
     if any((turn.operand(right), right) not in packed for turn in turns for right in (False, True)):
@@ -356,5 +357,5 @@ def _on(instance: Tile, extent: int, axis: int) -> Tile:
 
 
 def _wide(x: Tile) -> Tile:
-    """A place as int64: tiles may take more than 2 GiB."""
+    """Cast an address to int64: tiles may take more than 2 GiB."""
     return Cast(x, int64)

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms and their relatives, where there is no instruction for them."""
+"""Emit elementary functions (exponentials, logarithms, ...) that have no instruction."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from .maths.vector import Vector
 
 
 def special(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
-    """A function of the table on float32 or float64."""
+    """Emit an elementary function of float32 or float64 values."""
     if maths.has(fn, args[0].type):
         return maths.emit(b, fn, args)
     return _by_lane(b, fn, args)
 
 
 def twice_normal(b: Builder, x: Value) -> Value:
-    """1 + erf(x sqrt(1/2)) of a float32."""
+    """Emit 1 + erf(x sqrt(1/2)) of a float32."""
     return maths.error.twice_normal(Vector(b, x)).value
 
 
 def _by_lane(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
-    """The C library's function, lane by lane."""
+    """Call the C library's function lane by lane."""
     type = args[0].type
     scalar = Type(type.element)
     if fn == "sigmoid":

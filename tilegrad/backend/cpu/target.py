@@ -1,4 +1,4 @@
-"""What the code generator asks of a processor: how wide its vectors are, how many it holds, how large its caches."""
+"""Properties of a processor that code generation depends on: vector width, registers, caches, matrix unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...config import settings
 
 
 class Target(NamedTuple):
-    """A processor, as far as the generated code depends on it.
+    """A processor, as far as generated code depends on it.
 
     >>> Target("x86", 32, 16).lanes(4)
     8
@@ -20,23 +20,23 @@ class Target(NamedTuple):
     architecture: str
     vector_bytes: int
     registers: int
-    """Vector registers."""
+    """Number of vector registers."""
     first_cache: int = 32768
     second_cache: int = 524288
     last_cache: int = 32 << 20
-    """That which all cores share."""
+    """Bytes of the cache that all cores share."""
     matrix_unit: bool = False
-    """Whether products are made by AMX."""
+    """Whether low-precision products use AMX."""
     pairs: bool = False
-    """Whether vectors multiply bfloat16 numbers, and add two products at a time, twice as fast as float32 ones."""
+    """Whether `vdpbf16ps` multiplies bfloat16 numbers twice as fast as float32 multiply-adds."""
 
     def lanes(self, element_bytes: int) -> int:
-        """How many elements one vector register holds."""
+        """Elements in one vector register."""
         return max(1, self.vector_bytes // element_bytes)
 
 
 def target() -> Target:
-    """This machine, as far as it is to be used."""
+    """This machine, as far as settings allow it to be used."""
     from .limits import amx_permitted
 
     return _processor()._replace(matrix_unit=settings().amx and amx_permitted())
@@ -59,5 +59,5 @@ def _processor() -> Target:
 
 
 def _caches(sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    """The bytes of the first data cache, the second and the third, or what is usual."""
+    """Bytes of the L1 data, L2 and L3 caches, or typical values."""
     return sizes.get("L1", 32 << 10), sizes.get("L2", 512 << 10), sizes.get("L3", 32 << 20)

@@ -1,4 +1,4 @@
-"""A program as the native runner wants it: a table of segments, chunks and tasks in memory (see `runtime.ll`)."""
+"""The native form of a program: a table of segments, chunks and tasks in memory (see `runtime.ll`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .partition import Call, Segment, is_alone
 
 
 class Patch(NamedTuple):
-    """Where a datum of a call goes: argument number `slot` of launch `call` becomes data[datum] + offset."""
+    """A place to patch per run: argument number `slot` of launch `call` becomes data[datum] + offset."""
 
     datum: int
     call: int
@@ -22,21 +22,21 @@ class Patch(NamedTuple):
 
 
 class _Draft:
-    """Words of which some are the addresses of others, which are not known before the end."""
+    """Words of a table under construction; some are pointers to others, whose addresses are known at the end."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
         self.pointers: list[int] = []
 
     def place(self, words: Sequence[int], align: int = 1) -> int:
-        """Appends words and says where they are."""
+        """Append words and return their position."""
         self.words.extend([0] * (-len(self.words) % align))
         at = len(self.words)
         self.words.extend(words)
         return at
 
     def point(self, at: int, target: int) -> None:
-        """Makes a word the address of another."""
+        """Make a word a pointer to another."""
         self.words[at] = target
         self.pointers.append(at)
 
@@ -60,7 +60,7 @@ LANE = 8
 
 
 class _Handle(int):
-    """The address of a program, as the `self` of its native function: while somebody calls that, the memory stays."""
+    """The address of a program, as the `self` of its native function: keeps the memory alive during a call."""
 
     def __new__(cls, team: native.Team, words: native.Words, *, looked_at: bool) -> _Handle:
         handle = super().__new__(cls, words.address)
@@ -73,14 +73,14 @@ class _Handle(int):
         self.looked_at: bool
 
     def __del__(self) -> None:
-        if self.looked_at and callable(bury):  # at the interpreter's end the names of modules go first
+        if self.looked_at and callable(bury):  # at shutdown module globals are cleared first
             bury(self.team, self.words)
 
 
 class Table:
-    """A program in native memory. `run(*data)` runs it, where data are addresses (or numbers) to patch in.
+    """A program in native memory. `run(*data)` runs it; data are addresses (or numbers) to patch in.
 
-    `long` programs run without the interpreter's lock. With `timed` the runner notes when each segment was done.
+    `long` programs run without the interpreter's lock. With `timed` the runner records when each segment was done.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Table:
 
     @property
     def times(self) -> list[int]:
-        """When the last run started and each segment was done, in nanoseconds of the monotonic clock."""
+        """Times at which the last run started and each segment was done, in nanoseconds of the monotonic clock."""
         return self.words.view[self._times_at : self._times_at + 1 + len(self.segments)].tolist()
 
     @property
@@ -165,11 +165,11 @@ _graveyard: set[native.Words] = set()
 
 
 def bury(team: native.Team, words: native.Words) -> None:
-    """Frees the memory of a program as soon as no worker can be looking at it.
+    """Free the memory of a program once no worker can be reading it.
 
-    A worker that has lost its core may be in the middle of an old program for milliseconds, so this does not
-    wait: the memory is freed when a later program dies and finds all workers outside. Only those may go that were
-    in the graveyard before the workers were looked at.
+    A worker that has lost its core may be in the middle of an old program for milliseconds, so this does not wait: the
+    memory is freed when a later program dies and finds all workers idle. Only programs buried before the workers were
+    checked may be freed.
     """
     earlier = set(_graveyard)
     retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(native.code().addresses["retire"])

@@ -1,8 +1,8 @@
-"""The functions on elements as vector instructions.
+"""Elementwise functions, casts and memory formats as vector instructions.
 
-Arguments are scalars or vectors of equal lanes, in the registers' form of their dtype (`emit.element_type`). float16
+Arguments are scalars or vectors of equal lanes, in the register format of their dtype (`emit.element_type`). float16
 and bfloat16 are computed in float32 and rounded after each function. No fast-math flag is set: NaN, infinities and
-signed zeros come out as the function table says. An integer division by zero is 0 and never reaches the divider.
+signed zeros come out as the function table says. An integer division by zero gives 0 and never reaches the divider.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Rule = Callable[[Builder, DType, tuple[Value, ...]], Value]
 
 
 def apply(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
-    """A function of the table on arguments of one dtype (`where`: a bool and two of the dtype)."""
+    """Emit a function of the table on arguments of one dtype (`where`: a bool and two of the dtype)."""
     if fn == "where":
         return _where(b, *args)
     lanes = max(a.type.lanes for a in args)
@@ -63,7 +63,7 @@ def _comparison(floating: str, signed: str, unsigned: str) -> Rule:
 
 
 def _divided(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value]:
-    """Divisor made safe; what is to be divided; whether the divisor was 0."""
+    """Replace a divisor that would trap; return it, the dividend, and whether the divisor was 0."""
     zero, one = constant(0, x.type), constant(1, x.type)
     if y.is_constant and y.text not in (zero.text, "zeroinitializer"):
         nothing = constant(False, x.type.of("i1"))
@@ -71,7 +71,7 @@ def _divided(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value
             return x, y, nothing
     nothing = b.compare("eq", y, zero)
     safe = b.select(nothing, one, y)
-    if signed:  # the least integer by -1 overflows and traps: its quotient is itself, which dividing by 1 gives
+    if signed:  # the least integer by -1 overflows and traps; its quotient wraps to itself, as by 1
         least = constant(-(1 << (x.type.bits - 1)), x.type)
         overflows = b.op("and", b.compare("eq", x, least), b.compare("eq", y, constant(-1, x.type)))
         safe = b.select(overflows, one, safe)
@@ -88,7 +88,7 @@ def floor_divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 
 def _integer_division(which: str) -> Rule:
-    """floordiv, mod, truncdiv or fmod of integers; of floats, what these mean there."""
+    """floordiv, mod, truncdiv or fmod of integers, or of floats."""
 
     def divided(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
         if dtype.is_float:
@@ -116,7 +116,7 @@ def _float_division(b: Builder, which: str, x: Value, y: Value) -> Value:
     rest = special(b, "fmod", (x, y))
     if which == "fmod":
         return rest
-    # As numpy does it: the remainder takes the divisor's sign, the quotient is rounded from x - rest.
+    # As in numpy: the remainder takes the divisor's sign, the quotient is rounded from x - rest.
     zero, one = constant(0.0, x.type), constant(1.0, x.type)
     nonzero = b.compare("une", rest, zero)
     opposed = b.op("xor", b.compare("olt", y, zero), b.compare("olt", rest, zero))
@@ -135,7 +135,7 @@ def _float_division(b: Builder, which: str, x: Value, y: Value) -> Value:
 
 
 def _extreme(floating: str, signed: str, unsigned: str, logical: str) -> Rule:
-    """maximum or minimum. The hardware's gives its second operand when one is NaN: the constant comes first."""
+    """maximum or minimum; vector instructions return their second operand if one is NaN, so a constant comes first."""
 
     def chosen(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
         x, y = args
@@ -188,7 +188,7 @@ def _mulhi(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
 
 
 def _shift(left: bool) -> Rule:
-    """Shifts by more than the width, or by less than 0, give 0, or to the right the sign of what has one."""
+    """Shifts by at least the width, or by less than 0, give 0; arithmetic right shifts give the sign."""
 
     def shifted(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
         x, y = args
@@ -216,7 +216,7 @@ def _isinf(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
 
 
 def _power(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
-    """Integer powers by squaring, all bits of the exponent; floats have a function of their own."""
+    """Integer powers by repeated squaring over all bits of the exponent; floats have a function of their own."""
     if dtype.is_float:
         from .special import special
 
@@ -287,7 +287,7 @@ _RULES: dict[str, Rule] = {
 
 
 def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
-    """An element of one dtype as one of another; a float beyond an integer's range becomes its nearest end."""
+    """Convert elements to another dtype; floats beyond an integer's range saturate."""
     if source is target:
         return x
     if source is bfloat16:
@@ -302,8 +302,8 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
         return eight_bits.narrowed(b, cast(b, x, source, float32), target)
     element = element_type(target)
     if source is float64 and target is float16:
-        # No instruction does it in one step. LLVM takes both steps for one where only the sign is asked for (copysign):
-        # that would be a call of a library. It does not look through a `freeze`.
+        # There is no such instruction. LLVM merges both steps if only the sign is used (copysign), and then calls a
+        # library function; `freeze` prevents that.
         single = cast(b, x, float64, float32)
         return cast(b, b.pure(f"freeze {single.type} {single}", single.type, (single,), "v"), float32, float16)
     if source.is_float and target.is_float:
@@ -320,7 +320,7 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
 
 
 def _float_to_integer(b: Builder, x: Value, target: DType) -> Value:
-    """Small integers go by int32, as the hardware does it, and keep its low bits."""
+    """Convert to an integer; small integers go through int32, as the hardware does it, and keep its low bits."""
     wide = "i64" if target.bits == 64 or target.name == "uint32" else "i32"
     unsigned = target.name == "uint64"
     made = x.type.of(wide)
@@ -335,7 +335,7 @@ def _from_bfloat16(b: Builder, x: Value) -> Value:
 
 
 def _to_bfloat16(b: Builder, x: Value) -> Value:
-    """The nearest, ties to even; NaN stays NaN."""
+    """Round to nearest even; NaN stays NaN."""
     bits = b.convert("bitcast", x, "i32", "bits")
     type = bits.type
     odd = b.op("and", b.op("lshr", bits, constant(16, type)), constant(1, type))
@@ -346,7 +346,7 @@ def _to_bfloat16(b: Builder, x: Value) -> Value:
 
 
 def bitcast(b: Builder, x: Value, target: DType) -> Value:
-    """The same bits, read as another type."""
+    """Reinterpret the bits as another type."""
     return b.convert("bitcast", x, element_type(target))
 
 
@@ -354,17 +354,17 @@ def bitcast(b: Builder, x: Value, target: DType) -> Value:
 
 
 def memory_element(dtype: DType) -> str:
-    """How an element lies in memory."""
+    """The LLVM element type of a dtype in memory: bool is a byte."""
     return "i8" if dtype is bool_ else element_type(dtype)
 
 
 def from_memory(b: Builder, x: Value, dtype: DType) -> Value:
-    """What was loaded, as it is computed with."""
+    """Convert a loaded value to its register format."""
     return b.compare("ne", x, constant(0, x.type)) if dtype is bool_ else x
 
 
 def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
-    """What was computed, as it is stored."""
+    """Convert a value to its memory format."""
     return b.convert("zext", x, "i8") if dtype is bool_ else x
 
 
@@ -374,5 +374,5 @@ def zero(dtype: DType, lanes: int) -> Value:
 
 
 def lanes_type(dtype: DType, lanes: int) -> Type:
-    """The type of a vector of some lanes."""
+    """The type of a vector of a dtype."""
     return Type(element_type(dtype), lanes)

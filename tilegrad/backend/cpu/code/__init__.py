@@ -1,1 +1,1 @@
-"""From tile kernels to LLVM IR."""
+"""Lower tile kernels to LLVM IR."""

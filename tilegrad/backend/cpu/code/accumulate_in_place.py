@@ -1,4 +1,4 @@
-"""Which products may be added in the memory of what they are added to: nobody needs it as it was."""
+"""Find matrix products that may accumulate in the memory of their accumulator, whose old value is dead."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....ir.tile_access import roots, statements, walk
 
 
 def added_in_place(kernel: ir.Kernel) -> frozenset[int]:
-    """The identities of such products.
+    """Return the identities of such products.
 
     >>> from ....ir.tile_parser import parse
     >>> kernel = parse('''
@@ -49,13 +49,13 @@ def added_in_place(kernel: ir.Kernel) -> frozenset[int]:
 
 
 def _names(x: ir.Tile) -> list[str]:
-    """The names in an expression, as often as something is made of them."""
+    """List the names in an expression, once per use."""
     parts = [x, *[part for whole in walk(x) for part in ir.parts(whole)]]
     return [part.name for part in parts if isinstance(part, ir.Name)]
 
 
 def _blocks(body: tuple[ir.Statement, ...]) -> list[tuple[ir.Statement, ...]]:
-    """The statements that are not inside others, and those of each block inside them."""
+    """List a block and the blocks nested in it."""
     found = [body]
     for s in body:
         match s:

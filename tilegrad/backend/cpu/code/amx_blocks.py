@@ -1,4 +1,6 @@
-"""The blocks of a product in the matrix unit (AMX): two tiles by two, and what is done with their sums meanwhile."""
+"""Compute the blocks of a matrix product with AMX, two tiles by two, and process the sums of the previous block
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +16,28 @@ from .nests import Nests, Taker
 
 CONFIGURATION = "@tile_configuration"
 WRITTEN_OUT = 4
-"""Lines of a block that are finished in a step, up to which they are written out."""
+"""Lines of a block processed per step up to which they are unrolled."""
 MOST_ASKED = 16
-"""Lines of memory that are asked for in a step, at most."""
+"""Upper bound of cache lines prefetched per step."""
 
 
 class Bring(NamedTuple):
-    """A part of an operand to a tile: 4 and 5 are for rows, 6 and 7 for columns."""
+    """Load a part of an operand into a tile register: 4 and 5 hold rows, 6 and 7 columns."""
 
     tile: int
     part: int
 
 
 class Multiply(NamedTuple):
-    """Row r of tiles by column c."""
+    """Multiply row r of tiles by column c."""
 
     row: int
     column: int
 
 
 def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
-    """One step along k. What a tile has next comes as soon as what it had is done with: the unit need not wait for it.
+    """Schedule one step along k: each tile register is reloaded as soon as its last use is over, so that the unit never
+    waits.
 
     >>> for instruction in schedule(Form(1, ((0, 0),)), 2, 2): print(*instruction, end="; ")
     4 0; 6 0; 0 0; 7 0; 0 1; 5 0; 1 0; 1 1;
@@ -42,7 +45,7 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
     work: list[tuple[int, int, int, int]] = []
     for (one, two), after in zip(form.products, (*form.products[1:], form.products[-1]), strict=True):
         places = [(r, c) for r in range(tall) for c in range(wide)]
-        if after[0] == one and after[1] != two:  # columns are the next to change: be done with the first one early
+        if after[0] == one and after[1] != two:  # columns change next: release the first one early
             places.sort(key=lambda place: place[1])
         work += [(one, two, r, c) for r, c in places]
     made: list[Bring | Multiply] = []
@@ -64,7 +67,7 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
 
 
 def unit(b: Builder, name: str, arguments: str = "") -> None:
-    """An instruction of the unit."""
+    """Emit an AMX instruction."""
     types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
     b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
     b.effect(f"call void @llvm.x86.{name}({arguments})")
@@ -72,7 +75,7 @@ def unit(b: Builder, name: str, arguments: str = "") -> None:
 
 @contextmanager
 def configured(b: Builder) -> Iterator[None]:
-    """The unit has tiles in what is written meanwhile."""
+    """Configure the tile registers for the code emitted within."""
     b.declarations.setdefault(CONFIGURATION, _configuration())
     unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
     yield
@@ -87,26 +90,27 @@ def _configuration() -> str:
 
 
 class Sums(NamedTuple):
-    """What is done with the sums of blocks: `begins` says whether they are the first ones; others are added to those
-    that are in the result. If they are the last ones (`ends`), they are finished instead of kept."""
+    """How the sums of blocks are stored: `begins` says whether they overwrite the result or are added to it; the last
+    ones (`ends`) go through the epilogue `finish` instead.
+    """
 
     begins: Value
     ends: Value = constant(False, I1)
     finish: Taker | None = None
     asks: bool = False
-    """Whether operands were packed beforehand, and are asked for."""
+    """Whether operands were prepacked, and are prefetched."""
 
     @property
     def are_all(self) -> bool:
-        """Whether they go straight to the result."""
+        """Whether tile registers are stored straight to the result."""
         return self.finish is None and self.asks and self.begins.text == "true"
 
 
 class Blocks:
-    """The blocks of a result: two tiles by two, or what there is.
+    """Emits the blocks of a result: two tiles by two, or fewer at the ends.
 
-    What is done with the sums of a block is done in the steps of the next one, some lines in each: vectors are added,
-    rounded and stored while the unit multiplies. On its own it took as long as four or five steps.
+    The sums of a block are processed during the steps of the next block, some lines in each step: vectors are added,
+    rounded and stored while the unit multiplies.
     """
 
     def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, sums: Sums) -> None:
@@ -124,9 +128,9 @@ class Blocks:
             self._columns(blocks - 1, blocks, 1)
 
     def _columns(self, start: int, end: int, wide: int) -> None:
-        """The blocks of some columns, rows of blocks inside: the tiles of a column stay in the first cache.
+        """Emit the blocks of some columns, rows of blocks innermost: the tiles of a column stay in the L1 cache.
 
-        Those of the rows pass by, and the processor is told so where they have one part: 1.08 to 1.15 times as fast.
+        Tiles of rows are streamed, and loaded with a non-temporal hint if they have one part.
         """
         b = self.b
         outer = self.nests.loop("n", start, end, wide)
@@ -144,7 +148,7 @@ class Blocks:
             self._lines(self.sums, constant(0, I64), self.tall * ROWS, place, wide)
 
     def _block(self, row: Value, column: Value, wide: int, before: tuple[Value, Value, Value]) -> None:
-        """A block, and what is done with the one before it, if this is not the first."""
+        """Emit a block, and process the previous one unless this is the first."""
         b, e, tall = self.b, self.e, self.tall
         e.begin()
         rows = [b.op("add", row, constant(r, I64)) for r in range(tall)]
@@ -180,7 +184,7 @@ class Blocks:
         e.begin()
 
     def _some_lines(self, sums: Value, step: Value, before: tuple[Value, Value, Value], wide: int) -> None:
-        """The lines of the block before that are done in a step: a power of two, which divides all of them."""
+        """Process the lines of the previous block that belong to a step: a power of two, which divides all of them."""
         b, (first, *place), lines = self.b, before, self.tall * ROWS
         each = next(n for n in (1, 2, 4, 8, 16, 32) if n * self.left.steps >= lines)
         b.open_branch("none")
@@ -194,7 +198,7 @@ class Blocks:
         self.e.begin()
 
     def _lines(self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int) -> None:
-        """Keeps some lines of a block in the result, or finishes them."""
+        """Store lines of a block in the result, or pass them to the epilogue."""
         b, ends = self.b, self.of.ends
         if ends.is_constant:
             return self._each_line(sums, line, count, place, wide, self.of.finish if ends.text == "true" else None)
@@ -217,7 +221,7 @@ class Blocks:
         self.e.begin()
 
     def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Taker | None) -> None:
-        """A line of the sums of a block: there is room for a whole block."""
+        """Store a line of the sums of a block; the memory of the result holds whole blocks."""
         b, e, element, begins = self.b, self.e, self.out.element, self.of.begins
         e.begin()
         type, add = Type(element, WORDS), "fadd" if self.out.dtype.is_float else "add"
@@ -239,9 +243,9 @@ class Blocks:
         e.begin()
 
     def _ask(self, row: Value, column: Value, step: Value, wide: int) -> None:
-        """Has the tiles of the next columns brought to the second cache, some lines in each step.
+        """Prefetch the tiles of the next columns to the L2 cache, some lines in each step.
 
-        Behind the last columns there are those of the next turn, or anything: what is asked for need not exist.
+        Addresses past the last columns need not be mapped.
         """
         b, steps = self.b, self.left.steps
         heights = -(-self.blocks // self.tall)
@@ -257,14 +261,14 @@ class Blocks:
             b.bring(b.offset(first, "i8", constant(64 * n, I64)), 2)
 
     def _fetch(self, row: Value, column: Value, wide: int) -> None:
-        """Has what a block is added to brought to the first cache, while the block is computed."""
+        """Prefetch the accumulator of a block to the L1 cache while the block is computed."""
         b, first = self.b, self._place(row, column)
         for line in range(self.tall * ROWS):
             for c in range(wide):
                 b.bring(b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64)), 1)
 
     def _place(self, row: Value, column: Value) -> Value:
-        """Where a tile of the result is."""
+        """Address of a tile of the result."""
         return self.e.place(self.out, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
 
     def _pitch(self) -> int:

@@ -1,14 +1,14 @@
-"""Operands of products, packed for the matrix unit (AMX): tiles of 16 rows of 64 bytes.
+"""Pack operands of matrix products for AMX: tiles of 16 rows of 64 bytes.
 
-Neighbours along k lie in one word of 32 bits: two bfloat16 numbers, or four integers of 8 bits. A tile of the left
-operand has 16 of its rows, and in each 16 words; one of the right operand has 16 words along k in its rows, and 16 of
-its columns. What lies the other way in memory is turned in
-registers. float32 numbers become sums of bfloat16 numbers, each rounded from what those before it leave:
+Consecutive numbers along k share a 32-bit word: two bfloat16 numbers, or four 8-bit integers. A tile of the left
+operand has 16 of its rows, each with 16 words; a tile of the right operand has 16 words along k in its rows, and 16 of
+its columns. Operands with the other layout are transposed in registers. float32 numbers are split into bfloat16
+numbers, each rounded from the residual of those before it:
 
     x = upper + middle + lower
 
-Beyond the end of k there are zeros; what lies beyond the other end is never read back from a result. The unit takes
-denormal numbers for 0, and infinities have no parts, so the ends of the range are noted on the way.
+Tiles are padded with zeros along k; padding along the other axis never reaches a result. The unit flushes denormal
+numbers to 0, and infinities cannot be split, so packing records the range of magnitudes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .nests import Nests, turned_square
 from .packing import across, below, tabulate
 
 ROWS, WORDS, DEPTH = 16, 16, 32
-"""Of a tile: its rows, words in a row, and how many k of two bytes it spans."""
+"""Rows of a tile, words in a row, and the depth of a tile of 16-bit numbers."""
 TILE, SPAN = 1024, 64
-"""Bytes: of a tile, and of a vector that says what was seen of an operand."""
+"""Bytes of a tile, and of a vector with a recorded magnitude."""
 ROWS_AHEAD = 3
-"""How far on rows are asked for; with it, products of 1024 x 1024 bfloat16 numbers took 0.63 of the time."""
+"""Prefetch distance in rows."""
 WORDS_AHEAD = 8
-"""The same where rows are interleaved, a few for each word."""
+"""Prefetch distance in words where rows are interleaved."""
 TOGETHER = 16
-"""Words along k that are packed for all columns before the next ones: whole tiles. 4 take up to half as long again."""
+"""Words along k that are packed for all columns before the next ones: whole tiles."""
 HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
 
 HIGHEST_SUM = 364
-"""Of the exponents (as they are stored) of the greatest numbers of both operands: their products stay below 2**112."""
+"""Bound of the sum of the largest biased exponents of both operands: products stay below 2**112."""
 LOWEST_SUM = 160
-"""Of the least ones: the last bits of products of their parts are above 2**-126."""
+"""Bound of the sum of the smallest biased exponents: the last bits of products of parts are above 2**-126."""
 HIGHEST, LOWEST = 250, 27
-"""Of each: beyond these, rounding overflows, and parts are denormal."""
+"""Bounds of the biased exponents of each operand: beyond these, rounding overflows or parts are denormal."""
 
 
 class Tiles(NamedTuple):
@@ -50,7 +50,7 @@ class Tiles(NamedTuple):
     parts: int
 
     def at(self, e: Elements, block: Value, step: Value, part: int, line: Value) -> Value:
-        """The address of a line of a tile."""
+        """Address of a line of a tile."""
         b = e.b
         number = b.op("add", b.op("mul", block, constant(self.steps, I64)), step)
         first = b.op("mul", number, constant(TILE * self.parts, I64))
@@ -59,7 +59,7 @@ class Tiles(NamedTuple):
 
 
 class Span(NamedTuple):
-    """What was seen of an operand, as doubled bits without the sign: the greatest, and the least but 0, less 1."""
+    """Range of magnitudes in an operand, as bits shifted left by one: the largest, and the least nonzero one less 1."""
 
     most: Value
     least: Value
@@ -69,7 +69,7 @@ class Span(NamedTuple):
 
 
 def bits_of(dtype: DType) -> Type:
-    """The type of the vectors of a span."""
+    """Vector type of a magnitude range."""
     return HALVES if dtype is bfloat16 else FOUR
 
 
@@ -79,7 +79,7 @@ class Operand(NamedTuple):
 
 
 def in_word(dtype: DType) -> int:
-    """How many numbers lie in a word.
+    """Numbers in a 32-bit word.
 
     >>> in_word(bfloat16), in_word(int8)
     (2, 4)
@@ -88,7 +88,7 @@ def in_word(dtype: DType) -> int:
 
 
 def area_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) -> int:
-    """What an operand takes that is packed beforehand: its tiles, and then its span."""
+    """Bytes of a prepacked operand: its tiles, then its magnitude range."""
     extent, depth = reversed(shape) if right else shape
     return -(-extent // ROWS) * -(-depth // (WORDS * in_word(dtype))) * parts * TILE + 2 * SPAN
 
@@ -96,7 +96,7 @@ def area_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) ->
 class Packer:
     """Packs one operand: an expression over (i, k) for the left, over (k, i) for the right one.
 
-    Either into memory of its instance, or to a `place` where others find it.
+    The tiles go into memory of the instance, or to `place` where other kernels read them.
     """
 
     def __init__(self, nests: Nests, x: ir.Tile, parts: int, right: bool, place: Value | None = None) -> None:
@@ -123,7 +123,7 @@ class Packer:
         self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if noted else []
 
     def found(self) -> Operand:
-        """What was packed beforehand."""
+        """Return the tiles and the range of a prepacked operand."""
         if not self._spans:
             return Operand(self.to, self.span)
         type = self.span.most.type
@@ -163,7 +163,7 @@ class Packer:
     # --- the four ways -------------------------------------------------------------------------------
 
     def _rows(self) -> None:
-        """Left operand along k: row by row."""
+        """Pack a left operand contiguous along k, row by row."""
         row = self._open("row", 0, self.extent, 1)
         block, line = self._index(row.index, "udiv", ROWS), self._index(row.index, "and", ROWS - 1)
         whole = self.depth // self.deep * self.deep
@@ -178,7 +178,7 @@ class Packer:
         self._close(row)
 
     def _turned_rows(self) -> None:
-        """Right operand along k: squares of 16 rows by 16 words are turned."""
+        """Pack a right operand contiguous along k: transpose squares of 16 rows by 16 words."""
         panel = self._open("panel", 0, -(-self.extent // ROWS), 1)
         whole = self.depth // self.deep
         if whole:
@@ -199,7 +199,7 @@ class Packer:
         self._turn(block, step)
 
     def _columns(self) -> None:
-        """Right operand along its columns: the rows of a word are interleaved."""
+        """Pack a right operand contiguous along its columns: interleave the rows of a word."""
         words, rest = divmod(self.depth, self.group)
         together = words // TOGETHER * TOGETHER
         if together:
@@ -219,8 +219,8 @@ class Packer:
             self._close(loop)
 
     def _all_columns(self, first: Value, words: int, full: int) -> None:
-        """Some words along k of all columns, in each of which so many k exist."""
-        wide = 2 if self.dtype is bfloat16 and self.ahead else 1  # tiles side by side that one vector has elements of
+        """Pack some words along k of all columns; `full` numbers of each word exist."""
+        wide = 2 if self.dtype is bfloat16 and self.ahead else 1  # neighbouring tiles that one vector covers
         whole = self.extent // (WORDS * wide) * wide
         if whole:
             inner = self._open("panel", 0, whole, wide)
@@ -243,7 +243,7 @@ class Packer:
         self._close(loop)
 
     def _two_columns(self, word: Value, place: Value, full: int) -> list[Value]:
-        """Two k of 32 columns of bfloat16 numbers."""
+        """Read two rows of 32 columns of bfloat16 numbers."""
         k = self._index(word, "mul", 2)
         first, second = self._noted(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
         if full == 2:
@@ -252,7 +252,7 @@ class Packer:
         return [self._word(self.b.shuffle(first, second, order)) for order in orders]
 
     def _turned_columns(self) -> None:
-        """Left operand along its rows: squares of 16 words along k by 16 are turned."""
+        """Pack a left operand contiguous along its rows: transpose squares of 16 words by 16 rows."""
         whole = self.depth // self.deep
         if whole:
             along = self._open("step", 0, whole, 1)
@@ -286,13 +286,13 @@ class Packer:
         self._turn(block, step)
 
     def _even_loads(self) -> list[ir.Tile]:
-        """The addresses of what is loaded along rows, if they grow evenly from row to row, too."""
+        """List the addresses of contiguous loads whose rows are evenly strided."""
         e, shape = self.e, self.e.types.of(self.x).shape
         loads = [y.pointer for y in below(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
         return [pointer for pointer in loads if e.step(pointer) == 1 and e.step(pointer, -2) is not None]
 
     def _fetch(self, at: list[Value], rows: int) -> None:
-        """Asks for memory some rows on: rows are too short, and too far apart, for processors to do it themselves."""
+        """Prefetch memory some rows ahead: rows are too short and too far apart for the hardware prefetcher."""
         at = [self._index(at[0], "add", rows), at[1]]
         for pointer in self.ahead:
             self.b.bring(self.e.of(pointer, at, 0, self.dtype), 1)
@@ -304,7 +304,7 @@ class Packer:
             self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.e, block, step, part, line)}, align 64")
 
     def _turn(self, block: Value, step: Value) -> None:
-        """Turns a square that was put in place the other way."""
+        """Transpose a square of words in place."""
         loop = self.nests.loop("part", 0, self.parts, 1)
         first = self.to.at(self.e, block, step, 0, constant(0, I64))
         first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE))
@@ -315,7 +315,7 @@ class Packer:
         self.b.close_loop(loop)
 
     def _read(self, at: list[Value], lanes: int, count: int) -> Value:
-        """Elements along the last axis, of which so many exist; zeros behind them."""
+        """Read `count` elements along the last axis, padded with zeros."""
         e, b = self.e, self.b
         e.memo = {}
         self._fetch(at, ROWS_AHEAD if self._by_rows else WORDS_AHEAD)
@@ -328,7 +328,7 @@ class Packer:
         return value
 
     def _row_words(self, row: Value, k: Value, count: int) -> list[Value]:
-        """16 words of a row, in parts."""
+        """Read 16 words of a row, in parts."""
         if self.group == 4:
             return [self._word(self._read([row, k], self.deep, count))]
         if self.dtype is bfloat16:
@@ -340,7 +340,7 @@ class Packer:
         return self._split(first, second, False)
 
     def _column_words(self, word: Value, place: Value, count: int, full: int) -> list[Value]:
-        """A word of each of 16 columns of which so many exist, in parts; `full`: how many k of it do."""
+        """Read a word of each of `count` columns, padded to 16, in parts; `full` numbers of the word exist."""
         k = self._index(word, "mul", self.group)
         first, *others = [self._read([self._index(k, "add", n), place], WORDS, count) for n in range(full)]
         if self.group == 4:
@@ -352,7 +352,7 @@ class Packer:
         return self._split(first, second, True)
 
     def _split(self, first: Value, second: Value, mixed: bool) -> list[Value]:
-        """The parts of float32 numbers: the upper halves of two vectors, one after another or `mixed`."""
+        """Split float32 numbers into parts: the upper halves of two vectors, concatenated or interleaved (`mixed`)."""
         b = self.b
         words = []
         left = [first, second]
@@ -371,7 +371,7 @@ class Packer:
         return words
 
     def _interleaved(self, rows: list[Value]) -> Value:
-        """One byte of each row in a word."""
+        """Interleave the bytes of the rows in words."""
         b = self.b
         found, *others = [b.convert("zext", row, "i32") for row in rows]
         for n, row in enumerate(others):
@@ -382,7 +382,7 @@ class Packer:
         return self.b.pure(f"bitcast {x.type} {x} to {FOUR}", FOUR, (x,))
 
     def _noted(self, bits: Value) -> Value:
-        """0 less 1 is the greatest of all, so that it is not the least."""
+        """Record magnitudes; 0 less 1 wraps to the largest of all, so zeros do not count as smallest."""
         b = self.b
         size = b.op("add", bits, bits)
         most = b.intrinsic("umax", self.span.most, size)
@@ -392,7 +392,7 @@ class Packer:
 
 
 def exponents(b: Builder, span: Span) -> tuple[Value, Value]:
-    """The greatest exponent and the least, as they are stored (the least of zeros is 256)."""
+    """Largest and smallest biased exponents of a range (256 if all numbers are zero)."""
     found = []
     for fn, x, more in zip(("umax", "umin"), span, (0, 1), strict=True):
         one = b.call(f"llvm.vector.reduce.{fn}.{x.type.short}", Type(x.type.element), x)
@@ -402,7 +402,7 @@ def exponents(b: Builder, span: Span) -> tuple[Value, Value]:
 
 
 def fit(b: Builder, left: Span, right: Span) -> Value:
-    """Whether the unit gives what float32 arithmetic would."""
+    """Whether AMX gives the same result as float32 arithmetic for operands of these ranges."""
     (most, least), (more, lesser) = exponents(b, left), exponents(b, right)
     conditions = [
         b.compare("ule", b.op("add", most, more), constant(HIGHEST_SUM, I64)),

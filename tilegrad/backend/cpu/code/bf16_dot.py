@@ -1,7 +1,7 @@
-"""Products of tiles of bfloat16 numbers by vectors of pairs: `vdpbf16ps` adds two products to each sum.
+"""Compute bfloat16 matrix products with `vdpbf16ps`, which adds two products to each sum.
 
-Operands are packed as for a matrix unit (`amx_packing.py`), since a line of such a tile is a vector of pairs. A block
-of the result is held in registers while k runs: some rows by one to three vectors.
+Operands are packed as for AMX (`amx_packing.py`), since a line of such a tile is a vector of pairs. A block of the
+result stays in registers along k: some rows by one to three vectors.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from .nests import Nests
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
 HEIGHTS = {1: 16, 2: 8, 3: 8}
-"""Rows of a block that is some vectors wide: they divide a tile's, and there are as many sums as hide how long one
-takes."""
+"""Rows of a block by its width in vectors: divisors of a tile's rows, with enough sums to hide the latency."""
 UNROLLED = 4
-"""Words of the innermost loop that are written out."""
+"""Unrolled words of the innermost loop."""
 SUMS, WORD, LINE, PAIRS = Type("float", WORDS), Type("i32"), Type("i32", WORDS), Type("bfloat", 2 * WORDS)
 
 
 class Products:
-    """The blocks of a result. `begins`: whether sums are the first ones, so that nothing is added to."""
+    """Emits the blocks of a result; `begins` says whether sums overwrite it."""
 
     def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], begins: Value) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
@@ -29,7 +28,7 @@ class Products:
         self.m, self.n = out.shape
 
     def write(self) -> None:
-        """Rows of blocks inside columns of blocks: the tiles of a column stay in the first cache."""
+        """Emit rows of blocks inside columns of blocks: the tiles of a column stay in the L1 cache."""
         vectors = -(-self.n // WORDS)
         wide = 3 if vectors % 2 and vectors % 3 == 0 else 2
         whole = vectors // wide * wide

@@ -1,9 +1,8 @@
-"""Sums of products of bfloat16 numbers, two vectors of float32 numbers from one load.
+"""Convert bfloat16 rows to float32 for sums: two vectors from one load, of the even and of the odd elements.
 
-Of two neighbours in a word of 32 bits the upper one is a float32 number as it lies there, but for its last bits, and
-the lower one is, shifted up. So a vector of words gives those at even places and those at odd ones, each by one
-instruction; read one after another, numbers go through the ports that shuffle, and rows of weights take a fifth longer.
-Which number is in which lane does not matter to a sum.
+Of two numbers in a 32-bit word the upper one is a float32 number except for its last bits, which are masked, and the
+lower one becomes one by a shift. Converting consecutive numbers would go through the shuffle ports instead. The lane of
+a number does not matter in a sum.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Made: TypeAlias = dict[tuple[int | str, ...], tuple[Value, ir.Tile]]
 
 
 def are_halves(e: Elements, x: ir.Tile) -> bool:
-    """Whether an expression is made of such numbers alone, read along memory."""
+    """Whether an expression consists of bfloat16 numbers converted to float32, contiguous in memory."""
     seen: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
@@ -46,8 +45,7 @@ def are_halves(e: Elements, x: ir.Tile) -> bool:
 
 
 def half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool, made: Made | None = None) -> Value:
-    """The numbers at even or at odd places of twice as many as there are lanes; `made`: what is there already of
-    expressions that are used twice, each with the places that it was made for."""
+    """The even or odd elements of twice as many as there are lanes; `made` memoises shared subexpressions."""
     made = {} if made is None else made
     x = defined(e, x)
     key: tuple[int | str, ...] = (id(x), *[place.text for place in at])
@@ -77,5 +75,5 @@ def _half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool, made: Made) ->
 
 
 def in_halves(e: Elements, x: ir.Tile, fn: str, dtype: DType) -> bool:
-    """Whether a reduction takes them so."""
+    """Whether a reduction may read even and odd elements separately."""
     return fn == "add" and dtype is float32 and are_halves(e, x)

@@ -1,4 +1,4 @@
-"""How the result of a product is cut into blocks that registers hold, and how much room it takes for whole ones."""
+"""Choose the register blocking of a matrix product, and pad its memory to whole blocks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ....ir.dtype import DType
 from ..target import Target
 
 BETWEEN = 0.15
-"""What going from one block to the next takes, in rows of a block."""
+"""Overhead of a block, in rows of a block."""
 STREAMS = 10
-"""Rows that are read from where they lie at a time: each takes a register for its address."""
+"""Rows read directly from memory at a time: each needs an address register."""
 NARROW, NARROWER = 8, 2
-"""Vectors of a row of the result up to which a left operand is read from where it lies, though a block has more rows
-than that, if these divide the result: one address does for all then. Products with 128 columns took 0.9 to 0.96 of the
-time that they take with it packed, on vectors of 64 bytes; with 256, where it is read twice as often, 1.05. With fewer
-vectors it is so for any number of rows, if it lies along k."""
+"""Widths of the result, in vectors, up to which a left operand is read unpacked: with more rows than `STREAMS` if the
+block rows divide the result, so that one address register serves all rows; with any number of rows if it is contiguous
+along k.
+"""
 MANY = 16
-"""Vectors of a row among which one that is computed in vain does not matter."""
+"""Row width in vectors from which on one wasted vector is negligible."""
 SIDE = 16
 """Rows and columns of a tile of the matrix unit."""
 ALIASED, LINE = 1024, 128
-"""Bytes after which memory falls on the same places of a first cache again, or nearly; and what moves it on."""
+"""Stride in bytes at which rows alias in the L1 cache, and the padding that avoids it."""
 
 
 class Block(NamedTuple):
-    """What the innermost loop computes: some rows by some vectors; at the end of the columns by `tail` vectors."""
+    """A register block: rows by vectors, and the vectors of the last block of a row."""
 
     rows: int
     wide: int
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some of the rows or columns of a result, in blocks of a size."""
+    """A range of rows or columns of a result, in blocks of one size."""
 
     hint: str
     start: int
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
-    """The blocks of a result.
+    """Choose the register block of a result.
 
     >>> target = Target("x86", 32, 16)
     >>> from ....ir.dtype import float32
@@ -60,9 +60,9 @@ def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
 
 
 def _rows(m: int, most: int, count: int) -> int:
-    """The rows of a block: few are computed in vain.
+    """Choose the rows of a block so that few are wasted.
 
-    Those of a narrow result read the left operand from where it lies. If they divide it, one address does for all.
+    Blocks of a narrow result read the left operand unpacked: rows that divide the result share one address register.
     """
     if m <= most:
         return m
@@ -74,7 +74,7 @@ def _rows(m: int, most: int, count: int) -> int:
 
 
 def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the memory of a result: whole blocks; rows that would fall on each other in a cache are longer."""
+    """Pad the shape of a result to whole blocks, and rows so that they do not alias in the cache."""
     if 0 in shape:
         return shape
     lanes = target.lanes(dtype.bytes)
@@ -90,7 +90,7 @@ def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int,
 
 
 def pieces(hint: str, extent: int, size: int) -> list[Piece]:
-    """All whole blocks of an axis, and what is left.
+    """Split an axis into whole blocks and a remainder.
 
     >>> [tuple(piece) for piece in pieces("m", 20, 6)]
     [('m', 0, 18, 6), ('m', 18, 20, 2)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .elements import Elements
 
 LONGEST_DESCENT = 60
-"""Expressions inside each other that are evaluated by recursion."""
+"""Nesting depth of expressions evaluated by recursion."""
 
 
 def names_below(e: Elements, x: ir.Tile) -> list[ir.Name]:

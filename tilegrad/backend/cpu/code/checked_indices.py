@@ -25,8 +25,9 @@ done:
 
 
 def kept_inside(b: Builder, dtype: DType, args: tuple[Value, ...], existing: Value | None) -> Value:
-    """The nearest positions on an axis; the check is as far out as the index is known. `existing`: the lanes that
-    are no padding."""
+    """Clamp indices to an axis; the check is hoisted as far as the index is known. `existing`: lanes that are not
+    padding.
+    """
     lanes = max(a.type.lanes for a in args)
     index, end, number = (b.splat(a, lanes) for a in args)
     signed = dtype.kind == "int"

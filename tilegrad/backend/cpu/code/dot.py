@@ -1,11 +1,11 @@
-"""Products of tiles: blocks of the result held in registers while k runs.
+"""Compute matrix products of tiles with register blocking: blocks of the result stay in registers along k.
 
-A block is some rows by one to three vectors, as many as leave registers for the operands. The left operand is read
-number by number: from panels (`packing.py`), or from where it lies if rows are few. The right one is read
-by vectors, from panels; for a few rows, for which packing does not pay, from where it lies. Blocks may reach beyond
-the result, which has room for that (`room_for`): so there is one block for all places, and little code.
+A block is some rows by one to three vectors, as many as leave registers for the operands. Elements of the left operand
+are broadcast: from panels (`packing.py`), or unpacked if rows are few. The right operand is read by vectors, from
+panels, or unpacked for a few rows, for which packing does not pay. Blocks may exceed the result, whose memory is padded
+(`padded_shape`): so one block size serves all positions, and code stays small.
 
-Integers of 8 bits are packed as pairs along k, of 16 bits each: processors multiply and add up two of them at a time.
+8-bit integers are packed as pairs along k, of 16 bits each: processors multiply and add two of them at a time.
 """
 
 from __future__ import annotations
@@ -27,49 +27,51 @@ from .packing import Panels, across, pack, pack_turned, panels, panels_at
 from .prefetch import Wanted, ask, wanted
 
 UNROLLED = 2
-"""Turns of the innermost loop that are written out."""
+"""Unrolled iterations of the innermost loop."""
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
-"""No load moves across it. LLVM reads the next turn's operands early: 28 sums leave none of 32 registers for them, and
-all would be stored and loaded in every turn."""
+"""A barrier for loads. LLVM hoists the next iteration's operands: with 28 sums in 32 registers, that would spill all
+sums.
+"""
 TURNED = 4
-"""Vectors of a row of the result from which on it pays to pack a left operand that lies along k."""
+"""Width of the result, in vectors, from which on packing a left operand contiguous along k pays."""
 LARGE = (128, 32, 192)
-"""Rows, depth and columns from which on that pays where a block has few rows, if they fall on each other in a cache:
-they are read again for every block of columns."""
+"""Rows, depth and columns from which on that pays for blocks of few rows whose rows alias in a cache: they are read
+again for every block of columns.
+"""
 APART = 64
-"""Turns from which on a sum begins with nothing, and what it is added to comes last: errors grow with the number of
-products that are added up one after another."""
+"""Depth from which on a sum starts at zero and the accumulator is added last: errors grow with the number of terms."""
 AHEAD, FETCHED = 128, 64
-"""Turns in which the next block of the result comes to the first cache, at least; and how many bytes come at a time."""
+"""Smallest depth at which the next block of the result is prefetched, and bytes per prefetch."""
 BY_ROWS = 128
-"""The longest sums whose blocks are finished row by row: they take no longer than the memory that each result meets.
-(Which tiles such products are cut into is another question, with a shorter answer: `LINES_DEPTH` in the scheduler.)"""
+"""Largest depth at which epilogues run row by row: such products are bound by the memory that the epilogue reads.
+(`LINES_DEPTH` in the scheduler, which chooses tiles, is smaller.)
+"""
 SOON = 32
-"""Turns in which what finishes a block comes to the first cache, at least."""
+"""Smallest depth at which operands of an epilogue are prefetched."""
 PAIRED = {
     ("x86", 16): "llvm.x86.sse2.pmadd.wd",
     ("x86", 32): "llvm.x86.avx2.pmadd.wd",
     ("x86", 64): "llvm.x86.avx512.pmaddw.d.512",
 }
-"""What multiplies pairs of 16 bits and adds the two products, by architecture and bytes of a vector."""
+"""Instructions that multiply pairs of 16-bit integers and add the products, by architecture and vector bytes."""
 
 Line: TypeAlias = Callable[[Value], Value]
-"""Gives the element of a row at some k."""
+"""Reads the element of a row at some k."""
 
 
 class Finish(NamedTuple):
-    """What is done with a product, block by block, instead of keeping it."""
+    """An epilogue: computation on a product, block by block, instead of storing it."""
 
     at: Taker
-    """Takes a vector of it, at a position."""
+    """Emits it for a vector of the product at a position."""
     dear: bool
-    """Whether that is too much to be written out for all vectors of a block."""
+    """Whether it is too long to be unrolled over all vectors of a block."""
     loads: tuple[ir.Load, ...]
-    """What it reads."""
+    """Loads of the epilogue."""
 
 
 def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
-    """out = the product, with what it is added to."""
+    """Emit out = the product plus its accumulator."""
     e, (y, z, accumulator) = nests.e, (x.x, x.y, x.accumulator)
     here = isinstance(accumulator, ir.Name) and e.memory.get(accumulator.name) == out
     if accumulator is not None and not here:
@@ -83,7 +85,7 @@ def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
 
 
 def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
-    """The product, from nothing, of which each block is finished as soon as it is computed."""
+    """Emit a product without accumulator whose blocks go through an epilogue."""
     t = nests.e.types.of(x)
     nowhere = Memory(Value("null", PTR), t.dtype, t.shape)
     _Dot(nests, nowhere, x.x, x.y).finish(finish)
@@ -106,30 +108,31 @@ class _Dot:
         self.right = self._laid(y, True) or straight or self._packed_right(y)
 
     def _wanted(self, x: ir.Tile, y: ir.Tile) -> list[Wanted]:
-        """What the next turn packs. What few rows read from where it lies comes by itself: asked for a block at a time,
-        8 x 4096 x 4096 took 1.3 times as long."""
+        """Tiles that the next iteration packs. Operands that few rows read unpacked are left to the hardware
+        prefetcher.
+        """
         if self.k < AHEAD:
             return []
-        # with vectors of 64 bytes, asking made products 1.05 to 1.4 times as slow whose operands fit large caches
+        # with 64-byte vectors, prefetching operands that fit the last-level cache makes products slower
         cache = self.nests.target.last_cache if self.nests.target.vector_bytes == 64 else 0
         operands = [z for z, right in ((x, False), (y, True)) if (z, right) not in self.nests.laid]
         return wanted(self.e, operands, cache)
 
     def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
-        """What multiplies pairs of 16 bits and adds the two products, if such pairs are made of the operands."""
+        """Choose the instruction that multiplies pairs of 16-bit integers, if operands are packed as such pairs."""
         short = all(self.e.types.of(z).dtype in (int8, uint8) for z in (x, y))
         if not short or self.dtype is not int32 or self.k % 2 or self.k < 2 * self.lanes:
             return ""
         return PAIRED.get((self.nests.target.architecture, self.nests.target.vector_bytes), "")
 
     def _own(self, x: ir.Tile) -> Memory | None:
-        """Where a tile is kept as it is wanted, if it is."""
+        """Memory in which a tile is stored with the dtype of the product, if any."""
         x = defined(self.e, x)
         memory = self.e.memory.get(x.name) if isinstance(x, ir.Name) else None
         return memory if memory is not None and memory.dtype is self.dtype and memory != self.out else None
 
     def _is_straight(self, y: ir.Tile) -> bool:
-        """Whether the right operand is read from where it lies: for few rows, or if it stays in the first cache."""
+        """Whether the right operand is read unpacked: for few rows, or if it stays in the L1 cache."""
         if self.n % (self.lanes * self.block.wide):
             return False
         own, most = self._own(y), self.nests.target.first_cache // 2
@@ -141,12 +144,12 @@ class _Dot:
         return self.few or (apart is not None and self.k * apart * self.dtype.bytes <= most)
 
     def _apart(self, y: ir.Tile) -> int | None:
-        """How far rows of memory are from each other."""
+        """Stride between rows in memory."""
         y = defined(self.e, y)
         return self.e.step(y.pointer, -2) if isinstance(y, ir.Load) else None
 
     def _laid(self, x: ir.Tile, right: bool) -> Panels | None:
-        """An operand that was packed beforehand."""
+        """The panels of a prepacked operand."""
         place = self.nests.laid.get((x, right))
         if place is None:
             return None
@@ -154,7 +157,7 @@ class _Dot:
         return panels_at(self.e.of(place, [], 0, uint8), width, self.k, extent, self.lanes)
 
     def _is_plain(self, x: ir.Tile) -> bool:
-        """Whether elements come from memory as they are."""
+        """Whether the operand is a load without mask or conversion."""
         x = defined(self.e, x)
         return isinstance(x, ir.Load) and x.mask is None and self.e.types.of(x).dtype is self.dtype
 
@@ -167,7 +170,7 @@ class _Dot:
 
     @property
     def _is_seldom_read(self) -> bool:
-        """Whether few columns read the left operand, and one address does for all rows of a block."""
+        """Whether few columns read the left operand, and one address register serves all rows of a block."""
         many = self.nests.target.registers - 4 > STREAMS * self.block.wide
         return many and self.n <= NARROW * self.lanes and self.m % self.block.rows == 0 and not self.multiply
 
@@ -200,13 +203,13 @@ class _Dot:
         return panels(self.e, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
 
     def _is_worth_turning(self, x: ir.Tile) -> bool:
-        """Whether a left operand that lies along k is packed: rows have too many addresses, or fall on each other."""
+        """Whether to pack a left operand contiguous along k: its rows need too many addresses, or alias."""
         if self.k < self.lanes or self.n < TURNED * self.lanes:
             return False
         return not self._is_seldom_read if self.block.rows > STREAMS else self._falls_on_itself(x)
 
     def _falls_on_itself(self, x: ir.Tile) -> bool:
-        """Whether a large left operand has its rows at places that meet in few sets of the second cache."""
+        """Whether rows of a large left operand alias in the L2 cache."""
         apart = self._apart(x) if self._is_plain(x) else None
         if not apart or apart * self.dtype.bytes % (2 * ALIASED):
             return False
@@ -224,7 +227,7 @@ class _Dot:
         return made
 
     def write(self, fresh: bool) -> None:
-        """The blocks of the result, rows of blocks inside columns of blocks: a column of y stays in the cache."""
+        """Emit the result, rows of blocks inside columns of blocks: a column of y stays in the cache."""
         _, wide, tail = self.block
         end = -(-self.n // self.lanes)
         self._columns(0, end - tail if tail else -(-end // wide) * wide, wide, fresh)
@@ -232,7 +235,7 @@ class _Dot:
             self._columns(end - tail, end, tail, fresh)
 
     def _columns(self, start: int, end: int, wide: int, fresh: bool) -> None:
-        """The blocks from one vector of the columns to another."""
+        """Emit the blocks between two vectors of the columns."""
         outer = self.nests.loop("n", start * self.lanes, end * self.lanes, wide * self.lanes)
         inner = self.nests.loop("m", 0, self.m, self.block.rows)
         self._block(inner.index, outer.index, wide, fresh)
@@ -258,7 +261,7 @@ class _Dot:
             e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
 
     def _ask_ahead(self, row: Value, column: Value) -> None:
-        """Has some of what the next turn takes brought to the second cache."""
+        """Prefetch a share of the next iteration's operands to the L2 cache."""
         if not self.soon:
             return
         b, width = self.b, self.block.wide * self.lanes
@@ -272,10 +275,10 @@ class _Dot:
         return constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
 
     def finish(self, finish: Finish) -> None:
-        """The blocks of the result, none of which reaches beyond it.
+        """Emit the result with an epilogue; no block exceeds the result.
 
-        Rows of blocks are inside columns of blocks, since a column of y stays in the first cache. Where sums are so
-        short that memory takes longer, it is the other way: what finishes a block comes by in long rows.
+        Rows of blocks are inside columns of blocks, since a column of y stays in the L1 cache. If sums are so short
+        that memory bandwidth is the bound, columns are innermost: the epilogue then reads long rows.
         """
         rows, wide, _ = self.block
         width = wide * self.lanes
@@ -292,7 +295,7 @@ class _Dot:
 
     @contextmanager
     def _over(self, piece: Piece) -> Iterator[Value]:
-        """Where blocks begin: in a loop, or at the one place that there is."""
+        """Positions of the blocks along an axis: those of a loop, or a constant."""
         if piece.end - piece.start == piece.size:
             yield constant(piece.start, I64)
         else:
@@ -331,7 +334,7 @@ class _Dot:
         e.begin()
 
     def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
-        """Has what is read when a block is finished brought to the first cache, while it is computed."""
+        """Prefetch what the epilogue reads to the L1 cache while the block is computed."""
         for x in finish.loads:
             if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
                 for r in range(rows):
@@ -339,7 +342,7 @@ class _Dot:
                     self.b.bring(self.e.of(x.pointer, place, 0, self.dtype), 1)
 
     def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
-        """The sums of a block, after all k."""
+        """Emit the sums of a block over all k."""
         b, e = self.b, self.e
         lines = [self._line(row, r) for r in range(rows)]
         beside = [self._right(column, v * self.lanes) for v in range(wide)]
@@ -358,7 +361,7 @@ class _Dot:
         return sums
 
     def _fetch(self, first: Value, steps: list[int]) -> None:
-        """Has the next block of the result brought to the first cache, while this one is computed."""
+        """Prefetch the next block of the result to the L1 cache."""
         for step in steps:
             if step * self.dtype.bytes % FETCHED == 0 or step == steps[0]:
                 self.b.bring(self.b.offset(first, self.out.element, constant(step, I64)), 1)
@@ -368,7 +371,7 @@ class _Dot:
         return vectors.from_memory(self.b, raw, self.dtype)
 
     def _step_on(self, lines: list[Line], beside: list[Line], k: Value, sums: list[Value]) -> list[Value]:
-        """The sums with what one k adds to them."""
+        """Emit one step along k."""
         ys = [vector(k) for vector in beside]
         added = []
         for r, line in enumerate(lines):
@@ -377,7 +380,7 @@ class _Dot:
         return added
 
     def _line(self, block: Value, r: int) -> Line:
-        """How the elements of row r of a block of the left operand are read."""
+        """Return a reader of row r of a block of the left operand."""
         e, b, left = self.e, self.b, self.left
         if isinstance(left, Panels):
             return lambda k: left.load(e, block, r, k, 0)
@@ -400,7 +403,7 @@ class _Dot:
         return read
 
     def _right(self, block: Value, inside: int) -> Line:
-        """How a vector of a block of columns of the right operand is read."""
+        """Return a reader of a vector of columns of the right operand."""
         e, b, right = self.e, self.b, self.right
         if isinstance(right, Panels):
             return lambda k: right.load(e, block, inside, k, self.lanes)

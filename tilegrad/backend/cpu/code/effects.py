@@ -1,4 +1,4 @@
-"""What kernels do element by element: atomics and prints."""
+"""Lower atomics and prints, element by element."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .elements import At, Elements, Memory
 from .nests import Nests
 
 NAMES = {"and": "and", "or": "or", "xor": "xor", "xchg": "xchg"}
-"""Atomics that are the same for all types."""
+"""Atomic operations whose LLVM name does not depend on the type."""
 
 
 def atomic(nests: Nests, x: ir.Atomic, out: Memory | None) -> None:
-    """One element after the other; what was there before goes to `out`."""
+    """Emit an atomic per element; old values are stored in `out`."""
     e, b = nests.e, nests.b
     t = e.types.of(x.pointer)
     if t.dtype is bfloat16 and x.fn not in NAMES:
@@ -42,7 +42,7 @@ def _stored(e: Elements, x: ir.Tile, at: At, t: TileType) -> Value:
 
 
 def when(nests: Nests, mask: ir.Tile | None, at: At, t: TileType, body: Callable[[], None]) -> None:
-    """Does something at an element if the mask says so."""
+    """Emit code that runs for an element where the mask is true."""
     if mask is None:
         body()
         return
@@ -63,7 +63,7 @@ def _changed(b: Builder, fn: str, dtype: DType, address: Value, value: Value) ->
 
 
 def _exchanged(b: Builder, address: Value, expected: Value, value: Value) -> Value:
-    """Compare and exchange, which the machine does on integers."""
+    """Emit a compare-and-exchange, on the bits of the values."""
     bits = Type(f"i{value.type.bits}")
     raw = [y if y.type == bits else b.convert("bitcast", y, bits.element) for y in (expected, value)]
     text = f"cmpxchg ptr {address}, {bits} {raw[0]}, {bits} {raw[1]} seq_cst seq_cst"
@@ -73,7 +73,7 @@ def _exchanged(b: Builder, address: Value, expected: Value, value: Value) -> Val
 
 
 def show(nests: Nests, x: ir.Print) -> None:
-    """A line for each element, by the C library's printf."""
+    """Emit a call of the C library's printf per element."""
     e, b = nests.e, nests.b
     for value in x.values or (None,):
         t = TileType(int32) if value is None else e.types.of(value)
@@ -92,7 +92,7 @@ def show(nests: Nests, x: ir.Print) -> None:
 
 
 def _printed(b: Builder, x: Value, dtype: DType) -> Value:
-    """As C passes numbers on: double, or 64 bits."""
+    """Promote a number as C's variadic arguments are: to double or 64 bits."""
     return vectors.cast(b, x, dtype, float64 if dtype.is_float else int64)
 
 

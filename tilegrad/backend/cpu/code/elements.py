@@ -1,8 +1,8 @@
-"""Elements of tile expressions as registers: one, or a vector of neighbours along the last axis.
+"""Evaluate tile expressions at a position: one element, or a vector along the last axis.
 
-An expression is evaluated where it is needed, inside the loops that need it. Names stand for registers (numbers),
-for memory on the stack (tiles that are worth keeping), or for the expression that they were given (`lazy`), which
-is evaluated in the same way. Loads become vector loads where the address grows by one element from lane to lane.
+An expression is evaluated where it is used, inside the loops that use it. Names stand for registers (scalars), for
+memory on the stack (tiles worth storing), or for an inlined expression, evaluated in the same way. Loads become vector
+loads where addresses are contiguous.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .ranges import Ranges, divided
 from .strides import step
 
 At = list[Value]
-"""A position: an int64 for each axis. With lanes, that of the first."""
+"""A position: an int64 index per axis; for a vector, that of its first lane."""
 
 
 class Memory(NamedTuple):
-    """A tile (or number) on the stack, row by row; a vector may run over the end of a row."""
+    """A tile (or scalar) on the stack, row-major; a vector may run past the end of a row."""
 
     address: Value
     dtype: DType
     shape: tuple[int, ...]
     pointer: bool = False
     room: tuple[int, ...] = ()
-    """The shape that it lies in, if that is larger."""
+    """Shape with padding, if that is larger."""
 
     @property
     def element(self) -> str:
@@ -53,35 +53,35 @@ class Elements:
         self.types, self.b = types, b
         self.ranges = Ranges(types)
         self.registers: dict[str, Value] = {}
-        """Numbers that are assigned once, and the addresses of parameters."""
+        """Scalars that are assigned once, and the addresses of parameters."""
         self.memory: dict[str, Memory] = {}
         self.lazy: dict[str, ir.Tile] = {}
         self.made: dict[int, Memory] = {}
-        """Where reductions, scans, products and reshapes of the present statement were put."""
+        """Memory of the reductions, scans, products and reshapes of the current statement."""
         self.across: Callable[[ir.Reduce, At, int], Value]
-        """Gives an element of a reduction that was not put anywhere."""
+        """Evaluates an element of a reduction that was not stored."""
         self.depth = 0
-        """How many expressions inside each other are being evaluated."""
+        """Nesting depth of the expression being evaluated."""
         self.memo: dict[Any, Value] = {}
-        """What is known in the present turn of the innermost loop."""
+        """Values known in the current iteration of the innermost loop."""
         self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
-        """What `step` has found for the present nest, and for what (which is kept alive here)."""
+        """Strides found in the current nest, with their expressions, which are kept alive here."""
         self.least_masked = 4
-        """Bytes of the smallest elements of which a vector is loaded in part at once."""
+        """Smallest element size in bytes for which masked vector loads are used."""
         self.active: int | None = None
-        """How many lanes exist, in the last vector of a row."""
+        """Number of lanes that exist in the last vector of a row."""
         self.nowhere: Value | None = None
-        """Memory to read instead of what may not be read."""
+        """Memory to read in place of masked-out elements."""
         self.nest = 0
-        """The number of the loop nest that is being written."""
+        """Number of the loop nest being emitted."""
         self.base = 0
-        """The scope in which it began: what does not change within the nest is computed there."""
+        """Scope level at which the nest began: what is invariant in the nest is computed there."""
         self.even = False
         """Whether vectors begin at multiples of their length."""
         self.multiples: dict[str, int] = {}
-        """Of what the counters of loops are multiples."""
+        """Known divisors of loop counters."""
         self.following: tuple[str, Value] | None = None
-        """The counter of the innermost loop, and what it is in the next turn."""
+        """The counter of the innermost loop, and its value in the next iteration."""
         self.ids: list[Value] = []
         self.grid: list[Value] = []
 
@@ -95,7 +95,7 @@ class Elements:
         return Memory(address, dtype, shape, pointer, room)
 
     def place(self, memory: Memory, at: At) -> Value:
-        """The address of an element."""
+        """Address of an element."""
         b = self.b
         flat = constant(0, I64)
         for index, extent in zip(at, memory.room or memory.shape, strict=True):
@@ -107,25 +107,25 @@ class Elements:
         return raw if memory.pointer else vectors.from_memory(self.b, raw, memory.dtype)
 
     def once(self, address: Value, type: Type, bytes: int) -> Value:
-        """A load of memory that the present nest does not change, as far out in it as its address is known."""
+        """Load memory that the current nest does not change, hoisted as far as the address is invariant."""
         text = f"load {type}, ptr {address}, align {bytes} ; nest {self.nest}"
         return self.b.pure(text, type, (address,), least=self.base)
 
     def begin(self) -> None:
-        """A new nest: what was loaded in the last one may have changed."""
+        """Begin a nest: memory may have changed since the last one."""
         self.nest += 1
         self.base = self.b.level
         self.memo = {}
         self.steps = {}
 
     def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
-        """Puts elements in memory of our own; lanes that do not exist are left out."""
+        """Store elements on the stack, except lanes that do not exist."""
         value = self.b.splat(value, lanes)
         raw = value if memory.pointer else vectors.to_memory(self.b, value, memory.dtype)
         self.write(self.place(memory, at), raw, memory.element_bytes, self.existing(lanes))
 
     def write(self, address: Value, raw: Value, bytes: int, mask: Value | None) -> None:
-        """Stores of which a mask leaves out lanes take 25 cycles on some machines: they are the last resort."""
+        """Store a vector; masked stores are slow on some machines and used as a last resort."""
         b = self.b
         present = self.existing(raw.type.lanes)
         if mask is None:
@@ -144,7 +144,7 @@ class Elements:
             b.close_branches(b.compare("eq", bits, constant(-1, bits.type)), every, b.close_branch())
 
     def _write_first(self, address: Value, raw: Value, bytes: int) -> None:
-        """Stores the lanes that exist, in pieces of halving lengths."""
+        """Store the lanes that exist, in pieces of halving lengths."""
         b = self.b
         assert self.active is not None
         done = 0
@@ -162,7 +162,7 @@ class Elements:
         b.effect(f"call void @{name}({raw.type} {raw}, ptr {address}, i32 {bytes}, {mask.type} {mask})")
 
     def existing(self, lanes: int) -> Value | None:
-        """The lanes that exist, if not all do."""
+        """Mask of the lanes that exist, if not all do."""
         if self.active is None or not lanes:
             return None
         return lane_constants([n < self.active for n in range(lanes)], "i1")
@@ -176,14 +176,14 @@ class Elements:
         return default if isinstance(x, ir.Literal) else self.types.of(x).dtype
 
     def part(self, x: ir.Tile, at: At, shape: tuple[int, ...], lanes: int, dtype: DType) -> Value:
-        """The elements of an operand that is broadcast to a shape."""
+        """Evaluate an operand that is broadcast to a shape."""
         own = self.shape(x)
         if not own:
             return self.of(x, [], 0, dtype)
         return self.of(x, _aligned(at, own, shape), lanes if own[-1] == shape[-1] else 0, dtype)
 
     def of(self, x: ir.Tile, at: At, lanes: int, dtype: DType) -> Value:
-        """The element of an expression at a position, or so many along the last axis from there."""
+        """Evaluate an expression at a position: one element, or `lanes` along the last axis."""
         if isinstance(x, ir.Literal):
             return dtype_constant(x.value, dtype, 0)
         if isinstance(x, ir.Name) and x.name in self.registers:
@@ -254,7 +254,7 @@ class Elements:
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
 
     def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:
-        """Divisions of natural numbers, a part of gelu, ranges asked for at once, masks that were heeded before."""
+        """Simplify divisions of natural numbers, erf in gelu, range checks, and masks that a load applies already."""
         b = self.b
         match x:
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int() as divisor))) if divisor > 0:
@@ -298,7 +298,7 @@ class Elements:
         return b.offset(address, vectors.memory_element(t.dtype), b.splat(index, address.type.lanes))
 
     def _offset(self, x: ir.Tile, at: At, shape: tuple[int, ...]) -> Value:
-        """An offset as int64, from its parts as int64: it may not overflow, and so the machine can add as it loads."""
+        """Evaluate an offset in int64, by parts: no overflow, so that it folds into the addressing mode."""
         b = self.b
         own = self.shape(x)
         at = _aligned(at, own, shape)
@@ -374,7 +374,7 @@ class Elements:
         return vectors.from_memory(b, raw, t.dtype)
 
     def parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
-        """An offset in two parts: what all lanes have in common, and what they have not."""
+        """Split an offset into a uniform part and a part that varies among lanes."""
         own = self.shape(x)
         if self.step(x) == 0:
             return self._offset(x, at, own), None
@@ -424,7 +424,7 @@ class Elements:
         return b.instruction(text, type)
 
     def _gathered(self, x: ir.Gather, at: At, lanes: int) -> Value:
-        """The elements of a tile in memory at places along an axis."""
+        """Load elements of a stored tile at indices along an axis."""
         b, last, source = self.b, len(at) - 1, self.made[id(x.x)]
         have = self.dtype(x.index, int32)
         step = self.step(x.index) if lanes else 0
@@ -451,7 +451,7 @@ class Elements:
         return vectors.from_memory(b, raw, source.dtype)
 
     def step(self, x: ir.Tile, axis: int = -1, local: bool = False, lanes: int = 0) -> int | None:
-        """By how much an integer or an address grows from element to element along an axis, if it does so evenly."""
+        """Stride of an integer or address along an axis, if it is constant."""
         key = (id(x), axis, local, lanes)
         if key not in self.steps:
             self.steps[key] = step(self, x, axis, local, lanes), x
@@ -459,18 +459,18 @@ class Elements:
 
     @contextmanager
     def vectors_begin_evenly(self, holds: bool = True) -> Iterator[None]:
-        """What is evaluated meanwhile is so at multiples of the length of a vector, and no vector passes a border."""
+        """Within the block, vectors begin at multiples of their length and cross no border."""
         before, self.even = self.even, holds
         yield
         self.even = before
 
     def lane_step(self, x: ir.Tile, lanes: int) -> int | None:
-        """By how much an address grows from lane to lane of a vector."""
+        """Stride of an address from lane to lane of a vector."""
         return self.step(x, lanes=lanes if self.even else 0)
 
 
 def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
-    """The position in an operand that is broadcast to a shape."""
+    """Map a position to an operand that is broadcast."""
     if own == shape or not own:
         return at
     whole, at = shape[len(shape) - len(own) :], at[len(at) - len(own) :]
@@ -478,7 +478,7 @@ def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
 
 
 def defined(e: Elements, x: ir.Tile) -> ir.Tile:
-    """What a name stands for, if it stands for an expression."""
+    """Look through names of inlined expressions."""
     while isinstance(x, ir.Name) and x.name in e.lazy:
         x = e.lazy[x.name]
     return x

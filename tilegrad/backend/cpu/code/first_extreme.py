@@ -1,4 +1,4 @@
-"""Where the first extreme of a row or column is, or its first NaN: by vectors, each lane of which keeps its own."""
+"""Lower argmin and argmax: the first extreme or first NaN, with a candidate in each lane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reduce_place(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int) -> N
 
 
 def _across(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int, at: At, lanes: int) -> None:
-    """One place after another, of neighbours beside each other."""
+    """Reduce an outer axis; columns are lanes."""
     b, e = nests.b, nests.e
     shape, dtype = e.types.of(x).shape, e.types.of(x).dtype
 
@@ -46,7 +46,7 @@ def _across(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int, at: At, l
 
 
 def _along(nests: Nests, out: Memory, fn: str, x: ir.Tile, at: At, lanes: int) -> None:
-    """A vector after another, and then the first of the best lanes."""
+    """Reduce the last axis by vectors, then the lanes."""
     b, e = nests.b, nests.e
     extent, dtype = e.types.of(x).shape[-1], e.types.of(x).dtype
     whole, numbers = extent // lanes * lanes, lane_constants(range(lanes), "i32")
@@ -74,7 +74,7 @@ def _along(nests: Nests, out: Memory, fn: str, x: ir.Tile, at: At, lanes: int) -
 
 
 def _first(b: Builder, fn: str, dtype: DType, best: Value, place: Value) -> Value:
-    """The place of the best of some lanes, of equal ones the least."""
+    """Reduce lanes to the position of the best; ties go to the first."""
     lanes = best.type.lanes
     while lanes > 1:
         lanes //= 2

@@ -1,12 +1,12 @@
-"""Statements that are done together, position by position, rather than one after another over whole tiles.
+"""Fuse consecutive elementwise statements into one loop nest.
 
     gate = sigmoid(given + gate)                for each vector:
     cell = cell * gate                              all of these, in registers
     tl.store(out + place, cell)
 
-A run is some statements after one another that give tiles of one shape, or store them, and take from each other only
-what is at the same position. A tile that nothing else asks for needs no memory. A product just before a run may do it
-for each of its blocks, as soon as that is computed: what is stored then comes from registers or the first cache.
+Statements fuse if they assign or store tiles of one shape and read from each other only elements at the same position.
+A tile with no other use needs no memory. The statements after a matrix product may become its epilogue, run for each of
+its blocks as soon as that is computed: values then come from registers or the L1 cache.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ DEAR = frozenset(
     "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
 )
 CHEAP = 12
-"""Expressions of a run that is written out for each vector of a block."""
+"""Number of expressions up to which an epilogue is unrolled over the vectors of a block."""
 ALONE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
-"""Expressions that are computed before the run that needs them."""
+"""Expressions that are computed before the statements that use them."""
 
 
 class Run(NamedTuple):
     members: tuple[Member, ...]
     shape: tuple[int, ...]
     length: int
-    """How many statements it takes, with those whose values are evaluated where they are used."""
+    """Number of statements covered, including those whose values are inlined."""
     loads: tuple[ir.Load, ...]
     kept: frozenset[str]
-    """The names that others ask for."""
+    """Names with uses outside."""
 
     @property
     def assigned(self) -> set[str]:
@@ -53,20 +53,20 @@ class Run(NamedTuple):
 
 
 class Reads:
-    """The names in the expressions of a statement, by where their elements are."""
+    """Names used by a statement, classified by the position of the elements that it reads."""
 
     def __init__(self, e: Elements, shape: tuple[int, ...]) -> None:
         self.e, self.shape = e, shape
         self.here: set[str] = set()
-        """At the same position."""
+        """Elements at the same position."""
         self.elsewhere: set[str] = set()
         self.before: set[str] = set()
-        """In what is computed before."""
+        """Operands of expressions that are computed before."""
         self.loads: list[ir.Load] = []
         self._noted: set[int] = set()
 
     def note(self, x: ir.Tile) -> None:
-        """Once for each expression: expressions share what they consist of."""
+        """Classify the names in an expression, each shared subexpression once."""
         if isinstance(x, ir.Literal) or id(x) in self._noted:
             return
         self._noted.add(id(x))
@@ -91,7 +91,7 @@ class Reads:
                 self.elsewhere |= self.named(x)
 
     def named(self, x: ir.Tile) -> set[str]:
-        """All names in an expression, through those that stand for expressions."""
+        """All names in an expression, through inlined names."""
         found: set[str] = set()
         stack = [x]
         while stack:
@@ -105,9 +105,9 @@ class Reads:
 
 
 def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
-    """Does the run that some statements begin with, or a product and the run after it; gives how many these are.
+    """Lower the fused statements that a block begins with, or a product with its epilogue; return how many.
 
-    If they begin with none: less one for each of the first ones before which there is no need to look again.
+    If there are none, return the negative number of statements before which there is no need to look again, plus one.
     """
     product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(of, body[0]) else None
     first = 0 if product is None else 1
@@ -127,35 +127,35 @@ def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
 
 
 def begin(of: Lowering, run: Run, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
-    """What has to be there before a run."""
+    """Compute what fused statements need: statements between them, reductions, memory."""
     for s in body[: run.length]:
         if isinstance(s, ir.Assign) and s not in run.members:
             of.assign(s.name, s.value)
     of.fresh()
     for x in (*(factors(product) if product is not None else ()), *(root for s in run.members for root in roots(s))):
         of.prepare(x)
-    for name in sorted(run.kept):  # in one order in every process
+    for name in sorted(run.kept):  # deterministic order
         t = of.e.types.variables[name]
         of.memory(name, t.dtype, t.shape, False)
 
 
 def everywhere(of: Lowering, run: Run) -> None:
-    """The run, at all positions."""
+    """Lower fused statements at all positions."""
     of.nests.over(run.shape, lambda at, lanes: at_position(of, run, at, lanes), _widest(of, run))
 
 
 def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
-    """Whether a product may be finished block by block: a whole sum, by multiply-adds."""
+    """Whether a product may have an epilogue: a whole sum, by multiply-adds."""
     x = s.value
     if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in of.first) or 0 in of.e.types.of(x).shape:
         return False
     if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
-        return False  # one such vector wide: an LSTM's step took 1.5 times as long
+        return False  # a single vector wide: storing the product is faster
     return of.nests.plain or form_of(of.target, of.e.types, x) is None
 
 
 def at_position(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:
-    """All members of a run at a position. Nothing is written before everything has been read."""
+    """Lower fused statements at a position; everything is read before anything is stored."""
     e, last = of.e, list[Callable[[], None]]()
     if product is not None:
         e.registers[product[0]] = product[1]
@@ -184,17 +184,16 @@ def _widest(of: Lowering, run: Run) -> DType:
 
 
 def _is_dear(of: Lowering, run: Run) -> bool:
-    """Whether a run is many instructions."""
+    """Whether fused statements are many or expensive instructions."""
     every = walk(*(root for s in run.members for root in roots(s)))
     fns = [x.fn if isinstance(x, ir.Apply) else "" for x in every if isinstance(x, ir.Apply | ir.Load)]
     return len(fns) > CHEAP or not DEAR.isdisjoint(fns)
 
 
 def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | int:
-    """The run that a block of statements begins with; `product`: the one that would do it for each of its blocks.
+    """Find the fused statements that a block begins with; `product`: the product whose epilogue they would be.
 
-    Or how many of the statements begin none: the first that would be a member has none to go with, so that it is not
-    looked for again from each of those before it.
+    If there are none, return how many statements need not be tried as a beginning: the first candidate has no second.
     """
     scan = _Scan(of, product)
     for statement in body:
@@ -215,13 +214,13 @@ class _Scan:
         self.length = self.seen = 0
         self.space: tuple[tuple[int, ...], int] = ((), 0)
         self.given: set[str] = set()
-        """Names that have their values at the present position only."""
+        """Names whose values exist at the current position only."""
         self.elsewhere: set[str] = set()
         self.loads: list[ir.Load] = []
         self.read: list[ir.Load] = []
-        """What the product reads."""
+        """Loads of the product."""
         self.stored: list[ir.Tile] = []
-        """The pointers that members store through."""
+        """Pointers that members store through."""
         if product is not None:
             self.space, self.given = self._space(product.name), {product.name}
             operands = Reads(self.e, ())
@@ -235,11 +234,11 @@ class _Scan:
         return t.shape, max(4, t.dtype.bytes)
 
     def takes(self, s: ir.Statement) -> bool:
-        """Whether a statement joins the run, or stands between its members without being done there."""
+        """Whether a statement joins, or stands between members without being part of them."""
         self.seen += 1
         match s:
             case ir.Assign(name, ir.Full()) if name in self.of.summed:
-                return False  # a product follows, which would begin with nothing
+                return False  # the accumulator of a product that follows, which may start from zero
             case ir.Assign(name, value):
                 later, reads = self._is_evaluated_later(name, value), Reads(self.e, self._space(name)[0])
                 if self.given or self.stored or not later:
@@ -262,14 +261,14 @@ class _Scan:
         if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, ALONE):
             return False
         if self.of.nests.is_turned(t.dtype, t.shape, value):
-            return False  # by squares, not number by number
+            return False  # transposed by squares, not element by element
         return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
 
     def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
         return self.of.assigned[name] == 1 and self.of.is_lazy(name, value)
 
     def _stands_between(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
-        """A number, which is computed before the run, or a tile that is evaluated where it is used."""
+        """Accept a scalar, computed before, or an inlined tile."""
         t = self.e.types.variables[name]
         if self.of.assigned[name] != 1 or (t.shape and not later):
             return False
@@ -308,7 +307,7 @@ class _Scan:
         return bool(self.of.pointed(one) & self.of.pointed(other))
 
     def _may_store(self, pointer: ir.Tile, loads: list[ir.Load]) -> bool:
-        """Whether nothing is stored where another position loads or stores."""
+        """Whether a store touches no element that another position loads or stores."""
         if any(self._meets(x.pointer, pointer) for x in self.read):
             return False
         for x in loads:
@@ -317,7 +316,7 @@ class _Scan:
         return all(not self._meets(other, pointer) or self._apart(other, pointer) for other in self.stored)
 
     def _span(self, pointer: ir.Tile) -> int | None:
-        """How far the first and the last element are from each other, if each has a place of its own."""
+        """Distance between the first and last element in memory, if all have different addresses."""
         shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
         steps = []
         for axis, extent in enumerate(shape):
@@ -332,7 +331,7 @@ class _Scan:
         return reach
 
     def _apart(self, one: ir.Tile, other: ir.Tile) -> bool:
-        """Whether two pointers are so far from each other that their tiles do not meet."""
+        """Whether two pointers are so far from each other that their tiles do not overlap."""
         distance, terms = 0, list[ir.Tile]()
         for x in _terms(self.e, one):
             distance, terms = (distance + x, terms) if isinstance(x, int) else (distance, [*terms, x])
@@ -347,7 +346,7 @@ class _Scan:
         return not terms and span is not None and abs(distance) > span
 
     def kept(self) -> set[str]:
-        """The names that something else asks for, too."""
+        """Names with uses elsewhere."""
         named: dict[str, int] = {}
         for s in [*self.members, *([self.product] if self.product is not None else [])]:
             for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
@@ -363,7 +362,7 @@ class _Scan:
 
 
 def factors(product: ir.Assign) -> tuple[ir.Tile, ...]:
-    """What is multiplied."""
+    """Operands of a product."""
     match product.value:
         case ir.Dot(x, y, _):
             return x, y
@@ -371,7 +370,7 @@ def factors(product: ir.Assign) -> tuple[ir.Tile, ...]:
 
 
 def _terms(e: Elements, x: ir.Tile) -> list[ir.Tile | int]:
-    """What a pointer is a sum of; constants as numbers."""
+    """Terms of a pointer sum; constants as numbers."""
     x = defined(e, x)
     match x:
         case ir.Literal(int() as number):

@@ -1,8 +1,8 @@
-"""Vectors of elements that do not all lie together: `x + i // 10 * 14 + i % 10`.
+"""Load vectors of elements that are not contiguous: `x + i // 10 * 14 + i % 10`.
 
-If they are neighbours but where one row of them ends, what is before the end and what is behind it are loaded. If rows
-are shorter than a vector, but not than its half or quarter, these are read for themselves. Every second to fourth
-number comes from all of them. Others are gathered.
+Contiguous elements with one break (the end of a row) take two masked loads. If rows are shorter than a vector, but not
+than its half or quarter, the parts are loaded separately. Small strides are loaded whole and shuffled. All other
+vectors are gathered.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from .elements import At, Elements
 
 SHORTEST = 4
-"""Lanes of the shortest part of a vector that is read for itself."""
+"""Lanes of the shortest part of a vector that is loaded separately."""
 MOST_APART, WIDE = 4, 4
-"""How far apart numbers are at most that are taken from all between them, and how many bytes they have at least."""
+"""Largest stride that is loaded whole and shuffled, and the smallest element size, in bytes, for which that pays."""
 
 
 def is_read_by_halves(e: Elements, x: ir.Load, lanes: int) -> bool:
-    """Whether the halves of a vector are easier to read than the whole, or theirs are."""
+    """Whether the halves of a vector are simpler to load than the whole, recursively."""
     half = lanes // 2
     if half < SHORTEST or e.types.of(x).dtype.bytes < e.least_masked or _is_broken_once(e, x.pointer, lanes):
         return False
@@ -44,12 +44,12 @@ def read_halves(e: Elements, x: ir.Load, at: At, lanes: int, dtype: DType) -> Va
 
 
 def is_strided(step: int, bytes: int) -> bool:
-    """Whether lanes that are so far apart are taken from all that lies between the first and the last."""
+    """Whether a stride is small enough to load everything between the first and last element."""
     return step not in (0, 1) and abs(step) <= MOST_APART and bytes >= WIDE
 
 
 def read_strided(e: Elements, address: Value, type: Type, step: int, bytes: int) -> Value:
-    """Every so many-th number from an address on, or backwards: from vectors that end where the last of them lies."""
+    """Load elements of a constant stride, forwards or backwards: vectors that cover their range, then shuffles."""
     b, lanes = e.b, type.lanes
     places = [step * n for n in range(lanes if e.active is None else e.active)]
     least, count = min(places), max(places) - min(places) + 1
@@ -66,7 +66,7 @@ def read_strided(e: Elements, address: Value, type: Type, step: int, bytes: int)
 
 
 def _is_broken_once(e: Elements, pointer: ir.Tile, lanes: int) -> bool:
-    """Whether a vector is neighbours, but where one row of them ends and another begins."""
+    """Whether a vector is contiguous with one break between two rows."""
     match pointer:
         case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base):
             return e.step(pointer, local=True) == 1 and e.ranges.breaks(offset, lanes, e.step)
@@ -74,7 +74,7 @@ def _is_broken_once(e: Elements, pointer: ir.Tile, lanes: int) -> bool:
 
 
 def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
-    """Lanes whose addresses do not grow evenly: gathered from one address, as far on as each lane is."""
+    """Load lanes of irregular addresses: from two rows, or by a gather at offsets from one address."""
     b, lanes, bytes = e.b, type.lanes, t.dtype.bytes
     match pointer:
         case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base) and e.shape(offset) == t.shape:
@@ -90,7 +90,7 @@ def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, m
     first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
     before = b.op("sub", apart, b.splat(first, lanes))
     before = b.compare("eq", before, lane_constants(range(lanes), apart.type.element))
-    bits = f"i{8 * bytes}"  # bits of lanes that pass a loop's border would be packed and unpacked
+    bits = f"i{8 * bytes}"  # i1 vectors carried across a loop border would be packed and unpacked
     before = b.convert("sext", before, bits)
     behind = b.op("xor", before, constant(-1, before.type))
     mask = b.convert("sext", mask, bits)
@@ -102,7 +102,7 @@ def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, m
 
 
 def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
-    """Only vectors of 512 bits are gathered at once: for others LLVM would make a branch for every lane."""
+    """Gather a vector; LLVM gathers vectors of 512 bits only, others would become a branch per lane."""
     b = e.b
     address = b.splat(address, type.lanes)
     if bytes < 4 or type.lanes * bytes < 64:
@@ -114,7 +114,7 @@ def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value,
 
 
 def _pick(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
-    """Elements are read one by one; lanes that are not wanted read what is ours."""
+    """Load elements one by one; masked-out lanes read dummy memory."""
     b = e.b
     every = mask.text == constant(True, mask.type).text
     if not every:

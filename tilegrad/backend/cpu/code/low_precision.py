@@ -1,11 +1,11 @@
-"""Products of tiles of narrow numbers, as `low_precision_forms.py` has chosen: by a matrix unit (`amx_blocks.py`), or
-where there is none, by vectors of pairs (`bf16_dot.py`).
+"""Compute low-precision matrix products as `low_precision_forms.py` decides: with AMX (`amx_blocks.py`), or with
+`vdpbf16ps` (`bf16_dot.py`).
 
-The sums of one product of tiles are made from 0 and added to those before them by ordinary vectors: the chain of
-additions is short, and denormal sums stay what they are.
+The sums of each product of tiles start at 0 and are added to the accumulator by vector additions: chains of additions
+stay short, and denormal sums are kept.
 
-Where numbers are so large, small or odd that another result would come out than by float32 arithmetic, the product is
-computed by multiply-adds (`dot.py`); packing finds out.
+If the magnitudes of numbers, recorded while packing, could make the result differ from float32 arithmetic, the product
+is computed by multiply-adds (`dot.py`) instead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def dot(
     accumulates: bool,
     otherwise: Callable[[], None],
 ) -> None:
-    """out (+)= x @ y; `otherwise` writes the same by multiply-adds."""
+    """Emit out (+)= x @ y; `otherwise` emits the same by multiply-adds."""
     e, b = nests.e, nests.b
     spare, b.spare = b.spare, dict(nests.panels)
     packers = [Packer(nests, x, form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)]
@@ -57,12 +57,12 @@ def dot(
     otherwise()
     b.close_branches(chosen, then, b.close_branch())
     nests.panels |= {name: size for name, size in b.allocated.items() if name not in before}
-    b.spare, e.made = spare, made  # what that way has put in tables is not there on the other
+    b.spare, e.made = spare, made  # tables written on that path do not exist on the other
     e.begin()
 
 
 def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
-    """Where an operand is that was packed beforehand."""
+    """Address of a prepacked operand."""
     place = nests.packed.get((x, right))
     return None if place is None else nests.e.of(place, [], 0, uint8)
 
@@ -70,9 +70,9 @@ def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
 def whole(
     nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None, otherwise: Callable[[], None]
 ) -> None:
-    """out = the sum of the products of all turns, whose operands were packed beforehand, or what `finish` makes of it.
+    """Emit out = the sum of the products of all iterations, from prepacked operands, or its epilogue `finish`.
 
-    Whether numbers are odd is asked once for all of them.
+    The check of magnitudes is made once for all of them.
     """
     b = nests.b
     if not turns[0].form.looks:
@@ -88,7 +88,7 @@ def whole(
 
 
 def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
-    """Whether what comes out is what float32 arithmetic would give, in all turns."""
+    """Whether low precision gives the result of float32 arithmetic in all iterations."""
     b = nests.b
     spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
     for turn in turns:
@@ -103,12 +103,12 @@ def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
 
 
 def may_be_finished(target: Target, shape: tuple[int, ...]) -> bool:
-    """Whether a matrix unit's blocks of a result may be finished one by one: none reaches beyond it."""
+    """Whether AMX blocks of a result may have an epilogue: none exceeds the result."""
     return target.matrix_unit and shape[0] % (2 * ROWS) == 0 == shape[1] % (2 * WORDS)
 
 
 def _multiply_all(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None) -> None:
-    """The sum of all turns, whatever their numbers are."""
+    """Emit the sum of all iterations without a check of magnitudes."""
     b = nests.b
     with _ready(nests):
         for turn in turns:
@@ -123,14 +123,14 @@ def _multiply_all(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Take
 
 
 def _is_number(b: Builder, turn: Turn, loop: Loop, number: int, possible: bool) -> Value:
-    """Whether this is the turn of a product with some number."""
+    """Whether this is the iteration of a product with this number."""
     if not possible or turn.times == 1:
         return constant(possible, I1)
     return b.compare("eq", loop.index, constant(number, I64))
 
 
 def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
-    """A loop over the turns of a product; what counts them is what counts them in the kernel."""
+    """Open a loop over the iterations of a product, with the kernel's counter."""
     loop = nests.loop("turn", 0, turn.times, 1, carried)
     if turn.loop is not None:
         at = nests.b.op("mul", loop.index, constant(turn.step, I64))
@@ -139,7 +139,7 @@ def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -
 
 
 def _packers(nests: Nests, turn: Turn) -> list[Packer]:
-    """How the operands of a turn were packed."""
+    """Packers of the operands of an iteration."""
     factors = [turn.operand(right) for right in (False, True)]
     nests.e.begin()
     return [

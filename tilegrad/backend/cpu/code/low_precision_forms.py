@@ -1,9 +1,8 @@
-"""How products are made of narrow numbers (bfloat16, integers of 8 bits), and which ones are not.
+"""Decide which matrix products use low-precision instructions (bfloat16, 8-bit integers), and how.
 
-Where a processor multiplies narrow numbers faster than float32 ones, in a matrix unit (AMX) or by vectors of pairs,
-each float32 factor is taken as the sum of one to three bfloat16 numbers (its precision says how many), and the products
-of these that matter are added up in float32. Integers of 8 bits are multiplied as they are: their sums of 32 bits are
-exact, or what is left of them where they overflow, as everywhere.
+Where a processor multiplies low-precision numbers faster than float32 ones, with AMX or `vdpbf16ps`, each float32
+operand is split into one to three bfloat16 parts, by the precision of the product, and the products of parts that
+matter are added in float32. 8-bit integers are multiplied as they are: their 32-bit sums are exact, or wrap.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..target import Target
 
 
 class Form(NamedTuple):
-    """Parts of each factor, and which of the left and the right one are multiplied: one changes at a time."""
+    """Parts of each operand, and the pairs of left and right parts that are multiplied; one changes at a time."""
 
     parts: int
     products: tuple[tuple[int, int], ...]
@@ -27,22 +26,22 @@ class Form(NamedTuple):
 
     @property
     def looks(self) -> bool:
-        """Whether numbers may be such that something else would come out than by multiply-adds."""
+        """Whether magnitudes must be checked, since results may differ from those of float32 arithmetic."""
         return self.instruction == "tdpbf16ps"
 
 
 PLAIN = Form(0, ())
-"""Of what is left to multiply-adds."""
+"""Multiply-adds in float32."""
 ONE = Form(1, ((0, 0),))
 THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
 SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
 FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
 INTEGERS = {int8: Form(1, ((0, 0),), "tdpbssd"), uint8: Form(1, ((0, 0),), "tdpbuud")}
-"""All numbers have a sign, or none has."""
+"""Instructions for signed and unsigned integers."""
 
 
 def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
-    """How a product is made of narrow numbers, if it is; one that goes on with the sum of others may have few k."""
+    """Choose the form of a product, or None for multiply-adds; one that continues a sum may have a small depth."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
     dtype, total = _shared_dtype(types, product.x, product.y), types.of(product).dtype
     form: Form | None = None
@@ -61,7 +60,7 @@ def _shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
 
 
 class Turn(NamedTuple):
-    """A product in a kernel, in a loop or alone; it is made `times` times, after `first` others."""
+    """A product in a kernel, alone or in a loop of `times` iterations, after `first` iterations of others."""
 
     product: ir.Dot
     loop: ir.For | None
@@ -77,5 +76,5 @@ class Turn(NamedTuple):
         return int(self.loop.step.value) if self.loop and isinstance(self.loop.step, ir.Literal) else 0
 
     def number(self) -> ir.Tile:
-        """Which turn of all it is, inside the kernel."""
+        """Number of the iteration among all, as an expression inside the kernel."""
         return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first

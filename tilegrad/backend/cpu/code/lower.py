@@ -1,9 +1,8 @@
-"""From a tile kernel to LLVM IR.
+"""Lower a tile kernel to LLVM IR.
 
-An instance is one turn of the outermost loop. Each statement becomes loops over the shape of its tile
-(`nests.py`, `dot.py`); what is computed at an element is evaluated inside them (`elements.py`). A tile that has a
-name is evaluated anew where it is used, if that costs little and nothing has been stored where it was loaded from;
-otherwise it is kept on the stack.
+The outermost loop runs over instances. Each statement becomes loops over the shape of its tile (`nests.py`, `dot.py`),
+in which expressions are evaluated (`elements.py`). A named tile is inlined where it is used if that is cheap and no
+store may change what it loads; otherwise it is stored on the stack.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from .transpose_tiles import store_by_squares
 LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
 LONGEST = 50
-"""Statements of a block in which runs are looked for: each statement is compared with those before it."""
+"""Statements of a block up to which fusion is tried: each statement is compared with those before it."""
 CHEAP = 6
-"""Functions of an expression that is rather evaluated twice than kept."""
+"""Operations of an expression up to which it is evaluated twice rather than stored."""
 MOST_STACK = 4 << 20
 LONGEST_CHAIN = 20
-"""Names whose expressions are evaluated one within the other: each is several calls of Python deep."""
+"""Names inlined into each other: each costs several nested Python calls."""
 
 
 def lower(kernel: ir.Kernel, target: Target) -> str:
-    """The LLVM IR of a kernel: `void NAME(ptr arguments, i64 begin, i64 end)` runs instances begin to end - 1."""
+    """Lower a kernel to LLVM IR: `void NAME(ptr arguments, i64 begin, i64 end)` runs instances begin to end - 1."""
     functions: list[str] = []
     declared: dict[str, str] = {}
     parts = in_parts(kernel)
@@ -75,7 +74,7 @@ class Lowering:
         self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
         self.nests = Nests(self.e, target)
         self.whole: list[Turn] = []
-        """The products of a sum whose operands have all been packed beforehand."""
+        """The products of a sum whose operands are all prepacked."""
         if isinstance(kernel, Fed):
             self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed if not p.panels}
             self.nests.laid = {(p.operand, p.right): p.place for p in kernel.packed if p.panels}
@@ -83,24 +82,24 @@ class Lowering:
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.prepared: set[str] = set()
-        """The names whose expressions the present statement has looked through."""
+        """Names whose expressions have been prepared for the current statement."""
         self.stored: set[str] = set()
         self.points: dict[str, set[str]] = {}
-        """From which pointers a variable that is one was made."""
+        """Pointers that each pointer variable is derived from."""
         self.summed: set[str] = set()
-        """Names that products are added to."""
+        """Names of accumulators of products."""
         self.first: set[int] = set()
-        """The products that begin a sum."""
+        """Products that begin a sum."""
         self.straight: ir.Reduce | None = None
-        """What the present statement reduces where it uses it."""
+        """The reduction that the current statement evaluates in place."""
         self.in_place = added_in_place(kernel)
         self._pointed: dict[int, tuple[set[str], ir.Tile]] = {}
         self._lazy: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
         self._chains: dict[str, int] = {}
-        """How many names are evaluated one within the other where a name is used."""
+        """Depth of inlined names below each name."""
         for statement in statements(kernel.body):
             self._note(statement)
-            self._pointed = {}  # what comes later may give pointers more to come from
+            self._pointed = {}  # later assignments may add pointers
 
     def _note(self, statement: ir.Statement) -> None:
         for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
@@ -117,7 +116,7 @@ class Lowering:
                 self.assigned[statement.name] = self.assigned.get(statement.name, 0) + 1
 
     def pointed(self, pointer: ir.Tile) -> set[str]:
-        """The names that a pointer is made from, and those that these are made from."""
+        """Names that a pointer is derived from, transitively."""
         known = self._pointed.get(id(pointer))
         if known is None:
             named = {x.name for x in walk(pointer) if isinstance(x, ir.Name)}
@@ -126,7 +125,7 @@ class Lowering:
         return known[0]
 
     def function(self, part: Part) -> list[str]:
-        """The lines of the function of a part of the kernel, or of the whole."""
+        """Emit the function of the kernel, or of a part of it."""
         b, e = self.b, self.e
         arguments = Value("%arguments", PTR)
         slots = [b.offset(arguments, "i64", constant(n, I64), "slot") for n in range(len(self.kernel.parameters) + 3)]
@@ -154,7 +153,7 @@ class Lowering:
         return [signature, "entry:", *b.allocations, *b.scopes[0].lines, end, "}"]
 
     def _leave_unless(self, condition: ir.Tile, instance: Value) -> None:
-        """Returns the number of an instance if a condition does not hold for it."""
+        """Return the number of the first instance for which a condition does not hold."""
         self.prepare(condition)
         chosen = self.e.of(condition, [], 0, bool_)
         self.b.open_branch("inside")
@@ -221,7 +220,9 @@ class Lowering:
         self.fresh()
 
     def _whole(self, body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
-        """A sum of products from packed operands, or by its statements where numbers are odd; gives what is left."""
+        """Lower a sum of products of prepacked operands, with a fallback to its statements; return the statements after
+        it.
+        """
         turns, self.whole = self.whole, []
         last = max(n for n, s in enumerate(body) if any(makes(s, turn) for turn in turns))
         region = body[: last + 1]
@@ -246,7 +247,7 @@ class Lowering:
     def _run_of_blocks(
         self, turn: Turn, shape: tuple[int, ...], body: Sequence[ir.Statement]
     ) -> tuple[Run | None, Sequence[ir.Statement]]:
-        """What is done with each block of a sum as soon as it is there, and what is left of the statements."""
+        """Find the epilogue of a sum, and the statements after it."""
         every = statements(self.kernel.body if turn.loop is None else turn.loop.body)
         product = next(s for s in every if isinstance(s, ir.Assign) and s.value is turn.product)
         if not low_precision.may_be_finished(self.nests.target, shape):
@@ -258,7 +259,7 @@ class Lowering:
         return run, body[run.length :]
 
     def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
-        """The statements, with neighbouring stores together that do not touch what another one of them stores."""
+        """Group consecutive stores of one shape that do not access each other's memory."""
         groups: list[list[ir.Statement]] = []
         stored: set[str] = set()
         loaded: set[str] = set()
@@ -281,17 +282,17 @@ class Lowering:
         return groups
 
     def _space(self, store: ir.Store) -> tuple[tuple[int, ...], int]:
-        """What is stored: its shape, and the bytes of an element as it is counted in vectors."""
+        """Shape of a store and bytes per element, as they determine the vectors of its loop."""
         t = self.e.types.of(store.pointer)
         return t.shape, max(4, t.dtype.bytes)
 
     def _may_repeat(self, stores: Sequence[ir.Store]) -> bool:
-        """Whether the same is stored if it is computed once more: nothing is read that the kernel stores."""
+        """Whether stores may be executed twice: they read nothing that the kernel stores."""
         loads = [x for s in stores for x in below(self.e, s.value) if isinstance(x, ir.Load)]
         return not any(self.pointed(x.pointer) & self.stored for x in loads)
 
     def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
-        """Whether a tile of zeros is only there for a product to be added to: that one starts without it."""
+        """Whether a tile of zeros is only the accumulator of a product, which then starts without it."""
         match statement:
             case ir.Assign(name, ir.Full((_, _), ir.Literal(value))) if str(value) in ("0", "0.0"):
                 pass
@@ -308,7 +309,7 @@ class Lowering:
         return False
 
     def _adds_up(self, statement: ir.Statement) -> ir.Reduce | None:
-        """The sum, or the like, of a few rows that is only there to be added to a tile: in one loop with that."""
+        """Find a reduction of a few rows whose only use is to be added to a tile; both share one loop."""
         match statement:
             case ir.Assign(name, ir.Apply(_, (ir.Name(other), ir.Reduce() as x))) if other == name:
                 named = {part.name for part in walk(x) if isinstance(part, ir.Name)}
@@ -317,7 +318,7 @@ class Lowering:
         return None
 
     def fresh(self) -> None:
-        """Before a statement: nothing is known of memory."""
+        """Forget what is known of memory, before a statement."""
         self.e.made = {}
         self.prepared = set()
         self.e.begin()
@@ -350,7 +351,7 @@ class Lowering:
             self.nests.keep(memory, value)
 
     def is_lazy(self, name: str, value: ir.Tile) -> bool:
-        """Whether a tile is evaluated where it is used."""
+        """Whether a tile is inlined where it is used."""
         key = name, id(value)
         if key not in self._lazy:
             self._lazy[key] = self._is_evaluated_later(name, value), value
@@ -439,7 +440,7 @@ class Lowering:
         self.b.close_branches(chosen, first, self.b.close_branch())
 
     def _spare(self, before: set[str], other: Sequence[ir.Statement]) -> dict[str, int]:
-        """The memory that one way of a branch has taken, for the other: but for variables that both have."""
+        """Memory allocated in one side of a branch that the other may reuse: all but variables that both assign."""
         both = {s.name for s in statements(tuple(other)) if isinstance(s, ir.Assign | ir.Atomic)}
         kept = {m.address.text for name, m in self.e.memory.items() if name in both}
         return {n: size for n, size in self.b.allocated.items() if n not in before and n not in kept}
@@ -447,7 +448,7 @@ class Lowering:
     # --- what needs loops of its own -------------------------------------------------------------
 
     def prepare(self, x: ir.Tile) -> None:
-        """Computes the reductions, scans, products and reshapes in an expression, parts before wholes."""
+        """Compute the reductions, scans, products and reshapes in an expression, operands first."""
         for part in parts_first(x, self.e.lazy, self.prepared):
             self._prepare_one(part)
 
@@ -476,7 +477,7 @@ class Lowering:
         self.e.begin()
 
     def _keep_source(self, x: ir.Tile) -> None:
-        """A tile of which elements are read at places that are computed must be in memory."""
+        """Store a tile that is read at computed indices."""
         if id(x) in self.e.made:
             return
         if isinstance(x, ir.Name) and x.name in self.e.memory:
@@ -490,7 +491,7 @@ class Lowering:
 
 
 def _named(statement: ir.Statement) -> set[str]:
-    """The names that a statement, or one inside it, reads or gives a value."""
+    """Names that a statement, or one inside it, reads or assigns."""
     found: set[str] = set()
     for inner in statements((statement,)):
         found |= {x.name for x in walk(*roots(inner)) if isinstance(x, ir.Name)}

@@ -1,4 +1,4 @@
-"""Loop nests over tiles: stores, tiles that are kept, reductions, scans."""
+"""Emit loop nests over tiles: stores, stored tiles, reductions, scans."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .first_extreme import reduce_place
 from .prefetch import ask_across
 
 Body = Callable[[At, int], None]
-"""What is done at a position, for so many lanes (0: one element)."""
+"""Emits code at a position, for a number of lanes (0: one element)."""
 Taker = Callable[[At, int, Value], None]
-"""The same with a vector of what was computed there."""
+"""The same with a vector that was computed there."""
 
 UNROLLED = 16
-"""Up to so many rows are reduced in straight code."""
+"""Rows up to which a reduction is unrolled."""
 CHAINS = 4
-"""Sums along memory are kept in so many registers, to be added at the end: one waits for the one before it."""
+"""Independent accumulators of a reduction along memory, which hide the latency of additions."""
 TOGETHER, LONG = 4, 1024
-"""Rows this long are gone through so many at a time: a core reads 20 GB/s of four streams of memory, 14 of one."""
+"""Rows reduced at a time, and the row length from which on: several streams use more memory bandwidth than one."""
 
 
 class Nests:
-    """Writes the loops of one kernel."""
+    """Emits the loops of one kernel."""
 
     def __init__(self, elements: Elements, target: Target) -> None:
         self.e, self.b, self.target = elements, elements.b, target
         elements.across = self.across
         self.panels: dict[str, int] = {}
-        """Memory of products of narrow numbers, which the next one may have: bytes, by name."""
+        """Memory of low-precision products that the next one may reuse: bytes by name."""
         self.packed: dict[tuple[ir.Tile, bool], ir.Tile] = {}
-        """Where operands are that were packed beforehand, by what they are and whether they are right ones."""
+        """Addresses of operands prepacked for the matrix unit, by operand and side."""
         self.laid: dict[tuple[ir.Tile, bool], ir.Tile] = {}
-        """The same of those that were packed in panels."""
+        """Addresses of operands prepacked in float32 panels, by operand and side."""
         self.plain = False
-        """Whether products are left to multiply-adds."""
+        """Whether all products use multiply-adds."""
 
     def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True, step: int = 1) -> None:
-        """Runs a body over a shape; along the last axis by vectors, the last of which may be short, or by steps."""
+        """Emit a body over a shape: by vectors along the last axis, the last of which may be partial, or by steps."""
         self.e.begin()
         if not shape:
             body([], 0)
@@ -100,7 +100,7 @@ class Nests:
     # --- tiles that are kept, and stores ---------------------------------------------------------
 
     def keep(self, memory: Memory, value: ir.Tile, shape: tuple[int, ...] | None = None) -> None:
-        """Puts the elements of an expression in memory of our own."""
+        """Store the elements of an expression on the stack."""
 
         def write(at: At, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
@@ -120,13 +120,13 @@ class Nests:
             )
 
     def is_turned(self, dtype: DType, shape: Sequence[int], value: ir.Tile) -> bool:
-        """Whether a tile lies across the one it is made from, and consists of whole squares of vectors."""
+        """Whether a tile is a transpose that consists of whole squares of vectors."""
         lanes = self.target.lanes(dtype.bytes)
         across = isinstance(value, ir.Trans) and value.permutation == (1, 0)
         return across and dtype.bytes >= 4 and lanes > 1 and all(extent % lanes == 0 for extent in shape)
 
     def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
-        """Squares of vectors are turned in registers."""
+        """Store a transpose, by squares that are transposed in registers."""
         e, lanes = self.e, self.target.lanes(memory.dtype.bytes)
         e.begin()
         down = self.loop("row", 0, memory.shape[0], lanes)
@@ -147,7 +147,7 @@ class Nests:
         )
 
     def store(self, stores: Sequence[ir.Store]) -> None:
-        """Stores of tiles of one shape in one nest: what they have in common is computed once."""
+        """Emit stores of one shape in one nest, which computes common subexpressions once."""
         shape = self.e.types.of(stores[0].pointer).shape
 
         def write(at: At, lanes: int) -> None:
@@ -157,7 +157,7 @@ class Nests:
         self.over(shape, write, self.e.types.of(stores[0].pointer).dtype)
 
     def stored(self, store: ir.Store, at: At, lanes: int) -> Callable[[], None]:
-        """Computes what is stored at a position, and gives what stores it."""
+        """Evaluate what is stored at a position; return a function that emits the store."""
         e, b = self.e, self.b
         t = e.types.of(store.pointer)
         raw = vectors.to_memory(b, b.splat(e.part(store.value, at, t.shape, lanes, t.dtype), lanes), t.dtype)
@@ -173,7 +173,7 @@ class Nests:
         return lambda: self._where(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
 
     def _present(self, mask: Value | None, lanes: int) -> Value | None:
-        """A mask without the lanes that do not exist."""
+        """Combine a mask with the lanes that exist."""
         existing = self.e.existing(lanes)
         if mask is None or existing is None:
             return existing if mask is None else self.b.splat(mask, lanes)
@@ -184,7 +184,7 @@ class Nests:
         self._where(mask, lambda: self.b.effect(text))
 
     def _where(self, mask: Value | None, write: Callable[[], None]) -> None:
-        """Does something if a condition holds."""
+        """Emit code under a condition."""
         b = self.b
         if mask is None or mask.text == "true":
             write()
@@ -215,7 +215,7 @@ class Nests:
             self._reduce_across(out, fn, x, axis, source, wide)
 
     def _reduce_along(self, out: Memory, fn: str, x: ir.Tile, source: TileType, wide: DType) -> None:
-        """Over the last axis: vectors, combined in a fixed order in the end."""
+        """Reduce the last axis: vectors, then lanes, in a fixed order."""
         b, e = self.b, self.e
         lanes = self.target.lanes(max(4, wide.bytes))
         extent = source.shape[-1]
@@ -260,7 +260,7 @@ class Nests:
         self.over(out.shape, rows, wide, vectorised=False, step=together)
 
     def _combined(self, fn: str, dtype: DType, values: list[Value]) -> Value:
-        """Values combined in pairs."""
+        """Combine values pairwise."""
         while len(values) > 1:
             pairs = [vectors.apply(self.b, fn, dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
             values = pairs + values[len(pairs) * 2 :]
@@ -275,7 +275,7 @@ class Nests:
         return self.b.extract(x, 0)
 
     def _reduce_across(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType, wide: DType) -> None:
-        """Over another axis: the elements beside each other stay beside each other."""
+        """Reduce an outer axis: lanes stay independent."""
         b, e = self.b, self.e
         extent = source.shape[axis]
 
@@ -294,24 +294,24 @@ class Nests:
         self.over(out.shape, column, wide)
 
     def _across_at(self, x: ir.Tile, axis: int, wide: DType, at: At, index: Value, lanes: int) -> Value:
-        """What is reduced across, at one place of the axis."""
+        """Evaluate one row of a reduction over an outer axis."""
         dtype = self.e.types.of(x).dtype
         value = self.e.of(x, [*at[:axis], index, *at[axis:]], lanes, dtype)
         return self.b.splat(vectors.cast(self.b, value, dtype, wide), lanes)
 
     def _across_here(self, fn: str, x: ir.Tile, axis: int, wide: DType, at: At, lanes: int) -> Value:
-        """An element of a reduction across few rows, in straight code."""
+        """Evaluate an element of a reduction over few rows, unrolled."""
         extent = self.e.types.of(x).shape[axis]
         every = [self._across_at(x, axis, wide, at, constant(n, I64), lanes) for n in range(extent)]
         return self._combined(fn, wide, every)
 
     def is_short_across(self, x: ir.Reduce) -> bool:
-        """Whether an element of a reduction is straight code over vectors of what is reduced."""
+        """Whether a reduction is over few rows of an outer axis, so that it can be unrolled."""
         shape = self.e.types.of(x.x).shape
         return not x.fn.startswith("arg") and x.axis < len(shape) - 1 and shape[x.axis] <= UNROLLED
 
     def across(self, x: ir.Reduce, at: At, lanes: int) -> Value:
-        """An element of such a reduction, where it is used."""
+        """Evaluate an element of such a reduction where it is used."""
         t = self.e.types.of(x)
         ask_across(self.e, x, at, self.target.last_cache)
         wide = _wide(self.e.types.of(x.x).dtype)
@@ -339,19 +339,19 @@ class Nests:
 
 
 def _wide(dtype: DType) -> DType:
-    """In what numbers of a type are reduced."""
+    """The dtype in which numbers are reduced."""
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def _together(source: TileType) -> int:
-    """How many rows of a tile are reduced in one loop."""
+    """Number of rows of a tile that one loop reduces."""
     if len(source.shape) < 2 or source.shape[-1] < LONG:
         return 1
     return next(n for n in range(TOGETHER, 0, -1) if source.shape[-2] % n == 0)
 
 
 def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
-    """The columns of a square of vectors, by shuffles of pairs."""
+    """Transpose a square of vectors by pairwise shuffles."""
     lanes = len(rows)
     step = 1
     while step < lanes:

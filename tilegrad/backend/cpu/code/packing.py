@@ -1,9 +1,8 @@
-"""Operands of products, packed for the innermost loop to read straight on.
+"""Pack float32 operands of matrix products into panels, which the innermost loop reads contiguously.
 
 A panel has some rows (of the left operand) or columns (of the right one), one k after another: what a block of the
-result needs lies together, whatever the shape of the tensor it comes from. Operands that lie the other way in
-memory are turned while they are packed, by squares in registers. The last panel may have less than it is wide:
-what lies in the rest of it is never read back from a result.
+result needs is contiguous, whatever the layout of the tensor. Operands with the other layout are transposed while they
+are packed, by squares in registers. The last panel may be partly padding, which never reaches a result.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from .nests import Nests, turned_square
 
 DIVIDE = ("floordiv", "mod")
 AHEAD, FAR = 8, 2048
-"""Rows by which what is packed is asked for before, if they are so many bytes apart."""
+"""Prefetch distance in rows, and the stride in bytes from which on rows are prefetched."""
 ALIGNED = 64
-"""Bytes in whose multiples panels begin that others have packed."""
+"""Alignment of prepacked panels in bytes."""
 TOGETHER = 8
-"""So many k are packed for all panels before the next ones: their lines of memory stay in the first cache."""
+"""Depth packed for all panels before the next: their cache lines stay in the L1 cache."""
 
 
 class Panels(NamedTuple):
@@ -33,12 +32,14 @@ class Panels(NamedTuple):
     width: int
     depth: int
     stride: int
-    """More k than there are: a vector may be longer than a panel is wide, and panels should lie in different sets."""
+    """Distance of panels, which exceeds the depth: a vector may be longer than a panel is wide, and panels should not
+    alias.
+    """
     pairs: bool = False
-    """Whether an element is two neighbours along k, of 16 bits each."""
+    """Whether an element is a pair of 16-bit integers along k."""
 
     def read(self, e: Elements, x: ir.Tile, k: Value, i: Value, lanes: int) -> Value:
-        """Elements of an expression over (k, i), along i, as they lie in the panels."""
+        """Read elements of an expression over (k, i), along i, in the format of the panels."""
         if not self.pairs:
             return e.of(x, [k, i], lanes, self.memory.dtype)
         b = e.b
@@ -47,7 +48,7 @@ class Panels(NamedTuple):
         return b.op("or", b.op("and", low, constant(0xFFFF, low.type)), b.op("shl", high, constant(16, high.type)))
 
     def read_along(self, e: Elements, x: ir.Tile, i: Value, k: Value, lanes: int) -> Value:
-        """The same of an expression over (i, k), along k."""
+        """Read elements of an expression over (i, k), along k, in the format of the panels."""
         b = e.b
         if not self.pairs:
             return b.splat(e.of(x, [i, k], lanes, self.memory.dtype), lanes)
@@ -82,13 +83,13 @@ def panels(
 
 
 def panels_at(place: Value, width: int, depth: int, extent: int, lanes: int) -> Panels:
-    """Panels of float32 numbers that are somewhere else than in memory of the instance."""
+    """Float32 panels at an address."""
     stride = _stride(width, depth, lanes)
     return Panels(Memory(place, float32, (-(-extent // width) * width * stride,)), width, depth, stride)
 
 
 def panel_bytes(shape: tuple[int, ...], right: bool, width: int, lanes: int) -> int:
-    """What an operand takes in such panels."""
+    """Bytes of an operand in panels."""
     extent, depth = reversed(shape) if right else shape
     bytes = -(-extent // width) * width * _stride(width, depth, lanes) * float32.bytes
     return -(-bytes // ALIGNED) * ALIGNED
@@ -99,7 +100,7 @@ def _stride(width: int, depth: int, lanes: int) -> int:
 
 
 def lay(nests: Nests, x: ir.Tile, right: bool, width: int, place: Value) -> None:
-    """Packs an operand into panels at a place: over (i, k) if it is a left one, over (k, i) if it is a right one."""
+    """Pack an operand into panels at an address: over (i, k) if it is a left one, over (k, i) if it is a right one."""
     e, lanes = nests.e, nests.target.lanes(float32.bytes)
     shape = e.types.of(x).shape
     extent, depth = reversed(shape) if right else shape
@@ -114,10 +115,10 @@ def lay(nests: Nests, x: ir.Tile, right: bool, width: int, place: Value) -> None
 
 
 def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
-    """Packs an expression over (k, i). A vector may be longer than a panel is wide: the next k follows.
+    """Pack an expression over (k, i). A vector may be longer than a panel is wide: the next k overwrites the excess.
 
-    What only moves memory goes along its rows; where positions are computed, a panel is packed after another, so
-    that what belongs to its columns is computed once.
+    Plain loads are packed row by row; expressions that compute indices, panel by panel, so that what depends on its
+    columns is computed once.
     """
     with nests.e.vectors_begin_evenly(to.width % lanes == 0):
         _pack(nests, to, x, extent, lanes)
@@ -152,14 +153,14 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
 
 
 def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
-    """Has what is packed soon brought to the first cache, if its rows are far apart: it does not come by itself."""
+    """Prefetch rows that are too far apart for the hardware prefetcher."""
     e, x = nests.e, defined(nests.e, x)
     if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= FAR:
         e.b.bring(e.of(x.pointer, [k, block], 0, int32), 1)
 
 
 def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:
-    """One k of a panel, of which so many columns exist."""
+    """Pack one k of a panel with `count` columns."""
     e, b = nests.e, nests.b
     for inside in range(0, count, lanes):
         e.active = count - inside if block.is_constant and count - inside < lanes else None
@@ -169,9 +170,8 @@ def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes
 
 
 def tabulate(nests: Nests, x: ir.Tile, axis: int) -> None:
-    """Puts the quotients and the like that an expression's positions take from one axis in tables, one entry a place.
-
-    They are asked for again and again: once for each panel.
+    """Store index expressions with divisions that depend on one axis in tables: they are evaluated again for each
+    panel.
     """
     e = nests.e
     for y in _along_one(e, x, axis):
@@ -183,7 +183,7 @@ def tabulate(nests: Nests, x: ir.Tile, axis: int) -> None:
 
 
 def _along_one(e: Elements, x: ir.Tile, axis: int) -> list[ir.Tile]:
-    """The integer expressions of one axis that an expression over two consists of."""
+    """Integer expressions of one axis inside an expression of two."""
     found = []
     for y in _parts(e, x):
         match y:
@@ -193,7 +193,7 @@ def _along_one(e: Elements, x: ir.Tile, axis: int) -> list[ir.Tile]:
 
 
 def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
-    """An expression and all that it consists of, through names that stand for expressions."""
+    """All subexpressions of an expression, through inlined names."""
     found: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
@@ -205,15 +205,15 @@ def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
 
 
 def _moves(e: Elements, x: ir.Tile, lanes: int) -> bool:
-    """Whether an expression only reads memory along it."""
+    """Whether an expression only loads contiguous memory."""
     loads = [y for y in below(e, x) if isinstance(y, ir.Load)]
     return all(y.mask is None and e.lane_step(y.pointer, lanes) in (0, 1) for y in loads)
 
 
 def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
-    """Packs an expression over (i, k) that lies along k: squares of vectors are turned in registers.
+    """Pack an expression over (i, k) that is contiguous along k: transpose squares of vectors in registers.
 
-    The last square along k overlaps the one before it; rows that do not exist are the last one again.
+    The last square along k overlaps the one before it; rows past the end repeat the last one.
     """
     e, b = nests.e, nests.b
     tabulate(nests, x, 1)
@@ -222,7 +222,7 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
     k = along.index
     if to.depth % lanes:
         k = b.intrinsic("smin", k, constant(max(0, to.depth - lanes), I64))
-    for square in reversed(range(0, to.width, lanes)):  # what one writes beyond the panel, the first writes again
+    for square in reversed(range(0, to.width, lanes)):  # excess past the panel is overwritten by the first square
         e.memo = {}
         first = b.op("add", panel.index, constant(square, I64))
         places = [b.op("add", first, constant(n, I64)) for n in range(lanes)]
@@ -239,7 +239,7 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
 
 
 def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
-    """An operand with its axes exchanged, if it lies in memory that way; `lanes`: within vectors that begin evenly."""
+    """Transpose the expression of an operand whose memory has the other layout; `lanes`: within aligned vectors."""
     shape = e.types.of(x).shape
     loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
     if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
@@ -248,7 +248,7 @@ def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
 
 
 def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
-    """The expressions below one, each once, through names that stand for expressions; not those inside addresses."""
+    """Subexpressions of an expression, each once, through inlined names; not those inside addresses."""
     found: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
@@ -260,7 +260,7 @@ def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
 
 
 def exchanged(e: Elements, x: ir.Tile, made: dict[int, ir.Tile | None] | None = None) -> ir.Tile | None:
-    """An expression of two axes with its axes exchanged; `made`: what is there already of parts that are used twice."""
+    """Transpose an expression of two axes; `made` memoises shared subexpressions."""
     if isinstance(x, ir.Literal) or len(e.types.of(x).shape) < 2:
         return None if not isinstance(x, ir.Literal) and e.types.of(x).shape else x
     made = {} if made is None else made

@@ -1,6 +1,7 @@
-"""A kernel whose instances go one of two ways becomes three functions: LLVM keeps constants in registers only in a loop
-all of which runs. One function finds how far instances go the first way, one runs those, and one an instance that does
-not: at a border, say.
+"""Split a kernel whose instances take one of two branches into three functions.
+
+LLVM keeps constants in registers only in loops without such a branch. One function finds the run of instances that take
+the first branch, one runs those, and one runs a single instance of the other branch, at a border for example.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ....ir.tile import Assign, If, Kernel, Load, Name, Statement, Tile
 from ....ir.tile_access import roots, walk
 
 APART = 2
-"""Statements of the other way from which on it is worth a function."""
+"""Statements of the second branch from which on a function pays."""
 TURNS = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
 entry:
   %some = icmp slt i64 %begin, %end
@@ -34,7 +35,7 @@ leave:
 
 
 class Part(NamedTuple):
-    """A function: what its instances do. With a condition, it gives the first instance for which that is false."""
+    """A function of a kernel; with a condition, it returns the first instance for which that is false."""
 
     kernel: Kernel
     head: str
@@ -43,7 +44,7 @@ class Part(NamedTuple):
 
 
 def in_parts(kernel: Kernel) -> list[Part]:
-    """The functions of a kernel: mostly one."""
+    """Split a kernel into functions: usually one."""
     name, body = kernel.name, kernel.body
     last = body[-1] if body else None
     before = body[:-1]
@@ -51,7 +52,7 @@ def in_parts(kernel: Kernel) -> list[Part]:
         return [Part(kernel, f"void @{name}")]
     needed = _needed(before, last.condition)
     if any(isinstance(x, Load) for x in walk(last.condition, *(root for s in needed for root in roots(s)))):
-        return [Part(kernel, f"void @{name}")]  # what is loaded may have been stored by the instance before
+        return [Part(kernel, f"void @{name}")]  # the instance before may have stored what is loaded
     inside, other = (kernel.replaced(body=(*before, *way)) for way in (last.body, last.otherwise))
     return [
         Part(kernel.replaced(body=needed), f"internal i64 @{name}_stretch", "#1", last.condition),
@@ -61,12 +62,12 @@ def in_parts(kernel: Kernel) -> list[Part]:
 
 
 def turns(name: str) -> str:
-    """The kernel that calls its parts."""
+    """The kernel that dispatches to its parts."""
     return TURNS.replace("NAME", name)
 
 
 def _needed(body: Sequence[Statement], condition: Tile) -> tuple[Statement, ...]:
-    """The assignments that a condition depends on."""
+    """Slice the assignments that a condition depends on."""
     names = {x.name for x in walk(condition) if isinstance(x, Name)}
     found: list[Statement] = []
     for s in reversed(body):

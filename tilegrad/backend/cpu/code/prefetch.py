@@ -1,6 +1,6 @@
-"""What the next turn of a sum takes from memory is asked for while this one is computed, some lines at each block.
+"""Prefetch the operands of the next iteration of a sum, some cache lines at each block.
 
-Rows of a tile that lie apart from each other in memory do not come by themselves, and packing them waits for each.
+The hardware prefetcher does not follow rows of a tile that are far apart in memory, and packing would wait for each.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .elements import Elements
 
 LINE = 64
-"""Bytes that come at a time."""
+"""Bytes of a cache line."""
 LEAST = 64
-"""Lines of a tile that are worth asking for."""
+"""Smallest tile that is prefetched, in cache lines."""
 
 
 class Wanted(NamedTuple):
-    """A tile that the next turn loads: its rows lie along an axis, and consist of so many lines of memory."""
+    """A tile that the next iteration loads: its contiguous axis, and its rows of cache lines."""
 
     load: ir.Load
     along: int
@@ -32,7 +32,9 @@ class Wanted(NamedTuple):
 
 
 def wanted(e: Elements, operands: Sequence[ir.Tile], cache: int = 0) -> list[Wanted]:
-    """What the next turn of the innermost loop loads for a product, from matrices that do not fit a cache."""
+    """List the tiles that the next iteration of the innermost loop loads for a product, from matrices larger than a
+    cache.
+    """
     found = []
     for x in _loads(e, operands):
         shape = e.types.of(x).shape
@@ -48,7 +50,7 @@ def wanted(e: Elements, operands: Sequence[ir.Tile], cache: int = 0) -> list[Wan
 
 
 def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None:
-    """Asks for the share of one block in these tiles, of so many blocks."""
+    """Prefetch the share of one block of these tiles."""
     b = e.b
     assert e.following is not None
     counter, following = e.following
@@ -73,9 +75,8 @@ def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None
 
 
 def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
-    """Asks for what the next turn reduces at the same place, if rows lie across memory, more than fit a cache.
-
-    4096 x 4096 numbers took 0.75 of the time; from the third cache, the asking itself took a fifth.
+    """Prefetch what the next iteration reduces at the same position, if it reads rows of a matrix larger than the
+    cache.
     """
     if e.following is None or x.axis != 0:
         return
@@ -92,14 +93,14 @@ def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
 
 
 def _reach(e: Elements, x: ir.Load, counter: str) -> int:
-    """About the bytes of a matrix whose rows are so far apart, as many of them as a loop goes through."""
+    """Approximate bytes between the first and last row that a loop reads."""
     span = e.ranges.of(ir.Name(counter))
     apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
     return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
 
 
 def _share(tile: Wanted, blocks: int) -> int:
-    """How many lines a block asks for: a part of a row that divides it, or whole rows."""
+    """Cache lines that a block prefetches: a divisor of a row, or whole rows."""
     least = -(-tile.rows * tile.lines // blocks)
     if least >= tile.lines:
         return -(-least // tile.lines) * tile.lines
@@ -107,7 +108,7 @@ def _share(tile: Wanted, blocks: int) -> int:
 
 
 def _loads(e: Elements, operands: Sequence[ir.Tile]) -> list[ir.Load]:
-    """The loads in expressions, each once, through names that stand for expressions; not those inside addresses."""
+    """List the loads in expressions, each once, through inlined names; not those inside addresses."""
     found: dict[int, ir.Tile] = {}
     stack = list(operands)
     while stack:
@@ -119,7 +120,7 @@ def _loads(e: Elements, operands: Sequence[ir.Tile]) -> list[ir.Load]:
 
 
 def _depends(e: Elements, x: ir.Tile, name: str) -> bool:
-    """Whether an expression is made from a name."""
+    """Whether an expression depends on a name."""
     seen, stack = set[str](), [x]
     while stack:
         for part in walk(stack.pop()):

@@ -1,4 +1,4 @@
-"""Between which numbers the integers of a kernel lie, and what that makes easier: dividing, and asking for a range."""
+"""Interval analysis of a kernel's integers, for cheaper divisions and range checks."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ....ir.tile_types import Types
 from ..emit import Builder, Value, constant
 
 Span: TypeAlias = tuple[int, int]
-"""The least and the greatest."""
+"""Least and greatest value."""
 
 LIMITS = {int32: 31, int64: 63}
 
 
 class Ranges:
-    """The spans of integer expressions. A name is known while it stands for one expression."""
+    """Intervals of integer expressions; a name is known while it stands for one expression."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
         self.values: dict[str, ir.Tile] = {}
-        """What names stand for."""
+        """Definitions of names."""
         self._counters: dict[str, Span] = {}
         self._known: dict[int, tuple[ir.Tile, Span | None]] = {}
 
     def counts(self, name: str, start: int, stop: int) -> None:
-        """A loop begins."""
+        """Set the interval of a loop counter."""
         self._counters[name] = (start, max(start, stop - 1))
         self._known = {}
 
     def of(self, x: ir.Tile) -> Span | None:
-        """The span of an expression; None if it is not known, or if the numbers may be too large for their type."""
+        """Interval of an expression; None if it is unknown or may overflow."""
         if isinstance(x, ir.Literal):
             return (x.value, x.value) if type(x.value) is int else None
         known = self._known.get(id(x))
@@ -59,7 +59,7 @@ class Ranges:
         return None
 
     def breaks(self, x: ir.Tile, lanes: int, step: Callable[[ir.Tile], int | None]) -> bool:
-        """Whether of so many neighbours at most two stretches are even: all quotients change at the same places."""
+        """Whether consecutive elements have at most one break: all quotients change at the same positions."""
         found = [y for y in self._below(x, step) if isinstance(y, ir.Apply) and y.fn in ("floordiv", "mod")]
         divisors = [y.args[1].value if isinstance(y.args[1], ir.Literal) else 0 for y in found]
         least = min(divisors, default=0)
@@ -69,7 +69,7 @@ class Ranges:
         return all(y == dividends[0] for y in dividends)
 
     def _undivided(self, x: ir.Tile) -> ir.Tile:
-        """What the innermost remainder is taken of."""
+        """The dividend of the innermost remainder."""
         while isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod"):
             x = x.args[0]
             while isinstance(x, ir.Name) and isinstance(self.values.get(x.name), ir.Apply):
@@ -80,7 +80,7 @@ class Ranges:
         return x
 
     def _below(self, x: ir.Tile, step: Callable[[ir.Tile], int | None]) -> list[ir.Tile]:
-        """What an expression consists of, through names, where it changes along the last axis."""
+        """Subexpressions that vary along the last axis, through names."""
         found: dict[int, ir.Tile] = {}
         stack = [x]
         while stack:
@@ -91,7 +91,7 @@ class Ranges:
         return list(found.values())
 
     def is_between(self, x: ir.Tile) -> tuple[ir.Tile, int] | None:
-        """What is asked for in `(x >= 0) & (x < n)`: x and n."""
+        """Match `(x >= 0) & (x < n)`: return x and n."""
         match x:
             case ir.Apply("bitand", (ir.Apply("ge", (y, ir.Literal(0))), ir.Apply("lt", (z, ir.Literal(int() as n))))):
                 if y == z and n > 0 and self.types.of(y).dtype in LIMITS:
@@ -119,9 +119,9 @@ def _applied(fn: str, x: Span, y: Span) -> Span | None:
 
 
 def divided(b: Builder, fn: str, x: Value, divisor: int, most: int) -> Value:
-    """The quotient (floordiv) or remainder (mod) of numbers from 0 to `most` by a constant.
+    """Divide numbers from 0 to `most` by a constant: quotient (floordiv) or remainder (mod).
 
-    A quotient is a product with a fraction of a power of two, as long as that holds the product.
+    The division becomes a multiplication and a shift, as long as the product does not overflow.
     """
     if divisor & (divisor - 1) == 0:
         if fn == "mod":

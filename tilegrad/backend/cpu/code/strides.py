@@ -1,7 +1,7 @@
-"""How integers and addresses grow along an axis of a tile: what makes a vector of one load.
+"""Stride analysis: how integers and addresses grow along an axis of a tile, to find contiguous vectors.
 
-Quotients and remainders do not grow evenly. But where vectors begin at multiples of their length, and what is divided
-does, and the divisor is such a multiple too, no vector has a border inside: `i // 32 * 4096 + i % 32` is read by
+Quotients and remainders have no constant stride. But if vectors begin at multiples of their length, and the dividend
+does, and the divisor is such a multiple too, no vector crosses a border: `i // 32 * 4096 + i % 32` is contiguous in
 vectors of 8.
 """
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | None:
-    """By how much an integer or an address grows from element to element along an axis, if it does so evenly.
+    """Stride of an integer or address along an axis, if it is constant.
 
-    `local`: but for where a quotient changes; `lanes`: within so many elements from a multiple of their number on.
-    What expressions share is asked for once (`Elements.step`).
+    `local`: except where a quotient changes; `lanes`: within aligned vectors of this length. Shared subexpressions are
+    analysed once (`Elements.step`).
     """
     if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
         return 0
@@ -59,14 +59,14 @@ def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | N
 
 
 def _has_no_border(e: Elements, x: ir.Tile, axis: int, lanes: int, divisor: object) -> bool:
-    """Whether a quotient is the same for all lanes of a vector that begins at a multiple of their number."""
+    """Whether a quotient is the same for all lanes of an aligned vector."""
     if not lanes or not isinstance(divisor, int) or divisor <= 0 or divisor % lanes:
         return False
     return e.step(x, axis, lanes=lanes) == 1 and _is_multiple(e, x, axis, lanes)
 
 
 def _is_multiple(e: Elements, x: ir.Tile, axis: int | None, n: int) -> bool:
-    """Whether an integer is a multiple of n where the index along an axis is (None: wherever)."""
+    """Whether an integer is a multiple of n if the index along an axis is (None: always)."""
     match x:
         case ir.Literal(value):
             return isinstance(value, int) and value % n == 0

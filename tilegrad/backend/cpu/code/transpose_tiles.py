@@ -1,7 +1,7 @@
-"""What is read across memory and stored along it goes through registers, by squares of vectors.
+"""Store transposed loads through registers, by squares of vectors.
 
-A core reads the elements of a vector one by one if they lie apart; a square of vectors is read along memory, and
-turned. The last squares overlap those before them, unless something is updated in place.
+Loading the elements of a vector one by one is slow; a square of vectors is loaded along memory and transposed. The last
+squares overlap those before them, unless the kernel reads what it stores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .packing import below, exchanged
 
 
 def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> bool:
-    """Stores tiles of one shape, if they are made from what lies across; says whether. `twice`: elements may be."""
+    """Emit stores of transposed loads, if they are; return whether. `twice`: elements may be stored more than once."""
     e = nests.e
     t = e.types.of(stores[0].pointer)
     lanes = nests.target.lanes(t.dtype.bytes)
@@ -38,7 +38,7 @@ def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> b
 
 
 def _across(e: Elements, x: ir.Tile, shape: tuple[int, ...], lanes: int) -> list[tuple[ir.Load, ir.Load]] | None:
-    """The loads in an expression that lie across, and the same with their axes exchanged; None if one cannot be."""
+    """The loads of an expression with transposed layout, and their transposes; None if one has none."""
     found = []
     for y in below(e, x):
         if isinstance(y, ir.Load) and e.types.of(y).shape == shape and e.step(y.pointer, lanes=lanes) not in (0, 1):
@@ -72,7 +72,7 @@ def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, 
 
 
 def _square(nests: Nests, turned: ir.Load, row: Value, column: Value, lanes: int) -> list[Value]:
-    """The rows of a square from a place on, of what is given with its axes exchanged."""
+    """Rows of a square at a position of a transposed load."""
     e, b = nests.e, nests.b
     places = [b.op("add", column, constant(n, I64)) for n in range(lanes)]
     dtype = e.types.of(turned).dtype

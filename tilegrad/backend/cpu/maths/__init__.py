@@ -1,8 +1,8 @@
-"""The functions for which there is no instruction, as formulas on vectors: exponentials, logarithms, trigonometry.
+"""Elementary functions without an instruction, as formulas on vectors: exponentials, logarithms, trigonometry.
 
-Written once for every width; float16 and bfloat16 go through float32. No call of a C library, no branch but where
-an argument is so great that its reduction needs long integers. `ACCURACY` says how far a result may be from the
-exact one, in units of the last place of the exact one; special values are those of C99's Annex F.
+One formula serves every vector width; float16 and bfloat16 go through float32. No call of a C library, and no branch
+except for arguments so large that range reduction needs long integers. `ACCURACY` bounds the error in units of the last
+place; special values are those of C99's Annex F.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FORMULAS: dict[str, Formula] = {
 }
 
 IN_FLOAT64 = frozenset({"tan", "atan2", "erfc", "asinh", "acosh", "atanh"})
-"""Computed in float64 for float32 too: what is rare may be slower, and is right to the last digit."""
+"""Functions computed in float64 for float32 too: rare ones may be slower, and are correctly rounded."""
 
 
 ACCURACY: dict[str, float] = {
@@ -74,7 +74,7 @@ ACCURACY: dict[str, float] = {
     "pow": 0.51,
     "fmod": 0.0,
 }
-"""For float32: the greatest error, over all arguments, in units of the last place of the exact result."""
+"""Maximum error of float32 results over all arguments, in units of the last place."""
 
 ACCURACY_FLOAT64: dict[str, float] = {
     "exp": 1.1,
@@ -103,16 +103,16 @@ ACCURACY_FLOAT64: dict[str, float] = {
     "pow": 1.25,
     "fmod": 0.0,
 }
-"""For float64, where not all arguments can be tried: no greater error was found."""
+"""Maximum error found in float64, where not all arguments can be tried."""
 
 
 def has(fn: str, type: Type) -> bool:
-    """Whether there is a formula for elements of this type."""
+    """Whether there is a formula for a function and an element type."""
     return fn in FORMULAS and type.element in ("float", "double")
 
 
 def emit(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
-    """The function `fn` of vectors or scalars of one float type."""
+    """Emit a function of vectors or scalars of one float type."""
     return formula(fn, *[Vector(b, x) for x in args]).value
 
 

@@ -1,7 +1,7 @@
-"""fmod: what truncated division leaves, exactly.
+"""fmod: the exact remainder of truncated division.
 
-Where the quotient is below 2^23 (2^52), one division, one fma and one correction are exact. Vectors with a greater
-quotient take a branch that divides integers, some bits a turn.
+If the quotient is below 2^23 (2^52), one division, one fma and one correction are exact. Vectors with a larger quotient
+take a branch that divides integers, some bits per iteration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def fmod(x: Vector, y: Vector) -> Vector:
 
 
 def long_fmod(x: Vector, y: Vector) -> Vector:
-    """By long division of the mantissas, in all cases."""
+    """Compute fmod by long division of the mantissas, for all arguments."""
     b = x.builder
     size, divisor = absolute(x), absolute(y)
     m, e = _integer_and_exponent(size)

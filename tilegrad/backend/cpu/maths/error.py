@@ -7,7 +7,7 @@ from .vector import Vector, absolute, at_most, copysign, fma, polynomial, where
 
 
 def erf(x: Vector) -> Vector:
-    """An odd polynomial near 0; beyond, 1 - erfc(|x|), where erfc is a sixth and less: its errors hardly count."""
+    """An odd polynomial near 0; beyond, 1 - erfc(|x|): erfc is below a sixth, so its errors hardly count."""
     if x.element == "double":
         size = absolute(x)
         return copysign(where(size < 1.0, _near(size), 1.0 - _tail(size)), x)
@@ -20,16 +20,16 @@ def erf(x: Vector) -> Vector:
 
 
 def erfc(x: Vector) -> Vector:
-    """In float64 only."""
+    """The complementary error function, in float64 only."""
     size = absolute(x)
     tail = _tail(size)
     return where(size < 0.75, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))
 
 
 def twice_normal(x: Vector) -> Vector:
-    """1 + erf(x sqrt(1/2)) in float32, to 1e-7: as exact as the sum would be, in half the instructions.
+    """1 + erf(x sqrt(1/2)) in float32, to 1e-7: as accurate as the sum would be, in half the instructions.
 
-    Beside the slope of gelu the exponential is there already.
+    In a kernel with the derivative of gelu the exponential is shared.
     """
     size = at_most(absolute(x), 16.0)
     tail = exp(x * x * -0.5) * polynomial(size / (size + 4.0), table(x)["normal tail"])
@@ -41,7 +41,9 @@ def _near(size: Vector) -> Vector:
 
 
 def _tail(size: Vector) -> Vector:
-    """erfc above 0.75: a polynomial without the decay, times e^-x². Of the square and the quotient the rests count."""
+    """erfc above 0.75: a polynomial of the slowly varying factor, times e^-x², with the rounding errors of x² and the
+    quotient.
+    """
     size = at_most(size, 11.0 if size.for_float32 else 27.5)
     below = fma(size, 2.0, 1.0)
     inverse = 1.0 / below

@@ -1,8 +1,8 @@
-"""Exponentials and what is made of them: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
+"""Exponentials and functions derived from them: exp, exp2, expm1, sigmoid, tanh, sinh, cosh.
 
-e^x = 2^n e^r with n the integer nearest to x log2(e), so that |r| <= ln(2)/2, where a short polynomial is exact enough.
-Adding 1.5 * 2^(mantissa bits) rounds to an integer and leaves it in the low bits of the sum: one fma multiplies, rounds
-and converts. The exponent bias is added in the same constant.
+e^x = 2^n e^r with n the integer nearest to x log2(e), so that |r| <= ln(2)/2, where a short polynomial suffices. Adding
+1.5 * 2^(mantissa bits) rounds to an integer and leaves it in the low bits of the sum: one fma multiplies, rounds and
+converts. The exponent bias is added in the same constant.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bias(x: Vector) -> int:
 
 
 def rounded(x: Vector, factor: Number, offset: int) -> tuple[Vector, Vector]:
-    """The integer n nearest to x * factor, and bits that hold n + offset at their low end."""
+    """The integer n nearest to x * factor, and an integer whose low bits are n + offset."""
     magic = 1.5 * 2 ** mantissa_bits(x) + offset
     moved = fma(x, factor, magic)
     return moved - magic, bits_of(moved)
@@ -54,12 +54,12 @@ def remainder(x: Vector, n: Vector) -> Vector:
 
 
 def minus_one(r: Vector) -> Vector:
-    """e^r - 1 for a remainder, as exact relative to its own size as to 1."""
+    """e^r - 1 for a remainder, with a relative error as small as that of e^r."""
     return fma(r * r, polynomial(r, table(r)["exp"]), r)
 
 
 def power_of_two(exponent: Vector) -> Vector:
-    """2^(k - bias), where k is in the low bits and 0 < k < 2 bias + 1; what stands above it is shifted out."""
+    """2^(k - bias), where k is in the low bits and 0 < k < 2 bias + 1; higher bits are shifted out."""
     return from_bits(exponent << (52 if exponent.bits == 64 else 23))
 
 
@@ -72,7 +72,7 @@ def scaled(x: Vector, exponent: Vector) -> Vector:
 def exp_core(
     x: Vector, low: Number | None, high: Number | None, doubling: int = 0, rest: Vector | None = None
 ) -> Vector:
-    """e^(x + rest) 2^doubling; beyond the bounds `low` and `high`, where there are any, the result is 0 or infinity."""
+    """e^(x + rest) 2^doubling; below `low` and above `high`, if given, the result is 0 or infinity."""
     if high is not None:
         x = at_most(x, high)
     if low is not None:
@@ -80,15 +80,15 @@ def exp_core(
     n, k = rounded(x, table(x)["log2(e)"][0], bias(x) if x.for_float32 else 2 * bias(x))
     r = remainder(x, n)
     p = minus_one(r if rest is None else r + rest) + 1.0
-    if x.for_float32:  # float64 has powers of two enough
+    if x.for_float32:  # float64 has enough exponents
         return p * power_of_two(k)
     return scaled(p, k + doubling if doubling else k)
 
 
 def lowest(x: Vector) -> float:
-    """Here and below e^x is 0, and no denormal comes up on the way: both powers of two that scale are 0.
+    """Bound at and below which e^x is 0, chosen so that both scaling factors are 0 and no denormal occurs.
 
-    What underflows takes a core three times as long: half of the scores in a causal tile are e^-infinity.
+    Denormals are several times slower, and half of the scores in a causal tile are e^-infinity.
     """
     if x.for_float32:
         return -104.0
@@ -96,7 +96,7 @@ def lowest(x: Vector) -> float:
 
 
 def highest(x: Vector) -> float:
-    """Above this e^x is infinite; 2^n is not yet beyond twice the greatest power of two."""
+    """Bound above which e^x is infinite; 2^n does not overflow yet."""
     return 89.0 if x.element == "float" or x.for_float32 else 710.0
 
 
@@ -114,7 +114,7 @@ def exp2(x: Vector) -> Vector:
 
 
 def expm1(x: Vector) -> Vector:
-    """2^n (e^r - 1) + (2^n - 1), at half the size, or 2^128 could not be written."""
+    """2^n (e^r - 1) + (2^n - 1), at half the size: 2^128 would overflow."""
     y = at_least(at_most(x, highest(x)), -2.0 * mantissa_bits(x))
     n, k = rounded(y, table(x)["log2(e)"][0], bias(x) - 1)
     half = power_of_two(k)
@@ -125,7 +125,7 @@ def expm1(x: Vector) -> Vector:
 def sigmoid(x: Vector) -> Vector:
     """1 / (1 + e^-x), computed from e = e^-|x|, which cannot overflow; left of 0 it is e / (1 + e) = e - e e / (1 + e).
 
-    That form rounds e / (1 + e) where it weighs little: two steps more, and the error falls from 2.3 to below 2 ULP.
+    That form rounds e / (1 + e) in the smaller term: two instructions more, and the error stays below 2 ULP.
     """
     e = exp_core(-absolute(x), lowest(x), None)
     right = 1.0 / (e + 1.0)

@@ -7,7 +7,7 @@ from .trigonometric import sign_of
 from .vector import Vector, absolute, bits_of, copysign, fma, from_bits, polynomial, square_root, where
 
 TAN_EIGHTH = 0.41421356237309503
-"""tan(pi/8): up to here the polynomial of atan is good."""
+"""tan(pi/8): the polynomial of atan is accurate up to here."""
 
 
 def asin(x: Vector) -> Vector:
@@ -45,7 +45,7 @@ def atan(x: Vector) -> Vector:
 
 
 def atan2(y: Vector, x: Vector) -> Vector:
-    """The angle of (x, y), by the quotient in the first octants; zeros and infinities as C99 has them."""
+    """The angle of (x, y), by the quotient in the first octants; zeros and infinities as in C99."""
     rise, run = absolute(y), absolute(x)
     rise, run = _scaled(rise, run)
     angle = arc_tangent(rise, run)
@@ -56,7 +56,7 @@ def atan2(y: Vector, x: Vector) -> Vector:
 
 
 def _scaled(rise: Vector, run: Vector) -> tuple[Vector, Vector]:
-    """Both brought to where their sum cannot overflow; two infinities become two ones."""
+    """Scale both so that their sum cannot overflow; two infinities become two ones."""
     both = run.equals(float("inf")) & rise.equals(float("inf"))
     rise, run = where(both, 1.0, rise), where(both, 1.0, run)
     great = where(rise > run, rise, run) > (1e38 if rise.element == "float" else 1e307)
@@ -64,7 +64,9 @@ def _scaled(rise: Vector, run: Vector) -> tuple[Vector, Vector]:
 
 
 def arc_tangent(rise: Vector, run: Vector) -> Vector:
-    """atan(rise / run) of two sizes with one division: turned by 0, pi/4 or pi/2, the quotient is at most tan(pi/8)."""
+    """atan(rise / run) of nonnegative numbers with one division: rotated by 0, pi/4 or pi/2, the quotient is at most
+    tan(pi/8).
+    """
     low = rise < TAN_EIGHTH * run
     steep = run < TAN_EIGHTH * rise
     above = where(steep, -run, where(low, rise, rise - run))

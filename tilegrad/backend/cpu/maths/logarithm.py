@@ -12,7 +12,7 @@ INFINITY = float("inf")
 NAN = float("nan")
 _LN2 = 0.6931471805599453
 GREAT = 2.0**60
-"""Beside it a 1 does not count, and its square is far from overflow."""
+"""Magnitude from which on adding 1 changes nothing; its square is far from overflow."""
 _HALF_ROOT = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 """The bits of sqrt(1/2)."""
 
@@ -33,12 +33,12 @@ def log10(x: Vector) -> Vector:
 
 
 def log1p(x: Vector) -> Vector:
-    """The logarithm of u = 1 + x, to whose fraction what the sum lost is given back."""
+    """The logarithm of u = 1 + x, with the rounding error of the sum added to the fraction."""
     u = x + 1.0
     kept = u - 1.0
     lost = (1.0 - (u - kept)) + (x - kept)
     exponent, f = split(u)
-    last = offset(x) + 60  # beyond 2^60 what was lost counts for nothing, and its scale could not be written
+    last = offset(x) + 60  # beyond 2^60 the rounding error is negligible, and its scale would overflow
     bounded = where(exponent > last, last, exponent)
     f = fma(lost, from_bits((bias(x) + offset(x) - bounded) << mantissa_bits(x)), f)
     e = floating(exponent, x)
@@ -48,7 +48,7 @@ def log1p(x: Vector) -> Vector:
 
 
 def asinh(x: Vector) -> Vector:
-    """log(|x| + sqrt(x² + 1)); log(2 |x|) where the 1 does not count."""
+    """log(|x| + sqrt(x² + 1)); log(2 |x|) where adding 1 changes nothing."""
     size = absolute(x)
     square = size * size
     great = size > GREAT
@@ -87,19 +87,19 @@ def split(x: Vector) -> tuple[Vector, Vector]:
 
 
 def offset(x: Vector) -> int:
-    """What keeps exponents of float64 positive: before AVX-512 there is neither a signed shift nor a conversion."""
+    """Offset that keeps float64 exponents positive: before AVX-512 there is neither a signed shift nor a conversion."""
     return 0 if x.element == "float" else bias(x)
 
 
 def floating(exponent: Vector, x: Vector) -> Vector:
-    """e as a float; in 64 bits by way of the bits of 2^52 + e + offset."""
+    """Convert e to a float; in 64 bits through the bits of 2^52 + e + offset."""
     if x.element == "float":
         return convert(exponent, "float")
     return from_bits(exponent | 0x4330000000000000) - (2.0**52 + offset(x))
 
 
 def split_any(x: Vector) -> tuple[Vector, Vector]:
-    """e, a float, and f of a positive number, denormals too."""
+    """e, a float, and f of a positive number, denormals included."""
     shift = mantissa_bits(x)
     small = x < 2.0 ** (1 - bias(x))
     exponent, f = split(where(small, x * 2.0**shift, x))
@@ -108,7 +108,7 @@ def split_any(x: Vector) -> tuple[Vector, Vector]:
 
 
 def bend(f: Vector) -> Vector:
-    """log(1 + f) - f. In float64 by s = f / (2 + f), whose series needs half as many terms."""
+    """log(1 + f) - f; in float64 by s = f / (2 + f), whose series needs half as many terms."""
     if f.element == "float":
         return fma(f, polynomial(f, table(f)["log"]), -0.5) * (f * f)
     s = f / (f + 2.0)
@@ -118,7 +118,7 @@ def bend(f: Vector) -> Vector:
 
 
 def in_base(x: Vector, factor: str, unit: tuple[float, float]) -> Vector:
-    """e * unit + factor * log(1 + f), the product and the sum with what they lose."""
+    """e * unit + factor * log(1 + f), with the rounding errors of the product and the sum."""
     e, f = split_any(x)
     bent = bend(f)
     natural = f + bent
@@ -132,6 +132,6 @@ def in_base(x: Vector, factor: str, unit: tuple[float, float]) -> Vector:
 
 
 def at_the_ends(x: Vector, result: Vector, pole: float = 0.0) -> Vector:
-    """-infinity at the pole, NaN left of it, infinity and NaN as they are."""
+    """-infinity at the pole, NaN left of it; infinity and NaN are returned unchanged."""
     inside = where(x < INFINITY, result, x)
     return where(x > pole, inside, where(x.equals(pole), x.like(-INFINITY), NAN))

@@ -1,7 +1,7 @@
 """pow.
 
-x^y = e^(y log x). An error in y log x is an error of the result as great as y log x: in float64 the logarithm is formed
-as a sum of two numbers, with 11 bits more than one holds. float32 is computed in float64, which has them.
+x^y = e^(y log x). The absolute error of y log x is the relative error of the result: in float64 the logarithm is a sum
+of two numbers, with 11 extra bits. float32 is computed in float64, which has them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .vector import (
 
 
 def power(x: Vector, y: Vector) -> Vector:
-    """By C99: pow(1, y) and pow(x, 0) are 1 even of NaN; a negative x has integer powers only."""
+    """C99's special cases: pow(1, y) and pow(x, 0) are 1 even of NaN; a negative x has integer powers only."""
     single = x.element == "float"
     if single:
         x, y = widened(x), widened(y)
@@ -54,7 +54,7 @@ def _exponential(y: Vector, high: Vector, low: Vector) -> Vector:
 
 
 def _precise_log(x: Vector) -> tuple[Vector, Vector]:
-    """log(x), as e ln(2) + 2 atanh(s) with s = f / (2 + f); each step keeps what its rounding loses."""
+    """log(x), as e ln(2) + 2 atanh(s) with s = f / (2 + f); each step keeps its rounding error."""
     e, f = split_any(x)
     s, s_rest = _quotient(f)
     z = s * s
@@ -79,7 +79,7 @@ def _precise_log(x: Vector) -> tuple[Vector, Vector]:
 
 
 def _quotient(f: Vector) -> tuple[Vector, Vector]:
-    """f / (2 + f) and what it lacks."""
+    """f / (2 + f) and its rounding error."""
     below = f + 2.0
     below_rest = f - (below - 2.0)
     inverse = 1.0 / below

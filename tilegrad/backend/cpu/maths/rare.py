@@ -1,4 +1,4 @@
-"""What only rare arguments need: a branch that no other vector takes, into a function on one element."""
+"""Branch to a slow path for rare arguments: a function on one element, called for vectors that need it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..emit import Builder, Type, Value
 from .vector import Vector, any_lane, where
 
 Writer = Callable[..., Vector]
-"""From elements to the function's value; it writes into the elements' builder, loops too."""
+"""Emits the function's value for given elements; it may emit loops."""
 
 
 def unless(usual: Vector, near: Vector, fn: str, args: Sequence[Vector], write: Writer) -> Vector:
-    """`near` where `usual`, and what the function gives elsewhere; it is called only if there is an elsewhere."""
+    """`near` where `usual`, the slow function elsewhere; it is called only if some lane needs it."""
     b, x = near.builder, args[0]
     name = f"tg.{fn}.{Type(x.element).short}"
     if name not in b.declarations:
@@ -39,7 +39,7 @@ def _by_element(name: str, args: Sequence[Vector]) -> Vector:
         return args[0].of(called([x.value for x in args]))
     made = Value("poison", type)
     for lane in range(type.lanes):
-        # Not `extract`, which would put these where the vectors are known: before the branch.
+        # Not `extract`, which would hoist these out of the branch.
         elements = [b.instruction(f"extractelement {type} {x.value}, i64 {lane}", scalar) for x in args]
         one = called(elements)
         made = b.instruction(f"insertelement {type} {made}, {scalar} {one}, i64 {lane}", type)
@@ -47,7 +47,7 @@ def _by_element(name: str, args: Sequence[Vector]) -> Vector:
 
 
 def _define(user: Builder, name: str, arity: int, element: str, write: Writer) -> None:
-    """Puts the function beside the user's; `cold` keeps what the calls cost out of the usual way."""
+    """Define the slow function; `cold` keeps the cost of its calls out of the fast path."""
     b = Builder()
     scalar = Type(element)
     args = [Vector(b, Value(f"%x{n}", scalar)) for n in range(arity)]

@@ -1,9 +1,9 @@
 """sin, cos, tan.
 
-The argument is brought to within pi/4 of a multiple of pi/2 (a number of quarter turns), which is subtracted in three
-parts by fma; two polynomials give the sine and the cosine of what is left, and the quarter turns choose between them
-and the sign. That holds up to 2^17 in float32 and 2^30 in float64. Vectors with a greater element take a branch in
-which each element's product with 2/pi is formed in long integers.
+Range reduction subtracts the nearest multiple of pi/2 (the number of quarter turns) in three parts by fma; two
+polynomials give the sine and cosine of the remainder, and the quarter turns choose between them and the sign. That is
+accurate up to 2^17 in float32 and 2^30 in float64. Vectors with a larger element take a branch in which each element's
+product with 2/pi is formed in long integers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .rare import unless
 from .vector import Vector, absolute, bits_of, convert, fma, from_bits, polynomial, two_sum, where
 
 FAR = {"float": 2.0**17, "double": 2.0**30}
-"""From here on the reduction in three parts loses digits."""
+"""Magnitude from which on the reduction in three parts loses digits."""
 
 
 def sin(x: Vector) -> Vector:
@@ -32,7 +32,7 @@ def cos(x: Vector) -> Vector:
 
 
 def tan(x: Vector) -> Vector:
-    """float64 only."""
+    """The tangent, in float64 only."""
     size, quarter, r, rest = _reduced(x)
     near = from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x))
     return unless(size < FAR[x.element], near, "tan", [x], great_tan)
@@ -61,7 +61,7 @@ def _finite(x: Vector, value: Vector) -> Vector:
 
 
 def _reduced(x: Vector) -> tuple[Vector, Vector, Vector, Vector | None]:
-    """|x|, the number of quarter turns, and what is left; in float64 with what its rounding lost."""
+    """|x|, the number of quarter turns, and the remainder; in float64 with its rounding error."""
     size = absolute(x)
     n, quarter = rounded(size, table(x)["2/pi"][0], 0)
     first, second, third = table(x)["pi/2"]
@@ -76,7 +76,7 @@ def _reduced(x: Vector) -> tuple[Vector, Vector, Vector, Vector | None]:
 
 
 def _sine_and_cosine(r: Vector, rest: Vector | None) -> tuple[Vector, Vector]:
-    """Of r + rest."""
+    """Sine and cosine of r + rest."""
     square = r * r
     cube = r * square
     curve = polynomial(square, table(r)["sin"])
@@ -91,7 +91,7 @@ def _odd(quarter: Vector) -> Vector:
 
 
 def turned(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
-    """sin(r + rest + quarter pi/2); above its two lowest bits `quarter` may be anything."""
+    """sin(r + rest + quarter pi/2); bits of `quarter` above the two lowest are ignored."""
     sine, cosine = _sine_and_cosine(r, rest)
     value = where(_odd(quarter), cosine, sine)
     return from_bits(bits_of(value) ^ ((quarter & 2) << (quarter.bits - 2)))
@@ -104,15 +104,16 @@ def tangent(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
 
 
 def sign_of(x: Vector) -> Vector:
-    """The highest bit alone."""
+    """The sign bit."""
     return bits_of(x) & -(1 << (x.bits - 1))
 
 
 def quarter_turns(x: Vector) -> tuple[Vector, Vector | None, Vector]:
-    """|x| less the nearest number of quarter turns, in float64 (of a float64 with a rest), and that number modulo 4.
+    """|x| less the nearest number of quarter turns, in float64 (of a float64 with its rounding error), and that number
+    modulo 4.
 
-    |x| is m 2^e, m an integer. Of 2/pi, as 1280 bits after the point, those are taken whose products with m 2^e have
-    weights from 2 down to 2^-126 (2^-190): what stands above makes whole turns, what stands below is too small.
+    |x| is m 2^e, m an integer. Of the 1280 bits of 2/pi after the point, those are used whose products with m 2^e have
+    weights from 2 down to 2^-126 (2^-190): higher bits make whole turns, lower bits are negligible.
     """
     shift = mantissa_bits(x)
     window, words = (128, 256) if shift == 23 else (192, 1280)
@@ -131,7 +132,7 @@ def quarter_turns(x: Vector) -> tuple[Vector, Vector | None, Vector]:
 
 
 def _times_half_pi(fraction: Vector) -> tuple[Vector, Vector]:
-    """A signed fraction of 192 bits, by pi/2: the upper 128 bits are added up in four exact pieces."""
+    """Multiply a signed fraction of 192 bits by pi/2: its upper 128 bits are added in four exact pieces."""
     pieces = [convert(_piece(fraction, 192 - 32 * k), "double") * 2.0 ** (-32 * k) for k in (2, 3, 4)]
     top = (fraction >> 160).converted("trunc", "i64")
     first = convert(top, "double") * 2.0**-32
@@ -145,5 +146,5 @@ def _times_half_pi(fraction: Vector) -> tuple[Vector, Vector]:
 
 
 def _piece(fraction: Vector, position: int) -> Vector:
-    """32 bits from a position on, as a positive integer."""
+    """32 bits from a position on, as a nonnegative integer."""
     return fraction.shift_in_zeros(position).converted("trunc", "i64") & 0xFFFFFFFF

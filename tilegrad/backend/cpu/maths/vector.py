@@ -1,13 +1,13 @@
-"""Vectors as Python values: the formulas of this package are written as formulas and come out as LLVM IR.
+r"""Vectors with operators: formulas of this package are Python expressions that emit LLVM IR.
 
 Arithmetic on a `Vector` appends one instruction to its builder. Python numbers become constants of the other operand's
-type. Nothing is fast-math: what is written is what is computed, in that order.
+type. There are no fast-math flags: operations and their order are as written.
 
 >>> from ..emit import Builder, Type, Value
 >>> b = Builder()
 >>> x = Vector(b, Value("%x", Type("float", 8)))
 >>> y = fma(x, x, 1.0) * 0.5
->>> print(*b.scopes[0].lines, sep="\\n")
+>>> print(*b.scopes[0].lines, sep="\n")
   %fma = call <8 x float> @llvm.fma.v8f32(<8 x float> %x, <8 x float> %x, <8 x float> splat (float 0x3FF0000000000000))
   %v = fmul <8 x float> %fma, splat (float 0x3FE0000000000000)
 """
@@ -22,14 +22,14 @@ Number = float | int
 
 
 class Vector:
-    """A value of LLVM, a vector or a scalar, with the builder that it came from."""
+    """An LLVM value, a vector or a scalar, with its builder."""
 
     __slots__ = ("builder", "for_float32", "value")
 
     def __init__(self, builder: Builder, value: Value, for_float32: bool = False) -> None:
         self.builder, self.value = builder, value
         self.for_float32 = for_float32
-        """Whether a float64 is on the way to a float32 result, so that shorter polynomials do."""
+        """Whether a float64 is an intermediate of a float32 result, so that shorter polynomials suffice."""
 
     @property
     def type(self) -> Type:
@@ -49,7 +49,7 @@ class Vector:
         return Vector(self.builder, value, self.for_float32)
 
     def like(self, x: Vector | Number) -> Vector:
-        """The operand beside this one: a vector as it is, a number in all lanes."""
+        """Convert an operand: a vector as it is, a number to a constant in all lanes."""
         return x if isinstance(x, Vector) else self.of(constant(x, self.type))
 
     def binary(self, op: str, x: Vector | Number, y: Vector | Number) -> Vector:
@@ -96,7 +96,7 @@ class Vector:
             return 0 - self
         return self.of(self.builder.pure(f"fneg {self.type} {self.value}", self.type, (self.value,)))
 
-    # Bits of integers, and truths.
+    # Bits of integers, and booleans.
 
     def __and__(self, y: Vector | Number) -> Vector:
         return self.binary("and", self, y)
@@ -117,7 +117,7 @@ class Vector:
     def shift_in_zeros(self, y: Vector | Number) -> Vector:
         return self.binary("lshr", self, y)
 
-    # Comparison: of floats false where either side is NaN, except that NaN differs from everything.
+    # Comparisons of floats are false if either side is NaN, except `differs`, which is true.
 
     def compare(self, predicate: str, y: Vector | Number) -> Vector:
         equality = predicate in ("eq", "ne")
@@ -152,7 +152,7 @@ def fma(x: Vector, y: Vector | Number, z: Vector | Number) -> Vector:
 
 
 def two_sum(x: Vector, y: Vector) -> tuple[Vector, Vector]:
-    """x + y, and exactly what rounding it lost."""
+    """x + y, and the exact rounding error of the sum."""
     total = x + y
     taken = total - x
     return total, (x - (total - taken)) + (y - taken)
@@ -165,7 +165,7 @@ def where(condition: Vector, x: Vector | Number, y: Vector | Number) -> Vector:
 
 
 def polynomial(x: Vector, coefficients: Sequence[Number]) -> Vector:
-    """By Horner's rule, lowest power first: the shortest code; the other elements of a loop fill the waits."""
+    """Evaluate a polynomial by Horner's rule, lowest power first: shortest code; other elements hide its latency."""
     *rest, last = coefficients
     value = x.like(last)
     for coefficient in reversed(rest):
@@ -174,13 +174,13 @@ def polynomial(x: Vector, coefficients: Sequence[Number]) -> Vector:
 
 
 def at_least(x: Vector, bound: Number) -> Vector:
-    """max(x, bound), NaN kept: the order of the comparison is that of `maxps`, one instruction."""
+    """max(x, bound), keeping NaN: the order of the comparison is that of `maxps`, one instruction."""
     low = x.like(bound)
     return where(low > x, low, x)
 
 
 def at_most(x: Vector, bound: Number) -> Vector:
-    """min(x, bound), NaN kept."""
+    """min(x, bound), keeping NaN."""
     high = x.like(bound)
     return where(high < x, high, x)
 
@@ -202,7 +202,7 @@ def truncated(x: Vector) -> Vector:
 
 
 def bits_of(x: Vector) -> Vector:
-    """The pattern of a float, as a signed integer."""
+    """Reinterpret a float as a signed integer."""
     return x.converted("bitcast", f"i{x.bits}")
 
 
@@ -211,20 +211,20 @@ def from_bits(x: Vector) -> Vector:
 
 
 def convert(x: Vector, element: str) -> Vector:
-    """Between floats of two widths, or a signed integer to a float."""
+    """Convert between float types, or a signed integer to a float."""
     if not x.type.is_float:
         return x.converted("sitofp", element)
     return x.converted("fpext" if Type(element).bits > x.bits else "fptrunc", element)
 
 
 def widened(x: Vector) -> Vector:
-    """A float32 in float64, where its function is computed to no more digits than float32 has."""
+    """Widen a float32 to float64 for a function computed to float32 accuracy."""
     wide = convert(x, "double")
     return Vector(wide.builder, wide.value, for_float32=True)
 
 
 def any_lane(condition: Vector) -> Vector:
-    """One truth for all lanes."""
+    """Whether the condition is true in any lane."""
     if not condition.type.lanes:
         return condition
     value = condition.value
