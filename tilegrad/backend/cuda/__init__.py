@@ -1,4 +1,4 @@
-"""The CUDA backend: NVIDIA GPUs, found through their driver. Nothing is loaded before a GPU is asked for."""
+"""The CUDA backend for NVIDIA GPUs. Nothing is loaded before a GPU is asked for."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ CHOICES = ("", "off", "null", "synchronous", "checked")
 
 
 def devices() -> list[Device]:
-    """The GPUs of this machine; with TILEGRAD_CUDA=null one that is not there."""
+    """Return the GPUs of this machine; with TILEGRAD_CUDA=null, a simulated one that runs nothing."""
     return list(_found()[0])
 
 
 def absence() -> str:
-    """Why there is no GPU, in one line; empty if there is one."""
+    """Return why there is no GPU, in one line; empty if there is one."""
     return _found()[1]
 
 

@@ -1,7 +1,7 @@
-"""From tile kernels to cubins, kept on disk.
+"""Compile tile kernels to cubins, cached on disk.
 
-An entry is found by the kernel itself, so that a process which finds all of its kernels there writes no CUDA C++ and
-does not load the compiler.
+The key of an entry is the kernel itself, so that a process whose kernels are all cached generates no CUDA C++ and does
+not load the compiler.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ from .code.checked_indices import PLACE
 from .tensor_map import TensorMap
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
-"""What is compiled for in tests."""
+"""Architectures that tests compile for."""
 
 
 class Built(Node):
-    """A compiled kernel, and how it is launched."""
+    """A compiled kernel, with what a launch needs."""
 
     name: str
-    """Of the entry point."""
+    """Name of the entry point."""
     source: str
     image: bytes
     threads: int
     shared: int
     """Bytes of dynamic shared memory."""
     registers: int
-    """Of a thread."""
+    """Registers of a thread."""
     spills: int
-    """Bytes that a thread stores and loads because it has too few registers."""
+    """Bytes that a thread spills."""
     architecture: str
     maps: tuple[TensorMap, ...] = ()
-    """What the copy engine is told about tensors: further parameters, after the grid."""
+    """Tensor maps of the kernel: its parameters after the grid."""
     resident: int = 0
-    """Blocks of a multiprocessor that take instance after instance; 0: there is a block for each."""
+    """Persistent blocks per multiprocessor; 0: one block per instance."""
 
     def blocks(self, instances: int, multiprocessors: int) -> int:
-        """How many are launched."""
+        """Return the number of blocks to launch."""
         return min(instances, self.resident * multiprocessors) if self.resident else instances
 
     @property
     def checks_indices(self) -> bool:
-        """Whether it takes the address where an index outside of its axis is noted."""
+        """Whether the kernel takes the address of the fault record."""
         return f"int64* {PLACE}" in self.source
 
     @property
     def ptx(self) -> str:
-        """What the compiler makes of the source before the machine code."""
+        """PTX of the source."""
         from .nvrtc import ptx
 
         return ptx(self.source, self.architecture)
 
     @property
     def sass(self) -> str:
-        """The machine code in print; empty where there is no disassembler."""
+        """Disassembled machine code; empty without a disassembler."""
         from .nvrtc import disassembled
 
         return disassembled(self.image)
 
 
 def built(kernel: Kernel, architecture: str) -> Built:
-    """A kernel compiled for an architecture (`sm_90a`), from the disk if it was compiled before."""
+    """Return a kernel compiled for an architecture (`sm_90a`), from the disk cache if possible."""
     store = shared("kernels")
     name = key("cuda", sources("backend/cuda", "ir"), _compiler(), architecture, kernel.digest())
     found = store.read(name)
@@ -79,14 +79,14 @@ def built(kernel: Kernel, architecture: str) -> Built:
 
 
 def kernel_source(kernel: Kernel, architecture: str = "sm_90a") -> str:
-    """The CUDA C++ of a kernel; it needs no compiler."""
+    """Return the CUDA C++ of a kernel; needs no compiler."""
     from .code.lower import lower
 
     return lower(kernel, architecture).text
 
 
 def _compiler() -> str:
-    """The version of the compiler; where there is none, what others have compiled is taken."""
+    """Return the version of the compiler, or "none": then only cached kernels can be used."""
     from .nvrtc import version
 
     try:
@@ -120,7 +120,9 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
 
 
 def blamed(message: str, kernel: Kernel) -> str:
-    """The kernel of which the compiler speaks, and its line: that which shares most names with the first text shown."""
+    """Return the kernel and the line that a compiler message refers to: the line that shares most names with its
+    excerpt.
+    """
     place = f"in kernel {kernel.name}" + (f" ({kernel.origin})" if kernel.origin else "")
     shown = re.search(r"^    \d+: (.*)$", message, re.MULTILINE)
     names = set(re.findall(r"[A-Za-z]\w*", shown[1])) if shown else set()
@@ -131,9 +133,9 @@ def blamed(message: str, kernel: Kernel) -> str:
 
 
 def report(log: str) -> tuple[int, int]:
-    """Registers, and bytes spilled, from what ptxas says.
+    r"""Return the registers and spilled bytes of a ptxas log.
 
-    >>> report("Used 40 registers, used 1 barriers\\n0 bytes stack, 8 bytes spill stores, 4 bytes spill loads")
+    >>> report("Used 40 registers, used 1 barriers\n0 bytes stack, 8 bytes spill stores, 4 bytes spill loads")
     (40, 12)
     """
     registers = re.search(r"Used (\d+) registers", log)

@@ -1,6 +1,6 @@
-"""Who computes a matrix product or a convolution: the kernel that was generated, or a library that is on the machine.
+"""Choose between a generated kernel and a library call for a matrix product or a convolution.
 
-Both are timed once, in turns, on random numbers; what comes out is compared first. What was found is kept on disk.
+Both are timed once, alternately, on random numbers, after their results are compared. The choice is cached on disk.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ if TYPE_CHECKING:
     from .memory import CudaBuffer
 
 LEAST = 1e9
-"""Operations from which on a library is tried: what takes some microseconds is not worth the look."""
+"""Operations from which on a library is tried: on smaller problems there is little to gain."""
 BETTER = 0.99
-"""A library is taken if it needs at most so much of the kernel's time,"""
+"""Largest ratio of the library's time to the kernel's at which the library is chosen."""
 DEARER = 0.3
-"""and saves so many microseconds besides: to start it takes the host longer, and so do other addresses in a graph."""
+"""Microseconds that the library must save besides: its launch costs the host more, and so do new addresses in a graph.
+"""
 SLOW = 2.0
-"""How many times the kernel's time tells enough of an algorithm."""
+"""Ratio of times above which an algorithm is not timed again."""
 ALGORITHMS, ROUNDS, BURST, MOST = 6, 5, 600.0, 30
-"""Of a library; turns of each side, of about so many microseconds, and of so many calls at most."""
+"""Algorithms of a library that are tried; rounds per side, microseconds of a round, and most calls in it."""
 SAMPLE = 1 << 20
 """Bytes of random numbers that operands repeat, and of results that are compared."""
 CLOSE = {bfloat16: 2e-2, float16: 4e-3, float32: 1e-4}
@@ -48,7 +49,7 @@ LESS_CLOSE = {"highest": 0.0, "high": 4e-3, "medium": 4e-2}
 
 
 class Choice(NamedTuple):
-    """Microseconds of both sides; `algorithm`: how the library does it, empty if it is not taken."""
+    """Times of both sides in microseconds; `algorithm` is the library's, empty if the kernel is faster."""
 
     algorithm: bytes
     ours: float
@@ -59,29 +60,28 @@ Task: TypeAlias = Product | Convolution
 
 
 def _separate(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
-    """A convolution as cuDNN wants it: of rows that do not overlap."""
+    """Return the convolution that a kernel computes, if its rows do not overlap, as cuDNN requires."""
     found = convolution_of(kernel, extents)
     return found if found is not None and (found.of_weights or not found.overlaps) else None
 
 
 ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {CUBLASLT.name: product_of, CUDNN.name: _separate}
-"""What libraries are asked for."""
+"""What each library is asked to compute."""
 NOT_TAKEN = Choice(b"", 0.0, 0.0)
 
 
 class Choices:
-    """Those of one device."""
+    """The choices of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.made: dict[tuple[str, Task], Choice] = {}
         self.absent: set[str] = set()
-        """The libraries that are not here, as is known once they were looked for."""
+        """Libraries found to be missing."""
         self._lock = RLock()
 
     def instead(self, launched: Launched, after: Launched | None = None) -> LibraryCall | None:
-        """The call of a library that is faster than the kernel on its grid, if there is one; or than that kernel and
-        the one after it, if they make a sum in pieces."""
+        """Return the library call that is faster than a kernel, or than a split-K kernel and its sum, if any."""
         if len(self.absent) == len(ASKED) or not allowed() or settings().cuda == "checked":
             return None
         kernel, _, extents = launched
@@ -114,7 +114,7 @@ class Choices:
             return library.problem(task).call(kernel.name, choice.algorithm, len(kernel.parameters))
 
     def _choice(self, found: Library, kernels: Sequence[Launched], task: Task) -> Choice:
-        """What is known of it; a library is opened when nothing is, for that takes its time."""
+        """Return the known choice, from memory, disk, or a trial; opens the library only for a trial."""
         device, kernel = self.device, kernels[0][0]
         known = (kernel.digest(), task)
         if known not in self.made:
@@ -140,7 +140,7 @@ class Choices:
 
 
 class _Trial:
-    """Both sides at work on the same memory."""
+    """Runs a kernel and a library on the same memory."""
 
     def __init__(self, device: CudaDevice, library: OpenLibrary, kernels: Sequence[Launched], task: Task) -> None:
         self.device, self.library, self.task = device, library, task
@@ -150,7 +150,7 @@ class _Trial:
         sizes = [*(elements[n] * types[n].bytes for n in range(self.count)), library.workspace]
         made = task.made.argument
         self.final = made if len(kernels) == 1 else len(sizes)
-        """The buffer with the result of our kernels."""
+        """Index of the buffer with the kernels' result."""
         sizes += [sizes[made]] * (len(kernels) - 1)
         self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in sizes]
         places = (range(self.count), (made, self.final))
@@ -172,7 +172,7 @@ class _Trial:
         return call
 
     def choice(self) -> Choice:
-        """Who is faster, and right."""
+        """Return the faster side whose result is right."""
         ours = self._timed(self.ours)
         wanted = self._result(self.final)
         best, how = float("inf"), b""
@@ -194,7 +194,7 @@ class _Trial:
         return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
 
     def _fill(self, buffer: CudaBuffer, dtype: np.dtype, seed: int) -> None:
-        """Random numbers, the same megabyte again and again; the first is NaN, which must not get lost."""
+        """Fill a buffer with repeated random numbers; the first of the left operand is NaN, which must propagate."""
         size = min(buffer.bytes, SAMPLE)
         numbers = np.random.default_rng(seed).standard_normal(size // dtype.itemsize, np.float32).astype(dtype)
         driver, stream, done = self.device.driver, self.queue.handle, numbers.nbytes
@@ -208,8 +208,10 @@ class _Trial:
             self.device.staging.upload(buffer.address, int(numbers.ctypes.data), dtype.itemsize, self.queue)
 
     def _timed(self, calls: Sequence[NodeCall], enough: float = float("inf")) -> float:
-        """Microseconds of the GPU, which does it again and again as one graph: the host is slower to start some calls
-        than it is to end them. What takes more than `enough` is not looked at twice."""
+        """Return the GPU time of calls in microseconds, repeated in one graph to hide the host's launch cost.
+
+        Calls slower than `enough` are timed once.
+        """
         driver, stream = self.device.driver, self.queue.handle
         marks = [self.device.event(timed=True) for _ in range(2)]
 
@@ -238,7 +240,7 @@ class _Trial:
         return found
 
     def _result(self, at: int) -> np.ndarray:
-        """The beginning and the end of what was made in a buffer."""
+        """Return the beginning and the end of a result."""
         made, buffer = self.task.made, self.buffers[at]
         whole = min(buffer.bytes, self.task.results * made.dtype.bytes)
         size = min(SAMPLE, whole) // made.dtype.bytes

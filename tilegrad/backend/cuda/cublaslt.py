@@ -1,7 +1,7 @@
-"""Matrix products by cuBLASLt, called through ctypes.
+"""Matrix products by cuBLASLt, through ctypes.
 
-The library counts along columns: a matrix of ours, line by line, is its transpose there. So out = x @ y is done as
-out.T = y.T @ x.T, and a bias for each of our columns is one for each of its rows, which it can add.
+The library is column-major: a row-major matrix is its transpose there. So out = x @ y is computed as out.T = y.T @ x.T,
+and a bias per column becomes one per row, which the library can add.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 from .products import Matrix, Product
 
 WORKSPACE = 32 << 20
-"""Bytes for parts of sums."""
+"""Bytes of workspace for split-K sums."""
 ALIGNED = 16
-"""Bytes of which every matrix begins at a multiple."""
+"""Alignment of matrices, in bytes."""
 
 _CODES = {float32: 0, float16: 2, bfloat16: 14}
 """`cudaDataType_t`."""
@@ -28,8 +28,9 @@ _RELU, _BIAS = 2, 4
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
 _MOST_WORKSPACE, _REDUCTIONS, _FIRST_ALIGNMENT = 1, 3, 5
 _IN_ORDER = 2
-"""Adding parts of sums such that each run gives the same, and in float32: the other such way (4) rounds every part to
-the type of the result."""
+"""Reduction scheme that is deterministic and accumulates in float32; the other deterministic one (4) rounds each part
+to the result type.
+"""
 
 handle, out = c_void_p, POINTER(c_void_p)
 TABLE: dict[str, tuple[Any, ...]] = {
@@ -51,11 +52,11 @@ TABLE: dict[str, tuple[Any, ...]] = {
         *[c_void_p, c_void_p, c_size_t, handle],  # the algorithm, the workspace, the stream
     ),
 }
-"""Every function that is used, and what it takes. All return a `cublasStatus_t`."""
+"""Argument types of each library function; all return a `cublasStatus_t`."""
 
 
 class Algorithm(ctypes.Structure):
-    """`cublasLtMatmulHeuristicResult_t`: 64 bytes that say how, and what they need."""
+    """`cublasLtMatmulHeuristicResult_t`: an algorithm of 64 bytes and its requirements."""
 
     _fields_: ClassVar[Any] = (
         ("how", c_uint64 * 8),
@@ -67,7 +68,7 @@ class Algorithm(ctypes.Structure):
 
 
 class CublasLt(OpenLibrary):
-    """The library, for the context in which this is made."""
+    """The library in one CUDA context."""
 
     name, workspace, table = "cuBLASLt", WORKSPACE, TABLE
 
@@ -85,7 +86,7 @@ class CublasLt(OpenLibrary):
 
 
 class Problem(LibraryProblem):
-    """A product as the library knows it."""
+    """A matrix product described to the library."""
 
     def __init__(self, lt: CublasLt, product: Product) -> None:
         self.lt, self.product = lt, product
@@ -104,7 +105,7 @@ class Problem(LibraryProblem):
             self._set(_BIAS_TYPE, c_int32(_CODES[product.out.dtype]))
 
     def _operand(self, matrix: Matrix, rows: int, columns: int, plain: bool) -> tuple[int, int]:
-        """The layout of a matrix that the library takes as rows x columns, and whether it lies turned."""
+        """Return the layout of an operand of rows x columns, and whether it is transposed."""
         pitch = matrix.line if plain else matrix.column
         shape = (rows, columns) if plain else (columns, rows)
         made = self.lt.made("cublasLtMatrixLayoutCreate", _CODES[matrix.dtype], *shape, pitch)
@@ -123,7 +124,7 @@ class Problem(LibraryProblem):
         self._set(_BIAS_POINTER, c_uint64(address))
 
     def algorithms(self, most: int) -> list[bytes]:
-        """What the library would try first."""
+        """Return the library's proposed algorithms, best first."""
         lt, count = self.lt, c_int()
         preference = lt.made("cublasLtMatmulPreferenceCreate")
         wishes: list[tuple[int, Any]] = [(_MOST_WORKSPACE, c_uint64(WORKSPACE)), (_REDUCTIONS, c_uint32(_IN_ORDER))]
@@ -151,8 +152,7 @@ class Problem(LibraryProblem):
 
 
 class ProductCall(LibraryCall):
-    """A product by the library in place of a kernel; `slots` are the addresses of the kernel's arguments, and then of
-    the workspace."""
+    """A library product in place of a kernel; `slots` are addresses of the kernel's arguments and the workspace."""
 
     workspace = WORKSPACE
 
@@ -162,7 +162,7 @@ class ProductCall(LibraryCall):
         self.algorithm = (c_uint64 * 8).from_buffer_copy(algorithm)
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
         self.bias = 0
-        """The address that the library was told last."""
+        """Bias address that was set last."""
         product = problem.product
         self.places = product.x.argument, product.y.argument, product.out.argument, product.bias
         self.one, self.zero, self.how = byref(c_float(1.0)), byref(c_float(0.0)), byref(self.algorithm)

@@ -1,7 +1,7 @@
-"""Convolutions by cuDNN, called through ctypes: its graph interface, for its older functions want tensors without gaps.
+"""Convolutions by cuDNN's graph API, through ctypes; its older API requires dense tensors.
 
-A graph is made of descriptors: tensors with the strides that they have, the convolution, what follows it. The library
-proposes engines for it; a plan is one of them, ready to run.
+A graph consists of descriptors: strided tensors, the convolution, and pointwise operations. The library proposes
+engines for it; a plan is an engine ready to run.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from .convolutions import Convolution, Lying
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 
 WORKSPACE = 128 << 20
-"""Bytes at most, for operands in another order and parts of sums."""
+"""Largest workspace, in bytes, for reordered operands and partial sums."""
 ALIGNED = 16
-"""Bytes of which every tensor begins at a multiple."""
+"""Alignment of tensors, in bytes."""
 EVEN = 256
-"""Bytes of which a workspace begins at a multiple."""
+"""Alignment of the workspace, in bytes."""
 LEAST_AXES = 2
-"""Which the library wants."""
+"""Fewest spatial axes that the library supports."""
 X, W, Y, BIAS = 1, 2, 3, 4
-"""Names of tensors."""
+"""Unique ids of tensors in a graph."""
 
 _CODES = {float32: 0, float16: 2, bfloat16: 9}
 """`cudnnDataType_t`."""
 _POINTWISE, _CONVOLUTION, _ENGINE, _CONFIGURATION, _HEURISTIC, _PLAN = 0, 1, 2, 3, 4, 5
 _FORWARD, _OF_WEIGHTS, _ELEMENTWISE, _GRAPH, _PACK, _TENSOR = 10, 11, 13, 15, 16, 17
-"""Kinds of descriptors."""
+"""Types of descriptors (`cudnnBackendDescriptorType_t`)."""
 _HANDLE, _TYPE, _BOOLEAN, _LONG, _FLOAT, _ADDRESS, _MODE, _WAY = 0, 1, 2, 3, 4, 6, 7, 8
 _NAN, _NOTE, _FUNCTION, _THING = 10, 11, 14, 15
-"""Types of attributes."""
+"""Types of attributes (`cudnnBackendAttributeType_t`)."""
 _STORED: dict[int, Any] = {_LONG: c_int64, _FLOAT: c_float, _BOOLEAN: c_bool}
 _STORED |= dict.fromkeys((_HANDLE, _ADDRESS, _THING), c_void_p)
 _CROSS_CORRELATION, _KEEP_NAN, _ADD, _RELU = 1, 1, 0, 100
 _WAYS = (3, 2)
-"""Who proposes engines: what knows most, and what is left if that knows nothing."""
+"""Heuristic modes to query, best first, then the fallback."""
 _TENSOR_CORES, _ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER = 0, 1, 2, 4
-"""Notes on engines."""
+"""Numerical notes of engines."""
 
 handle, out = c_void_p, POINTER(c_void_p)
 TABLE: dict[str, tuple[Any, ...]] = {
@@ -60,13 +60,13 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cudnnDestroyTensorDescriptor": (handle,),
     "cudnnTransformTensor": (handle, *[c_void_p, handle, c_void_p] * 2),
 }
-"""Every function that is used, and what it takes. All return a `cudnnStatus_t`."""
+"""Argument types of each library function; all return a `cudnnStatus_t`."""
 Attribute = tuple[int, int, Sequence[Any]]
-"""Its name, its type and what it is."""
+"""An attribute: (name, type, values)."""
 
 
 class CuDnn(OpenLibrary):
-    """The library, for the context in which this is made."""
+    """The library in one CUDA context."""
 
     name, workspace, table = "cuDNN", WORKSPACE, TABLE
 
@@ -76,14 +76,14 @@ class CuDnn(OpenLibrary):
         self.call("cudnnCreate", byref(place))
         self.handle = place.value or 0
         self.lock = Lock()
-        """The stream belongs to the handle: one call at a time."""
+        """Serialises calls: the stream belongs to the handle."""
 
     def problem(self, task: Convolution) -> Problem:
         return Problem(self, task)
 
 
 class Thing:
-    """A descriptor."""
+    """A backend descriptor."""
 
     def __init__(self, dnn: CuDnn, kind: int, *attributes: Attribute) -> None:
         self.dnn, self.handle = dnn, 0
@@ -98,13 +98,13 @@ class Thing:
             dnn.call("cudnnBackendFinalize", self.handle)
 
     def get(self, name: int, type: int, most: int) -> list[Any]:
-        """An attribute that has several values."""
+        """Return an attribute with several values."""
         count, found = c_int64(), _array(type, [0] * most)
         self.dnn.call("cudnnBackendGetAttribute", self.handle, name, type, most, byref(count), found)
         return list(found[: min(most, count.value)])
 
     def parts(self, name: int, kind: int, most: int) -> list[Thing]:
-        """An attribute that is other descriptors."""
+        """Return an attribute that consists of descriptors."""
         made = [Thing(self.dnn, kind) for _ in range(most)]
         count, found = c_int64(), _array(_THING, [x.handle for x in made])
         self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _THING, most, byref(count), found)
@@ -116,7 +116,7 @@ class Thing:
 
 
 class Plain:
-    """The older descriptor of a tensor, for functions that want it."""
+    """A legacy tensor descriptor, for functions that require one."""
 
     def __init__(self, dnn: CuDnn, type: int, extents: Sequence[int], steps: Sequence[int]) -> None:
         self.dnn, self.handle, place = dnn, 0, c_void_p()
@@ -131,7 +131,7 @@ class Plain:
 
 
 class Problem(LibraryProblem):
-    """A convolution as the library knows it."""
+    """A convolution described to the library."""
 
     def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
         self.dnn, self.convolution = dnn, convolution
@@ -146,7 +146,7 @@ class Problem(LibraryProblem):
         """Elements of the weights, or of a row of them."""
         each = self.row * c.w.dtype.bytes
         self.gathered = -(-each * len(convolution.rows) // EVEN) * EVEN if len(convolution.rows) > 1 else 0
-        """Bytes that rows of weights take until all are there."""
+        """Bytes that collect the rows of a weight gradient."""
         if self.gathered:
             shape = (len(convolution.rows), c.outputs, 1, steps[0])
             lines = (self.row, steps[0], steps[0], 1), (steps[0], steps[0] * shape[0], steps[0], 1)
@@ -168,7 +168,7 @@ class Problem(LibraryProblem):
         self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_of_graph))
 
     def _follows(self, function: int, x: Thing, y: Thing) -> Thing:
-        """What is done with each sum."""
+        """Return a pointwise operation on the sums."""
         c = self.convolution
         nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
         kind = Thing(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
@@ -185,13 +185,13 @@ class Problem(LibraryProblem):
         return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
 
     def _between(self, number: int) -> Thing:
-        """A tensor that is never in memory."""
+        """Return a virtual tensor, which is never in memory."""
         numbers = ((902, _LONG, self.shape[0]), (903, _LONG, self.shape[1]), (906, _LONG, (BIAS + 1 + number,)))
         more = (900, _LONG, (ALIGNED,)), (907, _BOOLEAN, (True,))
         return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
 
     def _configurations(self, most: int) -> Iterator[tuple[int, int, Thing]]:
-        """What the library proposes, with who does so."""
+        """Yield the proposed engine configurations with their heuristic mode and rank."""
         for way in _WAYS:
             try:
                 proposer = Thing(self.dnn, _HEURISTIC, (200, _WAY, (way,)), (201, _THING, (self.graph,)))
@@ -205,7 +205,7 @@ class Problem(LibraryProblem):
         return Thing(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _THING, (configuration,)))
 
     def algorithms(self, most: int) -> list[bytes]:
-        """What the library would try first of what gives the same in each run, in the arithmetic that is asked for."""
+        """Return the library's proposed deterministic algorithms with the requested arithmetic, best first."""
         found: list[bytes] = []
         for way, n, configuration in self._configurations(most):
             try:
@@ -236,8 +236,9 @@ class Problem(LibraryProblem):
 
 
 class ConvolutionCall(LibraryCall):
-    """A convolution by the library in place of a kernel; `slots` are the addresses of the kernel's arguments, and then
-    of the workspace."""
+    """A library convolution in place of a kernel; `slots` are the addresses of the kernel's arguments and of the
+    workspace.
+    """
 
     def __init__(self, name: str, problem: Problem, plan: Thing, workspace: int, arguments: int) -> None:
         self.name = f"{name} by cuDNN"
@@ -245,7 +246,7 @@ class ConvolutionCall(LibraryCall):
         self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
         self.packs: list[tuple[tuple[int, ...], Thing]] = []
-        """For each execution where everything is, as the library was told last."""
+        """Variant packs with the addresses they were made for, one per execution."""
 
     def start(self, driver: Driver, stream: int) -> None:
         problem, dnn, c = self.problem, self.problem.dnn, self.problem.convolution
@@ -263,7 +264,7 @@ class ConvolutionCall(LibraryCall):
         return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
 
     def _told(self, rows: Sequence[int]) -> Iterator[Thing]:
-        """Where everything is, for each row of weights of each part."""
+        """Yield the variant pack of each row of weights of each part."""
         c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered
         bias = (slots[c.bias],) if c.bias >= 0 else ()
         names, each = (X, W, Y, BIAS)[: 3 + len(bias)], self.problem.row * c.w.dtype.bytes
@@ -279,7 +280,7 @@ class ConvolutionCall(LibraryCall):
 
 
 def _of_a_row(c: Convolution) -> Convolution:
-    """For the first row of weights, which have to be without gaps: then no rows overlap."""
+    """Return the problem of the first row of weights, which must be dense: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
     x = x._replace(apart=math.gcd(x.apart, *c.rows))  # as far as that divides, tensors are aligned
     if len(c.rows) > 1:
@@ -288,8 +289,7 @@ def _of_a_row(c: Convolution) -> Convolution:
 
 
 def _steps(lying: Lying, images: int, extents: Sequence[int]) -> tuple[int, ...]:
-    """How far it is to the next image, if there is one, channel and along each axis, of which the first may have one
-    element alone."""
+    """Return strides per image, channel and axis; missing leading axes have one element."""
     image, channel, *axes = lying.steps
     whole = extents[-len(axes)] * axes[0]
     return (image if images > 1 else whole, channel, *[whole] * (len(extents) - len(axes)), *axes)

@@ -1,4 +1,4 @@
-"""A GPU: its memory, its queues, its kernels, and what is known when something fails."""
+"""A GPU: its memory, queues, kernels, and explanations of failures."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from .reports import accused, readable, summary
 from .staging import Pinned, PinnedBuffer, Staging
 
 MOST_QUEUES = 32
-"""Streams that a device has at most; further ones that users ask for are these again."""
+"""Most streams of a device; streams requested beyond that are reused."""
 NUMBER = 8
-"""Bytes of the numbers that are kept on the GPU once they have been there."""
+"""Largest size, in bytes, of host constants cached on the GPU."""
 MOST_NUMBERS = 1024
 
 
 class CudaDevice(Device):
-    """One GPU. Work is put on the queue that the thread has chosen, and goes on while Python does."""
+    """One GPU. Work is asynchronous, on the queue that the thread has chosen."""
 
     low = float16
     shows_source = True
@@ -53,7 +53,7 @@ class CudaDevice(Device):
         self.number = number
         self.properties = properties(driver, number)
         self.broken = ""
-        """Why nothing works any more."""
+        """Why the device is unusable; empty if it works."""
         self._lock = lock()
         self._started = False
         self._numbers: dict[bytes, CudaBuffer] = {}
@@ -61,7 +61,7 @@ class CudaDevice(Device):
             os.register_at_fork(after_in_child=self._forked)
 
     def start(self) -> None:
-        """Makes the context, and what every program needs; nothing of this happens until the device is used."""
+        """Create the context and what every program needs, on first use."""
         with self._lock:
             if self._started:
                 return
@@ -105,7 +105,7 @@ class CudaDevice(Device):
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Within the block the thread's calls are for this device."""
+        """Make this the thread's current device within the block."""
         before = here.device
         if before is not self or self.broken:
             if not self._started:
@@ -117,7 +117,7 @@ class CudaDevice(Device):
 
     @property
     def queue(self) -> Queue:
-        """The queue that this thread works on; whoever asks has entered the device."""
+        """The current thread's queue; enters the device."""
         if here.device is not self or self.broken:
             if not self._started:
                 self.start()
@@ -125,7 +125,7 @@ class CudaDevice(Device):
         return here.queues.get(self) or self.default
 
     def new_queue(self, priority: int = 0) -> Queue:
-        """Another queue; if there are as many as there can be, one of those that there are."""
+        """Create a queue; beyond MOST_QUEUES, return an existing one."""
         with self._lock:
             used = len(self.queues)
             if used == MOST_QUEUES:
@@ -138,14 +138,14 @@ class CudaDevice(Device):
             return made
 
     def event(self, timed: bool = False) -> int:
-        """An event that nobody else uses."""
+        """Return an unused event."""
         try:
             return self.timed_events.pop() if timed else self.events.pop()
         except IndexError:
             return self.driver.new_event(timed)
 
     def used(self, event: int) -> None:
-        """Takes an event back: who waits for it has been told already."""
+        """Recycle an event whose waits have been submitted."""
         self.events.append(event)
 
     def synchronize(self) -> None:
@@ -210,7 +210,7 @@ class CudaDevice(Device):
                 return super().copy(source)
 
     def number_from(self, source: Buffer) -> Buffer:
-        """A number of another device, to be read only: one that has been here before is here still."""
+        """Return a read-only copy of a host scalar, cached by its contents."""
         if source.bytes > NUMBER or source.device.kind != "cpu":
             return self.copy(source)
         queue = self.queue
@@ -245,7 +245,7 @@ class CudaDevice(Device):
             )
 
     def _written(self, buffer: CudaBuffer) -> CudaBuffer:
-        """A copy to this buffer was started, as a piece of work of its own."""
+        """Record that a copy to a buffer was submitted."""
         buffer.written = buffer.queue.counted()
         return buffer
 
@@ -288,12 +288,12 @@ class CudaDevice(Device):
         return CudaExecutable(self, program, steady)
 
     def source(self, kernel: Kernel) -> str:
-        """CUDA C++, headed by what the compiler says about it."""
+        """Return the CUDA C++ of a kernel, headed by the compiler's report."""
         made = self.driver.built(kernel, self.properties.architecture)
         return f"// {summary(made, self.properties)}\n{made.source}"
 
     def assembly(self, kernel: Kernel) -> str:
-        """SASS where there is a disassembler (nvdisasm or cuobjdump), else PTX where there is a compiler."""
+        """Return SASS if there is a disassembler (nvdisasm or cuobjdump), else PTX if there is a compiler."""
         made = self.driver.built(kernel, self.properties.architecture)
         if not made.image:
             return ""
@@ -329,7 +329,7 @@ class CudaDevice(Device):
     # --- failures ------------------------------------------------------------------------------
 
     def explained(self, fault: DriverFault) -> TilegradError | None:
-        """Who is to blame for a failure that shows now, but happened some time ago."""
+        """Explain an asynchronous failure: name the kernels that may have caused it."""
         if here.device is not self:
             return None
         if self.broken:

@@ -1,7 +1,7 @@
-"""What tilegrad asks of a CUDA driver.
+"""The interface to a CUDA driver.
 
-Three answer: the driver of this machine (`native.py`), one that only counts (`null.py`), and the one of the tests,
-which keeps memory in the host's and runs kernels with the reference interpreter. Handles and addresses are integers.
+It has three implementations: the driver of this machine (`native.py`), one that runs nothing (`null.py`), and one for
+tests, which keeps memory on the host and runs kernels in the reference interpreter. Handles and addresses are integers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from .build import Built
 
 OLDEST = 12000
-"""The first driver that has everything in the table of `native.py`: CUDA 12.0."""
+"""Oldest driver with all functions in the table of `native.py`: CUDA 12.0."""
 NOT_READY, OUT_OF_MEMORY, ILLEGAL_ADDRESS = 600, 2, 700
 LASTING = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
-"""Errors after which nothing works any more in this process."""
+"""Sticky errors, after which the process cannot use the device."""
 
 ATTRIBUTES = {
     "threads": 1,
@@ -45,11 +45,11 @@ ATTRIBUTES = {
     "blocks_multiprocessor": 106,
     "pools": 115,
 }
-"""What is asked of a device, by its number in `CUdevice_attribute`."""
+"""Device attributes that are queried, by their number in `CUdevice_attribute`."""
 
 
 class DriverFault(RuntimeFault):
-    """A call that the driver refused, or the failure of work that was started before."""
+    """An error returned by the driver, possibly caused by work submitted earlier."""
 
     def __init__(self, code: int, name: str, reason: str, call: str) -> None:
         super().__init__(f"CUDA: {reason} ({name}, {code}), said by {call}")
@@ -63,9 +63,9 @@ class DriverFault(RuntimeFault):
 
 
 class KernelCall:
-    """A kernel with its configuration and arguments, which stay in place: a launch only says where they are.
+    """A kernel with its launch configuration and arguments, at fixed addresses.
 
-    `slots` are the arguments as words of 8 bytes (a smaller number is in the low bytes).
+    `slots` are the arguments as words of 8 bytes (smaller numbers in the low bytes).
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class KernelCall:
         self.blocks = blocks
         self.threads = threads
         self.extents = extents or (blocks, 1, 1, threads, 1, 1)
-        """Of the grid and of a block, along x, y and z."""
+        """Dimensions of the grid and of a block, along x, y and z."""
         self.shared = shared
         self.words = (ctypes.c_uint64 * len(values))(*[v & 0xFFFF_FFFF_FFFF_FFFF for v in values])
         self.slots = memoryview(self.words).cast("B").cast("Q")
@@ -93,11 +93,11 @@ class KernelCall:
         first = -(-ctypes.addressof(self._map_bytes) // ALIGNED) * ALIGNED
         places = [first + BYTES * n for n in range(len(maps))]
         self.maps = tuple(zip(maps, places, strict=True))
-        """What the copy engine is told about tensors, and where it stands: to be encoded anew with every address."""
+        """Tensor maps and their addresses: encoded again whenever the tensor's address changes."""
         addresses = [start + 8 * n for n in range(len(values))] + places
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self.native: object = None
-        """What else a driver keeps for it."""
+        """The driver's own data."""
 
 
 class CopyCall:
@@ -107,45 +107,44 @@ class CopyCall:
         self.name = "copy"
         self.bytes = bytes
         self.slots = memoryview(bytearray(16)).cast("Q")
-        """Source and target."""
+        """Source and target addresses."""
         self.maps: tuple[tuple[TensorMap, int], ...] = ()
 
 
 class LibraryCall(ABC):
-    """Work that a library of NVIDIA's puts on a stream; it can be part of a graph. `slots` are what it is given, and
-    last the address of so much `workspace`."""
+    """Work that an NVIDIA library submits to a stream or graph; `slots` are its arguments and the workspace."""
 
     name: str
     slots: memoryview
     workspace: int
     maps: tuple[tuple[TensorMap, int], ...] = ()
     adds_up = False
-    """Whether the result, where the kernel would put pieces of it, is what the next kernel makes of them."""
+    """Whether the call also does the work of the next kernel, which sums split-K parts."""
 
     @abstractmethod
     def start(self, driver: Driver, stream: int) -> None: ...
 
 
 class LibraryProblem(ABC):
-    """Something that a library can compute, as it is told of it."""
+    """A problem described to a library."""
 
     @abstractmethod
     def algorithms(self, most: int) -> list[bytes]:
-        """How it may be done, as the library thinks: the best first."""
+        """Return the library's proposed algorithms, best first."""
 
     @abstractmethod
     def call(self, name: str, algorithm: bytes, arguments: int) -> LibraryCall:
-        """The call that does it in place of a kernel with so many arguments."""
+        """Return the call that replaces a kernel with this many arguments."""
 
 
 class OpenLibrary(ABC):
-    """A library of NVIDIA's, for one context."""
+    """An NVIDIA library in one CUDA context."""
 
     name: str
     workspace: int
-    """What a call may need at most, in bytes."""
+    """Largest workspace of a call, in bytes."""
     table: Mapping[str, tuple[Any, ...]]
-    """Every function that is used, and what it takes. All return a number, which is 0 if nothing went wrong."""
+    """Argument types of each function; all return a status, 0 for success."""
 
     def __init__(self, library: Any) -> None:
         self.library = library
@@ -164,29 +163,29 @@ class OpenLibrary(ABC):
 
 Call = KernelCall | CopyCall
 NodeCall = Call | LibraryCall
-"""What can be part of a graph."""
+"""What can be a node of a graph."""
 
 
 class Driver(ABC):
-    """A driver and its devices. Calls are for the context that the thread has entered."""
+    """A driver and its devices. Calls apply to the context that the thread has entered."""
 
     def __init__(self) -> None:
         self.explainers: list[Callable[[DriverFault], TilegradError | None]] = []
-        """Devices, which know more about a lasting error than the driver does."""
+        """Callbacks of devices that explain sticky errors."""
 
     version: int
-    """1000 times the CUDA version, plus 10 times the minor one."""
+    """CUDA version: 1000 * major + 10 * minor."""
     runs = True
-    """Whether there is a GPU that carries out what it is given."""
+    """Whether a GPU executes the work."""
 
     def built(self, kernel: Kernel, architecture: str) -> Built:
-        """A kernel compiled to what `load` takes."""
+        """Compile a kernel to what `load` takes."""
         from .build import built
 
         return built(kernel, architecture)
 
     def explained(self, fault: DriverFault) -> TilegradError:
-        """A fault as users are told it."""
+        """Return the error to raise for a fault."""
         for explain in self.explainers if fault.lasting else ():
             told = explain(fault)
             if told is not None:
@@ -209,23 +208,23 @@ class Driver(ABC):
 
     @abstractmethod
     def context(self, number: int) -> int:
-        """The primary context, which other libraries in this process share."""
+        """Return the primary context, which other libraries in the process share."""
 
     @abstractmethod
     def share(self, owner: int, reader: int) -> None:
-        """Lets a device reach the memory of another directly, if the machine has a way; else copies pass the host."""
+        """Enable direct access to another device's memory if possible; otherwise copies go through the host."""
 
     @abstractmethod
     def enter(self, context: int) -> None:
-        """What this thread calls from now on is for this context."""
+        """Make a context current for this thread."""
 
     @abstractmethod
     def memory_info(self) -> tuple[int, int]:
-        """Free and total bytes."""
+        """Return free and total bytes."""
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Waits for everything on the device."""
+        """Wait for all work on the device."""
 
     # --- streams and events --------------------------------------------------------------------
 
@@ -249,7 +248,7 @@ class Driver(ABC):
 
     @abstractmethod
     def stream_waits(self, stream: int, event: int) -> None:
-        """What comes on the stream from now on starts after what came before the event."""
+        """Let work submitted to the stream from now on wait for an event."""
 
     @abstractmethod
     def await_event(self, event: int) -> None: ...
@@ -259,11 +258,11 @@ class Driver(ABC):
 
     @abstractmethod
     def elapsed(self, start: int, stop: int) -> float:
-        """Milliseconds between two timed events."""
+        """Return the milliseconds between two timed events."""
 
     @abstractmethod
     def mark(self, stream: int, address: int, number: int) -> None:
-        """Writes 4 bytes of pinned memory, once what came before on the stream is done."""
+        """Write 4 bytes of pinned memory when the preceding work of the stream is done."""
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -275,11 +274,11 @@ class Driver(ABC):
 
     @abstractmethod
     def trim(self, number: int) -> None:
-        """Gives what is free in the driver's pool back to the system."""
+        """Return free memory of the driver's pool to the system."""
 
     @abstractmethod
     def allocate_host(self, bytes: int) -> int:
-        """Pinned memory of the host: who asks for it keeps it, and uses it again."""
+        """Allocate pinned host memory, which is never freed: the caller reuses it."""
 
     @abstractmethod
     def to_device(self, target: int, source: int, bytes: int, stream: int) -> None: ...
@@ -294,37 +293,37 @@ class Driver(ABC):
     def copy_between(
         self, target: int, target_context: int, source: int, source_context: int, bytes: int, stream: int
     ) -> None:
-        """From the memory of one device to that of another."""
+        """Copy from one device's memory to another's."""
 
     # --- kernels -------------------------------------------------------------------------------
 
     @abstractmethod
     def load(self, image: bytes) -> int:
-        """A module from a cubin."""
+        """Load a module from a cubin."""
 
     @abstractmethod
     def function(self, module: int, name: str) -> int: ...
 
     @abstractmethod
     def allow_shared(self, function: int, bytes: int) -> None:
-        """Lets a function have more dynamic shared memory than the 48 KiB that all may have."""
+        """Allow a function more dynamic shared memory than the default 48 KiB."""
 
     @abstractmethod
     def encode(self, place: int, map: TensorMap, address: int) -> None:
-        """Writes what the copy engine is told about a tensor at an address."""
+        """Encode a tensor map for a tensor's address."""
 
     @abstractmethod
     def launch(self, call: Call, stream: int) -> None: ...
 
     def start(self, call: NodeCall | ForeignCall, stream: int) -> None:
-        """Launches a kernel or a copy, or calls somebody else's function."""
+        """Launch a kernel or a copy, or call an external function."""
         if isinstance(call, ForeignCall | LibraryCall):
             call.start(self, stream)
         else:
             self.launch(call, stream)
 
     def opened(self, name: str) -> OpenLibrary | None:
-        """The library of this name (`libraries.py`), for the context that the thread has entered, if it is here."""
+        """Return a library (`libraries.py`) for the current context, or None."""
         return None
 
     # --- graphs --------------------------------------------------------------------------------
@@ -340,7 +339,7 @@ class Driver(ABC):
 
     @abstractmethod
     def renew_node(self, executable: int, node: int, call: NodeCall, context: int) -> None:
-        """Gives a node the arguments that the call has now."""
+        """Update a node with the current arguments of its call."""
 
     @abstractmethod
     def launch_graph(self, executable: int, stream: int) -> None: ...

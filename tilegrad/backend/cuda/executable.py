@@ -1,8 +1,7 @@
-"""Programs on a GPU: kernels loaded, sizes settled, arguments in place; launched one by one, then as a graph.
+"""Programs on a GPU: loaded kernels, bound sizes, and patched arguments, launched one by one and later as a graph.
 
-A run patches the addresses of this run's buffers into the arguments and starts the work; it waits for nothing. From
-its third run on a program of several kernels is one CUDA graph (`graphs.py`), in which kernels that share no
-memory run at once.
+A run patches its buffers' addresses into the arguments and submits the work; it waits for nothing. From its third run
+on, a program of several kernels is one CUDA graph (`graphs.py`), in which independent kernels run concurrently.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from .device import CudaDevice
 
 MOST_BINDINGS = 256
-"""Sets of sizes that are kept for one program."""
+"""Most sets of sizes cached for one program."""
 
 
 class CudaExecutable(Executable):
@@ -62,7 +61,7 @@ class CudaExecutable(Executable):
 
 
 class Binding:
-    """A program with its sizes settled: call it with the inputs to run it."""
+    """A program with bound sizes: call it with inputs to run it."""
 
     def __init__(self, executable: CudaExecutable, sizes: Mapping[str, int]) -> None:
         self.device = device = executable.device
@@ -77,19 +76,18 @@ class Binding:
         self.runs = 0
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
-        """What the arguments are patched for."""
+        """Addresses that the arguments are patched with."""
         self.lock = RLock()
-        """Held while arguments are patched and started; taken before the lock of a queue."""
+        """Held while arguments are patched and submitted; acquired before a queue's lock."""
 
     @property
     def can_keep(self) -> bool:
-        """Whether the first results are memory of their own, of which the last may be given to the next run to be
-        written again."""
+        """Whether the last results are separate memory that the next run may overwrite."""
         inputs, made, results = self.plan.inputs, len(self.made), list(self.plan.results)
         return results[:made] == list(range(inputs, inputs + made)) and all(n < inputs for n in results[made:])
 
     def __call__(self, inputs: Sequence[Buffer], kept: Sequence[Buffer] = ()) -> tuple[Buffer, ...]:
-        """Runs it; `kept` is memory for the last results, if there is some that nobody else has."""
+        """Run the program; `kept` is memory for the last results that nothing else uses."""
         device, plan = self.device, self.plan
         queue = device.queue
         given: Sequence[CudaBuffer] = inputs  # type: ignore[assignment]
@@ -119,7 +117,7 @@ class Binding:
         return tuple([everything[n] for n in plan.results])
 
     def _started(self, queue: Queue, buffers: Sequence[CudaBuffer]) -> int:
-        """Starts the work; its number on the queue."""
+        """Submit the work; return its number on the queue."""
         with self.lock, queue.lock:
             data = [b.address for b in buffers]
             data.append(queue.arena.address if queue.arena is not None else 0)
@@ -143,7 +141,7 @@ class Binding:
         return number
 
     def _one_by_one(self, queue: Queue) -> None:
-        """Every kernel as a piece of work of its own: it is known which one fails."""
+        """Submit every kernel as a separate item, so that a failing one can be named."""
         driver, watched = self.device.driver, settings().cuda
         for step, kernel in zip(self.plan.steps, self.work.kernels, strict=True):
             number = queue.submitted + 1
@@ -157,7 +155,7 @@ class Binding:
             queue.submitted = number
 
     def patch(self, data: list[int]) -> None:
-        """Puts addresses where they belong, if they have changed."""
+        """Patch addresses that have changed."""
         if data == self.data:
             return
         steps = self.plan.steps

@@ -1,4 +1,4 @@
-"""What a kernel becomes on the way to a GPU, for people to read; no GPU is needed."""
+"""Print the PTX, SASS and resource usage of a kernel; needs no GPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .reports import readable, summary
 
 
 def kernel_ptx(kernel: Kernel, architecture: str = "sm_90a") -> str:
-    """What the compiler makes of the source before the machine code."""
+    """Return the PTX of a kernel."""
     return built(kernel, architecture).ptx
 
 
 def kernel_sass(kernel: Kernel, architecture: str = "sm_90a") -> str:
-    """The machine code in print; DeviceError where there is no disassembler."""
+    """Return the SASS of a kernel; raise DeviceError without a disassembler."""
     found = readable(built(kernel, architecture).sass)
     if not found:
         raise DeviceError("there is no disassembler for NVIDIA's machine code here: pip install nvidia-cuda-nvdisasm")
@@ -24,6 +24,6 @@ def kernel_sass(kernel: Kernel, architecture: str = "sm_90a") -> str:
 
 
 def kernel_summary(kernel: Kernel) -> str:
-    """Registers, spills, shared memory and occupancy on an H200, as the compiler reports them; no GPU is needed."""
+    """Return registers, spills, shared memory and occupancy on an H200, as the compiler reports them; needs no GPU."""
     h200 = properties(NullDriver(), 0)
     return f"{h200.name}: {summary(built(kernel, h200.architecture), h200)}"

@@ -1,4 +1,4 @@
-"""From tile kernels to functions on a GPU: compiled, checked against its limits, loaded."""
+"""Load kernels on a GPU: compile them, check them against its limits, load the module."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .device import CudaDevice
 
 MOST_COMPILERS = 16
-"""Kernels that are compiled at once."""
+"""Most kernels compiled concurrently."""
 FREE_SHARED = 48 << 10
-"""Bytes of dynamic shared memory that a function may have without asking."""
+"""Bytes of dynamic shared memory that a function may use by default."""
 
 
 class Function(NamedTuple):
-    """A kernel that is ready to be launched; `name` and `origin` tell users about it."""
+    """A loaded kernel; `name` and `origin` are for messages."""
 
     handle: int
     name: str
@@ -33,18 +33,17 @@ class Function(NamedTuple):
     registers: int
     maps: tuple[TensorMap, ...]
     resident: int = 0
-    """Blocks of a multiprocessor that take instance after instance; 0: there is a block for each."""
+    """Persistent blocks per multiprocessor; 0: one block per instance."""
     index_faults: tuple[int, ...] = ()
-    """The argument after those of the kernel and the grid, if it checks indices: where one that is outside is noted."""
+    """Address of the fault record, an argument after the grid, if the kernel checks indices."""
 
     def blocks(self, instances: int, multiprocessors: int) -> int:
-        """How many are launched."""
+        """Return the number of blocks to launch."""
         return min(instances, self.resident * multiprocessors) if self.resident else instances
 
 
 class Functions:
-    """The kernels that a device has loaded, by their form: layers of one shape share code, 62 kernels for the 590 of a
-    step of GPT-2. They stay: a kernel is some kilobytes."""
+    """The kernels loaded on a device, by structure: layers of one shape share code. They are never unloaded."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
@@ -52,7 +51,7 @@ class Functions:
         self._lock = RLock()
 
     def of(self, kernels: Sequence[Kernel]) -> Mapping[str, Function]:
-        """The functions of kernels, by digest. What is new is compiled, all at once."""
+        """Return the loaded kernels by digest; compiles new ones concurrently."""
         wanted = {kernel.digest(): kernel for kernel in kernels}
         with self._lock:
             new = {kernel.form(): kernel for kernel in wanted.values() if kernel.form() not in self._loaded}

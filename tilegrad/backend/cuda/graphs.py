@@ -1,9 +1,8 @@
-"""A program as one CUDA graph: started with one call, its independent kernels at once.
+"""Programs as CUDA graphs: launched with one call, with independent kernels concurrent.
 
-The graph is built from the plan, not captured: its edges are where steps share memory that one of them writes. A run
-with other addresses renews the nodes that use them (about a microsecond each). The other way, copying inputs to places
-that stay, would move every input once more. A second graph for other addresses does not pay: on an H200 two that take
-turns were slower by 14 microseconds a run than one that is renewed.
+The graph is built from the plan, not captured: its edges are memory dependences between steps. A run with other
+addresses updates the nodes that use them, which is cheaper than copying inputs to fixed places or than keeping a second
+graph.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class ProgramGraph:
-    """The graph of a plan; `data` are the addresses that its nodes have: those of the plan's calls when it is made."""
+    """The graph of a plan; `data` are the addresses in its nodes."""
 
     def __init__(self, device: CudaDevice, plan: Plan, distinct: bool, data: Sequence[int]) -> None:
         self.device = device
         self.plan = plan
         self.data = list(data)
         self.distinct = distinct
-        """Whether it counts on inputs that are different memory."""
+        """Whether the graph assumes that inputs do not alias."""
         driver = device.driver
         with events.timed("compile", "graph", device.name):
             self.graph = driver.new_graph()
@@ -39,7 +38,7 @@ class ProgramGraph:
             self.executable = driver.instantiate(self.graph)
 
     def renew(self, data: Sequence[int]) -> None:
-        """Gives the nodes the addresses that the calls have now; what runs already keeps the old ones."""
+        """Update the nodes with the current addresses; running launches keep the old ones."""
         device, patches = self.device, self.plan.patches
         others = [n for n, (old, new) in enumerate(zip(self.data, data, strict=True)) if old != new]
         for step in {patch.step for n in others for patch in patches[n]}:

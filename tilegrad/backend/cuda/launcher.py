@@ -1,6 +1,6 @@
-"""Kernels that are launched one by one: those of users.
+"""Launch users' kernels one by one.
 
-A launch with the same grid and the same numbers as one before finds its call, and only puts addresses in it.
+A launch with a known grid and known numbers reuses its call and only patches addresses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_CALLS = 256
 
 
 class Launcher:
-    """A compiled kernel."""
+    """Launches one compiled kernel."""
 
     def __init__(self, device: CudaDevice, kernel: Kernel) -> None:
         device.start()
@@ -52,7 +52,7 @@ class Launcher:
         self._lock = RLock()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
-        """Starts all instances of a grid."""
+        """Launch all instances of a grid."""
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):
             raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
@@ -118,7 +118,7 @@ class Launcher:
 
 
 def word(value: float, dtype: DType) -> int:
-    """A number as the 8 bytes in which a kernel finds it.
+    """Encode a number as the 8 bytes of an argument.
 
     >>> from ...ir.dtype import float32, int32
     >>> word(-1, int32) == 2**32 - 1, hex(word(1.0, float32))

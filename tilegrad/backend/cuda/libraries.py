@@ -1,6 +1,6 @@
-"""NVIDIA's libraries that are on the machine already: found, asked for their version, and used if that fits.
+"""Find NVIDIA's libraries on the machine and check their versions.
 
-They come with toolkits, with wheels of their own and with those of PyTorch and JAX. None is needed.
+They come with toolkits, with their own wheels, and with those of PyTorch and JAX. None is required.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .driver import OpenLibrary
 
 
 class Library(NamedTuple):
-    """A library of this machine, made for a version of CUDA (0: not known); `refused` says why it is not used."""
+    """An installed library and the CUDA version it was built for (0: unknown); `refused` says why it is not used."""
 
     name: str
     path: str
@@ -28,7 +28,7 @@ class Library(NamedTuple):
     cuda: int = 0
 
     def unfit(self, driver: int) -> str:
-        """Why it is not used with a driver of this version, if so."""
+        """Return why the library cannot be used with a driver of this version, or ""."""
         if self.refused or not driver or self.cuda <= driver // 1000:
             return self.refused
         return f"it is for CUDA {self.cuda}, and the driver for {driver // 1000}.{driver % 1000 // 10}"
@@ -39,19 +39,22 @@ class Library(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What files are called, with the major numbers that they end with; versions from `oldest` to `newest` have what is
-    called here."""
+    """File names and supported versions of a library: major numbers of files, newest first, and versions `oldest` to
+    `newest`.
+    """
 
     name: str
     stem: str
     files: tuple[int, ...]
     function: str
     units: tuple[int, int]
-    """What the version counts in a major and in a minor number."""
+    """Units of the major and minor number in the version number."""
     oldest: int
     newest: int
     runtime: str = ""
-    """Says for which CUDA it was made, in thousands; if there is no such function, its major number does."""
+    """Function that returns the CUDA version it was built for, times 1000; without one, the major version is that
+    number.
+    """
 
 
 CUBLASLT = Kind("cuBLASLt", "libcublasLt", (13, 12, 11), "cublasLtGetVersion", (10000, 100), 12, 13)
@@ -59,7 +62,7 @@ CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9,
 
 
 def allowed() -> bool:
-    """Whether libraries may be used at all: TILEGRAD_LIBRARIES=off says no."""
+    """Return whether libraries may be used at all: TILEGRAD_LIBRARIES=off forbids it."""
     said = settings().libraries
     if said not in ("", "on", "off", "all"):
         raise ArgumentError(f"TILEGRAD_LIBRARIES={said!r}: on, off or all is wanted")
@@ -67,7 +70,7 @@ def allowed() -> bool:
 
 
 def asked(library: str) -> bool:
-    """Whether a library is tried: cuDNN only where TILEGRAD_LIBRARIES=all says so."""
+    """Return whether a library is enabled: cuDNN requires TILEGRAD_LIBRARIES=all."""
     return allowed() and (library != CUDNN.name or settings().libraries == "all")
 
 
@@ -82,7 +85,7 @@ def cudnn() -> Library | None:
 
 
 def found(kind: Kind) -> Library | None:
-    """The first that fits; if none does, the first that is there, with the reason."""
+    """Return the first suitable library; if there is none, the first one found, with the reason."""
     first = None
     for path in candidates(kind):
         try:
@@ -100,7 +103,7 @@ def found(kind: Kind) -> Library | None:
 
 
 def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
-    """A library with this version number, made for this CUDA.
+    """Check a library's version.
 
     >>> print(judged(CUBLASLT, "libcublasLt.so.11", 111103))
     cuBLASLt 11.11.3 (libcublasLt.so.11): not used: 12 to 13 is wanted
@@ -114,7 +117,7 @@ def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
 
 
 def opened(name: str, driver: int) -> OpenLibrary | None:
-    """The library of this name, for the context that the thread has entered, if it is here and may be used."""
+    """Open a library for the current context; None if it is missing or unusable."""
     if name == CUBLASLT.name:
         from .cublaslt import CublasLt as made
 
@@ -132,7 +135,7 @@ def opened(name: str, driver: int) -> OpenLibrary | None:
 
 
 def candidates(kind: Kind) -> Iterator[str]:
-    """Where a library may be: in wheels, where the loader looks, in toolkits."""
+    """Yield possible paths of a library: wheels, the loader's path, toolkits."""
     packages = importlib.util.find_spec("nvidia")
     for number in kind.files:
         for folder in packages.submodule_search_locations or () if packages else ():

@@ -1,8 +1,8 @@
-"""The memory of a GPU: blocks in size classes, kept for each queue when they are free.
+"""The memory of a GPU: a caching allocator with size classes and a free list per queue.
 
-A block that was freed is given out again on its queue at once: what is started there later runs later. One that
-other queues have read goes back when its queue has been told to wait for them. Fresh memory comes from the driver's
-own pool, which puts pieces of address space together, so large blocks that are let go serve any other size.
+A freed block can be reused on its queue at once, because later work runs later. A block that other queues have read
+returns when its queue waits for them. New memory comes from the driver's pool, which remaps address space, so released
+large blocks serve any other size.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 LEAST = 512
 EVEN = 1 << 21
-"""Large blocks have a multiple of this."""
+"""Granularity of large blocks, in bytes."""
 LARGE = 1 << 25
 KEPT = 8
-"""At most this part of a GPU's memory is kept while other sizes are wanted."""
+"""Cached free memory is limited to 1 / KEPT of the GPU's memory when other sizes are needed."""
 SHOWN = 8
 MOST_CHANGES = 4096
-"""Changes that are noted before they are added up."""
+"""Usage changes collected before they are summed."""
 FEW = 16
-"""Free blocks among which an address is looked for."""
+"""Free blocks searched for a preferred address."""
 
 
 class Blocks(list[int]):
-    """The addresses of the free blocks of one size on one queue."""
+    """Addresses of the free blocks of one size on one queue."""
 
     __slots__ = ("bytes",)
 
@@ -46,7 +46,7 @@ class Blocks(list[int]):
 
 
 class CudaBuffer(Buffer):
-    """A block of GPU memory, which goes back to its queue when the buffer dies."""
+    """A block of GPU memory, returned to its queue when the buffer dies."""
 
     __slots__ = ("blocks", "queue", "readers", "written")
 
@@ -57,14 +57,14 @@ class CudaBuffer(Buffer):
         self.memory = None
         self.blocks = blocks
         self.queue = queue
-        """Where it was written last."""
+        """The queue that wrote it last."""
         self.written = queue.submitted + 1
         self.readers: tuple[Queue, ...] = ()
         """Other queues that have read it since."""
         device.usage.add(blocks.bytes)
 
     def move(self, queue: Queue) -> None:
-        """The memory belongs to another queue from now on."""
+        """Move the memory to another queue."""
         self.queue = queue
         self.blocks = blocks_of(queue, self.blocks.bytes)
 
@@ -91,7 +91,7 @@ class CudaBuffer(Buffer):
 
 
 class CudaLoan(Loan):
-    """A loan of GPU memory: what is noted about that memory is noted where it comes from."""
+    """A loan of GPU memory; forwards its state to the owner."""
 
     __slots__ = ()
     own: ClassVar[frozenset[str]] = frozenset({"address", "bytes", "device", "memory", "whole"})
@@ -107,7 +107,7 @@ class CudaLoan(Loan):
 
 
 class AllMemory(CudaBuffer):
-    """All that a GPU has addresses for. What works on it is in order with what its own queue does."""
+    """All of a GPU's address space, for work whose accesses are unknown; ordered only with its own queue."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class AllMemory(CudaBuffer):
 
 
 class Tally(Usage):
-    """Counts bytes without a lock: what comes and goes is noted in order, and added up later."""
+    """Counts bytes without a lock: changes are appended in order and summed later."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -135,7 +135,7 @@ class Tally(Usage):
         self.add = self.changes.append  # type: ignore[method-assign, assignment]
 
     def settle(self) -> None:
-        """Adds up what was noted."""
+        """Sum the collected changes."""
         with self._lock:
             count = len(self.changes)
             sums = list(accumulate(self.changes[:count], initial=self._live))
@@ -153,13 +153,13 @@ class Tally(Usage):
         return self._peak
 
     def reset_peak(self) -> None:
-        """Starts to look for the peak anew."""
+        """Reset the peak to the current usage."""
         with self._lock:
             self._peak = self.live
 
 
 def class_bytes(bytes: int) -> int:
-    """The size of the class from which a request is served: at most an eighth more than asked for.
+    """Return the size class of a request, at most an eighth larger.
 
     >>> [class_bytes(n) for n in (0, 513, 5000, 100_000_001)]
     [512, 1024, 5120, 100663296]
@@ -171,28 +171,30 @@ def class_bytes(bytes: int) -> int:
 
 
 def blocks_of(queue: Queue, size: int) -> Blocks:
-    """The free blocks of a size class on a queue."""
+    """Return the free blocks of a size class on a queue."""
     found = queue.blocks.get(size)
     return found if found is not None else queue.blocks.setdefault(size, Blocks(size))
 
 
 class Memory:
-    """All memory of one device."""
+    """Allocates the memory of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.usage = device.usage
         self.held = 0
-        """Bytes that the driver has given."""
+        """Bytes obtained from the driver."""
         self.fetched = 0
-        """How often it was asked: does not grow in the steady state."""
+        """Number of driver allocations; constant in the steady state."""
         self.returned: list[tuple[int, Queue, Blocks, tuple[Queue, ...]]] = []
-        """Blocks that died while other queues may still read them. (Buffers die anywhere: nothing is called there.)"""
+        """Freed blocks that other queues may still read. (Buffers die anywhere, so nothing is called then.)"""
         self._lock = RLock()
 
     def take(self, queue: Queue, bytes: int, size: int = 0, rather: int = 0) -> CudaBuffer:
-        """A buffer for what is started on this queue from now on; `size` is its class, if that is known, and `rather`
-        the address that is taken if it is free (graphs need not be renewed then)."""
+        """Allocate a buffer for work submitted to this queue from now on.
+
+        `size` is its size class, if known; `rather` is a preferred address, which spares updates of graphs.
+        """
         blocks = blocks_of(queue, size or class_bytes(bytes))
         try:
             address = blocks.pop()
@@ -239,7 +241,7 @@ class Memory:
         raise OutOfMemoryError(self.shortage(bytes))
 
     def _settle(self) -> None:
-        """Blocks that other queues have read can be used again: after them."""
+        """Make blocks read by other queues reusable: their queue waits for the readers."""
         while self.returned:
             address, queue, blocks, readers = self.returned.pop()
             for reader in readers:
@@ -247,7 +249,7 @@ class Memory:
             blocks.append(address)
 
     def _let_go(self) -> None:
-        """Gives free blocks back to the driver's pool, in the order of their queues: nobody waits."""
+        """Return free blocks to the driver's pool in queue order, without waiting."""
         driver = self.device.driver
         for queue in self.device.queues:
             for blocks in list(queue.blocks.values()):
@@ -256,7 +258,7 @@ class Memory:
                     self.held -= blocks.bytes
 
     def empty(self) -> None:
-        """Gives all free memory back to the system."""
+        """Return all free memory to the system."""
         with self._lock:
             self._settle()
             self._let_go()
@@ -269,7 +271,7 @@ class Memory:
         return self.held - self.device.usage.live
 
     def shortage(self, bytes: int) -> str:
-        """What to tell who asked for memory that is not there."""
+        """Return the message of an out-of-memory error."""
         device = self.device
         free, total = device.driver.memory_info()
         live = device.usage.live
@@ -291,7 +293,7 @@ class Memory:
 
 
 def largest_values(device: CudaDevice) -> list[Value]:
-    """The values with the most memory on a device, each memory once. (Looks at everything alive: slow.)"""
+    """Return the values that own most memory on a device. Slow: examines all live objects."""
     found: dict[int, Value] = {}
     for thing in gc.get_objects():
         if isinstance(thing, Value):
@@ -302,7 +304,8 @@ def largest_values(device: CudaDevice) -> list[Value]:
 
 
 def shown(bytes: int) -> str:
-    """
+    """Format a number of bytes.
+
     >>> shown(3 << 30), shown(700)
     ('3.00 GiB', '700 bytes')
     """

@@ -1,4 +1,4 @@
-"""The driver of this machine, called through ctypes: no toolkit, no bindings."""
+"""The driver of this machine, through ctypes: needs no toolkit and no bindings."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuGraphExecMemcpyNodeSetParams": (handle, handle, c_void_p, handle),
     "cuGraphLaunch": (handle, handle),
 }
-"""Every function that is used, and what it takes. All return a `CUresult`."""
+"""Argument types of each driver function; all return a `CUresult`."""
 
 NON_BLOCKING, UNTIMED, KEEP_ALL, MOST_SHARED, PORTABLE = 1, 2, 4, 8, 1
 DEVICE_MEMORY = 2
 ON_DEVICE, READ_AND_WRITE = 1, 3
 RELAXED = 2
-"""A capture in which other threads may do what they like."""
+"""Capture mode that does not restrict other threads."""
 
 
 class Access(ctypes.Structure):
@@ -141,7 +141,7 @@ class CopyNode(ctypes.Structure):
 
 
 class NativeDriver(Driver):
-    """`libcuda.so.1`. Raises DeviceError, in one line, where there is none that can be used."""
+    """`libcuda.so.1`; raises DeviceError if it is missing or unusable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,19 +176,19 @@ class NativeDriver(Driver):
         self._libraries: dict[tuple[int, str], OpenLibrary | None] = {}
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Calls a function, and raises what it returns unless that is success."""
+        """Call a function and raise an error unless it succeeds."""
         code = getattr(self.library, name)(*arguments)
         if code:
             raise self.explained(self._fault(code, name))
 
     def made(self, name: str, *arguments: Any) -> int:
-        """Calls a function whose first argument is a place for a handle; the handle."""
+        """Call a function whose first argument receives a handle; return the handle."""
         found = c_void_p()
         self.call(name, byref(found), *arguments)
         return found.value or 0
 
     def asked(self, name: str, *arguments: Any) -> bool:
-        """Whether something is ready."""
+        """Return whether something is ready."""
         code = getattr(self.library, name)(*arguments)
         if code not in (0, NOT_READY):
             raise self.explained(self._fault(code, name))
@@ -370,7 +370,7 @@ class NativeDriver(Driver):
         return self.made("cuGraphAddKernelNode_v2", graph, before, len(after), described)
 
     def _captured(self, call: LibraryCall) -> int:
-        """What a library puts on a stream, as a graph."""
+        """Capture the work of a library call as a graph."""
         stream = self.new_stream(0)
         self.call("cuStreamBeginCapture_v2", stream, RELAXED)
         try:
@@ -381,7 +381,7 @@ class NativeDriver(Driver):
         return found
 
     def made_of(self, stream: int) -> int:
-        """The graph of what was put on a stream since the capture began."""
+        """End a capture and return its graph."""
         found = c_void_p()
         self.call("cuStreamEndCapture", stream, byref(found))
         return found.value or 0

@@ -1,4 +1,4 @@
-"""A driver that runs nothing: what a GPU would be given can be seen on a machine without one. All elements are 0."""
+"""A driver that runs nothing, to inspect CUDA programs on machines without a GPU. All elements are 0."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ RECORDED = {
     "blocks_multiprocessor": 32,
     "pools": 1,
 }
-"""What an H200 answers."""
+"""Attributes of an H200."""
 MEMORY = 150_109_880_320
 MIB = 1 << 20
 
 
 class NullDriver(Driver):
-    """One H200 that has done everything as soon as it is asked for."""
+    """An H200 on which all work is done as soon as it is submitted."""
 
     version = 13000
     runs = False
@@ -52,10 +52,10 @@ class NullDriver(Driver):
         self._next = 1 << 40
         self._host: dict[int, ctypes.Array[ctypes.c_char]] = {}
         self.sizes: dict[int, int] = {}
-        """The bytes of each allocation."""
+        """Bytes of each allocation."""
 
     def built(self, kernel: Kernel, architecture: str) -> Built:
-        """Without a compiler there is still the source."""
+        """Compile a kernel; without a compiler, return its source alone."""
         from .build import Built
         from .code.lower import lower
 

@@ -1,6 +1,6 @@
-"""NVIDIA's run-time compiler by ctypes: CUDA C++ in, a cubin out. It needs no GPU, no driver and no toolkit.
+"""Compile CUDA C++ to cubins with NVRTC, through ctypes; needs no GPU, driver or toolkit.
 
-It is taken from the wheel `nvidia-cuda-nvrtc`, or from any toolkit that the loader finds.
+The library comes from the wheel `nvidia-cuda-nvrtc`, or from any toolkit that the loader finds.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MISSING = (
 
 
 class Compiled(NamedTuple):
-    """Machine code, and the compiler's report: registers, spills, shared memory."""
+    """Machine code and the compiler's report: registers, spills, shared memory."""
 
     image: bytes
     log: str
 
 
 def candidates() -> Iterator[str]:
-    """Where the library may be: the wheel first, then what the loader and toolkits have."""
+    """Yield possible paths of the library: the wheel, the loader's path, toolkits."""
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations or () if found else ():
         for path in sorted(Path(folder).glob("*/lib/libnvrtc.so.*"), reverse=True):
@@ -57,7 +57,7 @@ def candidates() -> Iterator[str]:
 
 @once
 def library() -> ctypes.CDLL:
-    """The library; DeviceError if there is none."""
+    """Return the library; raise DeviceError if there is none."""
     for path in candidates():
         try:
             return ctypes.CDLL(path)
@@ -67,7 +67,7 @@ def library() -> ctypes.CDLL:
 
 
 def is_available() -> bool:
-    """Whether something can be compiled here."""
+    """Return whether a compiler is available."""
     try:
         library()
     except DeviceError:
@@ -77,14 +77,14 @@ def is_available() -> bool:
 
 @once
 def version() -> tuple[int, int]:
-    """Of the compiler: (13, 0) can make code for drivers of 580 and later."""
+    """Return the compiler's version; (13, 0) generates code for drivers from 580 on."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
 
 
 def compile(source: str, architecture: str, *options: str) -> Compiled:
-    """The cubin of a source; CompileError with the compiler's words if it refuses."""
+    """Compile a source to a cubin; raise CompileError with the compiler's messages."""
     nvrtc = library()
     program = ctypes.c_void_p()
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
@@ -102,7 +102,7 @@ def compile(source: str, architecture: str, *options: str) -> Compiled:
 
 
 def ptx(source: str, architecture: str) -> str:
-    """The PTX of a source, for people to read."""
+    """Compile a source to PTX."""
     nvrtc = library()
     program = ctypes.c_void_p()
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
@@ -116,7 +116,7 @@ def ptx(source: str, architecture: str) -> str:
 
 
 def disassembled(image: bytes) -> str:
-    """The SASS of a cubin, if a disassembler is here (the wheel `nvidia-cuda-nvdisasm`, or a toolkit)."""
+    """Disassemble a cubin, if there is a disassembler (the wheel `nvidia-cuda-nvdisasm`, or a toolkit)."""
     tools = [str(Path(path).parents[1] / "bin" / "nvdisasm") for path in candidates() if "/lib/" in path]
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(image)
@@ -132,7 +132,7 @@ def disassembled(image: bytes) -> str:
 
 
 def explained(log: str, source: str) -> str:
-    """What the compiler said, with the lines that it speaks of."""
+    """Add to a compiler log the source lines it refers to."""
     lines = source.split("\n")
     shown = []
     for message in log.split("\n"):

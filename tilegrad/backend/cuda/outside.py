@@ -1,4 +1,4 @@
-"""Calls of somebody else's functions among the steps of a program: made on the host, with the stream of the run."""
+"""External functions called by a program, on the host, with the stream of the run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 class ForeignCall:
-    """A prepared call; `slots` are the addresses of its tensors. What it starts on the stream is its own affair, so a
-    program with one is no CUDA graph."""
+    """A prepared call; `slots` are the addresses of its tensors. It may submit any work to the stream, so a program
+    with one is not a CUDA graph.
+    """
 
     maps: tuple[Any, ...] = ()
 
@@ -29,7 +30,7 @@ class ForeignCall:
         self.slots = memoryview(bytearray(8 * (len(inputs) + len(outputs)))).cast("Q")
 
     def start(self, driver: Driver, stream: int) -> None:
-        """Makes the call; for a Python function the arrays come to the host, and the results go back."""
+        """Call the function; for a Python function, copy arrays to the host and results back."""
         if not self.on_arrays:
             self.prepared.run(list(self.slots), stream)
             return

@@ -1,5 +1,4 @@
-"""A program with its sizes settled: which calls there are, where the data of a run (`places.py`) go, and what must wait
-for what."""
+"""Plan a program with bound sizes: calls, arguments that hold the run's data (`places.py`), and dependences."""
 
 from __future__ import annotations
 
@@ -21,13 +20,13 @@ from .properties import Properties, check_launch
 
 ALIGNMENT = 256
 Launched: TypeAlias = tuple[Kernel, Function, Sequence[int]]
-"""A kernel, compiled, and its grid."""
+"""A kernel, its loaded function, and its grid."""
 Instead: TypeAlias = Callable[[Launched, Launched | None], LibraryCall | None]
-"""What may be called for a kernel, and for the one after it that alone reads its result."""
+"""Returns a library call that replaces a kernel, or also the kernel after it, the only reader of its result."""
 
 
 class Patch(NamedTuple):
-    """The datum (plus an offset) is an argument of a call."""
+    """An argument of a call that is an address: a datum plus an offset."""
 
     step: int
     slot: int
@@ -35,23 +34,24 @@ class Patch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A call and the memory that it reads and writes; `launch` is what it was made from, None for a copy."""
+    """A call and the memory that it reads and writes; `launch` is its origin, None for a copy."""
 
     call: NodeCall | ForeignCall
     origin: str
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
     sizes: tuple[int, ...]
-    """The bytes of the buffer in each slot; 0 for a number."""
+    """Bytes of the buffer in each slot; 0 for a number."""
     bytes: int
-    """Of all of them, each once."""
+    """Bytes of all buffers, each counted once."""
     operations: float
     launch: Launch | None
 
 
 class Plan(NamedTuple):
-    """`made` has the bytes of each new output, `results` the datum of each result, `updated` the inputs that are
-    written in place, `patches` the places of each datum."""
+    """A planned program: `made` are the bytes of new outputs, `results` the datum of each result, `updated` the inputs
+    written in place, `patches` the arguments that hold each datum.
+    """
 
     steps: list[Step]
     patches: list[list[Patch]]
@@ -63,14 +63,11 @@ class Plan(NamedTuple):
 
     @property
     def calls_outside(self) -> bool:
-        """Whether somebody else's functions are called."""
+        """Whether external functions are called."""
         return any(isinstance(step.call, ForeignCall) for step in self.steps)
 
     def after(self, distinct: bool) -> list[list[int]]:
-        """The steps that each step must wait for, those left out that others among them wait for.
-
-        `distinct`: no two inputs are the same memory.
-        """
+        """Return the steps that each step must wait for, transitively reduced; `distinct`: inputs do not alias."""
         history: dict[int, list[tuple[Span, int, bool]]] = {}
         reached: list[int] = []
         found: list[list[int]] = []
@@ -92,7 +89,7 @@ class Plan(NamedTuple):
 
 
 def _nearest(before: int, reached: Sequence[int]) -> list[int]:
-    """Of steps as bits, those that no other of them waits for."""
+    """Return the steps of a bit set on which no other of them depends."""
     nearest: list[int] = []
     while before:
         last = before.bit_length() - 1
@@ -109,7 +106,7 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
-    """The buffers that a launch writes."""
+    """Return the buffers that a launch writes."""
     stored = accesses(kernel, check(kernel)).stored
     return {a for p, a in zip(kernel.parameters, arguments, strict=True) if p.name in stored and isinstance(a, str)}
 
@@ -121,8 +118,9 @@ def planned(
     sizes: Mapping[str, int],
     instead: Instead | None = None,
 ) -> Plan:
-    """The program for these sizes; every launch is checked against the limits of the GPU. `instead` may have something
-    better than a kernel that was generated."""
+    """Plan a program for these sizes and check every launch against the GPU's limits; `instead` may replace kernels by
+    library calls.
+    """
     return _Planner(program, functions, limits, sizes, instead).plan()
 
 
@@ -147,7 +145,7 @@ class _Planner:
         self.patches: list[list[Patch]] = [[] for _ in range(data)]
         self.updated: set[int] = set()
         self.copied: list[Launch | None] = []
-        """Steps of which the work has been done before, but for a copy."""
+        """Launches replaced by a copy, because a library call has done their work."""
 
     def plan(self) -> Plan:
         for step in self.program.steps:
@@ -167,7 +165,7 @@ class _Planner:
         return step.kernel, self.functions[step.kernel.digest()], [tiles.count(self.sizes) for tiles in step.grid]
 
     def _instead(self, step: Launch) -> LibraryCall | None:
-        """What is called for a kernel. If it does the work of the next one too, that becomes a copy."""
+        """Return the library call that replaces a kernel; a second kernel whose work it does becomes a copy."""
         if self.instead is None or step.users:
             return None
         after = self._only_reader(step)
@@ -177,7 +175,7 @@ class _Planner:
         return call
 
     def _only_reader(self, step: Launch) -> Launch | None:
-        """The next kernel, if it reads one buffer, which the step writes, and nobody else does."""
+        """Return the next kernel, if it alone reads the one buffer that a step writes."""
         made = written(step.kernel, step.arguments)
         if len(made) != 1 or made & {*self.program.inputs, *self.program.outputs}:
             return None
@@ -256,7 +254,7 @@ class _Planner:
         self.steps.append(Step(call, origin, reads, writes, sizes, bytes, operations, launch))
 
     def _lend(self, call: LibraryCall) -> Span:
-        """A place behind all temporaries for a library's own: one for all, who thus wait for each other."""
+        """Reserve workspace behind all temporaries. All library calls share it and so run one after the other."""
         if self.workspace is None:
             self.workspace = self.places.behind(0)
         datum, offset = self.workspace

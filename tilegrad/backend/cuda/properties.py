@@ -1,4 +1,4 @@
-"""What a GPU is like, and what it allows a launch to have."""
+"""Properties of a GPU, and checks of launches against its limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ...errors import DeviceError, LaunchError
 from .driver import Driver
 
 REGISTER_UNIT = 256
-"""Registers are given to warps in multiples of this."""
+"""Granularity of a warp's registers."""
 RESERVED_SHARED = 1024
-"""Bytes of shared memory that each block has besides its own."""
+"""Bytes of shared memory reserved per block."""
 
 
 class Properties(NamedTuple):
-    """Of one GPU, with PyTorch's names where it has them. Sizes are in bytes, clocks in kHz."""
+    """Properties of one GPU, with PyTorch's names where it has them; sizes in bytes, clocks in kHz."""
 
     name: str
     major: int
@@ -39,7 +39,7 @@ class Properties(NamedTuple):
 
     @property
     def architecture(self) -> str:
-        """What kernels are compiled for: all of what this GPU has.
+        """The architecture to compile for, with architecture-specific features.
 
         >>> from .null import NullDriver
         >>> properties(NullDriver(), 0).architecture
@@ -49,19 +49,19 @@ class Properties(NamedTuple):
 
     @property
     def runtime_version(self) -> int:
-        """Of the compiler, as 13050 for 13.5; 0 where there is none."""
+        """Version of the compiler, 13050 for 13.5; 0 without one."""
         from .nvrtc import is_available, version
 
         return version()[0] * 1000 + version()[1] * 10 if is_available() else 0
 
     @property
     def memory_bandwidth(self) -> float:
-        """Bytes per second that the memory's clock and width amount to."""
+        """Memory bandwidth in bytes per second, from clock and width."""
         return 2.0 * self.memory_clock_rate * 1e3 * self.memory_bus_width / 8
 
 
 def properties(driver: Driver, number: int) -> Properties:
-    """Asks for everything."""
+    """Query the properties of a device."""
 
     def of(attribute: str) -> int:
         return driver.attribute(number, attribute)
@@ -91,7 +91,7 @@ def properties(driver: Driver, number: int) -> Properties:
 
 
 def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int) -> int:
-    """How many blocks of a kernel a multiprocessor holds at a time.
+    """Return how many blocks of a kernel a multiprocessor holds.
 
     >>> from .null import NullDriver
     >>> h200 = properties(NullDriver(), 0)
@@ -111,7 +111,7 @@ def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int
 def check_launch(
     limits: Properties, kernel: str, blocks: int, threads: int, shared: int, registers: int = 0, origin: str = ""
 ) -> None:
-    """LaunchError, with what is asked for and what there is, unless the GPU can do such a launch.
+    """Raise LaunchError if a launch exceeds the GPU's limits.
 
     >>> from .null import NullDriver
     >>> check_launch(properties(NullDriver(), 0), "softmax", 12, 1025, 0, origin="model.py:7")
@@ -138,7 +138,7 @@ def check_launch(
 
 
 def check_compiler(limits: Properties) -> None:
-    """DeviceError if the driver is too old for what the compiler makes."""
+    """Raise DeviceError if the driver is too old for the compiler."""
     made, driver = limits.runtime_version, limits.driver_version
     if made // 1000 > driver // 1000:
         raise DeviceError(

@@ -1,7 +1,7 @@
-"""Queues: the streams of a GPU, with the memory that is kept for each and what was started last on it.
+"""Queues: the streams of a GPU, each with its free memory and its recent work.
 
-Work on one queue runs in order. Memory remembers on which queue it was written last and which others read it since,
-so that queues wait for each other exactly where they share memory; no user has to say so.
+Work on one queue runs in order. Buffers record the queue that wrote them and the queues that have read them since, so
+that queues wait for each other exactly where they share memory, without user synchronisation.
 """
 
 from __future__ import annotations
@@ -17,55 +17,56 @@ if TYPE_CHECKING:
     from .memory import Blocks, CudaBuffer
 
 REMEMBERED = 256
-"""Pieces of work that a queue remembers, to tell which one failed."""
+"""Items of work that a queue records to name a failing one."""
 
 
 DIRECT_RUNS = 2
-"""The first runs of a program, in which mistakes show: the end of every kernel is marked. They are no graph yet: making
-one costs as much as several runs."""
+"""First runs of a program, in which every kernel's end is marked to find errors; they use no graph, whose construction
+costs several runs.
+"""
 MARKED = 16
-"""Later, every so many pieces of work a queue says how far it is; that takes the GPU two microseconds."""
+"""Interval, in items of work, of progress marks after that; a mark costs GPU time."""
 
 
 class Work(NamedTuple):
-    """What is remembered of what was started: the program, and its kernels with their lines."""
+    """A record of submitted work: the program, and its kernels with their origins."""
 
     program: str
     kernels: tuple[tuple[str, str], ...]
 
 
 class Queue:
-    """A stream of a device. Those of a device live as long as it does."""
+    """A stream of a device, which lives as long as the device."""
 
     def __init__(self, device: CudaDevice, handle: int, progress: int, priority: int = 0) -> None:
         self.device = device
         self.handle = handle
         self.priority = priority
         self.submitted = 0
-        """Pieces of work that were started here: a number is counted only after its work is on the stream."""
+        """Items of work submitted, counted after they are on the stream."""
         self.lock = RLock()
-        """Held while work is put on the stream and counted."""
+        """Held while work is submitted and counted."""
         self.growing = RLock()
-        """Held while the arena is exchanged; taken before any `lock`."""
+        """Held while the arena is replaced; acquired before any `lock`."""
         self.progress = progress
-        """The address of a word of the host, in which the number of the last finished piece appears."""
+        """Address of the pinned word that receives the number of the last finished item."""
         self.recent: deque[tuple[int, Work, bool]] = deque(maxlen=REMEMBERED)
-        """What was started last: its number, what it is, and whether its end is marked."""
+        """Recent work: number, description, and whether its end is marked."""
         self.seen: dict[Queue, int] = {}
-        """How much of another queue's work comes before what is started here now."""
+        """Item of each other queue that work submitted here already waits for."""
         self.blocks: dict[int, Blocks] = {}
-        """Free memory: whoever takes it on this queue needs not wait."""
+        """Free memory by size: reusable on this queue without waiting."""
         self.arena: CudaBuffer | None = None
-        """Memory for the temporaries of programs; one does for all, as they run one after the other."""
+        """Memory for temporaries, shared by all programs of the queue."""
 
     def counted(self) -> int:
-        """Counts a piece of work that has been started, and gives its number."""
+        """Count a submitted item and return its number."""
         with self.lock:
             self.submitted = number = self.submitted + 1
             return number
 
     def room(self, bytes: int) -> CudaBuffer:
-        """Memory for the temporaries of a program: at least so much, and never less than before."""
+        """Return memory for temporaries, at least this large; it never shrinks."""
         arena = self.arena
         if arena is None or arena.bytes < bytes:
             with self.growing:
@@ -75,14 +76,14 @@ class Queue:
         return arena
 
     def reads(self, buffer: CudaBuffer) -> None:
-        """Work that comes here now reads memory that was written on another queue."""
+        """Wait for the last write of a buffer by another queue, and record the read."""
         if buffer.queue is not self:
             self.follow(buffer.queue, buffer.written)
             if self not in buffer.readers:
                 buffer.readers = (*buffer.readers, self)
 
     def writes(self, buffer: CudaBuffer) -> None:
-        """Work that comes here now writes to memory: it waits for those who read it, and takes it over."""
+        """Wait for the readers of a buffer, and take it over."""
         for reader in buffer.readers:
             self.follow(reader, reader.submitted)
         buffer.readers = ()
@@ -91,7 +92,7 @@ class Queue:
             buffer.move(self)
 
     def follow(self, other: Queue, number: int | None = None) -> None:
-        """What comes here from now on starts after the work of another queue, up to a number."""
+        """Let new work wait for another queue's work, up to an item."""
         wanted = other.submitted if number is None else number
         if other is self or self.seen.get(other, 0) >= wanted:
             return
@@ -107,11 +108,11 @@ class Queue:
 
     @property
     def finished(self) -> int:
-        """The number of the last piece of work that is known to be done."""
+        """Number of the last item known to be done."""
         return ctypes.c_uint32.from_address(self.progress).value
 
     def suspects(self) -> list[Work]:
-        """What may have failed: everything after what is known to be done, up to the next mark."""
+        """Return the items that may have failed: those after the last finished one, up to the next mark."""
         done, found = self.finished, []
         for number, work, marked in list(self.recent):
             if number > done:
@@ -125,7 +126,7 @@ class Queue:
 
 
 class Here(threading.local):
-    """What holds for a thread: the device whose context it has entered, and the queues that it works on."""
+    """The thread's current device and queues."""
 
     def __init__(self) -> None:
         self.device: CudaDevice | None = None

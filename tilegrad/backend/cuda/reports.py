@@ -1,4 +1,4 @@
-"""What people are shown of a compiled kernel."""
+"""Reports about compiled kernels and failures, for users."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 
 
 def summary(made: Built, limits: Properties) -> str:
-    """Registers, spills, threads, shared memory, and how much of a multiprocessor that fills."""
+    """Summarise registers, spills, threads, shared memory and occupancy."""
     blocks = blocks_at_once(limits, made.threads, made.shared, made.registers)
     warps = blocks * -(-made.threads // limits.warp_size)
     most = limits.max_threads_per_multi_processor // limits.warp_size
@@ -31,7 +31,7 @@ def summary(made: Built, limits: Properties) -> str:
 
 
 def accused(suspects: Sequence[Sequence[Work]]) -> str:
-    """Who may be to blame for a failure; `suspects` are those of each queue.
+    """Name the kernels that may have caused a failure; `suspects` are lists of work, one per queue.
 
     >>> from .queues import Work
     >>> accused([[Work("step", (("softmax", "model.py:7"),))], []])
@@ -50,9 +50,9 @@ def accused(suspects: Sequence[Sequence[Work]]) -> str:
 
 
 def readable(sass: str) -> str:
-    """The instructions of a disassembled cubin, without addresses, codes and padding.
+    r"""Strip addresses, encodings and padding from disassembled machine code.
 
-    >>> print(readable("  .L_x_6:\\n   /*0d50*/   @P0 BRA `(.L_x_6) ;  /* 0x0000 */\\n   /*0d60*/   NOP;"))
+    >>> print(readable("  .L_x_6:\n   /*0d50*/   @P0 BRA `(.L_x_6) ;  /* 0x0000 */\n   /*0d60*/   NOP;"))
     .L_x_6:
     @P0 BRA .L_x_6
     """

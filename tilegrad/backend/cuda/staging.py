@@ -1,4 +1,4 @@
-"""Copies between the host and a GPU, through pinned memory: the GPU copies one piece while the host fills the next."""
+"""Pipeline copies between host and GPU through pinned memory: the GPU copies a piece while the host fills the next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .queues import Queue
 
 SMALL = 1 << 16
-"""Bytes up to which the driver itself takes the contents before it returns."""
+"""Bytes up to which the driver itself buffers the contents before it returns."""
 PIECE = 1 << 22
 
 
@@ -28,7 +28,7 @@ class Piece:
 
 
 class Staging:
-    """The pieces of one device: two for each direction, made when they are first needed."""
+    """Two pinned pieces per direction for one device, allocated on first use."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
@@ -37,7 +37,7 @@ class Staging:
         self._lock_up, self._lock_down = RLock(), RLock()
 
     def upload(self, target: int, source: int, bytes: int, queue: Queue) -> None:
-        """Copies memory of the host, which may change as soon as this returns."""
+        """Copy host memory, which may change as soon as this returns."""
         driver = self.device.driver
         if bytes <= SMALL:
             if bytes:
@@ -55,7 +55,7 @@ class Staging:
                 piece.pending = True
 
     def download(self, target: int, source: int, bytes: int, queue: Queue) -> None:
-        """Copies memory of the GPU to the host, and waits for it."""
+        """Copy GPU memory to the host and wait for it."""
         driver = self.device.driver
         with self._lock_down:
             pieces = self._pieces(self._down)
@@ -77,15 +77,15 @@ class Staging:
 
 
 class Pinned:
-    """Pinned memory of the host in blocks of powers of two, kept when they are free."""
+    """A caching allocator of pinned host memory, in powers of two."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.free: dict[int, list[tuple[int, list[tuple[CudaDevice, int]]]]] = {}
-        """Addresses, each with the events after which no GPU reads it any more."""
+        """Free addresses by size, each with the events after which no GPU reads it."""
 
     def take(self, host: Device, bytes: int) -> PinnedBuffer:
-        """A buffer of the CPU in pinned memory."""
+        """Allocate a CPU buffer in pinned memory."""
         size = max(4096, 1 << max(0, bytes - 1).bit_length())
         device, blocks = self.device, self.free.setdefault(size, [])
         for n, (address, read) in enumerate(blocks):
@@ -98,7 +98,7 @@ class Pinned:
 
 
 class PinnedBuffer(Buffer):
-    """Memory of the CPU that GPUs read without a stop in between."""
+    """CPU memory that GPUs read directly."""
 
     __slots__ = ("pinned", "read", "size")
 
@@ -107,10 +107,10 @@ class PinnedBuffer(Buffer):
         self.pinned = pinned
         self.size = size
         self.read: list[tuple[CudaDevice, int]] = []
-        """Events, each of its device, after the copies from here that were started."""
+        """Events, with their devices, after submitted copies from here."""
 
     def read_by(self, queue: Queue) -> None:
-        """A copy from here was started, which may still run when the buffer dies."""
+        """Record a submitted copy from here, which may outlive the buffer."""
         event = queue.device.event()
         queue.device.driver.record(event, queue.handle)
         self.read.append((queue.device, event))

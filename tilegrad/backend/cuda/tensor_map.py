@@ -1,7 +1,7 @@
-"""What the copy engine of a GPU (sm_90 on) is told about a tensor: the kernel that copies by it has it as a parameter.
+"""Tensor maps: descriptors for the tensor memory accelerator (sm_90 on), which are parameters of kernels.
 
-A kernel's tensor maps follow its other parameters. The driver makes one of 128 bytes from an address; a tensor is taken
-as a matrix of unlimited height here, since kernels are known not to leave it.
+The driver encodes 128 bytes for an address. A tensor is described as a matrix of unlimited height, since kernels never
+leave it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from ...ir.dtype import FLOAT8, DType, bfloat16, dtype_named, float16, float32, 
 BYTES = 128
 ALIGNED = 64
 _CODES = {float16: 6, bfloat16: 9, float32: 11, **dict.fromkeys((uint8, int8, *FLOAT8), 0)}
-"""Numbers of float32 are rounded to tf32 on their way: those that are copied are for products only."""
+"""Type codes. float32 becomes tf32 when copied: such copies are only operands of products."""
 _SWIZZLE_128 = 3
 _PROMOTE_128, _PROMOTE_256 = 2, 3
-"""How much the second cache fetches for a piece: where lines do not begin at 128 bytes, the longer one took products a
-seventh longer."""
+"""L2 promotion sizes: the longer one is slower where lines are not aligned to 128 bytes."""
 _FAR, _MOST = 1 << 40, (1 << 31) - 1
 START = 16
-"""Bytes of which the beginning of a matrix is a multiple, where it may be anywhere."""
+"""Alignment, in bytes, of a matrix that may begin anywhere."""
 
 
 class TensorMap(NamedTuple):
-    """Boxes of `box` (columns, lines) of a matrix whose lines have `pitch` elements, in the memory of a parameter."""
+    """Boxes of `box` (columns, lines) of a matrix with a pitch in elements, in a parameter's memory."""
 
     parameter: int
     dtype: DType
     pitch: int
     box: tuple[int, int]
     columns: int = 0
-    """How far lines are read, if not whole: what a box has beyond is 0."""
+    """Readable columns of a line if fewer than the pitch: a box is zero-filled beyond."""
     lines: int = 0
-    """How many lines there are, if that matters."""
+    """Number of lines, if it matters."""
     anywhere: bool = False
-    """Whether a matrix may begin at any multiple of 16 bytes: how many of them is the third number of a box. Lines may
-    overlap then."""
+    """Whether a matrix may begin at any multiple of 16 bytes, given by the third coordinate of a box; lines may overlap
+    then.
+    """
 
     def packed(self) -> list[Any]:
-        """As it is written to disk.
+        """Return the fields for JSON.
 
         >>> map = TensorMap(0, bfloat16, 4096, (64, 128))
         >>> TensorMap.unpacked(map.packed()) == map
@@ -55,7 +55,7 @@ class TensorMap(NamedTuple):
         return cls(parameter, dtype_named(dtype), pitch, (box[0], box[1]), columns, lines, bool(anywhere))
 
     def arguments(self, address: int) -> tuple[Any, ...]:
-        """What cuTensorMapEncodeTiled takes after the place that it writes to.
+        """Return the arguments of cuTensorMapEncodeTiled after the first.
 
         >>> [TensorMap(0, bfloat16, pitch, (64, 64)).arguments(0)[-2] for pitch in (1024, 1000)]
         [3, 2]

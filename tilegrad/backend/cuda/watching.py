@@ -1,4 +1,4 @@
-"""Runs that are watched: every kernel timed, or checked by the interpreter before it runs."""
+"""Runs for debugging and profiling: every kernel timed, or checked by the interpreter before it runs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .device import CudaDevice
 
 WATCHED = ("synchronous", "checked")
-"""Settings of TILEGRAD_CUDA under which every kernel is waited for."""
+"""Settings of TILEGRAD_CUDA that wait for every kernel."""
 
 
 def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step], executable: Any = None) -> None:
-    """Run the steps one after the other, and report to those who listen how long the GPU took for each."""
+    """Run the steps one after the other and emit the GPU time of each."""
     driver = device.driver
     marks = [driver.new_event(True) for _ in range(len(steps) + 1)]
     driver.await_stream(queue.handle)
@@ -47,17 +47,14 @@ def _launched(step: Step, number: int) -> events.Launched:
 
 
 def _increasing(times: list[int]) -> list[int]:
-    """The times, each a nanosecond at least behind the one before: events of a GPU have steps of half a microsecond."""
+    """Make times strictly increasing: events of a GPU have a resolution of half a microsecond."""
     for n in range(1, len(times)):
         times[n] = max(times[n], times[n - 1] + 1)
     return times
 
 
 def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
-    """KernelError, naming the index and the tensor, if the kernel would touch what it must not.
-
-    The interpreter runs the launch on a copy of its memory first, with all its checks.
-    """
+    """Interpret a launch on a copy of its memory first, with all checks; raise KernelError for an invalid access."""
     from ..reference.tile import run
 
     call, launch = step.call, step.launch
@@ -84,7 +81,7 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
 
 
 def number(word: int, dtype: DType) -> Any:
-    """The number that a kernel finds in 8 bytes.
+    """Decode a kernel argument from 8 bytes.
 
     >>> from ...ir.dtype import float32, int32
     >>> number(2**32 - 1, int32), number(0x3F800000, float32)
@@ -94,7 +91,7 @@ def number(word: int, dtype: DType) -> Any:
 
 
 def _fetched(device: CudaDevice, queue: Queue, address: int, bytes: int) -> np.ndarray:
-    """A copy of memory of the GPU."""
+    """Copy GPU memory to the host."""
     array = np.zeros(bytes, np.uint8)
     if bytes:
         device.staging.download(int(array.__array_interface__["data"][0]), address, bytes, queue)

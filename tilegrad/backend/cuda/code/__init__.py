@@ -1,1 +1,1 @@
-"""From tile kernels to CUDA C++."""
+"""Lower tile kernels to CUDA C++."""

@@ -1,15 +1,15 @@
-"""Loads of some turns of a loop made together, before what is computed from the first of them is stored.
+"""Batch the loads of several loop iterations before the first result is stored.
 
-What follows a product reads tensors of the result's shape through masks, and stores through them. A thread that does
-this element after element waits for memory each time: 64 times half a microsecond is as long as a third of the
-products. So the loop is written as turns of several elements:
+The epilogue of a product loads tensors of the result's shape through masks, and stores through them. Done element by
+element, each load would wait for the store before it, and memory latency would dominate. So the loop handles several
+elements per iteration:
 
     for (int first = 0; first < 64; first += 16) {
         float x_[16][2];
         for (int n = 0; n < 16; ++n)        loads
         for (int n = 0; n < 16; ++n)        everything else, and stores
 
-Loads have no branches: where a mask is false, they take the beginning of the tensor, and the number is replaced.
+The loads have no branches: where a mask is false, they read the tensor's first element, and the value is replaced.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 REGISTERS = 32
-"""Of a thread, for what is loaded together."""
+"""Registers of a thread that may hold batched loads."""
 LEAST = 4
-"""Turns that are worth it."""
+"""Smallest batch, in iterations, that is worth the second loop."""
 
 
 def outermost(low: Lowering, layout: Layout) -> tuple[str, int]:
-    """The index of the outermost loop over registers that is not along a vector, and how many turns it has."""
+    """Return the index and the trip count of the outermost loop over registers that is not the vector loop."""
     found = [r for r in layout.registers() if r != (layout.vector, 0)]
     if not found:
         return "", 1
@@ -46,7 +46,7 @@ def outermost(low: Lowering, layout: Layout) -> tuple[str, int]:
 
 
 def at_once_at(segment: Segment) -> tuple[str, str]:
-    """Of an array with what some turns load: its extents, and the indices of the vector at hand."""
+    """Return the extents of the array that holds a batch of loads, and the indices of the current vector in it."""
     low, layout = segment.low, segment.layout
     first, _ = outermost(low, layout)
     extents = at = ""
@@ -59,15 +59,15 @@ def at_once_at(segment: Segment) -> tuple[str, str]:
 
 
 def is_early(low: Lowering, load: ir.Load) -> bool:
-    """Whether what a load reads is known by its position, and so is the tensor that it is from."""
+    """Return whether a load depends on positions only and reads a known parameter."""
     known = low.products.definitions.parameter(load.pointer) is not None
     return known and all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
 
 
 def turns_at_once(segment: Segment) -> int:
-    """For how many turns of its outermost loop a segment loads together; 1: each turn loads for itself.
+    """Return how many iterations of the outermost loop share a batch of loads; 1 disables batching.
 
-    That is done when sums have left their registers for shared memory, so that there are registers enough.
+    Batching needs free registers, so it applies only where sums have moved from registers to shared memory.
     """
     low, layout = segment.low, segment.layout
     of_all = [m.value for m in segment.members if isinstance(m, ir.Assign)]
@@ -85,7 +85,7 @@ def turns_at_once(segment: Segment) -> int:
 
 
 def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: Text) -> None:
-    """Loads elements one by one, with those of other turns."""
+    """Load elements one at a time into the batch array."""
     low, elements, wide = segment.low, segment.elements, segment.layout.width > 1
     target = segment.target(name, True)
     met, source = segment.met(load.mask), low.products.definitions.parameter(load.pointer)
@@ -103,7 +103,7 @@ def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: T
 
 
 def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: Text, met: str, other: Text) -> None:
-    """Loads neighbours, if a condition is met."""
+    """Load a vector under a condition."""
     add, source = segment.fetches.add, segment.low.products.definitions.parameter(load.pointer)
     if not met:
         add(f"{function}({target}, {pointer});")
@@ -116,7 +116,7 @@ def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: T
 
 
 def write_at_once(segment: Segment, heads: list[str], lanes: list[str]) -> None:
-    """Writes the loop of a segment whose lines are known; `heads`: of the loops within the outermost one."""
+    """Write the batched loop of a fused loop; `heads` are the loop headers inside the outermost one."""
     out, low = segment.low.out, segment.low
     variable, turns = outermost(low, segment.layout)
     count = segment.at_once
@@ -133,7 +133,7 @@ def write_at_once(segment: Segment, heads: list[str], lanes: list[str]) -> None:
 
 
 def _nested(out: Lines, heads: list[str], lines: list[str]) -> None:
-    """Lines, which have their indentation, in loops."""
+    """Append already indented lines, nested in loops."""
     for n, head in enumerate(heads):
         indent = "    " * (out.depth + n)
         out.lines += [f"{indent}{unrolling(head)}", f"{indent}{head} {{"]

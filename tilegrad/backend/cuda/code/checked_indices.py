@@ -1,7 +1,7 @@
-"""Keep indices inside of their axes, and report one that is not (`runtime/index_faults.py`).
+"""Clamp indices to their axes and report those out of bounds (`runtime/index_faults.py`).
 
-A thread keeps its last wrong index in registers and reports it at the end of the kernel: no branch is between loads.
-In kernels with products, in which threads have different roles, it is reported at once.
+A thread keeps its last out-of-bounds index in registers and reports it at the end of the kernel, so that no branch
+separates loads. In kernels with matrix products, whose warps have different roles, it reports at once.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 PLACE = "index_faults_at"
-"""The parameter of kernels that check indices: the address of the record."""
+"""Parameter of kernels that check indices: the address of the fault record."""
 RECORD = "index_faults"
-"""The variable that keeps an index outside of its axis: registers, or the record itself."""
+"""Variable that receives out-of-bounds indices: registers, or the record itself."""
 
 CHECKED_INDICES = """
 // report_outside: notes an index that is outside of its axis for the host, if none is noted.
@@ -36,15 +36,15 @@ template <class T> __device__ T kept_inside(T x, T end, T place, int64* noted) {
 
 
 def checks_indices(lines: Sequence[str]) -> bool:
-    """Whether the body of a kernel does."""
+    """Return whether the body of a kernel checks indices."""
     return any(f", {RECORD})" in line for line in lines)
 
 
 def head(at_once: bool) -> str:
-    """The line that declares what an index that is outside goes to."""
+    """Return the line that declares where out-of-bounds indices go."""
     return f"int64* const {RECORD} = {PLACE};" if at_once else f"OutsideAxis {RECORD} = {{0, 0, 0}};"
 
 
 def tail(at_once: bool) -> list[str]:
-    """The lines at the end."""
+    """Return the lines that end a kernel which checks indices."""
     return [] if at_once else [f"    report_outside({RECORD}, {PLACE});"]

@@ -1,4 +1,4 @@
-"""Reductions inside of loops, put off until the loop is done.
+"""Defer reductions across threads until the loop around them has ended.
 
     for k in range(0, n, 16):                   parts = tl.zeros([16, 128], tl.float32)
         x_ = tl.load(...)                       for k in range(0, n, 16):
@@ -6,7 +6,7 @@
                                                     parts = parts + x_
                                                 acc = acc + tl.sum(parts, axis=0)
 
-What threads hold of a reduction they would have to combine in each turn; now they do it once.
+Threads then combine their partial results once instead of in every iteration.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ....ir.tile_types import TileType, Types
 from .warp_reduce import wide
 
 LARGEST = 1 << 14
-"""Elements that are kept; larger tiles would take too many registers."""
+"""Largest tile of partial results, in elements; larger ones would take too many registers."""
 PUT_OFF = ("add", "mul", "maximum", "minimum", "bitand", "bitor")
 
 
 def deferred(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
-    """Statements whose loops keep parts of sums; `types` and `counts` learn the new names."""
+    """Rewrite loops to keep partial results; adds the new names to `types` and `counts`."""
     made: list[ir.Statement] = []
     for s in body:
         match s:
@@ -44,7 +44,7 @@ def deferred(body: Sequence[ir.Statement], types: Types, counts: dict[str, int])
 
 
 def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Statement]:
-    """The loop with what must be done before and after it."""
+    """Return the loop with the statements that must precede and follow it."""
     reduces = {s.name: s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce)}
     before: list[ir.Statement] = []
     after: list[ir.Statement] = []
@@ -78,7 +78,7 @@ def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Stat
 
 
 def _sum(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str] | None:
-    """(total, part, function) of `total = total + part`, for a part that was reduced in the loop."""
+    """Match `total = total + part` for a part reduced in the loop; return (total, part, function)."""
     match s:
         case ir.Assign(total, ir.Apply(fn, (ir.Name(x), ir.Name(y)))) if fn in PUT_OFF:
             if x == total and y in reduces:
@@ -89,7 +89,7 @@ def _sum(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str]
 
 
 def _only_here(found: tuple[str, str, str], loop: ir.For, reduces: dict[str, ir.Reduce]) -> bool:
-    """Whether the loop does nothing else with the total and the part."""
+    """Return whether the loop uses the total and the part for nothing else."""
     total, part, _ = found
     uses = {total: 0, part: 0}
     for s in statements(loop.body):

@@ -1,9 +1,9 @@
-"""Matrix products of tiles: `tl.dot`, and whole loops around it.
+"""Lower matrix products of tiles: `tl.dot`, and whole loops around it.
 
-Sums are registers, spread over the threads as their tiling says (`dot_tiling.py`). A loop whose operands lie evenly in
-memory has them copied by the machine while it multiplies: in boxes (`dot_warpgroup.py`), by pieces for tensor cores
-(`dot_loop.py`) or for threads (`dot_thread.py`). Any other operand is computed, put into shared memory, and multiplied
-when all of it is there.
+Accumulators are registers, distributed over threads by a tiling (`dot_tiling.py`). A loop whose operands are strided
+tiles of memory copies them asynchronously while it multiplies: with the tensor memory accelerator (`dot_warpgroup.py`),
+or by cp.async for tensor cores (`dot_loop.py`) and for plain threads (`dot_thread.py`). Any other operand is computed,
+stored to shared memory, and multiplied after a barrier.
 """
 
 from __future__ import annotations
@@ -37,25 +37,27 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 SHARED = 96 * 1024
-"""Bytes of shared memory that every GPU since sm_80 gives to a block."""
+"""Bytes of shared memory that every GPU since sm_80 grants a block."""
 OWN = set(
     "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
     "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
     "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
     "piece multiply tile tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
-"""Names that these texts use."""
+"""Names that the text of products uses."""
 TILE_NAMES = (("map_", ""), ("tile", "_first"), ("tile", "_column"), ("tile", "_line"))
 MANY, LARGE = 8, 64 * 128
-"""Warps of a kernel that holds operands in registers too: several products, or large ones."""
+"""Warps of a kernel that holds operands in registers too: one with more than two products, or with tiles of this many
+elements.
+"""
 LEAST = 8192
-"""Bytes of shared memory that are asked for at least: a place of their own, at a multiple of 1024."""
+"""Smallest request for shared memory, in bytes: it gets its own place, aligned to 1024."""
 TOGETHER = 16
-"""How deep a piece of operands is that threads multiply number by number."""
+"""Depth (along k) of the slice of operands that threads multiply without tensor cores."""
 
 
 class Products:
-    """The products of one kernel, and how each is done."""
+    """Chooses and writes the scheme of each matrix product of a kernel."""
 
     def __init__(
         self,
@@ -76,10 +78,10 @@ class Products:
         self.loops: dict[int, Grouped | Copied | Threaded | Ahead] = {}
         self.group: Grouped | None = None
         self.stays = False
-        """Whether a block takes one tile after the other."""
+        """Whether blocks are persistent: each computes tile after tile."""
         self.flow: Flow | None = None
         self.parted = 0
-        """The line from which on not all threads are there any more."""
+        """Index of the first line after the producer warps have left."""
         self.texts: dict[str, None] = {}
         if not self.dots:
             return
@@ -103,11 +105,11 @@ class Products:
         return "thread" if self.operands_of(dot) is None else "warp"
 
     def operands_of(self, dot: ir.Dot) -> DType | None:
-        """What tensor cores multiply the operands of a product as, if they do."""
+        """Return the dtype in which tensor cores multiply the operands of a product; None if they cannot."""
         return operand_dtype(self.types.of(dot.x).dtype, dot.precision, self.capability)
 
     def _find_group(self, body: Sequence[ir.Statement], may_stay: bool) -> None:
-        """The one loop of a kernel, if four warps can do its products together."""
+        """Find the one loop of a kernel that warpgroups can multiply."""
         for at, s in enumerate(body):
             if not isinstance(s, ir.For):
                 continue
@@ -122,7 +124,7 @@ class Products:
                     self.stays = may_stay and stays(plan)
 
     def _is_early(self, s: ir.Statement) -> bool:
-        """Whether the warps that only copy may do a statement too."""
+        """Return whether producer warps can execute a statement too."""
         return isinstance(s, ir.Assign) and (not self.types.of(s.value).shape or not _holds(s.value))
 
     def _tile(self, body: Sequence[ir.Statement], kinds: dict[str, str], count: int) -> None:
@@ -148,11 +150,11 @@ class Products:
             self.loops[id(s)] = plan
 
     def _is_overwritten(self, plan: Grouped | Copied | Threaded) -> bool:
-        """Whether the kernel stores through a parameter that an operand is loaded through."""
+        """Return whether the kernel stores through a parameter from which an operand is loaded."""
         return any(side.parameter in self.stored for side in _sides(plan))
 
     def product_of(self, loop: ir.For) -> ir.Assign | None:
-        """The only thing that a loop does, if that is a product of what it loads."""
+        """Return the product that ends a loop whose other statements only load or compute."""
         *before, last = loop.body
         if not isinstance(last, ir.Assign) or not isinstance(last.value, ir.Dot):
             return None
@@ -162,7 +164,7 @@ class Products:
         return last
 
     def _is_plain(self, loop: ir.Statement) -> bool:
-        """Whether a loop around a product does nothing but load its operands, besides."""
+        """Return whether a loop around a product does nothing besides loading its operands."""
         assert isinstance(loop, ir.For)
         *before, last = loop.body
         assert isinstance(last, ir.Assign)
@@ -174,12 +176,12 @@ class Products:
 
     @property
     def threads(self) -> int:
-        """Of a block, as layouts count them; 0 if it does not matter."""
+        """Threads of a block as layouts count them; 0 if any number will do."""
         return max((t.threads for t in self.tilings.values()), default=0)
 
     @property
     def copying(self) -> int:
-        """Threads besides, which only copy."""
+        """Producer threads, which only copy; layouts do not count them."""
         return next((plan.copying for plan in (self.flow, self.group) if plan is not None), 0)
 
     @property
@@ -191,7 +193,7 @@ class Products:
         return found
 
     def is_pairs(self, layout: Layout) -> bool:
-        """Whether a layout is that of sums on tensor cores."""
+        """Return whether a layout is that of accumulators on tensor cores."""
         return any(t.kind != "thread" and t.layout == layout for t in self.tilings.values())
 
     @property
@@ -202,19 +204,19 @@ class Products:
 
     @property
     def parameters(self) -> list[str]:
-        """What the kernel is given after the grid."""
+        """Parameters of the kernel after the grid."""
         names = ("x_map", "y_map") if self.flow is None else [f"map_{n}" for n in range(len(self.maps))]
         return [f"const __grid_constant__ TensorMap {name}" for name, _ in zip(names, self.maps, strict=False)]
 
     @property
     def names(self) -> set[str]:
-        """What the variables of the kernel may not be called."""
+        """Names that variables of the kernel must not have."""
         maps = {f"{stem}{n}{end}" for n in range(len(self.maps)) for stem, end in TILE_NAMES}
         return OWN | maps if self.dots else set()
 
     @property
     def bounds(self) -> str:
-        """`__launch_bounds__`: how many blocks a multiprocessor should have at once."""
+        """Arguments of `__launch_bounds__`: threads, and blocks that a multiprocessor should hold."""
         many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
         blocks = 2 if many and not self.copying else 1
         blocks = next((plan.blocks for plan in (self.flow, self.group) if plan is not None), blocks)
@@ -222,11 +224,11 @@ class Products:
 
     @property
     def resident(self) -> int:
-        """Blocks of a multiprocessor that stay."""
+        """Persistent blocks per multiprocessor; 0 if blocks are not persistent."""
         return self.group.blocks if self.group is not None and self.stays else 0
 
     def ids(self, tile: str = "blockIdx.x") -> list[str]:
-        """The program ids: sixteen rows of tiles at a time, so that operands are found in the second cache."""
+        """Compute program ids in groups of sixteen rows of tiles, so that operands stay in the L2 cache."""
         return [
             f"const int plane = grid_0 * grid_1, within = {tile} % plane, first_row = within / (16 * grid_0) * 16;",
             "const int rows_here = min(grid_1 - first_row, 16), in_rows = within % (16 * grid_0);",
@@ -237,7 +239,7 @@ class Products:
     # --- loops -----------------------------------------------------------------------------------
 
     def flows(self, low: Lowering, statement: ir.Statement, before: Callable[[], None]) -> bool:
-        """Writes a statement that is another one where tiles flow; `before` writes what is waiting to be."""
+        """Write a statement of a warp-specialised kernel if it differs there; `before` flushes pending statements."""
         from .dot_specialised_warps_text import begin, write_loop
 
         plan = self.flow
@@ -256,7 +258,7 @@ class Products:
         return loop is not None
 
     def loop(self, low: Lowering, loop: ir.For) -> bool:
-        """Writes a loop, if it is one of those that copy while they multiply."""
+        """Write a loop that copies operands while it multiplies; return whether the loop is one."""
         plan = self.loops.get(id(loop))
         if isinstance(plan, Ahead):
             return write_ahead(self, low, loop)
@@ -315,7 +317,7 @@ class Products:
     def _nested(
         self, low: Lowering, loops: list[ir.For], bounds: list[tuple[str, str, str]], lines: list[str]
     ) -> list[str]:
-        """Lines in loops, one in the other."""
+        """Nest lines in loops."""
         for loop, (start, stop, step) in zip(reversed(loops), reversed(bounds), strict=True):
             name, type = low.names.of(loop.index), TYPES[self.types.variables[loop.index].dtype.name]
             head = f"for ({type} {name} = {start}; {name} < {stop}; {name} += {step}) {{"
@@ -325,8 +327,9 @@ class Products:
     def in_turn(
         self, low: Lowering, loops: list[ir.For], sides: Sequence[Strided]
     ) -> tuple[list[str], list[str], list[tuple[str, str, str]], list[tuple[str, str]]]:
-        """The numbers of a turn, the addresses of the first elements of its operands, start, stop and step of each
-        loop, and where the indices that masks compare begin."""
+        """Return, for one iteration: scalar statements, addresses of the operands' first elements, (start, stop, step)
+        of each loop, and the first values of the indices that masks compare.
+        """
         bounds = []
         for loop in loops:
             dtype = self.types.variables[loop.index].dtype
@@ -357,7 +360,7 @@ class Products:
     # --- single products -------------------------------------------------------------------------
 
     def write(self, low: Lowering, statement: ir.Assign) -> None:
-        """sums += x @ y, from operands that are put into shared memory."""
+        """Write `sums += x @ y` with operands stored to shared memory."""
         dot = statement.value
         assert isinstance(dot, ir.Dot)
         held = self.tilings[statement.name]
@@ -385,7 +388,7 @@ class Products:
             low.out.add(line)
 
     def operands(self, low: Lowering, held: Tiling, dot: ir.Dot, dtype: DType) -> tuple[Operand, Operand]:
-        """The operands of a product as they are put into shared memory for tensor cores."""
+        """Describe the operands of a product as tensor cores read them from shared memory."""
         step = 32 // dtype.bytes
         depth = -(-self.types.of(dot.x).shape[1] // step) * step
         x, y = (
@@ -402,7 +405,7 @@ class Products:
         fill_lines(low, "y_at", operands[1], dot.y, dtype, (1, 0))
 
     def _turned(self, low: Lowering, x: ir.Tile, position: int, dtype: DType) -> bool:
-        """Whether an operand is put into lines along its rows: as its vectors lie, where tensor cores can turn it."""
+        """Return whether an operand's lines run along its rows: as its vectors do, if tensor cores can transpose it."""
         layout = low.plan.of_operand(x)
         return dtype.bytes > 1 and layout.vector == position
 
@@ -425,12 +428,12 @@ class Products:
                     low.out.add(line)
 
     def use(self, *texts: str) -> None:
-        """Device functions that the source needs."""
+        """Add device functions to the source."""
         self.texts |= dict.fromkeys(texts)
 
 
 def nest(loop: ir.For) -> list[ir.For]:
-    """A loop, and those inside of which each is all that the one around it does."""
+    """Return a loop and the loops perfectly nested in it."""
     found = [loop]
     while len(found[-1].body) == 1 and isinstance(found[-1].body[0], ir.For):
         found.append(found[-1].body[0])
@@ -438,7 +441,7 @@ def nest(loop: ir.For) -> list[ir.For]:
 
 
 def _turns(loops: list[ir.For]) -> int:
-    """How many turns loops have in all, one in the other; 0 where that is not written there."""
+    """Return the trip count of nested loops; 0 if it is not constant."""
     count = 1
     for loop in loops:
         match loop.start, loop.stop, loop.step:
@@ -450,7 +453,7 @@ def _turns(loops: list[ir.For]) -> int:
 
 
 def _holds(value: ir.Tile) -> bool:
-    """Whether a value takes more than its position to know."""
+    """Return whether a value depends on more than its position."""
     from ....ir.tile_access import walk
 
     return any(isinstance(x, ir.Load | ir.Reduce | ir.Scan | ir.Dot | ir.Reshape | ir.Trans) for x in walk(value))

@@ -1,7 +1,7 @@
-"""Results of products that go to memory from registers (sm_90a), in pieces of 16 bytes.
+"""Store accumulators from registers in pieces of 16 bytes after lanes exchange them (sm_90a).
 
-Four neighbouring lanes hold the pairs of a row: two numbers each of every eight. They exchange what they have of four
-such pieces, and then each lane has one of the pieces, which lie side by side in memory: 64 bytes for a row.
+Four neighbouring lanes hold a row in pairs: two of every eight elements each. They exchange what they hold of four such
+pieces; then each lane has one whole piece, and the four pieces are adjacent in memory: 64 bytes of a row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 AT_ONCE = 32
-"""Columns of four pieces."""
+"""Columns of four pieces of 16 bytes."""
 
 
 def is_exchanged(low: Lowering, store: ir.Store, layout: Layout) -> bool:
-    """Whether a store takes this way: of a tile of 16-bit sums whose columns lie side by side in memory."""
+    """Return whether lanes exchange a store's values: a tile of 16-bit sums with contiguous rows."""
     t = low.types.of(store.pointer)
     plan = low.products.group
     if plan is None or plan.tiling.swapped or plan.tiling.layout != layout or t.dtype not in (bfloat16, float16):
@@ -33,7 +33,7 @@ def is_exchanged(low: Lowering, store: ir.Store, layout: Layout) -> bool:
 
 
 def begin_exchange(low: Lowering, store: ir.Store) -> str:
-    """Before the loop over registers: room for the pairs of four pieces."""
+    """Declare the registers for the pairs of four pieces, before the loop over registers."""
     low.products.use(helpers.pairs(low.types.of(store.pointer).dtype.name), helpers.EXCHANGE)
     name = low.names.fresh("words")
     low.out.add(f"uint32 {name}[2][4];")
@@ -41,7 +41,7 @@ def begin_exchange(low: Lowering, store: ir.Store) -> str:
 
 
 def exchanged(low: Lowering, store: ir.Store, layout: Layout, words: str, values: str, view: View) -> list[str]:
-    """In that loop: `values` are a pair; with the last one of four pieces, these are stored."""
+    """Write the exchange inside the loop: `values` are a pair, and the last pair of four pieces stores them."""
     row, column = low.variable(layout, 0, 1), low.variable(layout, 1, 2)
     elements = low.elements
     kept = elements.declare, elements.known
@@ -61,7 +61,7 @@ def exchanged(low: Lowering, store: ir.Store, layout: Layout, words: str, values
 
 
 def unrounded(value: Text) -> str:
-    """A number without its rounding, where it is rounded to pairs of such numbers anyway.
+    """Strip the rounding of a value that is rounded when it is packed anyway.
 
     >>> unrounded(Text("as_half(x + 1.0f)")), unrounded(Text("as_half(x) + as_half(y)"))
     ('x + 1.0f', 'as_half(x) + as_half(y)')

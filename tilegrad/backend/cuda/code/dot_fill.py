@@ -1,4 +1,4 @@
-"""Operands of products that are computed: from registers into shared memory, as those who multiply read them."""
+"""Store computed operands of products from registers to shared memory, in the order in which they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: DType, axes: tuple[int, int]) -> None:
-    """Writes a tile to an operand of tensor cores; `axes` are those of the rows (or columns) and of k in the tile."""
+    """Store a tile as an operand of tensor cores; `axes` are the axis of rows (or columns) and the axis of k."""
     t = low.types.of(x)
     layout = low.plan.of_operand(x)
     position, k = axes
@@ -53,14 +53,14 @@ def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: D
 
 
 def _moved(axis: Axis) -> Axis:
-    """A position within a vector."""
+    """Move a position to the current element of a vector."""
     return axis._replace(at=Text(f"{axis.at} + v", SUM))
 
 
 def fill_rows(
     low: Lowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range
 ) -> None:
-    """Writes a part along k of a tile to an array [k][rows]."""
+    """Store a slice along k of a tile to an array [k][rows]."""
     t = low.types.of(x)
     layout = low.plan.of_operand(x)
     position, k = axes
@@ -87,12 +87,12 @@ def _guard(low: Lowering, layout: Layout, conditions: list[str]) -> str:
 
 
 def clear(low: Lowering, place: str, bytes: int) -> None:
-    """Zeros, where k is no whole number of steps."""
+    """Zero-fill shared memory, for a depth that is not a whole number of steps."""
     with low.out.block(f"for (int piece = thread; piece < {bytes // 8}; piece += {low.threads})"):
         low.out.add(f"reinterpret_cast<uint64*>({place})[piece] = 0;")
     low.meet()
 
 
 def room(operands: tuple[Operand, ...]) -> int:
-    """Bytes of shared memory that operands take, each at a multiple of a line."""
+    """Return the bytes of shared memory that operands take, each rounded up to whole lines."""
     return sum(-(-operand.size // LINE) * LINE for operand in operands)

@@ -1,9 +1,8 @@
-"""The device functions of matrix products: tensor cores, copies to shared memory, and barriers for these.
+"""Device functions for matrix products: tensor cores, asynchronous copies, and barriers.
 
-In shared memory, an operand is lines of 128 bytes, and the pieces of 16 bytes of a line are exchanged with each other
-in a way that changes from line to line (`piece ^ line % 8`): so reading a column of pieces meets every bank once.
-A line is along k (and there is a line for each row), or along the rows, of which there is a panel for each line's
-length, and in a panel a line for each k. Tensor cores read both.
+An operand in shared memory consists of lines of 128 bytes. The pieces of 16 bytes of a line are swizzled (`piece ^ line
+% 8`), so that reading a column of pieces has no bank conflicts. Lines run either along k (one line per row), or along
+the rows (panels of a line's length, with one line per k). Tensor cores read both.
 """
 
 from __future__ import annotations
@@ -177,11 +176,11 @@ WORDS = {
     "uint8": "u8",
     "float32": "tf32",
 }
-"""What tensor cores call the dtypes of operands."""
+"""PTX names of the dtypes of operands on tensor cores."""
 
 
 def depth_of(dtype: str) -> int:
-    """How much of k there is in 32 bytes.
+    """Return the elements of k in 32 bytes.
 
     >>> [depth_of(name) for name in ("float32", "bfloat16", "float8_e5m2", "uint8")]
     [8, 16, 32, 32]
@@ -190,12 +189,12 @@ def depth_of(dtype: str) -> int:
 
 
 def fragments(dtype: str) -> str:
-    """What reads operands of tensor cores."""
+    """Return the functions that read operands of tensor cores."""
     return FRAGMENTS + NUMBERS if dtype == "float32" else FRAGMENTS
 
 
 def warp_product(dtype: str) -> str:
-    """c += a @ b for 16 x 8 sums and 32 bytes of k, by a warp."""
+    """Return `c += a @ b` by one warp, for 16 x 8 sums and 32 bytes of k (mma.sync)."""
     word, depth = WORDS[dtype], depth_of(dtype)
     kind, sums, held = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
     return f"""\
@@ -209,14 +208,14 @@ __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const u
 
 
 def groups(dtype: str) -> str:
-    """What products of four warps need besides; sums of integers are integers."""
+    """Return the helpers of warpgroup products; integers accumulate in integers."""
     return GROUPS.replace("float (&", "int (&").replace('"+f"', '"+r"') if "int" in dtype else GROUPS
 
 
 def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: bool = False) -> str:
-    """sums += x @ y for 64 rows and 32 bytes of k, by four warps; an operand is turned if its lines are not along k.
+    """Return `sums += x @ y` by one warpgroup, for 64 rows and 32 bytes of k (wgmma).
 
-    Numbers of 32 bits that are turned come in registers.
+    An operand is transposed if its lines do not run along k; transposed 32-bit operands come from registers.
     """
     word, depth = WORDS[dtype], depth_of(dtype)
     kind, result, letter = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
@@ -259,7 +258,7 @@ __device__ __forceinline__ void multiply(float (&sums){shape}, const uint32 (&x)
 
 
 def flow_product(product: Multiplied) -> str:
-    """A step of a product: 16 of k; the left operand is in shared memory or in registers. `more`: sums go on."""
+    """Return a warpgroup step of depth 16 with the left operand in shared memory or registers; `more`: accumulate."""
     word, n = WORDS[product.dtype.name], product.tiling.n
     pairs = n // 8
     count = 4 * pairs
@@ -285,7 +284,7 @@ __device__ __forceinline__ void {product.function}(float (&sums)[2][{pairs}][2],
 
 
 def pairs(dtype: str) -> str:
-    """Two numbers, rounded, in one register."""
+    """Return the function that rounds two numbers into one register."""
     return f"""\
 __device__ __forceinline__ uint32 pair_of(float first, float second) {{
   uint32 both;
@@ -307,5 +306,5 @@ template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4]
 
 
 def packing(dtype: str) -> str:
-    """Sums as left operands: pairs of them in a register, rounded."""
+    """Return the functions that pack accumulators into left operands: rounded pairs in registers."""
     return pairs(dtype) + PACK

@@ -1,6 +1,6 @@
-"""Loops of products whose operands the machine copies to shared memory while tensor cores multiply (sm_80 on).
+"""Software-pipelined product loops with cp.async, multiplied by tensor cores (sm_80 on).
 
-Some stages are under way at a time. All threads copy, each its pieces of 16 bytes, and all warps multiply.
+Several stages are in flight. All threads copy, each its pieces of 16 bytes, and all warps multiply.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .functions import MEMORY
 
 STAGES = 3
 PIECE = 16
-"""Bytes that a thread copies at a time."""
+"""Bytes of one asynchronous copy."""
 
 
 class Copied(NamedTuple):
-    """A loop over k in turns of `depth`, each of which is stages of one line of k."""
+    """A loop over k in iterations of `depth`, each made of stages that hold one line of k."""
 
     tiling: Tiling
     x: Strided
@@ -38,12 +38,12 @@ class Copied(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Stages of a turn."""
+        """Stages of an iteration."""
         return self.depth // self.sides[0].depth
 
 
 def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, shared: int) -> Copied | None:
-    """How a product in a loop is done, if its operands can be copied as they are."""
+    """Return the plan of a product loop whose operands can be copied unchanged, or None."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if (
         x is None
@@ -73,13 +73,13 @@ def copied_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling, share
 
 
 def _copies(definitions: Definitions, side: Strided) -> bool:
-    """Whether all pieces lie at multiples of their size."""
+    """Return whether all pieces of an operand are aligned to their size."""
     bytes = side.dtype.bytes
     return side.pitch * bytes % PIECE == 0 and definitions.divisor(side.pointer) * bytes % PIECE == 0
 
 
 def copied_text(plan: Copied, sums: str, turn_of: Turn, shared: str) -> list[str]:
-    """The loop."""
+    """Return the lines of the loop."""
     loop, sources, numbers = turn_of
     element = MEMORY[plan.x.dtype.name]
     index, start, stop, step = loop

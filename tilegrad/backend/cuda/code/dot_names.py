@@ -1,4 +1,4 @@
-"""The operands of products get names, and their own types where they were only widened."""
+"""Name the operands of products, in their own dtype where they were only widened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....ir.tile_types import TileType, Types
 
 
 def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
-    """Statements in which the operands of products are names, and sums are added to what has their name.
+    """Rewrite products so that operands are names and the accumulator is the result's own name.
 
     `acc = tl.dot(x * 2.0, y, start)` becomes `left = x * 2.0`, `acc = start`, `acc = tl.dot(left, y, acc)`.
     """
@@ -46,7 +46,7 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
 
 
 def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
-    """Operands in half precision if both were widened from it: products of such numbers are exact in float32 anyway.
+    """Use half-precision operands if both were widened from it: their products are exact in float32.
 
     >>> types = Types({"x": TileType(bfloat16, (8, 8))})
     >>> wide = ir.Cast(ir.Name("x"), float32)
@@ -61,7 +61,7 @@ def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Til
 
 
 def _narrowed(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
-    """A float32 tile as one of a narrower dtype, if all of its elements are numbers of that."""
+    """Return a float32 tile in a narrower dtype that represents all its elements, or None."""
     match x:
         case ir.Cast(y, to) if to is float32 and not isinstance(y, ir.Literal) and types.of(y).dtype is dtype:
             return y
@@ -78,7 +78,9 @@ def _narrowed(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
 
 
 def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[ir.Statement, ...]:
-    """The only product of a kernel, with what it loads, in a loop of one turn: loops can have their operands copied."""
+    """Wrap the only product of a kernel and its loads in a loop of one iteration, so that they can be copied
+    asynchronously.
+    """
     every = list(statements(body))
     found = [s for s in every if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)]
     if len(found) != 1 or found[0] not in body:
@@ -97,9 +99,10 @@ def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[
 
 
 def tiles_last(body: Sequence[ir.Statement], types: Types) -> tuple[ir.Statement, ...]:
-    """What is loaded to meet the sums of products comes right before they are stored: else it would wait in registers.
+    """Sink loads that meet accumulators to just before their use, so that they do not occupy registers during the
+    product.
 
-    Rows and numbers come first, wherever a statement of the same run of assignments does not need a tile.
+    Statements of the same run that need no such tile move before them.
     """
     shapes = {
         types.variables[s.name].shape

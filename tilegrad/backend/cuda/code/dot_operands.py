@@ -1,7 +1,7 @@
-"""How the operands of a product lie in memory: by how much addresses grow along a tile, and what divides them.
+"""Affine analysis of addresses: strides along the axes of a tile, divisors of offsets, and bounds from masks.
 
-Answers follow from the form of an expression alone. An operand that is loaded as it is, evenly along both axes, can
-be copied to shared memory by the machine; what divides the address of its first element says in which pieces.
+The answers follow from the form of an expression alone. An operand loaded unchanged with constant strides can be copied
+to shared memory asynchronously; the divisor of its first address gives the size of the copies.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from .memoised import Answers, once
 
 
 class Bound(NamedTuple):
-    """Elements are read where an index is below an extent."""
+    """A mask condition: elements are read where `index < extent`."""
 
     at: ir.Tile
     extent: int
 
 
 class Strided(NamedTuple):
-    """A tile of memory: element (r, c) is at the first element's address plus r * steps[0] + c * steps[1] elements."""
+    """A strided tile of memory: element (r, c) is at the first element's address plus r * steps[0] + c * steps[1]
+    elements.
+    """
 
     pointer: ir.Tile
     parameter: str
@@ -33,30 +35,31 @@ class Strided(NamedTuple):
     shape: tuple[int, int]
     steps: tuple[int, int]
     bounds: tuple[Bound | None, Bound | None] = (None, None)
-    """Along each axis: what is 0 instead of being read."""
+    """Bound along each axis, beyond which elements are 0."""
     placed: bool = True
-    """Whether the indices that are compared say where in a line, and in which line, an element is; if not, it is as
-    far from the parameter as its matrix begins behind it."""
+    """Whether the compared indices are the line and the position in it; if not, the matrix begins at the remaining
+    offset behind its parameter.
+    """
 
     @property
     def along(self) -> int:
-        """The axis along which neighbours are neighbours in memory."""
+        """The contiguous axis."""
         return 1 if self.steps[1] == 1 else 0
 
     @property
     def pitch(self) -> int:
-        """From one line of neighbours to the next."""
+        """Elements from one line to the next."""
         return self.steps[1 - self.along]
 
 
 class Definitions:
-    """What the names of a kernel stand for."""
+    """Resolves the names of a kernel and answers questions about its integer expressions."""
 
     def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
         self.types = types
         self.answers: Answers = {}
         self.capability = capability
-        """Of the GPU, as in sm_80."""
+        """Compute capability of the GPU, 80 for sm_80."""
         self.parameters = {p.name: p for p in kernel.parameters}
         self.values: dict[str, ir.Tile] = {}
         self.loops: dict[str, ir.For] = {}
@@ -76,16 +79,16 @@ class Definitions:
             self.loops.pop(name, None)
 
     def resolved(self, x: ir.Tile) -> ir.Tile:
-        """The expression that a name stands for, if it stands for one."""
+        """Return the expression that a name is assigned, if it is assigned once."""
         while isinstance(x, ir.Name) and x.name in self.values:
             x = self.values[x.name]
         return x
 
     @once
     def step(self, x: ir.Tile, axis: int) -> int | None:
-        """By how much an integer or an address grows from element to element along an axis, if evenly.
+        """Return the constant step of an integer or address along an axis, or None.
 
-        `axis` counts from the last (-1), as shapes meet there.
+        `axis` counts from the last (-1), as in broadcasting.
         """
         x = self.resolved(x)
         if isinstance(x, ir.Literal | ir.Name | ir.ProgramId | ir.NumPrograms | ir.Full):
@@ -111,9 +114,9 @@ class Definitions:
 
     @once
     def divisor(self, x: ir.Tile) -> int:
-        """A number that divides the first element of an integer tile (of an address: counted in elements).
+        """Return a divisor of the first element of an integer tile (of an address: in elements).
 
-        0 if the element is 0. Parameters are taken to point at a multiple of everything.
+        0 if the element is 0. Parameters count as aligned to everything.
         """
         x = self.resolved(x)
         match x:
@@ -139,7 +142,7 @@ class Definitions:
 
     @once
     def divisor_within(self, x: ir.Tile, line: int) -> int:
-        """A number that divides where in its line an address is, when memory is cut into lines so long."""
+        """Return a divisor of an address's position within lines of this length."""
         x = self.resolved(x)
         match x:
             case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y):
@@ -150,7 +153,7 @@ class Definitions:
         return 0 if whole % line == 0 else gcd(whole, line)
 
     def strided(self, x: ir.Tile) -> Strided | None:
-        """A tile of a product as it lies in memory, if it is loaded as it is and evenly along both axes."""
+        """Return a tile of a product as a strided tile of memory, if it is loaded unchanged with constant strides."""
         x = self.resolved(x)
         if not isinstance(x, ir.Load):
             return None
@@ -163,9 +166,9 @@ class Definitions:
         return found if x.mask is None else self._bounded(found, x)
 
     def _bounded(self, memory: Strided, load: ir.Load) -> Strided | None:
-        """With what its mask says, if that keeps the tile within a matrix, and 0 stands for what is beyond.
+        """Add the bounds of a mask to a strided tile, if the mask confines it to a matrix and masked elements are 0.
 
-        The position in a line is then the index that is compared, and so is the line's number.
+        The compared indices are then the line and the position in the line.
         """
         if load.mask is None or (load.other is not None and not self._is_zero(load.other)):
             return None
@@ -185,7 +188,7 @@ class Definitions:
         return memory._replace(bounds=(bounds[0], bounds[1]), placed=placed) if any(bounds) else None
 
     def starts(self, memory: Strided) -> int:
-        """A number that divides where a matrix begins whose lines and columns are counted by the compared indices."""
+        """Return a divisor of the offset of the matrix whose lines and columns the compared indices count."""
         column = memory.bounds[memory.along]
         counted: Counter[ir.Tile] = Counter() if column is None else self.terms(column.at)
         found = self.terms(memory.pointer)
@@ -193,8 +196,10 @@ class Definitions:
         return gcd(apart, *map(self.divisor, counted)) if counted - found else apart
 
     def begins_inside(self, memory: Strided) -> bool:
-        """Whether the compared indices count from 0 up, and their matrix does not begin before its parameter: copies
-        put zeros at negative places."""
+        """Return whether compared indices are non-negative and their matrix starts at or after its parameter.
+
+        Asynchronous copies fill negative positions with zeros.
+        """
         rest = dict(self.coefficients(memory.pointer))
         for axis, bound in enumerate(memory.bounds):
             if bound is not None:
@@ -206,9 +211,9 @@ class Definitions:
         return self._is_natural_sum(rest)
 
     def is_within_lines(self, memory: Strided) -> bool:
-        """Whether no line of a tile is known to go on in the next line of memory, wherever in its line it begins.
+        """Return whether no line of a tile can continue in the next line of memory.
 
-        Where a mask counts lines, the tile's have to be those: none may begin beyond the end of the line counted.
+        Where a mask counts lines, no line may begin beyond the end of the line it counts.
         """
         width = memory.shape[memory.along]
         line = memory.bounds[1 - memory.along]
@@ -222,7 +227,7 @@ class Definitions:
 
     @once
     def greatest(self, x: ir.Tile) -> int | None:
-        """A number that the first element of a natural integer tile does not exceed, if one is known."""
+        """Return an upper bound of the first element of a non-negative integer tile, or None."""
         x = self.resolved(x)
         match x:
             case ir.Literal(int(value)):
@@ -244,8 +249,7 @@ class Definitions:
 
     @once
     def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
-        """The first element of an integer tile (of an address: how far it is from its parameter) as a sum of terms,
-        each times a number."""
+        """Return the first element of an integer tile (of an address: its offset) as a linear combination of terms."""
         x = self.resolved(x)
         found: dict[ir.Tile, int] = {}
         match x:
@@ -265,7 +269,7 @@ class Definitions:
         return {x: 1}
 
     def first(self, x: ir.Tile) -> dict[ir.Tile, int]:
-        """The same without the terms that have cancelled each other."""
+        """Return the linear combination without terms whose coefficients cancel."""
         return {term: factor for term, factor in self.coefficients(x).items() if factor}
 
     def _is_natural_sum(self, terms: dict[ir.Tile, int]) -> bool:
@@ -273,7 +277,7 @@ class Definitions:
 
     @once
     def is_natural(self, x: ir.Tile) -> bool:
-        """Whether an integer is known not to be negative."""
+        """Return whether an integer is known to be non-negative."""
         x = self.resolved(x)
         match x:
             case ir.Literal(int(value)) | ir.Arange(value, _):
@@ -301,7 +305,7 @@ class Definitions:
 
     @once
     def comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
-        """Indices and what they must be below; a negative extent stands for what is no such comparison."""
+        """Return (index, extent) for each conjunct `index < extent` of a mask; -1 marks any other condition."""
         mask, other = self.resolved(mask), (ir.Literal(0), -1)
         match mask:
             case ir.Apply("bitand", args):
@@ -332,7 +336,7 @@ class Definitions:
         return Counter([x])
 
     def _parts_of(self, memory: Strided) -> tuple[Counter[ir.Tile] | None, Counter[ir.Tile]]:
-        """What the number of a line, if it is known, and the position in it are sums of."""
+        """Return the terms of the line number, if it is known, and those of the position in the line."""
         across: Counter[ir.Tile] | None = Counter()
         within: Counter[ir.Tile] = Counter()
         for term, times in self.terms(memory.pointer).items():
@@ -353,7 +357,7 @@ class Definitions:
 
     @once
     def parameter(self, pointer: ir.Tile) -> str | None:
-        """The parameter that an address is counted from."""
+        """Return the parameter that an address is an offset from."""
         pointer = self.resolved(pointer)
         if isinstance(pointer, ir.Name):
             return pointer.name if pointer.name in self.parameters else None

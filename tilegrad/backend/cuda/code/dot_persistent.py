@@ -1,13 +1,13 @@
-"""Blocks that stay (sm_90a): as many as the GPU holds at once, each of which takes tile after tile of a product.
+"""Persistent blocks (sm_90a): as many as the GPU holds, each computing tile after tile of a product.
 
-The warp that copies runs ahead: while the others round and store a tile, it brings operands of the next one. Stages
-and their phases go on from tile to tile. Results go to memory straight from registers (`dot_exchange.py`): there is no
-barrier for those who multiply, and all of shared memory is for operands.
+The producer warp runs ahead: while consumers round and store a tile, it copies operands of the next one. Stages and
+phases continue from tile to tile. Results are stored straight from registers (`dot_exchange.py`): consumers need no
+barrier, and all of shared memory belongs to operands.
 
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)
 
-is right for any number of blocks; who launches takes as many as there is room for (`Source.resident`). A kernel that
-needs shared memory or a barrier after its loop, for whatever else it does, has a block for each tile.
+is correct for any number of blocks; a launch uses as many as fit (`Source.resident`). A kernel that needs shared memory
+or a barrier after its loop has one block per tile instead.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ HEAD = "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {"
 
 
 def stays(plan: Grouped) -> bool:
-    """Whether blocks are to stay: those of the largest tiles, of which there is one at a time on a multiprocessor."""
+    """Return whether blocks should be persistent: with large tiles, of which a multiprocessor holds one block."""
     return plan.blocks == 1 and not plan.tiling.swapped and not plan.by_registers
 
 
 def write_staying(
     products: Products, low: Lowering, plan: Grouped, place: str, sums: str, roles: tuple[list[str], list[str]]
 ) -> None:
-    """Writes all up to what is done with the sums of a tile, which then is written into the loop over tiles."""
+    """Write everything up to the end of a tile's sums; what follows is written inside the loop over tiles."""
     out = low.out
     before, out.lines = out.lines, []
     for line in (*beginning(plan, place), "const int tiles = grid_0 * grid_1 * grid_2;"):
@@ -66,7 +66,7 @@ def _copying_role(products: Products, low: Lowering, plan: Grouped, copying: lis
 
 
 def _numbers(lines: list[str], text: str) -> list[str]:
-    """Of the lines before a loop, those that give a name to a number which is needed."""
+    """Return the scalar declarations before a loop that a text needs."""
     found: list[str] = []
     for line in reversed(lines):
         name = re.match(r"    (?:const )?\w+ (\w+) = ", line)

@@ -1,7 +1,7 @@
-"""Loops of products whose operands must be computed: those of the next turn are loaded while this one's are multiplied.
+"""Double-buffer computed operands: load those of the next iteration while this one's are multiplied.
 
-There are two places in shared memory. In a turn, the operands of the next one go to registers, those in one place are
-multiplied, what came meanwhile goes to the other place, and all threads wait for each other.
+In each iteration the next operands are loaded to registers, the current buffer of shared memory is multiplied, the
+loaded operands are stored to the other buffer, and all threads meet at a barrier.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 MOST = 64 * 1024
-"""Bytes of shared memory for both places."""
+"""Bytes of shared memory for both buffers."""
 
 
 class Ahead(NamedTuple):
-    """A loop around one product."""
+    """A double-buffered loop around one product."""
 
     sums: str
 
 
 def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
-    """Writes such a loop, if its operands take little enough."""
+    """Write the loop, if its operands fit; return whether they do."""
     product = loop.body[-1]
     assert isinstance(product, ir.Assign)
     dot = product.value
@@ -61,7 +61,7 @@ def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
 
 
 def _gathers(s: ir.Statement) -> bool:
-    """Whether a statement needs what other threads have."""
+    """Return whether a statement needs data of other threads."""
     return not isinstance(s, ir.Assign) or isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot)
 
 
@@ -73,7 +73,7 @@ def _room(products: Products, low: Lowering, held: Tiling, dot: ir.Dot, dtype: D
 
 
 def _declare(low: Lowering, name: str) -> None:
-    """An operand lives from the beginning of a turn to its end."""
+    """Declare an operand whose registers live from the load to the end of the iteration."""
     from .elements import Kept
 
     layout, called = low.plan.of_name(name), low.names.of(name)
@@ -143,6 +143,6 @@ def _fill(products: Products, low: Lowering, dot: ir.Dot, how: tuple[Tiling, DTy
 
 
 def _rows(low: Lowering, held: Tiling, dot: ir.Dot) -> tuple[tuple[int, int], int, str]:
-    """Lengths of the lines of both operands, how many there are, and the type of their elements."""
+    """Return the line lengths of both operands, the number of lines, and the element type."""
     pitches = (held.down * held.rows, held.across * held.columns)
     return pitches, low.types.of(dot.x).shape[1], TYPES[low.types.of(dot).dtype.name]

@@ -1,9 +1,8 @@
-"""Loops of several products on Hopper (sm_90a), as attention has them: tiles flow by while groups of warps compute.
+"""Plan warp specialisation for loops of several products on Hopper (sm_90a), as in attention.
 
-The last four warps of a block copy, the others have 64 rows of every tile of sums, and do all else. What a product
-takes from the left is in shared memory, brought once, or a tile that these warps have just computed: it stays in their
-registers, which lie as the sums do. What it takes from the right comes in stages, one for each turn of a loop. A
-tile of memory may be taken by several products, also turned.
+The last warps of a block are producers and copy; warpgroups of consumers own 64 rows of every accumulator tile and do
+everything else. A left operand is resident in shared memory, or is a tile just computed, taken from registers. A right
+operand is copied in stages, one per loop iteration. Several products may share a tile of memory, also transposed.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from .dot_operands import Definitions, Strided, is_zeros
 from .dot_tiling import Tiling
 
 SHARED = 218 * 1024
-"""Bytes that blocks of a multiprocessor may have, 227 KiB, without what is needed besides."""
+"""Bytes of shared memory per multiprocessor for tiles: 227 KiB less a reserve."""
 FEW_REGISTERS = 80
-"""For sums and left operands: if a thread needs no more, two blocks share a multiprocessor."""
+"""Registers for sums and left operands up to which two blocks share a multiprocessor."""
 MOST_STAGES, LINE, PIECE = 4, 128, 64
-"""A line of 128 bytes has 64 numbers."""
+"""A line of 128 bytes has 64 elements of 16 bits."""
 
 
 class Brought(NamedTuple):
-    """A tile of memory in shared memory: panels of lines of 128 bytes."""
+    """A tile that is copied to shared memory, in panels of lines of 128 bytes."""
 
     name: str
     memory: Strided
@@ -48,17 +47,17 @@ class Brought(NamedTuple):
 
 
 class Side(NamedTuple):
-    """An operand that is in shared memory."""
+    """An operand in shared memory."""
 
     tile: Brought
     place: int
-    """Which tile of a stage it is; -1: it stays."""
+    """Number of the tile within a stage; -1 for a resident tile."""
     turned: bool
-    """Whether its lines are not along k."""
+    """Whether lines do not run along k."""
 
 
 class Multiplied(NamedTuple):
-    """A product: `left` may be a variable whose registers are taken."""
+    """A product; `left` is an operand in shared memory or the name of a variable in registers."""
 
     sums: str
     tiling: Tiling
@@ -67,41 +66,41 @@ class Multiplied(NamedTuple):
     left: Side | str
     right: Side
     fresh: bool
-    """Whether it begins with zeros."""
+    """Whether accumulation starts from zero."""
 
     @property
     def function(self) -> str:
-        """What multiplies: a name for each form."""
+        """Name of the device function that multiplies, one for each form."""
         left = "r" if isinstance(self.left, str) else "ts"[not self.left.turned]
         return f"multiply_{self.tiling.n}{left}{'ts'[not self.right.turned]}"
 
 
 class Turns(NamedTuple):
-    """A loop, and the tiles that each of its turns brings."""
+    """A loop and the tiles copied in each of its iterations."""
 
     loop: ir.For
     tiles: tuple[Brought, ...]
 
 
 class Flow(NamedTuple):
-    """The loops of a kernel whose products are all done so."""
+    """The plan of a kernel all of whose products are in warp-specialised loops."""
 
     resident: tuple[Brought, ...]
     turns: tuple[Turns, ...]
     products: dict[int, Multiplied]
-    """By the identity of the statement."""
+    """Products by the identity of their statement."""
     skipped: frozenset[int]
-    """Statements whose values nobody needs as tiles."""
+    """Identities of statements that need not be executed."""
     stages: int
 
     @property
     def staged(self) -> tuple[Brought, ...]:
-        """The tiles of a stage; all loops bring such."""
+        """Tiles of a stage; all loops have the same."""
         return self.turns[0].tiles
 
     @property
     def blocks(self) -> int:
-        """Of a multiprocessor: while one begins or ends, the other computes."""
+        """Blocks per multiprocessor: with two, one computes while the other begins or ends."""
         most = 0
         for turn in self.turns:
             own = [self.products[id(s)] for s in turn.loop.body if id(s) in self.products]
@@ -110,7 +109,7 @@ class Flow(NamedTuple):
 
     @property
     def copying(self) -> int:
-        """Threads that copy: four warps, so that their registers can be given to others, or one."""
+        """Producer threads: four warps, so that their registers can be given away, or one warp."""
         return 32 if self.blocks == 2 else 128
 
     @property
@@ -127,7 +126,7 @@ class Flow(NamedTuple):
 
     @property
     def barriers(self) -> int:
-        """One for what stays, and in each stage one for each tile, and one that all is read."""
+        """Number of barriers: one for resident tiles; in each stage one per tile, and one for "all is read"."""
         return 1 + self.stages * (len(self.staged) + 1)
 
     @property
@@ -140,11 +139,11 @@ class Flow(NamedTuple):
 
 
 class _Unfit(Exception):
-    """These loops are not of the form."""
+    """Raised when the loops do not have the supported form."""
 
 
 def flow(definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> Flow | None:
-    """How the loops of a kernel are done, if all of its products are in loops of this form."""
+    """Return the plan of a kernel's loops, or None if they do not have the supported form."""
     try:
         return _Finder(definitions, body, stored).found()
     except _Unfit:
@@ -160,7 +159,7 @@ class _Finder:
     def __init__(self, definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> None:
         self.definitions, self.body, self.stored = definitions, body, stored
         self.brought: dict[str, Brought] = {}
-        """By the name that is loaded."""
+        """Copied tiles by the variable that is loaded."""
         self.skipped: dict[str, int] = {}
         self.products: dict[int, Multiplied] = {}
         self.users: dict[str, set[int]] = {}
@@ -198,7 +197,7 @@ class _Finder:
         return made._replace(stages=min(MOST_STAGES, stages))
 
     def _known_early(self, loop: ir.For, wanted: Sequence[ir.Tile]) -> None:
-        """What those who copy go by is known before anything is computed, or follows from the turn."""
+        """Check that addresses and bounds depend only on values that producers can compute."""
         types = self.definitions.types
         early = set(self.definitions.parameters) | {loop.index}
         for s in self.body:
@@ -241,7 +240,7 @@ class _Finder:
         self.products[id(s)] = Multiplied(s.name, tiling, dtype, depth, left, right, fresh)
 
     def _registers(self, x: ir.Tile, earlier: Sequence[ir.Statement], own: dict[str, ir.Assign]) -> str:
-        """The variable that an operand is a rounded copy of, and which has not changed since."""
+        """Return the variable whose rounded, unmodified copy an operand is."""
         _need(isinstance(x, ir.Name) and x.name in own and x.name in self.definitions.values)
         assert isinstance(x, ir.Name)
         rounded = own[x.name]
@@ -256,7 +255,7 @@ class _Finder:
     def _side(
         self, x: ir.Tile, position: int, own: dict[str, ir.Assign], outside: set[str], staged: list[str]
     ) -> Side | None:
-        """An operand that is a tile of memory, as it is or turned; `staged` learns those that a loop brings."""
+        """Return an operand that is a tile of memory, perhaps transposed; a tile copied by the loop joins `staged`."""
         names, turned = [], False
         while True:
             if isinstance(x, ir.Name) and x.name in self.definitions.values:
@@ -293,7 +292,7 @@ class _Finder:
         return TensorMap(parameter, memory.dtype, pitch, (PIECE, lines))
 
     def _nobody_else_uses_them(self) -> None:
-        """Tiles that are not computed are taken by products alone, and by what only gives them other names."""
+        """Check that copied tiles are used only by products and by aliases."""
         allowed = set(self.skipped.values()) | set(self.products)
         for name in self.skipped:
             _need(self.users.get(name, set()) <= allowed)
@@ -304,7 +303,7 @@ def is_dot(s: ir.Statement) -> bool:
 
 
 def is_early(s: ir.Statement, types: Types) -> bool:
-    """Whether a statement is a number or a position that anybody can compute."""
+    """Return whether a statement computes only scalars or positions, which any thread can repeat."""
     if not isinstance(s, ir.Assign):
         return False
     t = types.of(s.value)

@@ -1,6 +1,4 @@
-"""The text of loops of several products (`dot_specialised_warps.py`): the roles of the warps, and what they do in a
-turn.
-"""
+"""Write warp-specialised loops (`dot_specialised_warps.py`): the roles of the warps and the loop bodies."""
 
 from __future__ import annotations
 
@@ -19,11 +17,13 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
-"""Of a thread that copies and of one that computes, by the groups of those, where a multiprocessor has one block."""
+"""Registers of a producer and of a consumer thread by the number of consumer warpgroups, with one block per
+multiprocessor.
+"""
 
 
 def begin(products: Products, low: Lowering, plan: Flow) -> None:
-    """Parts the roles: those who copy do so, and are done; the others go on."""
+    """Split the roles: producers copy and return, consumers continue."""
     products.use(helpers.SHARED, helpers.BARRIERS, helpers.GROUPS, helpers.FLOW)
     place = low.take(plan.shared)
     out, tiles = low.out, plan.held + plan.stages * plan.stage
@@ -53,7 +53,7 @@ def begin(products: Products, low: Lowering, plan: Flow) -> None:
 
 
 def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
-    """One thread has all tiles brought."""
+    """Write the producer: one thread starts all copies."""
     out = low.out
     if plan.resident:
         out.add(f"arrive_and_expect(ready, {plan.held});")
@@ -84,7 +84,7 @@ def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
 
 
 def _copy(products: Products, low: Lowering, tile: Brought, map: int, source: str, place: str, barrier: str) -> None:
-    """Brings a tile, panel by panel; one that is not known to stay in its line may begin in the next."""
+    """Copy a tile panel by panel; a line that may continue in the next line of memory computes its own coordinates."""
     name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
     stays = products.definitions.is_within_lines(tile.memory)
     for line in box_corner(name, tile.memory, offset) if stays else [f"const int64 {name}_first = {offset};"]:
@@ -100,7 +100,7 @@ def _copy(products: Products, low: Lowering, tile: Brought, map: int, source: st
 
 
 def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> None:
-    """What the others do in a loop."""
+    """Write a loop of the consumers."""
     index, dtype = low.names.of(loop.index), low.types.variables[loop.index].dtype
     numbers = [low.elements.of(x, (), dtype) for x in (loop.start, loop.stop, loop.step)]
     start, stop, step = (x.within(9) for x in numbers)
@@ -118,12 +118,12 @@ def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> N
 
 
 class _Turn:
-    """The statements of a turn. Products are waited for when something else is done: neighbours run together."""
+    """Writes the statements of an iteration; waits for products lazily, so that adjacent ones overlap."""
 
     def __init__(self, products: Products, low: Lowering, plan: Flow) -> None:
         self.products, self.low, self.plan = products, low, plan
         self.running: list[str] = []
-        """The sums of products that have begun."""
+        """Accumulators of products in flight."""
         self.arrived: set[int] = set()
         """Tiles of the stage that have been waited for."""
 
@@ -182,7 +182,7 @@ class _Turn:
         return low.elements.kept[name].text
 
     def _address(self, side: Side, own: bool) -> str:
-        """Of an operand in a step; on the left a group has 64 rows of its own."""
+        """Return the address of an operand in a step; a warpgroup has its own 64 rows of the left one."""
         plan, tile = self.plan, side.tile
         if side.place < 0:
             at = sum(t.bytes for t in plan.resident[: plan.resident.index(tile)])

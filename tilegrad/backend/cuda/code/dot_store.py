@@ -1,8 +1,7 @@
-"""Results of products on their way to memory: gathered in shared memory, so that whole lines are written.
+"""Stage results of products in shared memory, so that whole lines are stored to global memory.
 
-A thread holds pairs of neighbours of many rows; written as they are, they fill half of each sector of memory at a time.
-Where a row of the tile is no row of memory (what is computed between the rows of an image is left out), neighbouring
-threads write neighbouring elements, each by itself.
+A thread holds pairs of many rows; stored directly, they would fill half of each memory sector at a time. Where a row of
+the tile is not a row of memory (padding is left out), adjacent threads store adjacent elements one by one.
 """
 
 from __future__ import annotations
@@ -20,28 +19,29 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 PIECE = 16
-"""Bytes that a thread writes at a time, and by which lines in shared memory are longer than they need be."""
+"""Bytes of a vectorised store, and padding of lines in shared memory against bank conflicts."""
 MOST = 96 * 1024
 SECTOR = 32
-"""Bytes of memory that are written at once."""
+"""Bytes of a memory sector."""
 
 
 class Staged(NamedTuple):
-    """A tile in shared memory that is to be stored: an array and the length of its rows."""
+    """A tile in shared memory that is to be stored: an array and its pitch."""
 
     name: str
     pitch: int
     along: int
-    """The axis along which elements are written one by one, or a few; -1: pieces of rows are."""
+    """Axis along which elements are stored one by one or in small vectors; -1: rows are stored in pieces of 16 bytes.
+    """
     each: int = 1
-    """How many neighbours are surely neighbours in memory."""
+    """Elements that are certainly contiguous in memory."""
 
     def at(self, view: View) -> str:
         return f"{self.name} + {view[0].at.within(10)} * {self.pitch} + {view[1].at}"
 
 
 def staged(low: Lowering, stores: Sequence[ir.Store], layout: Layout) -> dict[int, Staged]:
-    """Places for what some stores write, by their identity: those of a product's pairs, as far as there is room."""
+    """Allocate staging for stores by their identity: for accumulators, as far as shared memory suffices."""
     found: dict[int, tuple[ir.Store, int, int]] = {}
     room = max(MOST - (low.memory.held if low.memory.apart else 0), low.memory.large)
     offsets, used = {}, 0
@@ -69,7 +69,7 @@ def staged(low: Lowering, stores: Sequence[ir.Store], layout: Layout) -> dict[in
 
 
 def _each(low: Lowering, store: ir.Store) -> int:
-    """How many columns are written in one piece: where rows of an image are even, two of 16 bits."""
+    """Return how many columns are stored as one vector."""
     t = low.types.of(store.pointer)
     for each in (PIECE // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
@@ -81,7 +81,7 @@ def _each(low: Lowering, store: ir.Store) -> int:
 
 
 def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
-    """How a tile is best written to memory (`Staged.along`); None: by the threads that hold its elements."""
+    """Return the axis to store along (`Staged.along`); None if the threads that hold the elements should store them."""
     bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
     if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE:
         return None
@@ -96,7 +96,7 @@ def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
 
 
 def may_wait(low: Lowering, store: ir.Store) -> bool:
-    """Whether other threads may write the tile, a little later."""
+    """Return whether other threads may perform the store later."""
     target = low.products.definitions.parameter(store.pointer)
     if target is None or low.guard.is_shared(target):
         return False  # what is read there must be read before any of it is written
@@ -104,7 +104,7 @@ def may_wait(low: Lowering, store: ir.Store) -> bool:
 
 
 def in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
-    """Whether all of a tile can be written in pieces of 16 bytes."""
+    """Return whether the whole tile can be stored in pieces of 16 bytes."""
     definitions = low.products.definitions
     line = definitions.step(store.pointer, -2)
     if definitions.step(store.pointer, -1) != 1 or line is None:
@@ -117,7 +117,7 @@ def in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
 
 
 def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
-    """Writes the tile to memory, in pieces of 16 bytes or one by one. All threads have met before."""
+    """Store the staged tile, in pieces of 16 bytes or element by element; a barrier has preceded."""
     t = low.types.of(store.pointer)
     if stage.along >= 0:
         _write_elements(low, store, stage)
@@ -138,14 +138,14 @@ _VIEW = (Axis(Text("row"), None), Axis(Text("column"), None))
 
 
 def guard(low: Lowering, store: ir.Store, view: View = _VIEW) -> str:
-    """Whether elements are written."""
+    """Return the condition of a masked store."""
     if store.mask is None:
         return ""
     return f"if ({low.elements.part(store.mask, view, low.types.of(store.pointer).shape, bool_)}) "
 
 
 def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
-    """Neighbouring threads write neighbours; where a thread stays in its column, that is found once."""
+    """Let adjacent threads store adjacent elements; a thread that stays in its column computes it once."""
     shape, threads = low.types.of(store.pointer).shape, low.threads
     near, far = ("column", "row") if stage.along == 1 else ("row", "column")
     each, type = stage.each, MEMORY[low.types.of(store.pointer).dtype.name]

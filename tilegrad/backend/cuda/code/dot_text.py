@@ -1,4 +1,4 @@
-"""The multiplication of operands that lie in shared memory, as text: by warps on tensor cores, or by threads."""
+"""Text of the multiplication of operands in shared memory: by warps on tensor cores, or by threads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import NamedTuple
 from .dot_tiling import Tiling
 
 LINE = 128
-"""Bytes of a line of an operand."""
+"""Bytes of an operand's line."""
 
 
 class Turn(NamedTuple):
-    """A turn of a loop: its index (with its type), start, stop and step; then the addresses of the first elements of
-    its operands, after some numbers are computed."""
+    """An iteration of a loop: (index with its type, start, stop, step), addresses of the operands' first elements, and
+    the scalar statements that precede them.
+    """
 
     bounds: tuple[str, str, str, str]
     sources: tuple[str, str]
@@ -20,16 +21,16 @@ class Turn(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """An operand in shared memory for tensor cores; `turned` if its lines are not along k."""
+    """An operand in shared memory for tensor cores; `turned` if its lines do not run along k."""
 
     address: str
     turned: bool
     bytes: int
-    """Of an element."""
+    """Bytes of an element."""
     depth: int
-    """Of the tile along k."""
+    """Extent along k."""
     extent: int
-    """The other extent."""
+    """Extent along the other axis."""
 
     @property
     def line(self) -> int:
@@ -38,13 +39,13 @@ class Operand(NamedTuple):
 
     @property
     def size(self) -> int:
-        """In bytes: whole lines and panels."""
+        """Size in bytes: whole lines and panels."""
         if self.turned:
             return -(-self.extent // self.line) * self.depth * 128
         return -(-self.depth // self.line) * self.extent * 128
 
     def place(self, position: str, k: str) -> tuple[str, str]:
-        """The line and the piece of it (of 16 bytes) that an element is in; panels follow each other."""
+        """Return the line and the 16-byte piece of an element; panels are consecutive."""
         along, across, lines = (position, k, self.depth) if self.turned else (k, position, self.extent)
         per_piece, one_panel = 16 // self.bytes, (self.extent if self.turned else self.depth) <= self.line
         if one_panel:
@@ -53,7 +54,7 @@ class Operand(NamedTuple):
 
 
 def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str]:
-    """sums += x @ y by warps; `sums` is [rows / 16][2][columns / 8][2]."""
+    """Return `sums += x @ y` by warps; `sums` is [rows / 16][2][columns / 8][2]."""
     step = 32 // x.bytes
     high, wide = tiling.rows // 16, tiling.columns // 8
     half, quarter = "lane % 16", "lane / 16 * 8 + lane % 8"
@@ -86,7 +87,7 @@ def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str
 
 
 def _reads(operand: Operand, target: str, at: tuple[str, str], loop: str, left: bool) -> list[str]:
-    """A step of an operand to registers; numbers of 32 bits are rounded there."""
+    """Read a step of an operand to registers; 32-bit numbers are rounded there."""
     line, piece = at
     if operand.bytes != 4:
         read = "read_turned_fragments" if operand.turned else "read_fragments"
@@ -98,7 +99,7 @@ def _reads(operand: Operand, target: str, at: tuple[str, str], loop: str, left: 
 
 
 def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, int], kind: str) -> list[str]:
-    """sums += x @ y by threads, from x_tile [k][rows] and y_tile [k][columns]; `sums` is the array of the layout."""
+    """Return `sums += x @ y` by threads, from x_tile [k][rows] and y_tile [k][columns]; `sums` follows the layout."""
     (high, wide), (tall, broad) = tiling.pieces, (tiling.rows // 4, tiling.columns // 8)
     far = (4 * high * tiling.down, 8 * wide * tiling.across)
     reads = []
@@ -132,7 +133,9 @@ def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, i
 
 
 def copied(name: str, operand: Operand, source: str, element: str, pitch: int, threads: int) -> list[str]:
-    """Begins to copy an operand to `place`: each thread some pieces of 16 bytes, always the same one of a line."""
+    """Start asynchronous copies of an operand: each thread copies some pieces of 16 bytes, always at the same place in
+    a line.
+    """
     per_piece, lines = 16 // operand.bytes, operand.size // LINE
     rows = operand.depth if operand.turned else operand.extent
     at_once = threads // 8
@@ -156,7 +159,7 @@ def copied(name: str, operand: Operand, source: str, element: str, pitch: int, t
 
 
 def places(held: Tiling) -> list[str]:
-    """Where in the tile the sums of a warp (of a thread: its first) are."""
+    """Declare the position of a warp's (or thread's) first accumulator in the tile."""
     lines = ["const int lane = thread % 32, warp = thread / 32;"]
     down = f"warp / {held.across}" if held.across > 1 else "warp"
     row, column = f"{down} * {held.rows}", f"warp % {held.across} * {held.columns}" if held.across > 1 else "0"

@@ -1,7 +1,7 @@
-"""Loops of products by threads: float32 at `highest`, float64, int32, whose operands are copied meanwhile.
+"""Product loops without tensor cores (float32 at `highest`, float64, int32), with operands copied asynchronously.
 
-Both operands lie along their rows and columns in shared memory, a line for each k. What lies along k in memory is
-turned on the way, number by number: eight of k by four rows for a warp, so that each meets a bank of its own and
+Both operands are stored to shared memory along their rows and columns, one line per k. An operand contiguous along k is
+transposed element by element on the way: a warp copies eight of k by four rows, so that there are no bank conflicts and
 whole sectors are read.
 """
 
@@ -19,22 +19,22 @@ from .functions import MEMORY
 
 STAGES = 3
 DEPTH = 16
-"""Of a stage, at most."""
+"""Largest depth of a stage."""
 PAD = 16
-"""Bytes between lines, where an operand is turned."""
+"""Bytes of padding between the lines of a transposed operand."""
 
 
 class Side(NamedTuple):
     memory: Strided
     turned: bool
-    """Whether memory lies along k."""
+    """Whether memory is contiguous along k."""
     extent: int
     covered: int
-    """How far threads reach that multiply."""
+    """Extent that the multiplying threads cover."""
 
     @property
     def pitch(self) -> int:
-        """From line to line in shared memory, in elements."""
+        """Elements from line to line in shared memory."""
         bytes = self.memory.dtype.bytes
         return (-(-self.covered * bytes // 16) * 16 + (PAD if self.turned else 0)) // bytes
 
@@ -44,9 +44,9 @@ class Threaded(NamedTuple):
     x: Side
     y: Side
     depth: int
-    """Of the operands of a product."""
+    """Depth of the operands of a product."""
     piece: int
-    """Of a stage."""
+    """Depth of a stage."""
 
     @property
     def stage(self) -> int:
@@ -58,7 +58,7 @@ class Threaded(NamedTuple):
 
 
 def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> Threaded | None:
-    """How a product in a loop is done, if its operands can be copied as they are."""
+    """Return the plan of a product loop whose operands can be copied unchanged, or None."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if (
         x is None
@@ -82,14 +82,14 @@ def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> 
 
 
 def _in_pieces(definitions: Definitions, side: Side) -> bool:
-    """Whether lines can be copied by 16 bytes."""
+    """Return whether lines can be copied in pieces of 16 bytes."""
     bytes = side.memory.dtype.bytes
     pieces = (side.extent, side.memory.pitch, definitions.divisor(side.memory.pointer))
     return all(n * bytes % 16 == 0 for n in pieces)
 
 
 def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list[str]:
-    """The loop."""
+    """Return the lines of the loop."""
     loop, sources, numbers = turn_of
     index, start, stop, step = loop
     parts = plan.depth // plan.piece
@@ -134,7 +134,7 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
 
 
 class _Spread(NamedTuple):
-    """Pieces of lines, `wide` of each, dealt out to threads (or warps), of which each has the number `own`."""
+    """Distributes pieces of lines, `wide` per line, over threads (or warps), numbered by `own`."""
 
     threads: int
     own: str
@@ -147,26 +147,25 @@ class _Spread(NamedTuple):
 
     @property
     def even(self) -> bool:
-        """Whether a thread goes on by whole lines from turn to turn."""
+        """Whether a thread advances by whole lines from iteration to iteration."""
         return self.threads % self.wide == 0 and self.pieces % self.threads == 0
 
     @property
     def leap(self) -> int:
-        """By how many."""
+        """Lines by which a thread advances."""
         return self.threads // self.wide
 
     def at(self, number: str) -> tuple[str, str]:
-        """The line of a piece, and the place within it."""
+        """Return the line of a piece, and the place within it."""
         if self.wide == 1:
             return number, "0"
         return f"{number} / {self.wide}", f"{number} % {self.wide}"
 
 
 class _Copies:
-    """How an operand is copied: in pieces of 16 bytes, or number by number.
+    """Writes the copies of one operand, in pieces of 16 bytes or element by element.
 
-    Where a thread goes on by a constant distance from turn to turn, it holds one address of its own and no more:
-    computed in every turn, they would be more than it has registers for.
+    A thread that advances by a constant distance keeps one address; recomputed addresses would exceed its registers.
     """
 
     def __init__(self, plan: Threaded, name: str, side: Side) -> None:
@@ -182,14 +181,14 @@ class _Copies:
             self.spread = _Spread(plan.tiling.threads, "thread", plan.piece * line, line)
 
     def _place(self, number: str) -> tuple[str, str]:
-        """The k and the row of a piece."""
+        """Return the k and the row of a piece."""
         line, within = self.spread.at(number)
         if not self.side.turned:
             return line, f"{within} * {self.near}"
         return f"{within} * {self.near} + lane % {self.near}", f"({line}) * {self.rows} + lane / {self.near}"
 
     def before(self) -> list[str]:
-        """Where the first piece of a thread lies, in shared memory and in the operand, told before the loop."""
+        """Declare a thread's first position in shared memory and in the operand, before the loop."""
         if not self.spread.even:
             return []
         k, row = self._place(self.spread.own)
@@ -203,7 +202,7 @@ class _Copies:
         return f"int64({far}) * {self.side.memory.pitch} + {near}"
 
     def lines(self, source: str) -> list[str]:
-        """Begins to copy what a turn needs."""
+        """Start the copies of an iteration."""
         name, spread, size = self.name, self.spread, self.bytes if self.side.turned else 16
         several = spread.turns > 1
         if spread.even:
@@ -223,6 +222,6 @@ class _Copies:
         return [head, *[f"    {line}" for line in body], "}"]
 
     def _guarded(self, copy: str, row: str) -> str:
-        """Whole pieces may reach beyond the rows that there are."""
+        """Guard copies of pieces that may exceed the rows."""
         inside = not self.side.turned or self.side.extent % self.rows == 0
         return copy if inside else f"if ({row} < {self.side.extent}) {copy}"

@@ -1,17 +1,17 @@
-"""How the sums of a matrix product are spread over a block of threads.
+"""Distribute the accumulators of a matrix product over a block of threads.
 
-    group    four warps together: 64 rows, 8 to 256 columns (wgmma, sm_90a)
-    warp     a warp: blocks of 16 rows and 8 columns (mma.sync, sm_80 on)
-    thread   a thread: rows by columns of its own, any dtype
+    group    a warpgroup of four warps: 64 rows, 8 to 256 columns (wgmma, sm_90a)
+    warp     one warp: blocks of 16 rows and 8 columns (mma.sync, sm_80 on)
+    thread   one thread: its own rows and columns, any dtype
 
-In each the sums are registers, and which thread has which is a layout as that of every other tile. The tiles that suit:
+Accumulators are registers, distributed by a layout like that of any other tile. Suitable tiles of the scheduler:
 
-    operands                 rows x columns x k, of the scheduler's tiles
+    operands                 rows x columns x k
     bfloat16, float16        128 x 256 x 64 on sm_90a where that gives tiles enough, else 128 x 128 x 64;
                              128 x 128 x 64 on others, 64 x 64 x 64 where that gives too few
-    int8, uint8, float8      128 x 128 x 128; float8 before sm_89 as float16, which has all of its numbers
+    int8, uint8, float8      128 x 128 x 128; float8 before sm_89 as float16, which represents all of its numbers
     float32 at `medium`      as bfloat16
-    float32 at `high`        128 x 128 x 32, as tf32: 11 bits of each number
+    float32 at `high`        128 x 128 x 32, as tf32: 11 significant bits
     float32, others          128 x 128 x 16; 64 x 64 x 16 where that gives too few
 """
 
@@ -24,17 +24,17 @@ from ....ir.precision import Precision
 from .layout import Digit, Layout
 
 TENSOR_CORES = 80
-"""The first compute capability whose tensor cores are used."""
+"""First compute capability whose tensor cores are used."""
 EIGHT_BITS = 89
-"""The first whose tensor cores take floats of 8 bits."""
+"""First compute capability whose tensor cores take 8-bit floats."""
 MOST_SUMS = 128
-"""Of a thread, on tensor cores; half as many where it reads operands number by number."""
+"""Largest number of accumulators of a thread on tensor cores; half as many where threads multiply without them."""
 UNITS = {"warp": (16, 16), "thread": (4, 8)}
-"""Rows and columns that a warp computes at least."""
+"""Smallest rows and columns of a warp."""
 
 
 class Tiling(NamedTuple):
-    """`down` x `across` warps (of groups: groups), each with `rows` x `columns` sums of its own."""
+    """A grid of `down` x `across` warps (or warpgroups), each with `rows` x `columns` accumulators."""
 
     kind: str
     m: int
@@ -44,7 +44,7 @@ class Tiling(NamedTuple):
     rows: int
     columns: int
     swapped: bool = False
-    """Whether rows are spread as columns usually are, and these as rows: y.T @ x.T is multiplied then."""
+    """Whether rows and columns are swapped: y.T @ x.T is multiplied."""
 
     @property
     def threads(self) -> int:
@@ -52,7 +52,7 @@ class Tiling(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        """Which thread has which sum."""
+        """The layout of the accumulators."""
         if self.kind == "thread":
             return self._thread_layout()
         stride = 128 if self.kind == "group" else 32
@@ -64,7 +64,7 @@ class Tiling(NamedTuple):
         return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
     def _thread_layout(self) -> Layout:
-        """Eight by four threads are a warp; a thread has pieces of four, far from each other."""
+        """Arrange eight by four threads as a warp; a thread has groups of four neighbours, far from each other."""
         axes = []
         for each, lanes, lane, warps, warp in (
             (self.rows // 4, 4, 8, self.down, 32 * self.across),
@@ -76,7 +76,7 @@ class Tiling(NamedTuple):
 
     @property
     def pieces(self) -> tuple[int, int]:
-        """Of a thread: how many neighbours it has, down and across."""
+        """Contiguous accumulators of a thread, down and across."""
         return tuple(4 if e % 4 == 0 else 2 if e % 2 == 0 else 1 for e in (self.rows // 4, self.columns // 8))  # type: ignore[return-value]
 
 
@@ -89,7 +89,7 @@ def _threads(extent: int, stride: int) -> tuple[Digit, ...]:
 
 
 def operand_dtype(dtype: DType, precision: Precision, capability: int) -> DType | None:
-    """What tensor cores multiply operands of a dtype as, if they do.
+    """Return the dtype in which tensor cores multiply operands of a dtype; None if they cannot.
 
     >>> from ....ir.dtype import float8_e5m2
     >>> operand_dtype(float32, "medium", 90), operand_dtype(float8_e5m2, "highest", 80)
@@ -105,7 +105,7 @@ def operand_dtype(dtype: DType, precision: Precision, capability: int) -> DType 
 
 
 def fewest_warps(kind: str, m: int, n: int) -> int:
-    """How many warps a tile of sums needs, four at least.
+    """Return the fewest warps, at least four, whose registers hold a tile of accumulators.
 
     >>> fewest_warps("warp", 128, 128), fewest_warps("thread", 128, 128), fewest_warps("thread", 16, 16)
     (4, 8, 4)
@@ -114,7 +114,7 @@ def fewest_warps(kind: str, m: int, n: int) -> int:
 
 
 def tiling(kind: str, m: int, n: int, count: int) -> Tiling:
-    """The tiling of so many warps that computes and reads least.
+    """Return the tiling with this many warps that computes and reads least.
 
     >>> tiling("warp", 128, 128, 4)[3:7], tiling("warp", 16, 208, 4)[3:7], tiling("thread", 128, 128, 8)[3:7]
     ((2, 2, 64, 64), (1, 4, 16, 64), (4, 2, 32, 64))

@@ -1,8 +1,8 @@
-"""Products of 8 and 16 bits and of tf32 on Hopper (sm_90a): four warps multiply together what a copying thread brings.
+"""Warpgroup products on Hopper (sm_90a), of 8-bit, 16-bit and tf32 operands, fed by a producer thread.
 
-The last four warps of a block copy, the others multiply. Stages of shared memory go from one side to the other by two
-barriers each: `full` when the bytes of a stage are there, `empty` when its products are done. Boxes of a tensor are
-copied by one instruction, and arrive as tensor cores read them.
+The last warps of a block are producers, the others consumers. Stages of shared memory pass between them with two
+barriers each: `full` when the bytes of a stage have arrived, `empty` when its products are done. The tensor memory
+accelerator copies a box of a tensor with one instruction, already swizzled for tensor cores.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling, operand_dtype
 
 SHARED = 218 * 1024
-"""Bytes that a block may have, 227 KiB, without what reductions after the loop may want."""
+"""Bytes of shared memory for stages: 227 KiB less a reserve for reductions after the loop."""
 MOST_STAGES = 8
 FEW = 4
-"""Turns of a loop that the compiler writes out. (Of eight, the last one alone: that took 4% longer on an H200.)"""
+"""Iterations up to which the compiler unrolls the loop completely."""
 LINE = 128
 HEIGHTS = (64, 128)
-"""Rows of a tile: those of one group of warps, or of two."""
+"""Rows of a tile: those of one or of two warpgroups."""
 
 
 class Side(NamedTuple):
-    """An operand: what is copied of it in a stage."""
+    """An operand: the part of it copied in a stage."""
 
     memory: Strided
     turned: bool
-    """Whether its lines are not along k."""
+    """Whether lines do not run along k."""
     extent: int
     map: TensorMap
 
     @property
     def bytes(self) -> int:
-        """Of a stage."""
+        """Bytes of a stage."""
         return self.extent * LINE
 
     @property
@@ -45,13 +45,13 @@ class Side(NamedTuple):
 
 
 class Grouped(NamedTuple):
-    """A loop whose products four warps do together."""
+    """The plan of a loop whose product warpgroups compute."""
 
     tiling: Tiling
     x: Side
     y: Side
     depth: int
-    """Of the operands of one product."""
+    """Depth of the operands of one product."""
     stages: int
 
     @property
@@ -60,7 +60,7 @@ class Grouped(NamedTuple):
 
     @property
     def shared(self) -> int:
-        """Bytes of shared memory: the stages, which begin at a multiple of 1024, and their barriers."""
+        """Bytes of shared memory: the stages, aligned to 1024, and their barriers."""
         return self.stages * (self.stage + 16)
 
     @property
@@ -70,18 +70,20 @@ class Grouped(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Of a multiprocessor: small tiles leave registers for some, and one multiplies while another stores."""
+        """Blocks per multiprocessor: small tiles leave registers for two, of which one multiplies while the other
+        stores.
+        """
         narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes <= 2
         return 2 if self.tiling.down == 1 or narrow else 1
 
     @property
     def copying(self) -> int:
-        """Threads that copy. Only four warps can give registers away; where blocks share them, one warp copies."""
+        """Producer threads. Only whole warpgroups can give registers away; where blocks share them, one warp copies."""
         return 32 if self.blocks > 1 else 128
 
     @property
     def limits(self) -> tuple[str, str]:
-        """Those that multiply get registers of the others, if these are four warps."""
+        """Instructions that move registers from producers to consumers, if the producers are a warpgroup."""
         if self.tiling.down == 1 or self.blocks > 1:
             return "", ""
         changes = (("dec", 40), ("inc", 232))
@@ -90,22 +92,22 @@ class Grouped(NamedTuple):
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        """What is on the left, and on the right, where tensor cores multiply."""
+        """The left and the right operand as tensor cores see them."""
         return (self.y, self.x) if self.tiling.swapped else (self.x, self.y)
 
     @property
     def by_registers(self) -> bool:
-        """Whether the left operand goes through registers: numbers of 32 bits that do not lie along k."""
+        """Whether the left operand goes through registers: 32-bit numbers that are not contiguous along k."""
         return self.sides[0].turned and self.x.memory.dtype.bytes == 4
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads of a block."""
         return self.tiling.threads + self.copying
 
 
 def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED, turns: int = 0) -> Grouped | None:
-    """How a product in a loop is done, if it can be done so; 0 turns: it is not known how many there are."""
+    """Return the plan of a product loop for warpgroups, or None; `turns` is its trip count, 0 if unknown."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if x is None or y is None or x.dtype is not y.dtype:
         return None
@@ -152,7 +154,7 @@ def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) 
 
 
 def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list[str]:
-    """Where in its matrix a tile begins: at the indices that its mask compares, otherwise as its offset says."""
+    """Return lines that compute the coordinates of a tile in its matrix: the indices of its mask, or its offset."""
     pitch, along = side.memory.pitch, side.memory.along
     column, line = indices[along], indices[1 - along]
     if side.map.anywhere:
@@ -168,14 +170,14 @@ def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list
 
 
 def box_corner(name: str, memory: Strided, offset: str) -> list[str]:
-    """Where in its matrix a tile of memory without borders begins."""
+    """Return lines that compute the coordinates of an unmasked tile of memory."""
     first = f"const int64 {name}_first = {offset};"
     column, line = f"int({name}_first % {memory.pitch})", f"int({name}_first / {memory.pitch})"
     return [first, f"const int {name}_column = {column}, {name}_line = {line};"]
 
 
 def copies(plan: Grouped) -> list[str]:
-    """In a turn of the loop: brings the operands of its product, stage by stage."""
+    """Return the producer's part of an iteration: copies the operands stage by stage."""
     text = []
     text += [
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
@@ -198,10 +200,7 @@ def copies(plan: Grouped) -> list[str]:
 
 
 def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
-    """Whether a step has numbers to multiply, where a loop of few turns ends within the last.
-
-    Its turns are written out by the compiler, and steps beyond its end are then left out.
-    """
+    """Return a condition that skips steps beyond the end of a short loop, which the compiler unrolls."""
     start, stop, step = bounds
     if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):
         return ""
@@ -211,7 +210,7 @@ def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
 
 
 def products(plan: Grouped, sums: str, guard: str) -> list[str]:
-    """In a turn of the loop: multiplies, stage by stage; a stage is given back when the next products have begun."""
+    """Return the consumers' part of an iteration; a stage is released when the next products have begun."""
     if plan.by_registers:
         return _by_registers(plan, sums)
     places = [_address(plan, side) for side in plan.sides]
@@ -233,7 +232,7 @@ def products(plan: Grouped, sums: str, guard: str) -> list[str]:
 
 
 def _address(plan: Grouped, side: Side) -> str:
-    """Of an operand in a step."""
+    """Return the address of an operand in a step."""
     step = 32 // side.memory.dtype.bytes
     own = "place" if side is plan.x else f"place + {plan.x.bytes}"
     if side is plan.sides[0] and plan.tiling.down > 1:
@@ -243,7 +242,7 @@ def _address(plan: Grouped, side: Side) -> str:
 
 
 def _by_registers(plan: Grouped, sums: str) -> list[str]:
-    """The same with a left operand that is read into registers first: when the products before have been done."""
+    """Return the consumers' part with a left operand read to registers first, after the preceding products."""
     left, right = plan.sides
     first = "place" if left is plan.x else f"place + {plan.x.bytes}"
     return [
@@ -269,7 +268,7 @@ def _by_registers(plan: Grouped, sums: str) -> list[str]:
 
 
 def beginning(plan: Grouped, shared: str) -> list[str]:
-    """Before the roles of the warps part."""
+    """Return the lines before the roles of the warps split."""
     return [
         f"const uint32 operands = address_of({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
@@ -286,7 +285,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
 
 
 def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
-    """The two roles, each with its loop, after which the copying warps are done."""
+    """Return the two roles, each with its loop; producers return after theirs."""
     limits = plan.limits
     return [
         f"if (threadIdx.x >= {plan.tiling.threads}) {{  // these warps copy",

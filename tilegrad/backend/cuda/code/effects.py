@@ -1,7 +1,7 @@
-"""What kernels do element by element: atomics and prints.
+"""Atomics and prints, element by element.
 
-An atomic on one number, or one whose old value somebody wants, is how instances speak to each other: what the block has
-stored before it can be seen by others after it, and the other way round.
+A scalar atomic, or one whose old value is used, synchronises instances: the block's earlier stores become visible
+before it, and stores of others after it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ UPDATES = {
     "xor": "Xor",
     "xchg": "Replace",
 }
-"""What the prelude calls the functions of ATOMICS."""
+"""Names in the prelude of the functions of ATOMICS."""
 
 
 def atomic(low: Lowering, x: ir.Atomic) -> None:
-    """The threads that own elements change those in memory; all that hold an element learn what was there."""
+    """Write an atomic: the owners of elements update memory, and every holder of an element gets the old value."""
     t = low.types.of(x.pointer)
     layout = low.plan.of_value(x.pointer) or low.plan.of_access(x.pointer)
     reads = [ir.Store(x.pointer, y, x.mask) for y in (x.value, x.expected) if y is not None]
@@ -70,7 +70,7 @@ def atomic(low: Lowering, x: ir.Atomic) -> None:
 
 
 def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
-    """An operand at the element at hand."""
+    """Evaluate an operand at the current element."""
     dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
     low.elements.lane = lane_of(layout)
     made = low.elements.part(y, view, layout.shape, dtype)
@@ -79,7 +79,7 @@ def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) ->
 
 
 def _tell(low: Lowering, old: str, layout: Layout, type: str) -> None:
-    """What owners have learnt, to those that hold the same elements."""
+    """Send the old values from the owners to the other holders of the same elements."""
     bits = layout.copies(low.threads)
     if not bits:
         low.meet()
@@ -93,7 +93,7 @@ def _tell(low: Lowering, old: str, layout: Layout, type: str) -> None:
 
 
 def _keep(low: Lowering, name: str, old: str, layout: Layout) -> None:
-    """The variable is what was there before."""
+    """Assign the old values to the variable."""
     t = low.types.variables[name]
     known = any(name in scope for scope in low.scopes)
     if not t.shape:
@@ -108,7 +108,7 @@ def _keep(low: Lowering, name: str, old: str, layout: Layout) -> None:
 
 
 def show(low: Lowering, x: ir.Print) -> None:
-    """A line for each element, by printf."""
+    """Print a line for each element, with printf."""
     program = "pid (%d, %d, %d)"
     ids = ["program_0", "program_1", "program_2"]
     for value in x.values or (ir.Literal(0),):

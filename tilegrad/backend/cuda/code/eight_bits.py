@@ -1,4 +1,4 @@
-"""Floats of 8 bits in CUDA C++: converted by the machine from sm_89 on, else by hand."""
+"""8-bit floats in CUDA C++: converted by instructions from sm_89 on, in software before."""
 
 EIGHT_BITS = """
 // eight_bits: the size of a float with fewer digits, from which that of infinity follows on the largest.

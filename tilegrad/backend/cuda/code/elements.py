@@ -1,7 +1,7 @@
-"""Elements of tile expressions as C++: what an expression is at a position.
+"""Evaluate tile expressions at a position as C++ expressions.
 
-A view says where: for each axis the position, and which digits of a layout it is made of. A variable whose layout has
-the same digits is read from registers; any other is read from a copy of it in shared memory.
+A view gives a position along each axis, with the layout digits it is made of. A variable whose layout has the same
+digits is read from registers; any other is read from a copy in shared memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .patterns import Patterns
 
 
 class Axis(NamedTuple):
-    """A position along an axis, where its vector begins."""
+    """A position along an axis: the start of a vector."""
 
     at: Text
     digits: tuple[tuple[Digit, str], ...] | None = ()
-    """The digits with the variables of those that registers hold; None: the position of no layout."""
+    """Layout digits, with the index variables of those in registers; None: the position belongs to no layout."""
     moving: bool = False
-    """Whether the vector runs along this axis."""
+    """Whether vectors run along this axis."""
 
 
 View = tuple[Axis, ...]
@@ -35,33 +35,33 @@ START = Axis(Text("0"))
 
 
 class Lane(NamedTuple):
-    """The element at hand of a vector: the variable that counts it, and how many elements there are."""
+    """The loop over the elements of a vector: its index variable and the number of elements."""
 
     name: str
     width: int
 
 
 def lane_of(layout: Layout) -> Lane | None:
-    """The element at hand in a loop over the vectors of a layout; None: it has none."""
+    """Return the lane of a loop over the vectors of a layout; None if it has none."""
     return Lane("v", layout.width) if layout.vector >= 0 else None
 
 
 class Kept(NamedTuple):
-    """A tile in registers: `text` is the array, or what stands for the element at hand."""
+    """A tile in registers: `text` is the array."""
 
     text: str
     layout: Layout
     element: str = ""
-    """How the element at hand is written, if it is no array over all registers."""
+    """Text of the current element, if the array does not cover all registers."""
 
 
 class Copy(NamedTuple):
-    """A tile in shared memory, row by row."""
+    """A tile in shared memory, in row-major order."""
 
     text: str
     shape: tuple[int, ...]
     pitch: int
-    """From row to row."""
+    """Elements from row to row."""
 
 
 class Elements:
@@ -75,20 +75,20 @@ class Elements:
         self.kept: dict[str, Kept] = {}
         self.copies: dict[str, Copy] = {}
         self.quick: dict[str, str] = {}
-        """Functions of float32 for which others stand."""
+        """Fast replacements of float32 functions."""
         self.lane: Lane | None = None
-        """Inside of the loop over the elements of a vector."""
+        """The loop over the elements of a vector, while inside it."""
         self.declare: Callable[[str, str, Text], str] | None = None
-        """Gives a position a name: (type, stem, value)."""
+        """Declares a variable for a position: (type, stem, value)."""
         self.known: dict[tuple[str, View], str] = {}
         self.more_positions: list[ir.Tile] = []
         self.missing: set[str] = set()
-        """Variables that were asked for where they are not."""
+        """Variables that were read but are neither in registers nor in shared memory."""
         self.asked: dict[tuple[int, View], Text] | None = None
-        """What has been evaluated, while nothing but `missing` is wanted: once is enough."""
+        """Memo of evaluated expressions, while only `missing` is of interest."""
 
     def take_position(self, x: ir.Tile) -> None:
-        """Another expression computes a position; it is kept, so that no other gets its identity."""
+        """Mark an expression as a position; it is kept alive, so that its identity is not reused."""
         self.more_positions.append(x)
         self.positions |= {id(y) for y in walk(x)}
 
@@ -99,7 +99,7 @@ class Elements:
         return default if isinstance(x, ir.Literal) else self.types.of(x).dtype
 
     def part(self, x: ir.Tile, view: View, shape: tuple[int, ...], dtype: DType) -> Text:
-        """An operand that is broadcast to a shape."""
+        """Evaluate an operand that is broadcast to a shape."""
         own = self.shape(x)
         if not own:
             return self.of(x, (), dtype)
@@ -110,7 +110,7 @@ class Elements:
         )
 
     def of(self, x: ir.Tile, view: View, dtype: DType) -> Text:
-        """The element of an expression at a view; a literal takes the dtype."""
+        """Evaluate an expression at a view; a literal takes the dtype."""
         if isinstance(x, ir.Literal):
             return literal(x.value, dtype)
         if self.asked is None:
@@ -158,7 +158,7 @@ class Elements:
         raise NotImplementedError(type(x).__name__)
 
     def _to_be_rounded(self, x: ir.Tile, view: View) -> Text:
-        """The element of an expression of float32 of which 16 bits are wanted."""
+        """Evaluate a float32 expression that will be rounded to 16 bits."""
         before = self.quick
         self.quick = {**functions.ROUNDED, **before}
         made = self.of(x, view, float32)
@@ -183,7 +183,7 @@ class Elements:
         return Text(f"{copy.text}[{self.place(inside, copy.shape, copy.pitch)}]")
 
     def _inside(self, axis: Axis, extent: int) -> Axis:
-        """A position where there is an element: threads beyond the tile read its last one, and nobody uses it."""
+        """Clamp a position to the tile: threads beyond it read the last element, which is not used."""
         if axis.digits is not None and prod(d.extent for d, _ in axis.digits) <= extent:
             return axis
         return Axis(Text(f"min({self.position(axis)}, {extent - 1})"), axis.digits)
@@ -197,7 +197,7 @@ class Elements:
         return made
 
     def place(self, view: View, shape: tuple[int, ...], pitch: int) -> Text:
-        """The number of an element in memory where rows are `pitch` apart."""
+        """Return the offset of an element in memory with this pitch."""
         flat: Text | None = None
         for n, axis in enumerate(view):
             at = self.position(axis)
@@ -217,7 +217,7 @@ class Elements:
         return axis.at
 
     def _positional(self, name: str, view: View, t: TileType) -> Text:
-        """An index, mask or address that follows from the position: named where a vector begins."""
+        """Evaluate an index, mask or address of the position; name its value at the start of the vector."""
         meaning = self.lazy[name]
         if t.dtype is bool_ and not t.pointer:
             return self.of(meaning, view, t.dtype)
@@ -239,7 +239,7 @@ class Elements:
         return binary("+", SUM, Text(found), offset)
 
     def _reshaped(self, view: View, shape: tuple[int, ...], inner: tuple[int, ...]) -> View:
-        """The view of a tile that is reshaped, from that of the result."""
+        """Return the view of a reshaped tile's operand from that of the result."""
         if tuple(e for e in shape if e > 1) == tuple(e for e in inner if e > 1):
             rest = iter([a for a, e in zip(view, shape, strict=True) if e > 1])
             return tuple([next(rest) if e > 1 else START for e in inner])
@@ -255,7 +255,7 @@ class Elements:
         return tuple(reversed(made))
 
     def _gathered(self, view: View, index: ir.Tile, axis: int, shape: tuple[int, ...]) -> View:
-        """The view of what is gathered from: an axis of it goes by the index."""
+        """Return the view of a gather's source: one axis is the index."""
         have = self.dtype(index, int32)
         at = functions.cast(self.part(index, view, self.shape(index), have), have, int32)
         inside = Text(f"minimum(maximum({at}, 0), {shape[axis] - 1})")
@@ -283,7 +283,7 @@ class Elements:
         return functions.applied(x.fn, meeting, args, position)
 
     def _natural(self, fn: str, dtype: DType, args: Sequence[Text], divisor: float) -> Text:
-        """The quotient or rest of a number that is not negative: the compiler is to know, as it cannot prove it."""
+        """Divide a non-negative number: unsigned arithmetic tells the compiler what it cannot prove."""
         if dtype.kind == "int" and divisor < 1 << 32:
             return functions.call("quotient" if fn == "floordiv" else "rest", *args)
         return binary("/" if fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
@@ -296,14 +296,14 @@ class Elements:
         return binary("+" if forward else "-", SUM, start, distance, free=False)
 
     def address_parts(self, x: ir.Apply) -> tuple[ir.Tile, ir.Tile, bool]:
-        """Pointer, offset, and whether it is added."""
+        """Return pointer, offset, and whether the offset is added."""
         base, offset = x.args
         if isinstance(base, ir.Literal) or not self.types.of(base).pointer:
             base, offset = offset, base
         return base, offset, x.fn == "add"
 
     def memory(self, pointer: ir.Tile, view: View) -> Text:
-        """What a pointer points at."""
+        """Return the memory access of a pointer."""
         t = self.types.of(pointer)
         if isinstance(pointer, ir.Apply):
             base, offset, forward = self.address_parts(pointer)
@@ -314,11 +314,11 @@ class Elements:
 
 
 _WIDENING = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"))
-"""Functions that C++ computes in the wider type of two integers by itself."""
+"""Functions for which C++ itself widens two integers to the wider type."""
 
 
 def fits(layout: Layout, view: View) -> bool:
-    """Whether a layout has the digits of a view."""
+    """Return whether a layout has the digits of a view."""
     return all(
         axis.digits is not None and digits == tuple([d for d, _ in axis.digits])
         for digits, axis in zip(layout.axes, view, strict=True)

@@ -1,4 +1,4 @@
-"""Which variables a loop over registers would have to take from other threads."""
+"""Find the variables that a loop over registers would have to read from other threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
-    """The variables that a loop over a layout cannot read from registers."""
+    """Return the variables that a loop over a layout cannot read from registers."""
     elements = low.elements
     kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
     elements.declare, copies, elements.copies = None, elements.copies, {}
@@ -37,7 +37,7 @@ def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layo
 
 
 def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:
-    """The expressions of a statement that are computed at positions."""
+    """Return the expressions of a statement that are evaluated per element."""
     match member:
         case ir.Store(pointer, value, mask):
             found = [pointer, value, mask]

@@ -1,8 +1,8 @@
-"""The element functions and conversions as C++ expressions.
+"""Element functions and conversions as C++ expressions.
 
-float16, bfloat16 and floats of 8 bits are held as float, rounded to what their type can hold after each function.
-Integers of less than 32 bits are cut back to their type, since C++ computes in int. Signed overflow is undefined in C++
-and wraps here: what is not a position goes through functions that compute in unsigned numbers.
+float16, bfloat16 and 8-bit floats are computed in float and rounded after each function. Integers of less than 32 bits
+are truncated to their type, since C++ computes in int. Signed overflow is undefined in C++ and wraps here: except in
+positions, integer arithmetic calls functions that compute unsigned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ....ir.functions import convert
 from .checked_indices import RECORD
 
 TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
-"""How tightly the operators of C++ bind."""
+"""Precedence of C++ operators."""
 
 TYPES = {
     "bool": "bool",
@@ -36,23 +36,23 @@ TYPES = {
     "float32": "float",
     "float64": "double",
 }
-"""What elements are computed in."""
+"""C++ types in which elements are computed."""
 
 SHORT_FLOATS = {float16: "half", bfloat16: "bfloat16", float8_e4m3fn: "float8_e4m3", float8_e5m2: "float8_e5m2"}
-"""Floats that are held as float, and what they are in memory."""
+"""Floats computed as float, with their types in memory."""
 
 MEMORY = TYPES | {"bool": "uint8"} | {d.name: name for d, name in SHORT_FLOATS.items()}
-"""What elements are in memory."""
+"""C++ types of elements in memory."""
 
 
 class Text(NamedTuple):
-    """A C++ expression, and how tightly its outermost operator binds."""
+    """A C++ expression and the precedence of its outermost operator."""
 
     text: str
     binds: int = ATOM
 
     def within(self, binds: int) -> str:
-        """In parentheses if it binds less tightly than what is around it."""
+        """Return the text, in parentheses if its precedence is lower than that of the context."""
         return self.text if self.binds >= binds else f"({self.text})"
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Text(NamedTuple):
 
 
 def literal(value: float | int | bool, dtype: DType) -> Text:
-    """A number of a dtype.
+    """Return a number of a dtype.
 
     >>> from ....ir.dtype import int64, uint32
     >>> [literal(*x).text for x in ((0.1, float32), (-3, int64), (1 << 31, uint32), (float("-inf"), float64))]
@@ -98,7 +98,7 @@ def _float(value: float, dtype: DType) -> Text:
 
 
 def rounded(value: float, dtype: DType) -> float:
-    """The nearest number of a dtype.
+    """Round to the nearest number of a dtype.
 
     >>> rounded(1 / 3, bfloat16), rounded(70000.0, float16)
     (0.333984375, inf)
@@ -125,25 +125,25 @@ def call(name: str, *args: Text | str) -> Text:
 
 
 def binary(symbol: str, binds: int, x: Text, y: Text, *, free: bool = True) -> Text:
-    """x symbol y; without `free`, the right operand of the same operators is put in parentheses."""
+    """Return `x symbol y`; unless `free`, a right operand of the same precedence gets parentheses."""
     return Text(f"{x.within(binds)} {symbol} {y.within(binds if free else binds + 1)}", binds)
 
 
 # --- one rule for each function ------------------------------------------------------------------
 
 Rule = Callable[[DType, Sequence[Text], bool], Text]
-"""From the dtype in which the arguments meet, the arguments, and whether this computes a position."""
+"""Writes a function: (common dtype of the arguments, arguments, whether it computes a position)."""
 
 _LIBRARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
     "erfc floor ceil trunc"
 ).split()
 _EXACT = frozenset("neg abs maximum minimum copysign floor ceil trunc round where".split())
-"""Functions whose results need no rounding: they are among the numbers of the arguments' type."""
+"""Functions whose results need no rounding: they are representable if the arguments are."""
 
 
 def library(name: str, dtype: DType) -> str:
-    """A function of the mathematics library, for float or double."""
+    """Return a function of the mathematics library for float or double."""
     return name if dtype is float64 else f"{name}f"
 
 
@@ -259,13 +259,13 @@ SHORT = {
     "tanh": (("short_tanh", bfloat16),),
     "erf": (("short_erf", float16), ("short_erf", bfloat16)),
 }
-"""Functions that are exact enough where the result has 16 bits, and several times as fast."""
+"""Fast functions that are accurate enough for 16-bit results."""
 ROUNDED = {"exp": "close_exp", "erf": "close_erf"}
-"""The same where a result of float32 is made of them that is rounded to 16 bits then: wrong by some millionths."""
+"""Fast functions, accurate to some millionths, for float32 results that are rounded to 16 bits afterwards."""
 
 
 def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False) -> Text:
-    """A function of FUNCTIONS; all arguments have this dtype (but for the condition of `where`).
+    """Apply a function of FUNCTIONS; all arguments have this dtype, except the condition of `where`.
 
     >>> from ....ir.dtype import int32
     >>> x, y = Text("x"), Text("y + 1", SUM)
@@ -284,12 +284,12 @@ def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False)
 
 
 def narrowed(x: Text, dtype: DType) -> Text:
-    """A float rounded to the numbers of a shorter type."""
+    """Round a float to a narrower type."""
     return call(f"as_{SHORT_FLOATS[dtype]}", x)
 
 
 def cast(x: Text, source: DType, target: DType) -> Text:
-    """A conversion; a float beyond an integer's range becomes its nearest end."""
+    """Convert between dtypes; a float beyond an integer's range saturates."""
     if source is target:
         return x
     if target is bool_:
@@ -312,14 +312,14 @@ def cast(x: Text, source: DType, target: DType) -> Text:
 
 
 def bitcast(x: Text, source: DType, target: DType) -> Text:
-    """The same bits read as another type."""
+    """Reinterpret bits as another dtype."""
     inner = call("stored<" + MEMORY[source.name] + ">", x) if source in SHORT_FLOATS else x
     made = call(f"same_bits<{MEMORY[target.name]}>", inner)
     return call("number", made) if target in SHORT_FLOATS else made
 
 
 def from_memory(memory: Text, dtype: DType) -> Text:
-    """What was read, as it is computed with."""
+    """Convert an element from its memory type to the type it is computed in."""
     if MEMORY[dtype.name] == TYPES[dtype.name]:
         return memory
     if dtype is bool_:
@@ -328,7 +328,7 @@ def from_memory(memory: Text, dtype: DType) -> Text:
 
 
 def to_memory(value: Text, dtype: DType) -> Text:
-    """What was computed, as it is stored."""
+    """Convert a computed element to its memory type."""
     if MEMORY[dtype.name] == TYPES[dtype.name] or dtype is bool_:
         return value
     return Text(f"stored<{MEMORY[dtype.name]}>({value})")

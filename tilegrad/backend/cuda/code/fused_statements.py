@@ -1,4 +1,4 @@
-"""Neighbouring statements over one layout, written as one loop over the registers of a thread.
+"""Write consecutive statements with one layout as one loop over the registers of a thread.
 
     for each chunk of registers:
         positions
@@ -6,7 +6,7 @@
         for each element of the vector: everything else
         stores of vectors
 
-What only this loop uses is local to its turn; results of reductions are known after it.
+Variables used only here are local to an iteration; results of reductions are available after the loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Segment:
-    """One loop, being written."""
+    """Writes one fused loop."""
 
     def __init__(self, low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
         self.low, self.layout, self.members = low, layout, list(members)
@@ -49,11 +49,11 @@ class Segment:
         self.totals: dict[str, str] = {}
         self.staged: dict[int, Staged] = {}
         self.words: dict[int, str] = {}
-        """Of stores whose values are exchanged by lanes: where these are kept for it."""
+        """Register arrays of stores whose values lanes exchange, by the identity of the store."""
         self.at_once = 1
-        """Turns of the loop whose loads are made together (`batched_loads.py`)."""
+        """Iterations of the outermost loop whose loads are batched (`batched_loads.py`)."""
         self.arrays: list[str] = []
-        """What they are kept in."""
+        """Declarations of the arrays that hold a batch of loads."""
         self.fetches = self.loads
 
     def write(self) -> None:
@@ -94,11 +94,11 @@ class Segment:
     # --- variables -------------------------------------------------------------------------------
 
     def _is_local(self, name: str) -> bool:
-        """Whether only this loop uses a variable."""
+        """Return whether only this loop uses a variable."""
         return self.low.counts.get(name, 1) == 1 and all(use in self.own for use in self.low.uses.get(name, ()))
 
     def _declare(self, m: ir.Assign) -> None:
-        """Declares what lives longer than the loop."""
+        """Declare a variable that outlives the loop."""
         low, name = self.low, m.name
         t = low.types.variables[name]
         match m.value:
@@ -129,7 +129,7 @@ class Segment:
             self.elements.kept[name] = Kept(low.names.of(name), self.layout)
 
     def _array(self, type: str, name: str, layout: Layout, start: Text | None) -> None:
-        """Declares an array over the registers of a layout."""
+        """Declare an array over the registers of a layout."""
         extents = "".join(f"[{n}]" for n in layout.extents())
         if start is None or not extents:
             self.low.out.add(f"{type} {name}{extents}{'' if start is None else f' = {start}'};")
@@ -171,14 +171,14 @@ class Segment:
         out.lines += ["    " * (depth - 1 - n) + "}" for n in range(max(1, len(heads)))]
 
     def _over_lanes(self, depth: int) -> list[str]:
-        """The lines for each element of a vector, in their loop."""
+        """Return the lines of the loop over the elements of a vector."""
         index = "    " * depth
         alone = len(self.lanes.lines) == 1 and not self.lanes.lines[0].strip().startswith("const")
         head = f"{index}for (int v = 0; v < {self.layout.width}; ++v){'' if alone else ' {'}"
         return [f"{index}#pragma unroll", head, *self.lanes.lines, *([] if alone else [index + "}"])]
 
     def _name(self, type: str, stem: str, value: Text) -> str:
-        """Gives a position a name at the head of the loop."""
+        """Declare a variable for a position at the start of the loop body."""
         taken = self.low.names.taken
         name = stem if not any(f" {stem} = " in line for line in self.heads.lines) else self.low.names.fresh(stem)
         taken.add(name)
@@ -203,28 +203,30 @@ class Segment:
                 self._set(name, self._at(value, self.low.types.variables[name]))
 
     def _at(self, x: ir.Tile, t: TileType) -> Text:
-        """An expression at the element at hand."""
+        """Evaluate an expression at the current element."""
         self.elements.lane = lane_of(self.layout)
         made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
         self.elements.lane = None
         return made
 
     def _base(self, x: ir.Tile, t: TileType) -> Text:
-        """An expression where the vector begins."""
+        """Evaluate an expression at the start of the vector."""
         return self.elements.part(x, self.view, self.layout.shape, t.dtype)
 
     def _all(self, conditions: Sequence[str]) -> str:
         return " && ".join(conditions)
 
     def met(self, mask: ir.Tile | None, first: bool = False) -> str:
-        """Whether the element at hand is one of the tile, and its mask true; `first`: that where the vector begins."""
+        """Return the condition that an element is in the tile and unmasked: the current one, or (`first`) the vector's
+        first.
+        """
         if mask is None:
             return self._all(self.inside)
         made = (self._base if first else self._at)(mask, TileType(bool_))
         return self._all([*self.inside, str(made.within(functions.AND))])
 
     def target(self, name: str, vector: bool) -> str:
-        """Where an element is put: an array that lives on, or something local to the turn (which is declared)."""
+        """Return the destination of an element: an array that outlives the loop, or a new local variable."""
         low, t = self.low, self.low.types.variables[name]
         called = low.names.of(name)
         kept = self.elements.kept.get(name)
@@ -236,7 +238,7 @@ class Segment:
         return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
 
     def _vector_target(self, name: str, type: str) -> str:
-        """A vector of the turn: one of those that are loaded together, or its own."""
+        """Declare a vector of loaded elements: in the batch array, or local to an iteration."""
         called, width = self.low.names.of(name), self.layout.width
         if self.at_once > 1:
             extents, at = at_once_at(self)
@@ -254,20 +256,20 @@ class Segment:
     # --- memory ----------------------------------------------------------------------------------
 
     def _is_vector(self, pointer: ir.Tile) -> bool:
-        """Whether an access takes a vector in one piece."""
+        """Return whether an access is one contiguous vector."""
         width, axis = self.layout.width, self._axis(pointer)
         if width == 1 or axis < 0 or not self.low.is_positional(pointer):
             return False
         return self.low.patterns.of(pointer, axis, width).step == 1
 
     def _axis(self, x: ir.Tile) -> int:
-        """The axis of an operand along which the vector runs."""
+        """Return the axis of an operand along which vectors run; -1 if there is none."""
         own = self.elements.shape(x)
         axis = self.layout.vector - (len(self.layout.shape) - len(own))
         return axis if axis >= 0 and own and own[axis] == self.layout.shape[self.layout.vector] else -1
 
     def _even(self, x: ir.Tile | None) -> bool:
-        """Whether a mask is the same for all elements of a vector."""
+        """Return whether a mask is the same for all elements of a vector."""
         if x is None:
             return True
         return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x), self.layout.width).step == 0
@@ -332,7 +334,7 @@ class Segment:
         self.fetches.add(f"read_masked({target}, {pointer}, {mask});")
 
     def _filling(self, load: ir.Load, t: TileType) -> Text | None:
-        """What stands for elements that are not read, if it is one number."""
+        """Return the replacement of masked elements, if it is a scalar."""
         if load.other is None:
             return (
                 functions.call(TYPES[t.dtype.name], literal(0, t.dtype))
@@ -348,7 +350,7 @@ class Segment:
         return lines.block(f"for (int v = 0; v < {self.layout.width}; ++v)", unrolled=True)
 
     def _mask(self, lines: Lines, name: str, mask: ir.Tile | None) -> str:
-        """Which elements of a vector are accessed."""
+        """Declare the mask of a vector's elements."""
         called = self.low.names.fresh(f"{name}_mask".replace("__", "_"))
         lines.add(f"bool {called}[{self.layout.width}];")
         with self._each(lines):
@@ -379,7 +381,7 @@ class Segment:
         self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
 
     def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: Staged) -> None:
-        """To shared memory, from where `write_staged` brings it on."""
+        """Store to shared memory, from where `write_staged` stores to global memory."""
         conditions = [*owners, *self.inside]
         guard = f"if ({self._all(conditions)}) " if conditions else ""
         if self.layout.vector == 1:
@@ -410,7 +412,7 @@ class Segment:
         self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
 
     def _values(self, store: ir.Store, t: TileType, rounded: bool = True) -> str:
-        """An array with what a vector of memory becomes."""
+        """Return an array with the values of a vector store."""
         if isinstance(store.value, ir.Name):
             kept = self.elements.kept.get(store.value.name)
             if kept is not None and fits(kept.layout, self.view) and kept.element != kept.text:
@@ -446,7 +448,7 @@ class Segment:
             self.lanes.add(f"{guard}{total} = {combined};")
 
     def _rest_indices(self, axis: int) -> str:
-        """The indices of the registers of the other axes, as the loop of the whole counts them."""
+        """Return the indices of the registers along the other axes."""
         return "".join(
             f"[{self.low.variable(self.layout, a, place)}]" for a, place in self.layout.registers() if a != axis
         )

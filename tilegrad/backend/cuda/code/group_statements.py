@@ -1,4 +1,4 @@
-"""Gathers neighbouring statements over one layout, which are written as one loop (`fused_statements.py`)."""
+"""Group consecutive statements with one layout, to be written as one loop (`fused_statements.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Gathered:
-    """Takes statements in their order, and writes them when one comes that must see what they did."""
+    """Collects statements in order and writes the group before a statement that must see its effects."""
 
     def __init__(self, low: Lowering) -> None:
         self.low = low
@@ -23,11 +23,11 @@ class Gathered:
         self.members: list[ir.Assign | ir.Store] = []
         self.assigned: set[str] = set()
         self.later: set[str] = set()
-        """Names whose values are known after the loop."""
+        """Names available only after the loop: results of reductions and scans."""
         self.stores = False
 
     def before(self, statement: ir.Assign) -> None:
-        """A number: it is computed before the loop, if that makes no difference."""
+        """Hoist a scalar before the loop if the group does not depend on it; else write the group first."""
         names = _names(statement)
         held = {n for member in self.members for n in _names(member)}
         loads = isinstance(statement.value, ir.Load) and self.low.guard.matters(statement.value.pointer)
@@ -60,7 +60,7 @@ class Gathered:
         return plan.of_name(statement.name)
 
     def _joins(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
-        """Whether a statement may share the loop."""
+        """Return whether a statement can join the group."""
         if not self.members:
             return True
         if layout != self.layout or _names(statement) & self.later:
@@ -86,7 +86,7 @@ class Gathered:
         return not (missing(self.low, [*self.members, statement], layout) & self.assigned)
 
     def _accessed(self) -> list[ir.Tile]:
-        """The pointers of loads that matter, and of stores."""
+        """Return the pointers of stores, and of loads that may alias stores."""
         found = [m.pointer for m in self.members if isinstance(m, ir.Store)]
         return found + [load.pointer for load in self._loads() if self.low.guard.matters(load.pointer)]
 
@@ -94,7 +94,7 @@ class Gathered:
         return [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
 
     def finish(self) -> None:
-        """Writes what was gathered."""
+        """Write the group."""
         if self.members:
             assert self.layout is not None
             Segment(self.low, self.layout, self.members).write()

@@ -1,8 +1,8 @@
-"""Barriers for memory that a kernel reads or writes more than once.
+"""Insert barriers between accesses of different threads to the same memory.
 
-In the tile language a statement is done before the next one begins; threads of a block run ahead of each other. What
-one thread has stored another one may load or store only after a barrier, and the other way round, unless every thread
-stores exactly what it alone has loaded or stored before.
+In the tile language a statement completes before the next begins, but the threads of a block run ahead of each other.
+What one thread has stored, another may load or store only after a barrier, and vice versa, unless every thread stores
+exactly the elements that it alone has loaded or stored before.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ....ir.tile_types import Types
 from .layout import NUMBER, Layout
 
 Place = tuple[ir.Tile, Layout] | None
-"""Where something is accessed, and by whom; None: somewhere."""
+"""Pointer and layout of an access; None: anywhere."""
 State = dict[str, list[Place]]
 Seen = dict[tuple[str, ir.Tile], list[tuple[Layout, frozenset[str]]]]
 
 
 class Guard:
-    """What has been loaded and stored since the last barrier, by parameter."""
+    """Tracks loads and stores since the last barrier, by parameter."""
 
     def __init__(
         self, kernel: ir.Kernel, types: Types, body: Sequence[ir.Statement], expanded: Callable[[ir.Tile], ir.Tile]
@@ -33,7 +33,7 @@ class Guard:
         self.loaded, self.stored = found.loaded, found.stored
         every = list(statements(tuple(body)))
         self.alone = not any(isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s))
-        """A kernel of one instance may overwrite what it has read, under another parameter's name."""
+        """Whether the kernel has a single instance: it may overwrite what it has read through another parameter."""
         self.bases: dict[str, set[str]] = {p.name: {p.name} for p in kernel.parameters if p.pointer}
         moved = [s for s in every if isinstance(s, ir.Assign) and types.variables[s.name].pointer]
         for _ in moved:
@@ -44,9 +44,9 @@ class Guard:
         self.reading: State = {}
         self.writing: State = {}
         self.seen: Seen = {}
-        """By dtype and place: who has loaded there, through whatever parameter. An update in place has two."""
+        """Loads by dtype and location regardless of parameter: an in-place update has two parameters."""
         self.updated: set[str] = set()
-        """Parameters that may be one memory, which other threads store in than those that load."""
+        """Parameters that may alias and that other threads store to than those that load."""
         self.threads = 0
 
     def _bases(self, pointer: ir.Tile) -> set[str]:
@@ -54,19 +54,19 @@ class Guard:
         return set().union(*(self.bases.get(name, set()) for name in names))
 
     def is_shared(self, parameter: str) -> bool:
-        """Whether what is stored may be what is loaded."""
+        """Return whether loads may read what the kernel stores."""
         return self.alone or parameter in self.updated or (parameter in self.loaded and parameter in self.stored)
 
     def keys(self, pointer: ir.Tile) -> set[str]:
-        """The memories that an access may go to."""
+        """Return the keys of the memories that an access may touch."""
         return {self.types.of(pointer).dtype.name} if self.alone else self._bases(pointer)
 
     def matters(self, pointer: ir.Tile) -> bool:
-        """Whether what is loaded here may have been stored by this kernel."""
+        """Return whether a load may read what this kernel stores."""
         return self.alone or any(self.is_shared(name) for name in self._bases(pointer))
 
     def loading(self, pointer: ir.Tile, layout: Layout) -> bool:
-        """Notes a load; whether it must wait for what others have stored."""
+        """Record a load; return whether it needs a barrier after stores of other threads."""
         self.seen.setdefault(self.anonymous(pointer), []).append((layout, frozenset(self._bases(pointer))))
         if not self.matters(pointer):
             return False
@@ -76,7 +76,7 @@ class Guard:
         return waits
 
     def storing(self, pointer: ir.Tile, layout: Layout) -> bool:
-        """Notes a store; whether it must wait for what others have loaded or stored."""
+        """Record a store; return whether it needs a barrier after accesses of other threads."""
         place = (self.expanded(pointer), layout)
         waits = self._differs(self.reading, pointer, place, not layout.shape)
         waits = self._differs(self.writing, pointer, place, False) or waits
@@ -88,7 +88,7 @@ class Guard:
         return waits
 
     def anonymous(self, pointer: ir.Tile) -> tuple[str, ir.Tile]:
-        """A place in some memory of a dtype."""
+        """Return a location without its parameter: dtype and offset."""
 
         def without_name(x: ir.Tile) -> ir.Tile:
             if isinstance(x, ir.Name):
@@ -100,13 +100,13 @@ class Guard:
         return self.types.of(pointer).dtype.name, without_name(self.expanded(pointer))
 
     def changing(self, pointer: ir.Tile) -> bool:
-        """Notes an atomic; whether it must wait for what others have loaded or stored."""
+        """Record an atomic; return whether it needs a barrier after accesses of other threads."""
         waits = any(self.reading.get(key) or self.writing.get(key) for key in self.keys(pointer))
         self._note(self.writing, pointer, None, waits)
         return waits
 
     def _differs(self, state: State, pointer: ir.Tile, place: Place, everybody: bool) -> bool:
-        """Whether another thread may have been at a place; numbers are loaded by all threads, and stored by one."""
+        """Return whether another thread may have accessed a location. All threads load scalars; one stores them."""
         before = [p for key in self.keys(pointer) for p in state.get(key, ())]
         if state is self.writing and place is not None and not place[1].shape and not everybody:
             before = [p for p in before if p is None or p[1].shape]  # the same thread has stored them
@@ -120,7 +120,7 @@ class Guard:
             state.setdefault(key, []).append(place)
 
     def met(self) -> None:
-        """There was a barrier."""
+        """Record a barrier."""
         self.reading.clear()
         self.writing.clear()
         self.seen.clear()
@@ -128,16 +128,16 @@ class Guard:
     # --- blocks ----------------------------------------------------------------------------------
 
     def copy(self) -> tuple[Any, Any, Any]:
-        """The state as it is now."""
+        """Return a copy of the state."""
         first, second, third = ({k: list(v) for k, v in d.items()} for d in (self.reading, self.writing, self.seen))
         return first, second, third
 
     def restore(self, state: tuple[Any, Any, Any]) -> None:
-        """Goes back to a state: another branch begins."""
+        """Restore a state, at the start of another branch."""
         self.reading, self.writing, self.seen = state
 
     def merge(self, state: tuple[Any, Any, Any]) -> None:
-        """Either this is so, or that: a branch that was not taken, a loop without turns."""
+        """Merge the state of an alternative path: a branch not taken, a loop without iterations."""
         mine: Any
         for mine, other in zip((self.reading, self.writing, self.seen), state, strict=True):
             for key, places in other.items():
@@ -145,7 +145,7 @@ class Guard:
 
     @contextmanager
     def repeated(self, loop: ir.Statement) -> Iterator[None]:
-        """A loop: all that its turns do may have been done before a turn begins."""
+        """Assume that every access of a loop may precede an iteration."""
         before = self.copy()
         for s in statements((loop,)):
             for x in _expressions(s):
@@ -158,10 +158,10 @@ class Guard:
         self.merge(before)
 
     def _is_disjoint(self, pointer: ir.Tile) -> bool:
-        """Whether a store in different turns of a loop surely writes different elements, or by the same threads.
+        """Return whether a store writes different elements in different iterations, or always by the same threads.
 
-        So it is if the index of a loop is only found in `index + tl.arange(0, n)`, n at most the loop's step (within
-        one turn, no two elements go to one place), or if nothing in the address changes.
+        True if the loop index occurs only in `index + tl.arange(0, n)` with n at most the step (elements of one
+        iteration are distinct anyway), or if the address is loop-invariant.
         """
         if not self.types.of(pointer).shape:
             return True  # always the same thread
@@ -185,7 +185,7 @@ class Guard:
 
 
 def _varying(every: Sequence[ir.Statement]) -> set[str]:
-    """Names that have another value in another turn of a loop (or may have)."""
+    """Return names whose values may differ between iterations of a loop."""
     found: set[str] = set()
     for s in every:
         if isinstance(s, ir.For | ir.While):

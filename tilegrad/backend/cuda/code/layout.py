@@ -1,13 +1,13 @@
-"""Which thread of a block holds which element of a tile.
+"""Layouts: the distribution of a tile's elements over the threads of a block.
 
-The position along an axis is a number in mixed radix. Each of its digits is held by a register index (every value of
-it is in one thread) or by some bits of the thread's number. A tile of [4, 512] over 256 threads:
+A position along an axis is a number in mixed radix. Each of its digits is a register index (all its values are in one
+thread) or some bits of the thread's number. A tile of [4, 512] over 256 threads:
 
     axis 1:  4 (register, a vector), 128 (thread % 128)
     axis 0:  2 (thread / 128), 2 (register)
 
-Extents need not be a product of the digits: what lies beyond is left out. Threads whose remaining bits differ hold
-the same elements; the one with zeros there *owns* them.
+Digits may cover more than the extent; positions beyond it are masked. Threads that differ only in other bits hold
+copies; the one with zeros there *owns* the elements.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ....ir.node import Structure
 
 
 class Digit(Structure):
-    """`stride` threads apart; held by a register index if there is no stride."""
+    """A digit of a position: threads `stride` apart, or a register index if there is no stride."""
 
     extent: int
     stride: int | None = None
 
 
 class Layout(Structure):
-    """The digits of each axis, the lowest first; `vector`: the axis whose lowest digit is read in one piece, or -1."""
+    """The digits of each axis, lowest first; `vector` is the axis whose lowest digit is a vector, or -1."""
 
     shape: tuple[int, ...]
     axes: tuple[tuple[Digit, ...], ...]
@@ -38,7 +38,7 @@ class Layout(Structure):
         return self.axes[self.vector][0].extent if self.vector >= 0 else 1
 
     def registers(self) -> list[tuple[int, int]]:
-        """The digits that registers hold, as (axis, place): indices of an array, outermost first, a vector's last."""
+        """Return the register digits as (axis, place), in the order of an array's indices: a vector's digit is last."""
         found = [
             (axis, place)
             for axis, digits in enumerate(self.axes)
@@ -48,19 +48,19 @@ class Layout(Structure):
         return sorted(found, key=lambda digit: digit == (self.vector, 0))
 
     def extents(self) -> tuple[int, ...]:
-        """The extents of the array that each thread keeps."""
+        """Return the extents of the array in each thread."""
         return tuple([self.axes[axis][place].extent for axis, place in self.registers()])
 
     def covered(self, axis: int) -> int:
-        """How far the digits of an axis reach."""
+        """Return the extent that the digits of an axis cover."""
         return math.prod(d.extent for d in self.axes[axis])
 
     def overhangs(self, axis: int) -> bool:
-        """Whether some positions are beyond the tile."""
+        """Return whether some positions are beyond the tile."""
         return self.covered(axis) > self.shape[axis]
 
     def copies(self, threads: int) -> int:
-        """The bits of a thread's number that tell copies apart."""
+        """Return the bits of a thread's number in which holders of the same elements differ."""
         used = 0
         for digits in self.axes:
             for d in digits:
@@ -68,21 +68,22 @@ class Layout(Structure):
         return (threads - 1) & ~used
 
     def without(self, axes: Sequence[int]) -> Layout:
-        """The layout of what is left when axes are dropped."""
+        """Return the layout without some axes."""
         kept = [n for n in range(len(self.shape)) if n not in axes]
         vector = kept.index(self.vector) if self.vector in kept else -1
         return Layout(tuple([self.shape[n] for n in kept]), tuple([self.axes[n] for n in kept]), vector)
 
 
 NUMBER = Layout((), ())
-"""A tile without axes: all threads hold it."""
+"""The layout of a scalar: all threads hold it."""
 
 
 def blocked(
     shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = (), near: Mapping[int, int] = {}
 ) -> Layout:
-    """Neighbouring elements to neighbouring threads; `order` has the axis that lies closest in memory first. Of other
-    axes a thread has as many neighbours as `near` says for their extent.
+    """Distribute adjacent elements over adjacent threads; `order` lists axes from the fastest in memory.
+
+    Along other axes a thread has as many adjacent elements as `near` says for their extent.
 
     >>> layout = blocked((4, 512), 256, 4)
     >>> [[(d.extent, d.stride) for d in digits] for digits in layout.axes]
@@ -114,7 +115,7 @@ def blocked(
 
 
 def _threads_along(extent: int, most: int) -> int:
-    """A power of two: as many as can be with few of them idle."""
+    """Return the power of two of threads along an axis that leaves few of them idle."""
     choices = [1 << n for n in range(most.bit_length()) if 1 << n < 2 * extent]
     covered = {n: -(-extent // n) * n for n in choices}
     least = min((covered[n] for n in choices if n >= 8), default=extent)

@@ -1,7 +1,7 @@
-"""From a tile kernel to CUDA C++: a block of threads for each instance.
+"""Lower a tile kernel to CUDA C++, with a block of threads for each instance.
 
-Statements over one layout are gathered and share a loop over registers (`fused_statements.py`); numbers are computed by
-all threads; loops and branches are those of the kernel, the same way for all threads of a block.
+Statements with one layout are grouped and share a loop over registers (`fused_statements.py`); all threads compute
+scalars; loops and branches are uniform over the threads of a block.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from .writing import Lines, Names, Shared
 
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
 MOST_SHARED = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
-"""KiB of shared memory that a block may have, by architecture; others give 99."""
+"""KiB of shared memory that a block may have, by architecture; others have 99."""
 MOST_WRITTEN = 4096
-"""Parts of a position that is written out wherever it is needed: names may double it line by line."""
+"""Largest position, in nodes after inlining, that is recomputed at each use; named parts can double it line by line."""
 BOUNDS = ("grid_0", "grid_1", "grid_2")
 
 
 class Source(NamedTuple):
-    """A kernel in CUDA C++ and how it is launched: so many threads, so many bytes of shared memory."""
+    """The CUDA C++ of a kernel, with its threads and bytes of shared memory."""
 
     name: str
     text: str
@@ -53,16 +53,16 @@ class Source(NamedTuple):
     shared: int
     maps: tuple[TensorMap, ...] = ()
     resident: int = 0
-    """Blocks of a multiprocessor that take tile after tile; 0: there is a block for each instance."""
+    """Persistent blocks per multiprocessor; 0: one block per instance."""
 
 
 def most_shared(architecture: str) -> int:
-    """Bytes of shared memory that a block may have."""
+    """Return the bytes of shared memory that a block may have."""
     return MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
 
 
 def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
-    """The source of a kernel for an architecture."""
+    """Return the source of a kernel for an architecture."""
     lowering = Lowering(kernel, architecture)
     source = lowering.source()
     if lowering.products.stays and lowering.meets:
@@ -77,7 +77,7 @@ def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
 
 
 class Lowering(Registers):
-    """Writes one kernel."""
+    """Lowers one kernel."""
 
     def __init__(self, kernel: ir.Kernel, architecture: str, may_stay: bool = True) -> None:
         self.kernel, self.architecture = kernel, architecture
@@ -108,7 +108,7 @@ class Lowering(Registers):
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
         self.fetched: dict[str, str] = {}
-        """Where threads find vectors that were copied to shared memory a turn before."""
+        """Shared-memory addresses of vectors prefetched in the previous iteration."""
 
     @property
     def most_shared(self) -> int:
@@ -118,7 +118,7 @@ class Lowering(Registers):
     # --- what is known before --------------------------------------------------------------------
 
     def _find_positions(self, body: Sequence[ir.Statement]) -> None:
-        """Names that follow from positions alone are computed where they are needed."""
+        """Find names that depend on positions alone; they are recomputed where they are used."""
         for statement in body:
             match statement:
                 case ir.Assign(name, value) if self.counts.get(name) == 1 and self._is_position(value):
@@ -133,7 +133,7 @@ class Lowering(Registers):
                     self._find_positions(otherwise)
 
     def _renewed(self) -> set[str]:
-        """The variables that are loaded from tensors that this kernel stores to."""
+        """Return the variables loaded from tensors that this kernel stores to."""
         found = set()
         for s in self.body if self.products.dots else ():
             match s:
@@ -143,7 +143,7 @@ class Lowering(Registers):
         return found
 
     def _is_position(self, value: ir.Tile) -> bool:
-        """Whether an expression of integers, cheap enough to be computed again, needs nothing that is kept."""
+        """Return whether an integer expression is cheap to recompute and uses no tile in registers."""
         t = self.types.of(value)
         if not (t.pointer or t.dtype.is_integer or t.dtype is bool_):
             return False
@@ -164,14 +164,14 @@ class Lowering(Registers):
 
     @once
     def _size(self, x: ir.Tile) -> int:
-        """The parts of an expression when the names of positions in it are written out."""
+        """Return the number of nodes of an expression with positions inlined."""
         if isinstance(x, ir.Name):
             return self._size(self.meanings[x.name]) if x.name in self.meanings else 1
         return 1 + sum(map(self._size, ir.parts(x)))
 
     @once
     def expanded(self, x: ir.Tile) -> ir.Tile:
-        """An expression with the names of positions replaced by what they stand for."""
+        """Inline the names of positions."""
         if isinstance(x, ir.Name):
             meaning = self.meanings.get(x.name)
             return x if meaning is None else self.expanded(meaning)
@@ -217,11 +217,11 @@ class Lowering(Registers):
 
     @property
     def meets(self) -> bool:
-        """Whether threads wait for each other after their roles have parted."""
+        """Return whether there is a barrier after the roles of warps have split."""
         return any("__syncthreads" in line for line in self.out.lines[self.products.parted :])
 
     def _head(self) -> list[str]:
-        """The lines that every kernel begins with, as far as this one needs them."""
+        """Return the declarations at the start of the kernel that its body needs."""
         text = "\n".join(self.out.lines)
         lines = []
         if "thread" in text:
@@ -258,7 +258,7 @@ class Lowering(Registers):
     # --- statements ------------------------------------------------------------------------------
 
     def block(self, body: Sequence[ir.Statement], top: bool = False) -> None:
-        """Statements in a scope of their own."""
+        """Write statements in a scope of their own."""
         if not top:
             self.scopes.append(set())
         outer = dict(self.elements.lazy), dict(self.elements.kept)
@@ -268,7 +268,7 @@ class Lowering(Registers):
             self.elements.lazy, self.elements.kept = outer
 
     def statements(self, body: Sequence[ir.Statement]) -> None:
-        """Statements, one after the other."""
+        """Write statements in order."""
         from .group_statements import Gathered
 
         gathered = Gathered(self)
@@ -300,7 +300,7 @@ class Lowering(Registers):
         gathered.finish()
 
     def number(self, statement: ir.Assign) -> None:
-        """A variable without axes, which all threads compute."""
+        """Compute a scalar in all threads."""
         name, value = statement.name, statement.value
         t = self.types.of(value)
         if isinstance(value, ir.Load):
@@ -320,7 +320,7 @@ class Lowering(Registers):
         return Text(f"{mask.within(3)} ? {read.within(3)} : {TYPES[t.dtype.name]}({other})", 0)
 
     def assign(self, name: str, t: TileType, text: Text | str) -> None:
-        """Gives a number a value, the first time with its type."""
+        """Assign a scalar, declaring it the first time."""
         called = self.names.of(name)
         if any(name in scope for scope in self.scopes):
             self.out.add(f"{called} = {text};")
@@ -384,7 +384,7 @@ class Lowering(Registers):
 
     @contextmanager
     def repeated(self, statement: ir.Statement) -> Iterator[None]:
-        """A loop: its first turn may come after its last one."""
+        """Prepare for a loop: its first iteration may follow its last one."""
         before, outer_first = self.memory.last, self.memory.first
         dirty = self.memory.dirty
         self.memory.first, self.memory.dirty = None, True
@@ -396,52 +396,52 @@ class Lowering(Registers):
         self.memory.dirty = dirty or self.memory.dirty
 
     def _even(self) -> None:
-        """At the end of a turn: the next one must not write where this one is still read."""
+        """End an iteration: the next one must not write to shared memory that this one still reads."""
         if self.memory.first is not None and self.memory.first == self.memory.last:
             self.meet()
 
     # --- what statements are written with --------------------------------------------------------
 
     def meet(self) -> None:
-        """All threads wait for each other."""
+        """Write a barrier."""
         self.out.add("__syncthreads();")
         self.guard.met()
 
     def wait_for(self, hazard: bool) -> None:
-        """A barrier, if what comes next needs one; the guard has counted on it."""
+        """Write a barrier if there is a hazard; the guard has recorded it."""
         if hazard:
             self.out.add("__syncthreads();")
 
     def take(self, bytes: int) -> str:
-        """Shared memory for so many bytes, which nobody reads any more."""
+        """Allocate shared memory that no thread reads any more."""
         place, waits = self.memory.take(bytes)
         if waits:
             self.meet()
         return place
 
     def parts(self, type: str, bytes: int) -> str:
-        """An array in shared memory for what threads combine."""
+        """Declare an array in shared memory, for values that threads combine."""
         name = self.names.fresh("parts_")
         self.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({self.take(bytes)});")
         return name
 
     def copy(self, names: Sequence[str]) -> None:
-        """Puts variables where all threads can read them, until the next segment."""
+        """Copy variables to shared memory until the next fused loop."""
         self.elements.copies = copy_tiles(self, names) if names else {}
 
     def bytes_of(self, type: str) -> int:
         return 16 if type.startswith("Place") else BYTES.get(type, 8)
 
     def register_type(self, t: TileType, name: str = "") -> str:
-        """The type of an element of a variable that a thread holds."""
+        """Return the element type of a variable in registers."""
         return f"{self._const(name)}{MEMORY[t.dtype.name]}*" if t.pointer else TYPES[t.dtype.name]
 
     def _const(self, name: str) -> str:
-        """Before the type of a pointer through which nothing is stored."""
+        """Return `const` for a pointer through which nothing is stored."""
         return "" if name in self.written else "const "
 
     def is_positional(self, x: ir.Tile | None) -> bool:
-        """Whether an expression follows from positions and numbers."""
+        """Return whether an expression depends on positions and scalars only."""
         if x is None:
             return True
         return all(
@@ -452,14 +452,14 @@ class Lowering(Registers):
 
 
 def _only_gathers(loop: ir.For) -> bool:
-    """Whether a loop only loads and computes, so that its turns may overlap."""
+    """Return whether a loop only loads and computes, so that unrolled iterations overlap."""
     return any(isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) for s in loop.body) and all(
         isinstance(s, ir.Assign) and not isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot) for s in loop.body
     )
 
 
 def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:
-    """Which statements use a name, by their identity."""
+    """Return the identities of the statements that use each name."""
     from ....ir.tile_access import roots, statements
 
     uses: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Answer questions about expressions once: expressions share parts, and names stand for expressions that do."""
+"""Memoise methods that analyse expressions, which share subexpressions and names."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from ....ir import tile as ir
 
 Question = TypeVar("Question", bound=Callable[..., Any])
 Answers = dict[tuple[Any, ...], tuple[Any, ir.Tile]]
-"""By the question, the expression's name or identity, and what else was asked; the expression is kept alive here."""
+"""Answers by method, name or identity of the expression, and other arguments; keeps the expression alive."""
 
 
 def once(question: Question) -> Question:
-    """The method of an object with `answers` that knows what it answered before.
-
-    What names stand for must not change any more, nor must what was answered.
-    """
+    """Memoise a method of an object with `answers`; definitions of names must not change afterwards."""
     called = question.__name__
 
     @wraps(question)

@@ -1,6 +1,6 @@
-"""Gives every load, reduction, scan, product and reshaped tile of a kernel a name of its own.
+"""Name every load, reduction, scan, product and reshape of a kernel.
 
-What is left inside of expressions is computed element by element.
+What remains inside expressions is evaluated element by element.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ NAMED = (ir.Load, ir.Reduce, ir.Scan, ir.Dot)
 
 
 class Named:
-    """Rewrites the statements of one kernel; its types learn the new names."""
+    """Rewrites the statements of one kernel; adds the new names to its types."""
 
     def __init__(self, kernel: ir.Kernel, types: Types, counts: Mapping[str, int] = {}) -> None:
         self.types = types
         self.counts = counts
-        """How often names are assigned: those with several values get them from others."""
+        """Number of assignments of each name: names with several get their values from new names."""
         self.taken = set(types.variables)
         self.before: list[ir.Statement] = []
         self.made: dict[int, tuple[ir.Tile, ir.Tile]] = {}
 
     def block(self, body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
-        """Statements, after those that name parts of them.
+        """Return statements preceded by those that name parts of them.
 
         >>> from ....ir.tile_checker import check
         >>> from ....ir.tile_parser import parse
@@ -81,14 +81,14 @@ class Named:
                 return ir.While(condition, self.block(body))
 
     def condition(self, condition: ir.Tile) -> tuple[list[ir.Statement], ir.Tile]:
-        """What must be computed before a condition, and the condition."""
+        """Return the statements that a condition needs, and the condition."""
         outer, self.before, self.made = self.before, [], {}
         simple = self.simple(condition)
         before, self.before = self.before, outer
         return before, simple
 
     def simple(self, x: ir.Tile) -> ir.Tile:
-        """An expression whose value at a place follows from the values of names there."""
+        """Return an expression whose element at a position depends only on elements of names there."""
         found = self.made.get(id(x))
         if found is not None:
             return found[1]
@@ -134,7 +134,7 @@ class Named:
 
 
 def assignments(kernel: ir.Kernel) -> dict[str, int]:
-    """How often each name is assigned."""
+    """Return the number of assignments of each name."""
     counts: dict[str, int] = {}
     for statement in statements(kernel.body):
         if isinstance(statement, ir.Assign | ir.Atomic) and statement.name:
@@ -143,7 +143,7 @@ def assignments(kernel: ir.Kernel) -> dict[str, int]:
 
 
 def position_parts(body: Sequence[ir.Statement]) -> frozenset[int]:
-    """The identities of the expressions that addresses and masks follow from, through names too."""
+    """Return the identities of the expressions that addresses and masks depend on, also through names."""
     every = list(statements(tuple(body)))
     assigned: dict[str, list[ir.Tile]] = {}
     for statement in every:

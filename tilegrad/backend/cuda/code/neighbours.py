@@ -1,4 +1,4 @@
-"""What the neighbours that a thread holds are in memory, where they are no vector: some pieces, or one element."""
+"""Find contiguous pieces and broadcasts among the elements of a vector that is not contiguous as a whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def in_one_piece(low: Lowering, load: ir.Load, width: int, axis_of: Callable[[ir.Tile], int]) -> int:
-    """How many neighbours of a vector that memory has in several pieces are one of them."""
+    """Return the length of contiguous, aligned runs in a vector; 1 if there are none."""
     axis, bytes = axis_of(load.pointer), low.types.of(load.pointer).dtype.bytes
     each, found = width // 2, 1
     while found == 1 and each * bytes >= 4 and each > 1 and axis >= 0 and low.is_positional(load.pointer):
@@ -25,7 +25,7 @@ def in_one_piece(low: Lowering, load: ir.Load, width: int, axis_of: Callable[[ir
 
 
 def is_one(low: Lowering, load: ir.Load, width: int, axis: int, is_even: Callable[[ir.Tile | None], bool]) -> bool:
-    """Whether all elements of a vector are the same one of memory, wanted by all of them or by none."""
+    """Return whether all elements of a vector load the same element under the same mask."""
     if width == 1 or axis < 0 or not low.is_positional(load.pointer):
         return False
     return low.patterns.of(load.pointer, axis, width).step == 0 and is_even(load.mask) and is_even(load.other)

@@ -1,4 +1,4 @@
-"""How integers, masks and addresses change along a vector: what allows accesses of 16 bytes.
+"""Analyse how integers, masks and addresses change along a vector, to allow vectorised accesses.
 
 A vector is an aligned run of elements along one axis of a tile.
 """
@@ -17,8 +17,9 @@ ALWAYS = 1 << 30
 
 
 class Pattern(NamedTuple):
-    """By how much a value grows from element to element of a vector (None: unevenly), and a power of two of which it
-    is a multiple where a vector begins."""
+    """The step from element to element of a vector (None: not constant), and a power of two that divides the value at
+    the start of a vector.
+    """
 
     step: int | None
     multiple: int
@@ -29,25 +30,25 @@ UNKNOWN = Pattern(None, 1)
 
 
 def power_of_two(n: int) -> int:
-    """The greatest that divides a number."""
+    """Return the largest power of two that divides a number."""
     return n & -n or ALWAYS
 
 
 class Patterns:
-    """Knows what names stand for."""
+    """Analyses the expressions of one kernel."""
 
     def __init__(self, types: Types, meanings: Mapping[str, ir.Tile], strides: Mapping[str, tuple[ir.Tile, ir.Tile]]):
         self.types = types
         self.meanings = meanings
-        """What names that are assigned once stand for, where that is made of positions alone."""
+        """Expressions of names that depend on positions alone."""
         self.strides = strides
-        """Where the indices of loops start, and their steps."""
+        """Start and step of loop indices."""
         self.answers: Answers = {}
         self._known: dict[tuple[str | int, int, int], tuple[Pattern, ir.Tile]] = {}
-        """By the identity of the expression, which is kept alive here."""
+        """Memo by name or identity; keeps the expression alive."""
 
     def of(self, x: ir.Tile, axis: int, width: int) -> Pattern:
-        """Along an axis of the expression, for vectors of so many elements; a negative axis: the value is a number."""
+        """Return the pattern along an axis for vectors of `width` elements; the axis of a scalar is negative."""
         if isinstance(x, ir.Literal):
             return Pattern(0, power_of_two(int(x.value)) if float(x.value).is_integer() else 1)
         key = (x.name if isinstance(x, ir.Name) else id(x), axis, width)
@@ -86,9 +87,9 @@ class Patterns:
 
     @once
     def mostly(self, x: ir.Tile, axis: int) -> int | None:
-        """By how much a value grows from most elements of a pair to the next: also where it jumps at a row's end.
+        """Return the step between most adjacent elements, ignoring jumps at the end of rows; None if unknown.
 
-        `i // 13 * 24 + i % 13` grows by 1; what cannot be told is None.
+        `i // 13 * 24 + i % 13` has step 1.
         """
         even = self.of(x, axis, 2).step
         if even is not None:
@@ -125,7 +126,7 @@ class Patterns:
         return None
 
     def _inner(self, y: ir.Tile, shape: tuple[int, ...], axis: int) -> int:
-        """Where an axis of a whole is in a part that is broadcast to it."""
+        """Return the axis of a broadcast operand that corresponds to an axis of the result."""
         if isinstance(y, ir.Literal) or not 0 <= axis < len(shape):
             return -1
         own = self.types.of(y).shape
@@ -179,7 +180,7 @@ class Patterns:
 
     @once
     def is_natural(self, x: ir.Tile) -> bool:
-        """Whether an integer is surely not negative."""
+        """Return whether an integer is known to be non-negative."""
         match x:
             case ir.Literal(value):
                 return value >= 0

@@ -1,7 +1,7 @@
-"""How many threads a kernel has, and which layout each of its tiles.
+"""Choose the threads of a kernel and the layouts of its tiles.
 
-A layout follows from where the elements come from: a load has neighbours in memory in neighbouring threads, and what is
-computed from a tile stays where that is. A tile that comes from nowhere (zeros) takes the layout of what it meets.
+Layouts follow memory: adjacent threads load adjacent elements, and what is computed from a tile keeps its layout. A
+constant tile takes the layout of the tiles it is combined with.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .layout import NUMBER, Layout, blocked
 from .patterns import Patterns, power_of_two
 
 FEWEST, MOST = 32, 1024
-"""Threads of a block."""
+"""Bounds on the threads of a block."""
 EACH, EACH_OF_MANY, MANY = 8, 16, 4096
-"""Elements of the largest tile that a thread holds; of tiles larger than MANY it holds more."""
+"""Elements of the largest tile that a thread holds; more for tiles of more than MANY elements."""
 VECTOR = 16
-"""Bytes of an access."""
+"""Bytes of a vectorised access."""
 
 
 class Plan:
-    """The layouts of one kernel, found when they are asked for."""
+    """Chooses the layouts of one kernel, on demand."""
 
     def __init__(self, body: Sequence[ir.Statement], types: Types, patterns: Patterns, threads: int = 0) -> None:
         self.types, self.patterns = types, patterns
@@ -34,24 +34,26 @@ class Plan:
             if isinstance(s, ir.Assign):
                 self.values.setdefault(s.name, []).append(s.value)
         self.across = False
-        """Whether memory is read or written across rows."""
+        """Whether some access is not contiguous along the last axis."""
         self.widths = self._widths()
         self.near = self._near()
-        """Neighbours that a thread has, by the extent of an axis that is no vector's."""
+        """Adjacent elements of a thread, by the extent of an axis that is not vectorised."""
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
         self.sums: tuple[Layout, ...] = ()
-        """The layouts of sums on tensor cores."""
+        """Layouts of accumulators on tensor cores."""
         self.scattered = False
-        """Whether tiles that meet sums lie in memory element by element: sums change hands then, positions are many."""
+        """Whether tiles combined with accumulators are accessed element by element: then the accumulators are
+        redistributed.
+        """
         self.renews = False
-        """Whether tiles that meet sums are renewed in memory."""
+        """Whether tiles combined with accumulators are updated in place."""
         self._asked: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
 
     def accesses(self) -> Iterator[tuple[ir.Tile, TileType]]:
-        """The pointers of loads and stores."""
+        """Yield the pointers of loads and stores, with their types."""
         for s in self.statements:
             if isinstance(s, ir.Store):
                 yield s.pointer, self.types.of(s.pointer)
@@ -59,7 +61,7 @@ class Plan:
                 yield s.value.pointer, self.types.of(s.value.pointer)
 
     def _widths(self) -> dict[int, int]:
-        """Elements of a vector, by the extent of the axis along which tiles are read and written."""
+        """Return the vector widths by the extent of the axis along which tiles are accessed."""
         found: dict[int, list[tuple[int, int]]] = {}
         for pointer, t in self.accesses():
             if t.shape:
@@ -81,8 +83,10 @@ class Plan:
         return widths
 
     def _aligned(self) -> dict[int, int]:
-        """Elements that are written in one piece, by the extent of the axis, where rows of memory are odd: written one
-        by one, those of a thread would lie between those of others."""
+        """Return narrower widths for stores to rows of odd length, by the extent of the axis.
+
+        Stored element by element, the elements of a thread would lie between those of others.
+        """
         found: dict[int, int] = {}
         if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
             return found
@@ -96,7 +100,7 @@ class Plan:
         return found
 
     def _near(self) -> dict[int, int]:
-        """Windows that are few elements apart are the same for neighbours, which one thread then computes together."""
+        """Return overlapping windows that one thread should compute together, by extent."""
         found: dict[int, int] = {}
         if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
             return found
@@ -109,7 +113,7 @@ class Plan:
         return found
 
     def _run(self, pointer: ir.Tile, axis: int) -> int:
-        """How many elements along an axis surely lie beside each other, where a vector of so many begins."""
+        """Return the length of contiguous runs along an axis."""
         for width in (16, 8, 4, 2):
             if self.types.of(pointer).shape[axis] % width == 0:
                 if self.patterns.of(pointer, axis, width).step == 1:
@@ -139,10 +143,10 @@ class Plan:
     # --- layouts ---------------------------------------------------------------------------------
 
     def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement], renewed: Set[str]) -> None:
-        """What is loaded to meet sums of tensor cores lies as they do: four threads side by side have pairs.
+        """Give tiles loaded to be combined with accumulators the accumulators' layout.
 
-        Where tiles in 32 bits are `renewed` (variables that are loaded from where others are stored), memory is all
-        that takes time, and whole lines of it are gone through; the sums change hands for it.
+        If 32-bit tiles are `renewed` (loaded from where others are stored), memory traffic dominates: then whole lines
+        are accessed, and the accumulators are redistributed.
         """
         self.sums = tuple(sums)
         for name in renewed:
@@ -166,13 +170,13 @@ class Plan:
             self.layouts |= found
 
     def _in_pieces(self, pointer: ir.Tile) -> bool:
-        """Whether a tile lies in memory in pieces of 16 bytes."""
+        """Return whether a tile is contiguous in aligned pieces of 16 bytes."""
         width = VECTOR // self.types.of(pointer).dtype.bytes
         pattern = self.patterns.of(pointer, self.order(pointer)[0], width)
         return pattern.step == 1 and pattern.multiple >= width
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
-        """The axes of an access, the one that lies closest in memory first."""
+        """Return the axes of an access, fastest in memory first."""
         shape = self.types.of(pointer).shape
         axes = list(reversed(range(len(shape))))
         steps = {n: self.patterns.mostly(pointer, n) if shape[n] > 1 else None for n in axes}
@@ -183,11 +187,11 @@ class Plan:
         return (first, *[n for n in axes if n != first])
 
     def usual(self, shape: tuple[int, ...]) -> Layout:
-        """The layout of a tile that asks for none."""
+        """Return the default layout of a tile."""
         return blocked(shape, self.threads, self.widths.get(shape[-1], 1), near=self.near) if shape else NUMBER
 
     def of_access(self, pointer: ir.Tile) -> Layout:
-        """The layout in which neighbours in memory are in neighbouring threads."""
+        """Return the layout in which adjacent threads access adjacent memory."""
         shape = self.types.of(pointer).shape
         if not shape:
             return NUMBER
@@ -195,7 +199,7 @@ class Plan:
         return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.near)
 
     def of_name(self, name: str) -> Layout:
-        """The layout of a variable, the same for all its values."""
+        """Return the layout of a variable, the same for all its values."""
         shape = self.types.variables[name].shape
         if not shape:
             return NUMBER
@@ -218,7 +222,7 @@ class Plan:
             self._asked.discard(name)
 
     def of_value(self, value: ir.Tile) -> Layout | None:
-        """The layout that the parts of an expression suggest for all of it."""
+        """Return the layout that the parts of an expression suggest, or None."""
         shape = () if isinstance(value, ir.Literal) else self.types.of(value).shape
         if not shape:
             return NUMBER
@@ -243,19 +247,19 @@ class Plan:
         return None
 
     def of_operand(self, x: ir.Tile) -> Layout:
-        """The layout in which a tile that has no name is gone through."""
+        """Return the layout of an operand, named or not."""
         if isinstance(x, ir.Name):
             return self.of_name(x.name)
         return self.of_value(x) or self.usual(self.types.of(x).shape)
 
     def of_scan(self, x: ir.Tile, axis: int) -> Layout:
-        """A layout whose axis is a vector, threads, and chunks of these: that of the operand, if it is such a one."""
+        """Return a layout whose scanned axis is a vector, threads, and chunks of these."""
         own = self.of_operand(x)
         kinds = "".join("r" if d.stride is None else "t" for d in own.axes[axis])
         return own if kinds in ("", "r", "t", "rt", "tr", "rtr") else self.usual(own.shape)
 
     def of_store(self, store: ir.Store) -> Layout:
-        """That of the value, unless it lies across memory."""
+        """Return the layout of a store: that of the value, unless accesses would not be contiguous."""
         shape = self.types.of(store.pointer).shape
         if not shape:
             return NUMBER
@@ -269,11 +273,11 @@ class Plan:
         return own if same and not (self.scattered and own in self.sums) else natural  # type: ignore[return-value]
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
-        """Whether pairs along an axis surely are neighbours in memory."""
+        """Return whether pairs along an axis are certainly contiguous."""
         return self.patterns.of(pointer, axis, 2).step == 1
 
     def _of_load(self, load: ir.Load) -> Layout | None:
-        """A row that only meets larger tiles lies as they do; a gather lies as its indices."""
+        """Return the layout of a gather's indices, or None."""
         indices = [x for x in walk(load.pointer) if isinstance(x, ir.Name) and not self._is_position(x.name)]
         shape = self.types.of(load.pointer).shape
         for x in indices:
@@ -283,7 +287,7 @@ class Plan:
         return None
 
     def _wanted(self, name: str) -> Layout | None:
-        """What the first larger tile that a variable meets suggests."""
+        """Return the layout that the first larger tile with which a variable is combined suggests."""
         for s in self.statements:
             for root in roots(s):
                 for whole in walk(root):
@@ -297,7 +301,7 @@ class Plan:
 
 
 def fastest(layout: Layout) -> int:
-    """The axis along which neighbouring threads hold neighbours."""
+    """Return the axis along which adjacent threads hold adjacent elements."""
     if layout.vector >= 0:
         return layout.vector
     for axis, digits in enumerate(layout.axes):

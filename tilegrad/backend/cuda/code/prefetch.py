@@ -1,9 +1,8 @@
-"""What the next turn of a loop will load, asked for at the beginning of this one.
+"""Prefetch the loads of the next loop iteration.
 
-In a loop that reduces rows, all threads wait for each other several times in a turn, and nothing is under way
-meanwhile. Each thread then has its elements of the next rows copied to a place of its own in shared memory; as nobody
-else reads them there, no barrier is needed. Where there is no room, they are at least on their way to the second
-cache. (Two such blocks on a multiprocessor, with 64 registers a thread, took 1.7 times as long.)
+In a loop that reduces rows, all threads meet at several barriers per iteration, and no loads are in flight meanwhile.
+So each thread copies its elements of the next rows asynchronously to its own part of shared memory; since no other
+thread reads them, no barrier is needed. Where shared memory does not suffice, they are prefetched to the L2 cache.
 """
 
 from __future__ import annotations
@@ -20,36 +19,36 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 FEW_BLOCKS = 512
-"""From so many threads on, blocks are too few to do something while one waits: in rows of 8192 layer_norm's gradient
-takes 224 us in place of 261 on an H200. In rows of 1024, blocks have 128 threads, and asking would cost a tenth."""
+"""Threads of a block from which on a multiprocessor holds too few blocks to hide latency."""
 PIECE = 16
-"""Bytes that a thread has copied at a time."""
+"""Bytes of one asynchronous copy."""
 MOST = 160 * 1024
-"""Bytes of shared memory for two turns. There are places for three where a block is alone on its multiprocessor anyway:
-with two, nothing is under way from when a turn's elements are there until the next ones are asked for."""
+"""Bytes of shared memory for two iterations. Three are prefetched where a block is alone on its multiprocessor anyway:
+with two, no copy is in flight between the arrival of an iteration's elements and the next request.
+"""
 
 ALONE = 4
-"""So many turns do not fit if a block is alone: two of each of two blocks."""
+"""A block is alone on its multiprocessor if this many iterations (two for each of two blocks) do not fit."""
 
 
 class Wanted(NamedTuple):
-    """What a turn loads: a variable, its layout, and the address with the index of the loop in it."""
+    """A prefetched load: variable, layout, and address as a function of the loop index."""
 
     name: str
     layout: Layout
     pointer: ir.Tile
     offset: int = -1
-    """Where its pieces are in the memory of a turn; -1: nowhere."""
+    """Offset of its pieces in the memory of an iteration; -1: none."""
 
 
 class Ahead:
-    """The loads of a loop that are made a turn ahead."""
+    """Writes the prefetches of a loop."""
 
     def __init__(self, low: Lowering, loop: ir.For, stop: str) -> None:
         self.low, self.loop, self.stop = low, loop, stop
         self.wanted = _wanted(low, loop)
         self.bytes, self.turns = 0, 2
-        """Of the elements of a turn; and how many turns have a place."""
+        """Bytes of the elements of an iteration, and the number of iterations in shared memory."""
         copies = int(low.architecture.strip("sm_af")) >= 80 and not low.products.dots
         if copies and all(_in_pieces(low, w) for w in self.wanted):
             placed = []
@@ -64,7 +63,7 @@ class Ahead:
                 self.bytes = 0
 
     def begin(self) -> None:
-        """Before the loop: the elements of its first turns."""
+        """Prefetch the first iterations, before the loop."""
         if not self.bytes or not self.wanted:
             return
         low = self.low
@@ -76,7 +75,7 @@ class Ahead:
             self._ask(self._later(self.loop.start, n), str(n))
 
     def next(self) -> None:
-        """At the beginning of a turn: takes what was copied for it, and asks for what a later one needs."""
+        """Start an iteration: wait for its elements, and prefetch those of a later one."""
         if not self.wanted:
             return
         low, place, last = self.low, "", self.turns - 1
@@ -95,7 +94,7 @@ class Ahead:
             low.fetched |= {w.name: self._place(w) for w in self.wanted}
 
     def _later(self, index: ir.Tile, turns: int) -> ir.Tile:
-        """The index some turns later."""
+        """Return the loop index some iterations later."""
         step = self.loop.step
         if turns > 1:
             step = (
@@ -108,7 +107,7 @@ class Ahead:
         return ir.Apply("add", (index, step))
 
     def _ask(self, index: ir.Tile, place: str) -> None:
-        """Has the elements of a turn copied to a place, if the loop comes there."""
+        """Prefetch the elements of an iteration, if the loop reaches it."""
         low = self.low
         low.elements.take_position(index)
         at = low.elements.of(index, (), low.types.variables[self.loop.index].dtype)
@@ -141,13 +140,13 @@ class Ahead:
         return self.low.flat(w.layout, self.low.threads * PIECE, {(w.layout.vector, 0)})
 
     def _place(self, w: Wanted) -> str:
-        """Where a thread finds the vector at hand."""
+        """Return the shared-memory address of the current vector."""
         type = MEMORY[self.low.types.of(w.pointer).dtype.name]
         return f"reinterpret_cast<const {type}*>({self.here} + {w.offset} + {self._piece(w)})"
 
 
 def _wanted(low: Lowering, loop: ir.For) -> list[Wanted]:
-    """What the loop loads that can be asked for ahead, if its turns wait for reductions."""
+    """Return the loads of a loop that can be prefetched, if its iterations wait for reductions."""
     reduces = (s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce))
     if low.threads < FEW_BLOCKS or not any(low.types.of(reduce.x).shape for reduce in reduces):
         return []
@@ -161,14 +160,14 @@ def _wanted(low: Lowering, loop: ir.For) -> list[Wanted]:
 
 
 def _in_pieces(low: Lowering, w: Wanted) -> bool:
-    """Whether its vectors are pieces of 16 bytes, wherever they lie."""
+    """Return whether vectors are aligned pieces of 16 bytes."""
     bytes = low.types.of(w.pointer).dtype.bytes
     pattern = low.patterns.of(w.pointer, w.layout.vector, w.layout.width)
     return w.layout.width * bytes == PIECE and pattern.multiple * bytes >= PIECE
 
 
 def _count(layout: Layout) -> int:
-    """How many vectors a thread has."""
+    """Return the number of vectors of a thread."""
     count = 1
     for axis, place in layout.registers():
         if (axis, place) != (layout.vector, 0):
@@ -177,7 +176,7 @@ def _count(layout: Layout) -> int:
 
 
 def _goes_on(low: Lowering, loop: ir.For, pointer: ir.Tile) -> bool:
-    """Whether an address follows from the index of the loop and from what is known before it."""
+    """Return whether an address depends only on the loop index and on values known before the loop."""
     names = {x.name for x in walk(pointer) if isinstance(x, ir.Name)}
     known = set().union(*low.scopes)
     return loop.index in names and names <= known | {loop.index} and not low.guard.matters(pointer)
@@ -189,7 +188,7 @@ def _is_vector(low: Lowering, name: str, pointer: ir.Tile) -> bool:
 
 
 def _replaced(x: ir.Tile, name: str, by: ir.Tile) -> ir.Tile:
-    """An expression with something else in place of a name."""
+    """Replace a name in an expression."""
     if isinstance(x, ir.Name):
         return by if x.name == name else x
     changed = {}

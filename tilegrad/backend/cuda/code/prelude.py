@@ -1,6 +1,6 @@
-"""What generated kernels call: small functions in CUDA C++, of which a source has those that it uses.
+"""Device functions that generated kernels call; a source includes those that it uses.
 
-No header is needed: the types and functions that NVRTC knows by itself, and PTX where there is no function.
+No headers are needed: only types and functions built into NVRTC, and inline PTX where there is no function.
 """
 
 from __future__ import annotations
@@ -460,7 +460,7 @@ template <class Fn, int stride, int count, class T> __device__ T scan_warps(T x,
 
 
 def _defined(snippet: str) -> list[str]:
-    """The names that a snippet defines."""
+    """Return the names that a snippet defines."""
     if snippet.startswith("typedef signed"):
         return re.findall(r"(\w+);", snippet)
     head = snippet.split("\n")[0]
@@ -472,13 +472,13 @@ SNIPPETS: tuple[tuple[tuple[str, ...], str], ...] = tuple(
     (tuple(_defined(text)), text) for text in (_SNIPPETS + EIGHT_BITS + CHECKED_INDICES).strip().split("\n\n")
 )
 NAMES = frozenset(name for names, _ in SNIPPETS for name in names)
-"""Names that variables of a kernel may not have."""
+"""Names that variables of a kernel must not have."""
 
 _OWNER = {name: n for n, (names, _) in enumerate(SNIPPETS) for name in names}
 
 
 def prelude(body: str, more: Iterable[str] = ()) -> str:
-    """The functions that a text uses, with those that they use.
+    """Return the functions that a text uses, with their dependencies.
 
     >>> [name in prelude("y = as_half(x);") for name in ("as_half", "stored", "number", "sigmoid")]
     [True, True, True, False]

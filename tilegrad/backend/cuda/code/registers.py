@@ -1,4 +1,4 @@
-"""What registers a thread has of a layout, and which positions these are."""
+"""Write loops over the registers of a layout, and compute the positions they hold."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NONE: frozenset[tuple[int, int]] = frozenset()
 
 
 class Registers:
-    """Writes loops over registers; a block has so many threads."""
+    """Writes loops over the registers of a block of `threads` threads."""
 
     out: Lines
     threads: int
 
     def variable(self, layout: Layout, axis: int, place: int) -> str:
-        """The index of a digit that registers hold."""
+        """Return the index variable of a register digit."""
         if axis == layout.vector and place == 0:
             return "v"
         registers = [p for a, p in layout.registers() if a == axis and not (a == layout.vector and p == 0)]
@@ -39,7 +39,7 @@ class Registers:
         start: dict[tuple[int, int], int] = {},
         scope: bool = False,
     ) -> Iterator[str]:
-        """Loops over what a thread holds; gives the indices."""
+        """Loop over the registers of a thread; yields the indices."""
         with _nested(self.out, self.loops(layout, without, start), scope):
             yield self.indices(layout)
 
@@ -57,7 +57,7 @@ class Registers:
         return heads
 
     def flat(self, layout: Layout, times: int, without: Set[tuple[int, int]] = NONE) -> str:
-        """The number of the registers at hand, times something."""
+        """Return the number of the current register, times a factor."""
         made = Text("0")
         for axis, place in layout.registers():
             if (axis, place) not in without:
@@ -73,9 +73,9 @@ class Registers:
         )
 
     def positions(self, layout: Layout, named: bool = False) -> tuple[View, list[str]]:
-        """The view of a layout, where its vectors begin; and the conditions under which they are inside the tile.
+        """Return the view of a layout at the start of its vectors, and the conditions for being inside the tile.
 
-        With `named`, positions get names first.
+        With `named`, positions are declared as variables first.
         """
         view, conditions = [], []
         for axis, digits in enumerate(layout.axes):
@@ -94,7 +94,7 @@ class Registers:
         return tuple(view), conditions
 
     def position(self, layout: Layout, axis: int, first: bool = False) -> Text:
-        """Where a vector begins along an axis; `first`: the first that a thread has."""
+        """Return the position of a vector's start along an axis; `first`: that of the thread's first vector."""
         terms, weight = [], 1
         for place, digit in enumerate(layout.axes[axis]):
             if digit.stride is not None:
@@ -112,7 +112,7 @@ class Registers:
         return made
 
     def thread_digit(self, digit: Digit) -> Text:
-        """A digit that the thread's number has."""
+        """Return the value of a digit in the thread's number."""
         assert digit.stride is not None
         text = "thread" if digit.stride == 1 else f"thread / {digit.stride}"
         if digit.stride * digit.extent < self.threads:
@@ -120,7 +120,7 @@ class Registers:
         return Text(text, PRODUCT if text != "thread" else ATOM)
 
     def owners(self, layout: Layout) -> list[str]:
-        """The condition under which a thread is the first of those that hold the same."""
+        """Return the condition that a thread is the first of those that hold copies."""
         bits = layout.copies(self.threads)
         if not bits:
             return []

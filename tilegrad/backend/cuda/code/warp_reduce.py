@@ -1,6 +1,6 @@
-"""What threads tell each other: reductions and scans across threads, and copies of tiles in shared memory.
+"""Communicate between threads: reductions, scans, and copies of tiles to shared memory.
 
-From registers to lanes by shuffles, from warps to warps through shared memory; in an order that the shape decides.
+Lanes combine by shuffles, warps through shared memory, in an order that depends on the shape alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WARP = 32
 BY_LANES = 4
-"""From so many warps on, the lanes of each combine what warps have, rather than every thread all of it."""
+"""Warps from which on lanes combine the warps' partial results, instead of every thread combining all of them."""
 COMBINE = {
     "add": "Add",
     "mul": "Multiply",
@@ -31,28 +31,28 @@ COMBINE = {
     "argmax": "Greatest",
     "argmin": "Least",
 }
-"""What the prelude calls the functions of REDUCERS."""
+"""Names in the prelude of the functions of REDUCERS."""
 
 
 def wide(dtype: DType) -> DType:
-    """In which a reduction of elements of a dtype is computed."""
+    """Return the dtype in which a reduction accumulates."""
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def neutral(fn: str, dtype: DType) -> Text:
-    """Where a reduction starts."""
+    """Return the initial value of a reduction."""
     return literal(identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), dtype), dtype)
 
 
 def split(digit: Digit) -> tuple[int, int]:
-    """How many of the values of a digit are in one warp, and in how many warps the others are."""
+    """Return how many values of a digit are in one warp, and over how many warps the rest is spread."""
     assert digit.stride is not None
     lanes = min(digit.extent, max(1, WARP // digit.stride))
     return lanes, digit.extent // lanes
 
 
 def reduce_threads(low: Lowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: Layout) -> None:
-    """Combines what threads have of an axis: `name` is an array over the registers of the rest."""
+    """Reduce an axis across threads; `name` is an array over the registers of the other axes."""
     combine = COMBINE[fn]
     lane_bits = 0
     for digit in axis:
@@ -70,7 +70,7 @@ def reduce_threads(low: Lowering, fn: str, type: str, name: str, axis: Sequence[
 def _reduce_warps(
     low: Lowering, combine: str, type: str, name: str, warps: int, stride: int, rest: Layout, same: bool
 ) -> None:
-    """`same`: the lanes of a warp have the same."""
+    """Reduce across warps; `same`: all lanes of a warp hold the same value."""
     unit = WARP if same else 1
     each, who = low.threads // unit, "thread / 32" if same else "thread"
     count = math.prod(rest.extents())
@@ -95,12 +95,12 @@ def _reduce_warps(
 
 
 def _joined(*terms: str) -> str:
-    """A sum without its zeros."""
+    """Join the nonzero terms of a sum."""
     return " + ".join(term for term in terms if term not in ("", "0")) or "0"
 
 
 def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, layout: Layout) -> None:
-    """Makes of each element of an array the combination of those up to it."""
+    """Replace each element of an array by the scan up to it."""
     type, combine = TYPES[dtype.name], COMBINE[fn]
     digits = layout.axes[axis]
     registers = [n for n, d in enumerate(digits) if d.stride is None]
@@ -125,7 +125,7 @@ def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, lay
 
 
 class _Scan:
-    """The steps of a scan whose axis is a vector, threads, and chunks of these."""
+    """Writes a scan whose axis is a vector, threads, and chunks of these."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class _Scan:
         self.layout, self.inner, self.chunk = layout, inner, chunk
 
     def shifted(self, at: str) -> str:
-        """The indices of the element before, within a vector."""
+        """Return the indices of the preceding element of a vector."""
         assert self.inner is not None
         variable = self.low.variable(self.layout, self.axis, self.inner)
         return at.replace(f"[{variable}]", f"[{variable} - 1]")
 
     def last(self, at: str, inner: int) -> str:
-        """The indices of the last element of a vector."""
+        """Return the indices of a vector's last element."""
         return (
             at
             if self.inner is None
@@ -156,7 +156,7 @@ class _Scan:
         )
 
     def lanes(self, thread: Digit, inner: int) -> tuple[str, int, str]:
-        """Scans across the lanes of warps; what a warp has in all goes to shared memory."""
+        """Scan across lanes; the total of each warp goes to shared memory."""
         low = self.low
         assert thread.stride is not None
         lanes, warps = split(thread)
@@ -187,7 +187,7 @@ class _Scan:
         return {(self.axis, self.inner)} if self.inner is not None else set()
 
     def _each(self, inner: int, at: str, before: str) -> None:
-        """Puts something before all elements of a vector."""
+        """Combine a prefix with all elements of a vector."""
         out = self.low.out
         if self.inner is None:
             out.add(f"{self.name}{at} = {self.combine}::of({before}, {self.name}{at});")
@@ -197,7 +197,7 @@ class _Scan:
             out.add(f"{self.name}{at} = {self.combine}::of({before}, {self.name}{at});")
 
     def chunks(self, start: Text, parts: str, warps: int, thread: Digit | None, inner: int, chunks: int) -> None:
-        """Goes on from warp to warp and from chunk to chunk."""
+        """Carry prefixes from warp to warp and from chunk to chunk."""
         low, out = self.low, self.low.out
         if warps == 1 and chunks == 1:
             return
@@ -236,7 +236,7 @@ class _Scan:
 
 
 def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
-    """Puts tiles from registers into shared memory, where every thread finds every element."""
+    """Copy tiles from registers to shared memory, where every thread can read every element."""
     sizes, copies = [], {}
     for name in names:
         t = low.types.variables[name]
@@ -259,7 +259,7 @@ def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
 
 
 def _fill_copy(low: Lowering, name: str, copy: Copy) -> None:
-    """Each element is written by the thread that owns it."""
+    """Let the owner of each element store it."""
     kept = low.elements.kept[name]
     layout = kept.layout
     with low.over(layout) as at:

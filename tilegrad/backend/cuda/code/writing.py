@@ -1,4 +1,4 @@
-"""The lines of a kernel, its names, and its shared memory."""
+"""The lines of a kernel, its C++ names, and its shared memory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ KEYWORDS = frozenset(
     "shared thread char8_t char16_t char32_t NULL".split()
 )
 OWN = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
-"""Names that generated code uses itself, and (ending in f) functions of the library."""
+"""Names that generated code uses itself, and library functions (which end in f)."""
 LIBRARY = frozenset("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh".split())
 
 
 TURNS = re.compile(r"< (\d+); (?:\+\+\w+|\w+ \+= (\d+))\)$")
 MOST_UNROLLED, AT_A_TIME = 64, 8
-"""Turns of a loop up to which all of them are written out, and how many of more: a tile of 2 ** 22 elements would be a
-thousand of them for each thread, which no compiler is done with."""
+"""Largest trip count of a completely unrolled loop, and the unroll factor of longer ones: complete unrolling of very
+large tiles would take the compiler forever.
+"""
 
 
 def unrolling(head: str) -> str:
-    """Choose the unrolling directive of a loop over the elements of a thread.
+    """Return the unroll directive of a loop over the elements of a thread.
 
     >>> unrolling("for (int c = 0; c < 16; ++c)"), unrolling("for (int c = 0; c < 4096; c += 4)")
     ('#pragma unroll', '#pragma unroll 8')
@@ -40,7 +41,7 @@ def unrolling(head: str) -> str:
 
 
 class Names:
-    """What the variables of a kernel are called in C++."""
+    """Assigns C++ names to the variables of a kernel."""
 
     def __init__(self) -> None:
         self.called: dict[str, str] = {}
@@ -62,7 +63,7 @@ class Names:
 
 
 class Lines:
-    """C++ with its indentation."""
+    """Indented lines of C++."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -73,7 +74,7 @@ class Lines:
 
     @contextmanager
     def block(self, head: str, unrolled: bool = False) -> Iterator[None]:
-        """Statements in braces; without a head they only have a scope."""
+        """Write statements in braces; without a header they only form a scope."""
         if unrolled:
             self.add(unrolling(head))
         self.add(f"{head} {{" if head else "{")
@@ -88,15 +89,15 @@ class Lines:
 
 
 def _opens(line: str) -> bool:
-    """Whether a single line is one that `else` could be taken to belong to, or declares something."""
+    """Return whether a line could capture a following `else`, or is a directive."""
     return line.strip().startswith(("if", "for", "while", "#", "}"))
 
 
 class Shared:
-    """Shared memory for values on their way between threads.
+    """Allocates shared memory for values exchanged between threads.
 
-    Small ones go to two halves in turn: who writes into one has passed the barrier after the other was written, and so
-    everybody has read what was in this one before. Others wait at a barrier of their own.
+    Small requests alternate between two halves: a thread that writes to one has passed the barrier after the other was
+    written, so every thread has read the previous contents of this one. Large requests need a barrier of their own.
     """
 
     SMALL = 4096
@@ -105,21 +106,21 @@ class Shared:
         self.half = 0
         """Bytes of each half."""
         self.last: int | None = 0
-        """Which half was used last; None: not known."""
+        """The half used last; None if unknown."""
         self.first: int | None = None
-        """Which half was used first since `begin`."""
+        """The half used first since the loop began."""
         self.large = 0
         self.dirty = False
-        """Whether somebody may still read what is in the large part."""
+        """Whether the large region may still be read."""
         self.held = 0
-        """Bytes for what stays over the statements of a loop."""
+        """Bytes that stay allocated over the statements of a loop."""
         self.apart = False
-        """Whether the large part is used while something is held: else they may be the same."""
+        """Whether the large region is used while bytes are held: otherwise the regions may overlap."""
         self.taken = 0
-        """How often the large part was taken."""
+        """Number of allocations of the large region."""
 
     def take(self, bytes: int) -> tuple[str, bool]:
-        """A place for so many bytes (its name), and whether all threads must wait before they write."""
+        """Return the name of a region of this size, and whether a barrier must precede writes to it."""
         if bytes > self.SMALL:
             self.large = max(self.large, bytes)
             self.taken += 1
@@ -134,7 +135,7 @@ class Shared:
 
     @property
     def places(self) -> dict[str, int]:
-        """Where each part begins, and (`end`) how much there is in all."""
+        """Offsets of the regions, and (`end`) the total size."""
         held = self.large if self.apart else 0
         halves = max(self.large, held + self.held)
         return {"large": 0, "held": held, "half_0": halves, "half_1": halves + self.half, "end": halves + 2 * self.half}
