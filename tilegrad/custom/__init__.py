@@ -1,4 +1,4 @@
-"""Operators of one's own: declared by a signature, with a reference, kernels, a gradient, and checks of all of them."""
+"""User-defined operators: a signature, a reference, kernels, a gradient, and checks of all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .verifying import Report, opcheck
 
 LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying", "which_kernel": "kernels"}
-"""What is imported when it is first used, and from where."""
+"""Names imported on first use, and their modules."""
 
 
 def __getattr__(name: str) -> Any:

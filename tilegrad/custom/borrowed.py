@@ -1,4 +1,4 @@
-"""Operators for PyTorch's tensors: taken and given by DLPack, without a copy, with gradients that PyTorch follows."""
+"""Call operators on PyTorch tensors through DLPack, without copies, with gradients in PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def for_torch(op: Operator) -> Callable[..., Any]:
-    """The operator as a function of PyTorch's tensors."""
+    """Return the operator as a function of PyTorch tensors."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         raise OperatorError(f"{op.name}: as_torch() is for those who have imported torch")

@@ -1,6 +1,6 @@
-"""What an operator, or a function of tensors, is checked for: each check is a function that raises, naming the element.
+"""Checks of an operator or a function of tensors; each raises an error that names the element.
 
-They are what `verify` runs, and what stands in the scripts that show a failure.
+`verify` runs them, and so do the scripts that it prints to reproduce a failure.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 ULPS = 64.0
-"""Units in the last place that a kernel may be away from the reference: sums are added in other orders."""
+"""Tolerance of a kernel against the reference in units in the last place; sums may be added in another order."""
 Made = list[Any]
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """What a function is called in messages."""
+    """Return the name of a function for messages."""
     return str(getattr(fn, "name", None) or getattr(fn, "__name__", fn))
 
 
 def results(fn: Callable[..., Any], arguments: Sequence[Any]) -> Made:
-    """The tensors that a call gives, as arrays."""
+    """Return the results of a call as arrays."""
     made = fn(*arguments)
     tensors = list(made) if isinstance(made, tuple | list) else [made]
     for y in tensors:
@@ -51,14 +51,15 @@ def results(fn: Callable[..., Any], arguments: Sequence[Any]) -> Made:
 
 
 def array(x: Any) -> Any:
-    """The elements of a tensor, those of narrow floats as float32."""
+    """Return the elements of a tensor; narrow floats as float32."""
     x = x.detach().cpu()
     return (x.float() if x.dtype.name == "bfloat16" else x).numpy().copy()
 
 
 def difference(found: Made, expected: Made, names: Sequence[str], ulps: float = 0.0) -> tuple[str, float]:
-    """Where two results differ by more than so many units in the last place of the largest element, and by how many
-    they differ at most."""
+    """Find where two results differ by more than some units in the last place of the largest element, and their largest
+    difference.
+    """
     worst = 0.0
     for n, (x, y) in enumerate(zip(found, expected, strict=True)):
         name = names[n] if n < len(names) else f"result {n}"
@@ -98,7 +99,7 @@ def _compare(fn: Callable[..., Any], what: str, found: Made, expected: Made, ulp
 
 @contextmanager
 def _only(op: Operator, kernels: dict[str, Any]) -> Iterator[None]:
-    """An operator with other kernels, for a while."""
+    """Temporarily replace the kernels of an operator."""
     before = op.kernels
     op.kernels = kernels
     op._meanings.clear()
@@ -113,7 +114,7 @@ def _only(op: Operator, kernels: dict[str, Any]) -> Iterator[None]:
 
 
 def kernel(op: Operator, *arguments: Any, device: str = "cpu", ulps: float = ULPS) -> str:
-    """The kernel for a device gives what the reference gives."""
+    """Check that the kernel for a device computes the reference's results."""
     given = _on(arguments, device)
     with no_grad():
         with _only(op, {}):
@@ -123,12 +124,12 @@ def kernel(op: Operator, *arguments: Any, device: str = "cpu", ulps: float = ULP
 
 
 def _spoil(arrays: Made, device: str) -> None:
-    """Leaves memory of these sizes behind that has other elements: the next results are likely to lie there."""
+    """Fill freed memory of these sizes with garbage, which new results are likely to reuse."""
     compute(*[full(x.shape, 77, device=device).to(kind_of_array(x)) for x in arrays])
 
 
 def kind_of_array(x: Any) -> Any:
-    """The dtype of an array."""
+    """Return the dtype of an array."""
     return from_numpy_dtype(x.dtype)
 
 
@@ -140,8 +141,9 @@ def _on(arguments: Sequence[Any], device: str) -> list[Any]:
 
 
 def memory(op: Operator, *arguments: Any, device: str = "cpu") -> str:
-    """The kernel for a device, run by the interpreter, touches nothing that it should not, and leaves nothing out. One
-    in C++ runs in a process of its own, between addresses that nobody may touch."""
+    """Check that a kernel stays within bounds and writes all results: tile kernels in the interpreter, C++ in a child
+    process between guard pages.
+    """
     from ..backend.reference.device import ReferenceDevice
     from ..runtime.device import register
 
@@ -164,7 +166,7 @@ def memory(op: Operator, *arguments: Any, device: str = "cpu") -> str:
 
 
 def strides(fn: Callable[..., Any], *arguments: Any) -> str:
-    """Views give what their copies give."""
+    """Check that views give the same results as contiguous copies."""
     copies = [_copied(x) for x in arguments]
     with no_grad():
         return _compare(fn, "views against copies of them", results(fn, arguments), results(fn, copies), 4.0)
@@ -177,7 +179,7 @@ def _copied(x: Any) -> Any:
 
 
 def separate(fn: Callable[..., Any], *arguments: Any) -> str:
-    """Arguments stay as they are, and a result that is written to is nobody else's memory."""
+    """Check that arguments stay unchanged and results share no memory with others."""
     tensors = flat(arguments)
     before = [array(x) for x in tensors]
     with no_grad():
@@ -198,7 +200,7 @@ def separate(fn: Callable[..., Any], *arguments: Any) -> str:
 
 
 def same_twice(fn: Callable[..., Any], *arguments: Any) -> str:
-    """One tensor for several arguments gives what copies of it give."""
+    """Check that one tensor passed for several arguments gives the results of copies."""
     tensors, whole = apart(arguments)
     first: dict[Any, Any] = {}
     shared = [first.setdefault((x.dtype, tuple(x.shape)), x) for x in tensors]
@@ -208,7 +210,7 @@ def same_twice(fn: Callable[..., Any], *arguments: Any) -> str:
 
 
 def traced(fn: Callable[..., Any], *arguments: Any) -> str:
-    """Jitted, it gives what it gives otherwise, also from its compiled program."""
+    """Check that the jitted results equal the plain ones, also when the compiled program runs again."""
     fast = jit(lambda *given: fn(*given))
     with no_grad():
         expected = results(fn, arguments)
@@ -218,7 +220,7 @@ def traced(fn: Callable[..., Any], *arguments: Any) -> str:
 
 
 def deterministic(fn: Callable[..., Any], *arguments: Any) -> str:
-    """It gives the same bits again."""
+    """Check that repeated calls are bit-identical."""
     with no_grad():
         expected = results(fn, arguments)
         for _ in range(4):
@@ -227,7 +229,7 @@ def deterministic(fn: Callable[..., Any], *arguments: Any) -> str:
 
 
 def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]]:
-    """The tensors among arguments, those in tuples too, and what makes the arguments from others."""
+    """Return the tensors among arguments, nested ones too, and a function to rebuild the arguments."""
     tensors = flat(arguments)
 
     def whole(*given: Any) -> list[Any]:
@@ -244,7 +246,7 @@ def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]
 
 
 def mapped(fn: Callable[..., Any], *arguments: Any) -> str:
-    """`vmap` gives what a loop over entries gives."""
+    """Check that `vmap` equals a loop over entries."""
     tensors, whole = apart(arguments)
     many = [stack([x, x.flip(0) if x.ndim else x]) for x in tensors]
     with no_grad():
@@ -258,7 +260,7 @@ def _is_float(x: Any) -> bool:
 
 
 def _floats(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., Any]]:
-    """The tensors that gradients are taken for, and the function of these: a tuple of its results that have some."""
+    """Return the tensors with gradients, and the function from them to the differentiable results."""
     tensors, whole = apart(arguments)
     places = [n for n, x in enumerate(tensors) if _is_float(x)]
 
@@ -273,7 +275,7 @@ def _floats(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[list[Any]
 
 
 def gradients(fn: Callable[..., Any], *arguments: Any, order: int = 1) -> str:
-    """Gradients are what finite differences say; with order=2 second derivatives, too. For float64."""
+    """Check gradients by finite differences in float64; with order=2 second derivatives, too."""
     tensors, single = _floats(fn, arguments)
     given = [x.clone().requires_grad_() for x in tensors]
     (gradgradcheck if order == 2 else gradcheck)(single, given)
@@ -281,7 +283,7 @@ def gradients(fn: Callable[..., Any], *arguments: Any, order: int = 1) -> str:
 
 
 def rule(op: Operator, *arguments: Any) -> str:
-    """The operator's own gradient gives what the gradient of the reference gives."""
+    """Check the operator's gradient rule against the gradient of its reference."""
 
     def of(fn: Callable[..., Any]) -> Made:
         tensors, single = _floats(fn, arguments)
@@ -296,7 +298,7 @@ def rule(op: Operator, *arguments: Any) -> str:
 
 
 def forward(fn: Callable[..., Any], *arguments: Any) -> str:
-    """`jvp` and `vjp` are one linear map and its transpose. For float64."""
+    """Check that `jvp` and `vjp` are transposes of one linear map, in float64."""
     primals, single = _floats(fn, arguments)
 
     def number(*given: Any) -> Any:
@@ -313,7 +315,7 @@ def forward(fn: Callable[..., Any], *arguments: Any) -> str:
 
 
 def refuses(fn: Callable[..., Any], arguments: Sequence[Any]) -> str:
-    """Why a call is refused; nothing if it is not."""
+    """Return the reason why a call is refused, or an empty text."""
     try:
         with no_grad():
             results(fn, arguments)

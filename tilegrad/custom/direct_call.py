@@ -1,7 +1,7 @@
-"""Operators whose kernel is one call of a function in C++: on tensors in memory it is made at once.
+"""Call an operator directly if its kernel is a single C++ call and its tensors are in memory.
 
-Nothing would be gained by recording it: a call of foreign code is fused with nothing. That its kernel is such a call is
-found when the operator is first compiled for some types; from then on there is no graph, and no program to look for.
+Recording it would gain nothing, because foreign calls do not fuse. The first compilation for some types discovers that
+the kernel is such a call; later calls build no graph and look up no program.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class Straight:
-    """A call of a function with the arguments of an operator. `order` has for each argument of the function its number
-    among the operator's tensors, `numbers` those that are given with it."""
+    """A direct C++ call. `order` gives for each argument of the function its index among the operator's tensors,
+    `numbers` the scalar arguments.
+    """
 
     def __init__(self, function: CppFunction, order: Sequence[int | None], numbers: Sequence[Any], code: Graph) -> None:
         self.function = function
@@ -30,7 +31,7 @@ class Straight:
         self.ready = function.readied(types, self.numbers)
 
     def __call__(self, tensors: Sequence[Handle]) -> Any:
-        """The results without a gradient; None if something has to be computed or recorded first."""
+        """Return the results without gradients, or None if something must be computed or recorded first."""
         if self.plain:
             return self.function.direct(tuple(tensors), self.ready, True)
         numbers = iter(self.numbers)
@@ -39,7 +40,7 @@ class Straight:
 
 
 def straight(code: Graph) -> Straight | None:
-    """The call that a kernel consists of, if it is one."""
+    """Return the direct call if a kernel consists of one, else None."""
     first = code.outputs[0]
     if not isinstance(first, Outside) or not hasattr(first.work, "function"):
         return None

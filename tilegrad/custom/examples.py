@@ -1,4 +1,4 @@
-"""Arguments to try operators on: from a signature, of many shapes and dtypes, the same in every process."""
+"""Generate example arguments from a signature, in many shapes and dtypes, reproducibly across processes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .signature import Declaration
 
 SMALL = 256
-"""Elements up to which a tensor is written out in a script."""
+"""Largest number of elements of a tensor that a script spells out."""
 
 
 class Given(NamedTuple):
-    """A tensor that can be made again: `example(dtype, shape, seed, strided)`, or one that a person gave (`array`)."""
+    """A reproducible tensor: `example(dtype, shape, seed, strided)`, or a user's own (`array`)."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -49,12 +49,12 @@ class Given(NamedTuple):
 
 
 Argument = Any
-"""A `Given`, a tuple of them, a number or None."""
+"""A `Given`, a tuple of them, a number, or None."""
 
 
 def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bool = False) -> Any:
-    """A tensor of random elements, the same for the same arguments: floats from -2 to 2, integers from 0 to 9. With
-    `strided` it is a view whose elements do not lie one after the other.
+    """Return a reproducible random tensor: floats from -2 to 2, integers from 0 to 9. With `strided` it is a
+    non-contiguous view.
 
     >>> example("int64", (2, 3), seed=1)
     tensor([[9, 6, 8],
@@ -71,7 +71,7 @@ def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bo
 
 
 class Sizes(NamedTuple):
-    """What the names of a signature stand for: `extent` numbers names, `group` is what *s is."""
+    """Sizes for the names of a signature: `extent` numbers the names, `group` is the shape of *s."""
 
     name: str
     extents: tuple[int, ...]
@@ -92,14 +92,15 @@ WHOLE = (int64, int32)
 
 
 NUMBERS = 3
-"""Rounds of numbers: the first are the defaults."""
+"""Number of rounds of scalar arguments; the first uses the defaults."""
 
 
 def arguments(
     declaration: Declaration, sizes: Sizes, dtype: int = 0, strided: bool = False, numbers: int = 0
 ) -> list[Argument]:
-    """Arguments for an operator; `dtype` is a number into the dtypes that a variable may stand for, `numbers` the round
-    of its numbers: in each they are others, and differ from each other."""
+    """Generate arguments for an operator; `dtype` indexes the dtypes of a variable, `numbers` the round of scalars,
+    whose values differ between rounds and from each other.
+    """
     extents = _extents(declaration, sizes, numbers)
     seeds = count(1)
     made: list[Argument] = []
@@ -127,7 +128,7 @@ def _given(
 
 
 def dtype_of(pattern: Any, number: int) -> DType:
-    """The dtype that a pattern stands for."""
+    """Return the dtype for a pattern."""
     if isinstance(pattern, DType):
         return pattern
     choices = WHOLE if pattern.name.startswith("I") else FLOATS
@@ -135,14 +136,14 @@ def dtype_of(pattern: Any, number: int) -> DType:
 
 
 def varies(declaration: Declaration) -> bool:
-    """Whether a dtype varies."""
+    """Whether any dtype is variable."""
     return any(
         isinstance(p.type, TensorPattern) and not isinstance(p.type.dtype, DType) for p in declaration.parameters
     )
 
 
 def has_numbers(declaration: Declaration) -> bool:
-    """Whether it takes numbers."""
+    """Whether the operator takes scalars."""
     return any(isinstance(p.type, ScalarPattern) for p in declaration.parameters)
 
 
@@ -154,7 +155,7 @@ def _number(dtype: DType, default: Any, extent: int | None, numbers: int, place:
 
 
 def _extents(declaration: Declaration, sizes: Sizes, numbers: int) -> dict[str, int]:
-    """A number for each name of an extent; a number that is an argument is its default, in the first round."""
+    """Assign a size to each extent; one that is also a scalar argument has its default in the first round."""
     found: dict[str, int] = {}
     for p in declaration.parameters:
         if isinstance(p.type, ScalarPattern):
@@ -169,7 +170,7 @@ def _extents(declaration: Declaration, sizes: Sizes, numbers: int) -> dict[str, 
 
 
 def made(arguments: Sequence[Argument]) -> list[Any]:
-    """The tensors and numbers of a call."""
+    """Create the tensors and scalars of a call."""
     return [
         x.made() if isinstance(x, Given) else tuple([y.made() for y in x]) if isinstance(x, tuple) else x
         for x in arguments
@@ -177,7 +178,7 @@ def made(arguments: Sequence[Argument]) -> list[Any]:
 
 
 def as_given(arguments: Sequence[Any]) -> list[Argument]:
-    """Arguments that a person gave, such that they can be made again."""
+    """Convert a user's arguments to reproducible ones."""
     return [
         Given(x._value.dtype, tuple([known(n, {}) for n in x._value.shape]), array=x.detach().cpu().numpy().copy())  # type: ignore[attr-defined]
         if isinstance(x, Handle)
@@ -189,7 +190,7 @@ def as_given(arguments: Sequence[Any]) -> list[Argument]:
 
 
 def tensors(arguments: Sequence[Argument]) -> Iterator[Given]:
-    """The tensors among the arguments."""
+    """Return the tensors among the arguments."""
     for x in arguments:
         if isinstance(x, Given):
             yield x
@@ -198,7 +199,7 @@ def tensors(arguments: Sequence[Argument]) -> Iterator[Given]:
 
 
 def text(arguments: Sequence[Argument]) -> str:
-    """Arguments as they are written in a script."""
+    """Print arguments as source code for a script."""
     return ", ".join(
         x.text if isinstance(x, Given) else f"({text(x)},)" if isinstance(x, tuple) and x else repr(x)
         for x in arguments
@@ -206,7 +207,7 @@ def text(arguments: Sequence[Argument]) -> str:
 
 
 def shown(arguments: Sequence[Argument]) -> str:
-    """Arguments as they are named in a report."""
+    """Print arguments for a report."""
     return ", ".join(
         f"({shown(x)})" if isinstance(x, tuple) and not isinstance(x, Given) else str(x) for x in arguments
     )

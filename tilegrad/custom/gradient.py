@@ -1,7 +1,7 @@
-"""Gradients of operators: the user's rule, or that of the reference.
+"""Attach gradients to operators: the user's rule, or the reference's gradient.
 
-What the user's rule gives is differentiated in its turn as the gradient of the reference would be: second derivatives
-and `jvp` are right also where the rule is a kernel.
+The derivative of a user's rule is the second derivative of the reference, so second derivatives and `jvp` are right
+even if the rule is a kernel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Shares = list["Value | None"]
 
 
 def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value]) -> list[Value]:
-    """The outputs of an operator, with a way back for gradients."""
+    """Attach a backward function to the outputs of an operator."""
 
     def rule(upstreams: Sequence[Value | None]) -> Shares:
         known = [
@@ -49,7 +49,7 @@ def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments:
 
 
 def _only(rule: Callable[[Sequence[Value | None]], Shares], places: Sequence[int], count: int) -> Any:
-    """A rule for all outputs as one for some of them."""
+    """Restrict a rule for all outputs to some of them."""
 
     def some(upstreams: Sequence[Value | None]) -> Shares:
         everything: Shares = [None] * count
@@ -61,7 +61,7 @@ def _only(rule: Callable[[Sequence[Value | None]], Shares], places: Sequence[int
 
 
 def of_reference(meaning: OperatorMeaning, arguments: Sequence[Value], upstreams: Sequence[Value]) -> Shares:
-    """The gradients that follow from the reference."""
+    """Differentiate the reference."""
     pullback = meaning.pullback()
     changes = dict(zip((*pullback.inputs, *pullback.upstreams), (*arguments, *upstreams), strict=True))
     found = iter(substitute([s for s in pullback.shares if s is not None], changes))
@@ -71,7 +71,7 @@ def of_reference(meaning: OperatorMeaning, arguments: Sequence[Value], upstreams
 def of_user(
     meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value], upstreams: Sequence[Value]
 ) -> Shares:
-    """What the user's rule gives, checked; further derivatives are those of the reference."""
+    """Apply and check the user's rule; higher derivatives come from the reference."""
     rule = meaning.op.rule
     assert rule is not None
     shares = _checked(meaning, rule(**_given(meaning, outputs, arguments, upstreams)), arguments)
@@ -90,7 +90,7 @@ def of_user(
 
 
 def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence[Value]) -> Shares:
-    """The gradient of the reference's gradient."""
+    """Differentiate the reference's gradient."""
     pullback = meaning.pullback()
     given = (*pullback.inputs, *pullback.upstreams)
     flowing = [(s, u) for n, u in seconds.items() if (s := pullback.shares[n]) is not None and s.tracked]
@@ -105,7 +105,7 @@ def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence
 
 
 def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> None:
-    """A rule asks for what there is."""
+    """Check that a rule's parameters name existing arguments and results."""
     wrong = [n for n in asked_for(rule) if n not in known]
     if wrong:
         raise OperatorError(
@@ -116,7 +116,7 @@ def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> Non
 
 
 def names_for(arguments: Sequence[str], results: Sequence[str]) -> list[str]:
-    """What a gradient may ask for."""
+    """Return the names that a rule may request in general."""
     upstreams = [UPSTREAM] if len(results) == 1 else [f"{UPSTREAM}_{name}" for name in results]
     return [*arguments, *results, *upstreams]
 
@@ -124,7 +124,7 @@ def names_for(arguments: Sequence[str], results: Sequence[str]) -> list[str]:
 def _given(
     meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value], upstreams: Sequence[Value]
 ) -> dict[str, Any]:
-    """The arguments of the user's rule, by name."""
+    """Collect the arguments of the user's rule by name."""
     declaration = meaning.op.declaration
     given = (*declaration.arguments(meaning.form, arguments), *outputs, *upstreams)
     values = dict(zip(_known(declaration), given, strict=True))
@@ -132,13 +132,13 @@ def _given(
 
 
 def asked_for(rule: Callable[..., Any]) -> tuple[str, ...]:
-    """What a rule asks for."""
+    """Return the parameter names of a rule."""
     return tuple(inspect.signature(rule).parameters)
 
 
 @lru_cache(256)
 def _known(declaration: Declaration) -> list[str]:
-    """What a rule may ask for, in order."""
+    """Return the names that a rule may request, in order."""
     return names_for([p.name for p in declaration.parameters], [p.name for p in declaration.results])
 
 
@@ -148,13 +148,13 @@ def _wrapped(x: Any) -> Any:
 
 @lru_cache(256)
 def _tensors(declaration: Declaration, form: Form) -> tuple[list[str], list[bool], list[str]]:
-    """The names of the tensors of a form, which of them stand for numbers, and the names of the others."""
+    """Return the tensor names of a call form, which of them stand for numbers, and the remaining names."""
     names, varying = declaration.names(form), declaration.varying(form)
     return names, varying, [n for n, varies in zip(names, varying, strict=True) if not varies]
 
 
 def _checked(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) -> Shares:
-    """One gradient for each tensor, as the rule gives them: in order, or by name."""
+    """Match a rule's results, given in order or by name, to the tensors."""
     names, varying, wanted = _tensors(meaning.op.declaration, meaning.form)
     if isinstance(made, dict):
         unknown = [n for n in made if n not in wanted]

@@ -1,4 +1,4 @@
-"""Which kernels run for a call."""
+"""List the kernels that a call runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..jitted.function import jit
 
 
 def which_kernel(fn: Callable[..., Any], *args: Any) -> list[str]:
-    """The names of the kernels that run when an operator, or a function of tensors, is called, in order.
+    """Return the names of the kernels that a call of an operator or function runs, in order.
 
     >>> import tilegrad as tg
     >>> which_kernel(lambda x: (x.exp() * 2).sum(), tg.ones(100))

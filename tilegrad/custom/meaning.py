@@ -1,4 +1,4 @@
-"""What an operator is for tensors of some types: its reference as a graph, its code for a device, its gradients."""
+"""An operator specialised for tensor types: its reference as a graph, its kernel on a device, its gradients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class OperatorMeaning(Meaning):
-    """An operator for one form of calls and some types."""
+    """An operator for one call form and certain tensor types."""
 
     def __init__(self, op: Operator, form: Form, types: Sequence[TensorType]) -> None:
         self.op = op
@@ -42,7 +42,7 @@ class OperatorMeaning(Meaning):
         self._pullback: Pullback | None = None
         self._settled: dict[tuple[TensorType, ...], OperatorMeaning] = {}
         self.straight: Straight | None = None
-        """What may be called at once: known when the operator has been compiled for the CPU."""
+        """The direct call, if there is one; known once the operator was compiled for the CPU."""
 
     def reference(self) -> Graph:
         if self._reference is None:
@@ -72,7 +72,7 @@ class OperatorMeaning(Meaning):
         return made
 
     def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """A function on arrays as one on tensors: a call that is recorded."""
+        """Wrap a function on arrays as one on tensors that records a call."""
         declaration, form = self.op.declaration, self.form
 
         def given_arrays(*arrays: Any) -> Any:
@@ -88,7 +88,7 @@ class OperatorMeaning(Meaning):
         return on_tensors
 
     def pullback(self) -> Pullback:
-        """The gradient of the reference, as a graph."""
+        """Return the gradient of the reference as a graph."""
         if self._pullback is None:
             meant = self.reference()
             _refuse_foreign(self.name, meant)
@@ -100,7 +100,7 @@ class OperatorMeaning(Meaning):
         return self._pullback
 
     def traced(self, fn: Callable[..., Any], what: str, tracked: bool) -> Graph:
-        """What a function of tensors computes, as a graph from placeholders."""
+        """Trace a function of tensors to a graph of placeholders."""
         declaration = self.op.declaration
         inputs = [Input(t, n) for t, n in zip(self.types, declaration.names(self.form), strict=True)]
         for x, varies in zip(inputs, declaration.varying(self.form), strict=True):
@@ -116,7 +116,7 @@ class OperatorMeaning(Meaning):
         return Graph(tuple(inputs), tuple(found))
 
     def _called(self, fn: Callable[..., Any], what: str, arguments: list[Any], outs: list[Input]) -> list[Value]:
-        """The values of the results: returned, or written to tensors that the function was given for them."""
+        """Call a function; return the values it returned or wrote to output arguments."""
         names = [p.name for p in self.op.declaration.results]
         if not takes(fn, names):
             made = fn(*arguments)
@@ -144,7 +144,7 @@ class OperatorMeaning(Meaning):
         ]
 
     def _check(self, what: str, found: Sequence[Value], inputs: set[Value], outs: set[Value]) -> None:
-        """The results are as declared, and are computed from the arguments alone."""
+        """Check that results have the declared types and depend on the arguments only."""
         for value, type, p in zip(found, self.results, self.op.declaration.results, strict=True):
             if value.dtype is not type.dtype:
                 raise DTypeError(
@@ -168,7 +168,7 @@ class OperatorMeaning(Meaning):
 
 
 def _refuse_foreign(name: str, meant: Graph) -> None:
-    """A gradient of the reference needs a reference that has one."""
+    """Refuse to differentiate a reference that has no gradient."""
     for x in meant.values():
         if isinstance(x, Outside) and x.type.dtype.is_float and any(v.tracked for v in x.arguments):
             raise GradientError(
@@ -178,21 +178,21 @@ def _refuse_foreign(name: str, meant: Graph) -> None:
 
 
 def flat(arguments: Sequence[Any]) -> list[Any]:
-    """The tensors among arguments."""
+    """Flatten arguments to their tensors."""
     return [
         y for x in arguments for y in (flat(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
     ]
 
 
 class OnArrays:
-    """A kernel that is a function on arrays."""
+    """A kernel that is a Python function on arrays."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.fn = fn
 
 
 class _NoTensors:
-    """Watches a function on arrays, and lets it use no tensor: the program that it is a part of is running."""
+    """Tracer that refuses any use of tensors inside a function on arrays: the enclosing program is running."""
 
     def __init__(self, name: str) -> None:
         self.__dict__["name"] = name
@@ -206,7 +206,7 @@ class _NoTensors:
 
 @contextmanager
 def apart(name: str) -> Iterator[None]:
-    """While a function works on arrays: it must not use tensors, as it would wait for the program that waits for it."""
+    """Refuse tensors while a function on arrays runs; waiting for one would deadlock with the running program."""
     before = state.trace
     state.trace = _NoTensors(name)
     try:
@@ -216,12 +216,12 @@ def apart(name: str) -> Iterator[None]:
 
 
 def type_is_outside(x: Value) -> bool:
-    """Whether a value is given, and not computed."""
+    """Whether a value is a graph input and not computed."""
     return isinstance(x, Input) or x.buffer is not None
 
 
 class Pullback:
-    """Gradients of the arguments, from those of the results."""
+    """Computes gradients of the arguments from those of the results."""
 
     def __init__(
         self, inputs: tuple[Value, ...], upstreams: tuple[Value, ...], shares: tuple[Value | None, ...]
@@ -231,7 +231,7 @@ class Pullback:
 
 @contextmanager
 def alone(recorded: bool) -> Iterator[None]:
-    """While an operator's functions run on placeholders: nobody watches, autocast is off."""
+    """Suspend tracers and autocast while an operator's functions run on placeholders."""
     before = state.trace, mode.enabled, mode.inference, arithmetic.low
     state.trace, mode.enabled, mode.inference, arithmetic.low = None, recorded, False, ()
     try:
@@ -241,7 +241,7 @@ def alone(recorded: bool) -> Iterator[None]:
 
 
 def takes(fn: Callable[..., Any], names: Sequence[str]) -> bool:
-    """Whether a function has parameters of these names."""
+    """Whether a function has parameters with these names."""
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError):

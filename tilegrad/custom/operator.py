@@ -26,7 +26,7 @@ AUTOCAST = (None, "low", "float32")
 
 
 class Operator:
-    """What `@tilegrad.op(signature)` makes of a function; call it with tensors and numbers."""
+    """The result of `@tilegrad.op(signature)`; call it with tensors and numbers."""
 
     def __init__(
         self, declaration: Declaration, fn: Callable[..., Any], autocast: str | None = None, arrays: bool = False
@@ -37,10 +37,10 @@ class Operator:
         self.namespace = declaration.namespace or fn.__module__
         self.fn = fn
         self.kernels: dict[str, Callable[..., Any] | OnArrays] = {}
-        """By kind of device; "" is for all of them."""
+        """Kernels by kind of device; "" applies to all."""
         self.rule: Callable[..., Any] | None = None
         self.asked: tuple[str, ...] = ()
-        """What the rule asks for."""
+        """Parameter names of the gradient rule."""
         self.autocast = autocast
         self.arrays = arrays
         """Whether the reference is a function on arrays."""
@@ -69,12 +69,11 @@ class Operator:
         return wrap(results[0]) if len(results) == 1 else tuple(map(wrap, results))
 
     def _cast(self, arguments: list[Value]) -> list[Value]:
-        """The arguments in the types that autocast wants."""
+        """Convert the arguments to the types that autocast selects."""
         return lowered(arguments) if self.autocast == "low" else list(map(widened, arguments))
 
     def _meaning(self, form: Any, types: Any, arguments: list[Value]) -> OperatorMeaning:
-        """What the operator is for these types; its reference is tried at once, so that mistakes are told at the
-        call."""
+        """Specialise for the types of a call; the reference is traced at once, so that errors surface at the call."""
         if len(self._meanings) >= MOST_MEANINGS:
             self._meanings.clear()
         made = OperatorMeaning(self, form, [v.type for v in arguments])
@@ -85,11 +84,11 @@ class Operator:
     def kernel(
         self, device: str | Callable[..., Any] = "", fn: Callable[..., Any] | None = None, *, arrays: bool = False
     ) -> Any:
-        """Gives the operator a kernel: `@op.kernel` for all devices, `@op.kernel("cuda")` for one kind.
+        """Register a kernel: `@op.kernel` for all devices, `@op.kernel("cuda")` for one kind.
 
-        The function gets the arguments of the operator. It returns the results, or takes tensors to write to under
-        their names (`out` for a single one), and launches kernels on them. With `arrays` it gets numpy arrays, and
-        returns such.
+        The function gets the operator's arguments. It returns the results, or takes output tensors under their names
+        (`out` for a single one) and launches kernels that write to them. With `arrays` it gets and returns numpy
+        arrays.
         """
         if not isinstance(device, str):
             return self.kernel("", device, arrays=arrays)
@@ -106,10 +105,10 @@ class Operator:
         return fn
 
     def gradient(self, rule: F) -> F:
-        """Gives the operator a gradient: `@op.gradient`.
+        """Register the gradient: `@op.gradient`.
 
-        The function asks by name for what it needs: arguments, results, and `upstream` (`upstream_NAME` for each of
-        several results). It returns a gradient for each tensor among the arguments, or a dict by name.
+        The function names what it needs as parameters: arguments, results, and `upstream` (`upstream_NAME` for each of
+        several results). It returns a gradient for each tensor argument, or a dict by name.
         """
         if not callable(rule):
             raise OperatorError(f"{self.name}: a gradient is a function, not {type(rule).__name__}")
@@ -119,7 +118,7 @@ class Operator:
         return rule
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
-        """The meaning, computed by other operations and by no kernel of the operator."""
+        """Compute the result by the reference, without any of the operator's kernels."""
         if not self.arrays:
             return self.fn(*args, **kwargs)
         tensors, form = self.declaration.bind(args, kwargs)
@@ -128,13 +127,14 @@ class Operator:
         return made[0] if len(made) == 1 else tuple(made)
 
     def verify(self, *examples: Any, ulps: float = 64.0) -> Report:
-        """Tries the operator: shapes, dtypes, strides, aliasing, kernels against the reference (by how many units in
-        the last place they may differ), gradients by differences, jitted against lazy, `vmap`. Without examples, the
-        arguments follow from the signature."""
+        """Verify the operator: shapes, dtypes, strides, aliasing, kernels against the reference (within so many units
+        in the last place), gradients by finite differences, jit, `vmap`. By default arguments are generated from the
+        signature.
+        """
         return import_module(f"{__package__}.verifying").verify(self, *examples, ulps=ulps)  # type: ignore[no-any-return]
 
     def as_torch(self) -> Callable[..., Any]:
-        """The operator as a function of PyTorch's tensors, on the same memory."""
+        """Return the operator as a function of PyTorch tensors, sharing their memory."""
         from .borrowed import for_torch
 
         return for_torch(self)
@@ -145,7 +145,7 @@ class Operator:
 
 
 def _with_rule(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) -> Any:
-    """Results that are in memory, with a way back for gradients if one may be wanted."""
+    """Attach the gradient rule to computed results if a gradient may be needed."""
     if not mode.enabled or not any(x.tracked for x in arguments):
         return made
     known = [x.value for x in (made if isinstance(made, tuple) else (made,))]
@@ -158,8 +158,8 @@ def _with_rule(meaning: OperatorMeaning, made: Any, arguments: Sequence[Value]) 
 def op(
     signature: str, *, autocast: str | None = None, arrays: bool = False
 ) -> Callable[[Callable[..., Any]], Operator]:
-    """Declares an operator; the function that is decorated says what it means, in tensor operations; with `arrays`,
-    as a function from numpy arrays to such, which is slow, and has no gradient but one that is given.
+    """Declare an operator; the decorated function is its reference, in tensor operations. With `arrays` it is a
+    function on numpy arrays instead, which is slow and has no gradient unless one is given.
 
     >>> import tilegrad as tg
     >>> @tg.op("halved(x: F[*s]) -> F[*s]")

@@ -1,4 +1,4 @@
-"""Operators by name. Two of one name from two modules, or namespaces, live side by side."""
+"""Registry of operators by name; modules and namespaces may reuse a name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ O = TypeVar("O", bound="Operator")  # noqa: E741
 
 
 class Operators:
-    """`operators["namespace::name"]`; the name alone is enough where there is one. A namespace is the word before
-    `::` in the signature, or else the module that the operator was declared in."""
+    """Look up `operators["namespace::name"]`, or the name alone if it is unique. The namespace is the word before `::`
+    in the signature, else the declaring module.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Operator] = {}
@@ -45,6 +46,6 @@ operators = Operators()
 
 
 def register(op: O) -> O:
-    """Makes an operator known; one that is declared again in the same place takes the place of the old one."""
+    """Register an operator, replacing one declared earlier in the same place."""
     operators._known[op.namespace, op.name] = op
     return op

@@ -1,11 +1,11 @@
-"""Signatures of operators: the language of `foreign/signature.py`, and two things more.
+"""Signatures of operators: the grammar of `foreign/signature.py` with two additions.
 
     parameter ::= NAME ":" tensor "?"                  a tensor or None
                 | NAME ":" "(" tensor "," "..." ")"    any number of tensors, as a tuple or list
     name      ::= [NAMESPACE "::"] NAME
 
-A call settles which tensors are there. What it settles is called its *form*; for each form there is a plain signature,
-which checks dtypes and shapes and gives those of the results.
+A call determines which tensors are present, its *form*. Each form has a plain signature, which checks dtypes and shapes
+and infers those of the results.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ MANY = re.compile(r":(\s*)\(([^()]*),(\s*\.\.\.\s*)\)")
 
 
 class Present(NamedTuple):
-    """What one parameter is in a call: how many tensors, and its number if it is one (`varies`: the number is a
-    tensor)."""
+    """One parameter in a call: its number of tensors, and its value if it is a number (`varies`: given as a tensor)."""
 
     tensors: int
     number: float | int | bool | None = None
@@ -39,7 +38,7 @@ Form = tuple[Present, ...]
 
 
 class Declaration:
-    """A signature as it was written."""
+    """A parsed signature."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -72,7 +71,7 @@ class Declaration:
 
     @staticmethod
     def _named(pattern: re.Pattern[str], text: str) -> list[str]:
-        """The names before what a pattern finds."""
+        """Return the parameter names before each match of a pattern."""
         before = (re.search(r"(\w+)\s*$", text[: m.start()]) for m in pattern.finditer(text))
         return [m[1] for m in before if m]
 
@@ -85,7 +84,7 @@ class Declaration:
         return self.whole.results
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Form]:
-        """The tensors of a call in the order of the parameters, and its form."""
+        """Return the tensors of a call in parameter order, and the call's form."""
         given = self.by_name(args, kwargs) if kwargs or len(args) != len(self.parameters) else args
         tensors: list[Any] = []
         form: list[Present] = []
@@ -103,7 +102,7 @@ class Declaration:
         return tensors, tuple(form)
 
     def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The arguments of a call in the order of the parameters, with defaults."""
+        """Return the arguments of a call in parameter order, with defaults."""
         if len(args) > len(self.parameters):
             raise ArgumentError(f"{self.name} takes {len(self.parameters)} arguments, not {len(args)}: {self.text}")
         given = dict(zip([p.name for p in self.parameters], args, strict=False))
@@ -156,7 +155,7 @@ class Declaration:
         return Present(0, as_number(value, p.type.dtype, self.name, p.name))
 
     def plain(self, form: Form) -> Signature:
-        """The signature of calls of a form: it has the tensors that are there."""
+        """Return the plain signature of a form, with the tensors that are present."""
         found = self.forms.get(form)
         if found is None:
             parameters: list[Parameter] = []
@@ -172,7 +171,7 @@ class Declaration:
         return found
 
     def types(self, tensors: Sequence[TensorType], form: Form) -> tuple[TensorType, ...]:
-        """The types of the results, or an error that names the argument."""
+        """Infer the types of the results, or raise an error that names the argument."""
         signature = self.plain(form)
         counted = [t for t, varies in zip(tensors, self.varying(form), strict=True) if not varies]
         numbers = [x.number for x in form if x.number is not None]
@@ -186,11 +185,11 @@ class Declaration:
             ) from None
 
     def varying(self, form: Form) -> list[bool]:
-        """For each tensor of a call whether it stands for a number."""
+        """Whether each tensor of a call stands for a number."""
         return [present.varies for present in form for _ in range(present.tensors)]
 
     def arguments(self, form: Form, tensors: Sequence[Any]) -> list[Any]:
-        """The arguments of a call of a form, with these tensors."""
+        """Rebuild the arguments of a form from tensors."""
         rest = iter(tensors)
         made: list[Any] = []
         for p, present in zip(self.parameters, form, strict=True):
@@ -201,7 +200,7 @@ class Declaration:
         return made
 
     def names(self, form: Form) -> list[str]:
-        """What each tensor of a call is called."""
+        """Name each tensor of a call."""
         made: list[str] = []
         for p, present in zip(self.parameters, form, strict=True):
             many = self.kinds[p.name] == "many"
@@ -209,7 +208,7 @@ class Declaration:
         return made
 
     def pattern(self, name: str) -> TensorPattern | ScalarPattern:
-        """The type of a parameter."""
+        """Return the type pattern of a parameter."""
         return next(p.type for p in self.parameters if p.name == name)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`op.verify()` and `tilegrad.custom.opcheck(fn, *examples)`: every check on many arguments, and a report."""
+"""`op.verify()` and `tilegrad.custom.opcheck(fn, *examples)`: run every check on many arguments and report."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .examples import NUMBERS, SIZES, arguments, as_given, has_numbers, made, sh
 from .operator import Operator
 
 Trial = list[Any]
-"""Arguments that can be made again."""
+"""Reproducible arguments."""
 
 
 class Line(NamedTuple):
-    """One check: how it went, and if it failed, a script that shows it."""
+    """The outcome of one check, with a script that reproduces a failure."""
 
     name: str
     ok: bool
@@ -33,7 +33,7 @@ class Line(NamedTuple):
 
 
 class Report:
-    """What all checks found: prints a line for each; it is true if none failed."""
+    """The outcomes of all checks; prints one line each, and is true if none failed."""
 
     def __init__(self, name: str, lines: Sequence[Line]) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class Report:
 
 
 class Verification:
-    """The checks of one operator or function, one after the other."""
+    """Runs the checks of one operator or function."""
 
     def __init__(self, fn: Callable[..., Any], trials: Sequence[Trial], ulps: float) -> None:
         self.fn = fn
@@ -69,7 +69,7 @@ class Verification:
         self.lines: list[Line] = []
 
     def run(self, name: str, check: str, trials: Sequence[Trial], **options: Any) -> None:
-        """One check on some arguments; those that the operator refuses count as refused."""
+        """Run one check on some arguments; arguments that the operator refuses count as refused."""
         details: list[str] = []
         refused = ""
         for trial in trials:
@@ -93,14 +93,14 @@ class Verification:
         return self.fn.reference if isinstance(self.fn, Operator) else self.fn
 
     def script(self, check: str, trial: Trial, options: dict[str, Any]) -> str:
-        """A few lines that fail in the same way."""
+        """Return a short script that reproduces the failure."""
         given = "".join(f", {name}={value!r}" for name, value in options.items())
         call = f"checks.{check}(fn, {text(trial)}{given})"
         return "\n".join(["import tilegrad as tg", "from tilegrad.custom import checks", *found_by(self.fn), call])
 
 
 def found_by(fn: Any) -> list[str]:
-    """The lines of a script that find an operator or a function again."""
+    """Return the lines of a script that import an operator or function."""
     inner = fn.fn if isinstance(fn, Operator) else fn
     module, code = sys.modules.get(inner.__module__), getattr(inner, "__code__", None)
     if inner.__module__ != "__main__" and getattr(module, "__spec__", None) is not None:
@@ -118,7 +118,7 @@ def found_by(fn: Any) -> list[str]:
 
 
 def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Report:
-    """Tries an operator on arguments that follow from its signature, and on examples, if any are given."""
+    """Verify an operator on generated arguments and on examples, if given."""
     declaration = op.declaration
     given = [as_given(e if isinstance(e, tuple) else (e,)) for e in examples]
     rounds = range(1, NUMBERS if has_numbers(declaration) else 1)
@@ -155,7 +155,7 @@ def _are_doubles(trial: Trial) -> bool:
 
 
 def _kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
-    """Each kernel against the reference, on the devices that are here."""
+    """Check each kernel against the reference on the available devices."""
     here = {d.kind for d in devices()} - {"reference", "interpreter", "null"}
     for kind in sorted({*op.kernels, "cpu"} if "" in op.kernels else op.kernels):
         places = sorted(here) if kind == "" else [kind] if kind in here else []
@@ -170,7 +170,7 @@ def _kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: 
 
 
 def _common(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
-    """What holds for every function of tensors."""
+    """Run the checks that apply to every function of tensors."""
     whole.run("aliasing", "separate", usual)
     if any(len(list(tensors(t))) > 1 for t in usual):
         whole.run("one for two", "same_twice", usual)
@@ -180,7 +180,7 @@ def _common(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]
 
 
 def opcheck(fn: Callable[..., Any], *examples: Any, ulps: float = checks.ULPS) -> Report:
-    """Tries an operator, or any function of tensors, on examples: a tensor, or a tuple of arguments, each.
+    """Verify an operator or any function of tensors on examples: each a tensor or a tuple of arguments.
 
     >>> import tilegrad as tg
     >>> bool(tg.custom.opcheck(tg.sin, tg.ones(3)))

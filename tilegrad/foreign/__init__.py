@@ -1,4 +1,4 @@
-"""Functions in other languages: C++ by whatever compiler there is, CUDA by NVRTC, called with tensors.
+"""Foreign functions called with tensors: C++ through a system compiler, CUDA through NVRTC.
 
-The doors are `tilegrad.cpp.inline` and `tilegrad.cuda.inline`; what is behind them stands in docs/foreign.md.
+The public functions are `tilegrad.cpp.inline` and `tilegrad.cuda.inline`; docs/foreign.md explains the design.
 """

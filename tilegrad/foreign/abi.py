@@ -1,6 +1,6 @@
-"""What `include/tilegrad.h` says, for Python: the structures of a call, and calls that stay in place.
+"""The structures of `include/tilegrad.h` as ctypes, and preallocated call records.
 
-A call with the same types and numbers as one before finds its record, and only puts addresses in it.
+A call with the same types and numbers as an earlier one reuses its record and only fills in addresses.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from ..runtime.device import Device
 VERSION = 1
 CPU = -1
 MESSAGE = 1024
-"""Bytes of an error's text."""
+"""Size of the error message buffer in bytes."""
 NUMBER_OF = {dtype: n for n, dtype in enumerate(DTYPES)}
-"""The order of `enum tg_dtype`."""
+"""Values of `enum tg_dtype`."""
 
 
 class TensorStructure(ctypes.Structure):
-    """`tg_tensor`."""
-
     _fields_: ClassVar[Any] = (
         ("data", c_void_p),
         ("dtype", c_int32),
@@ -41,8 +39,6 @@ class TensorStructure(ctypes.Structure):
 
 
 class ScalarStructure(ctypes.Union):
-    """`tg_scalar`."""
-
     _fields_: ClassVar[Any] = (("i", c_int64), ("f", c_double))
 
 
@@ -51,8 +47,6 @@ GIVE = CFUNCTYPE(c_int32, c_void_p, c_void_p)
 
 
 class CallStructure(ctypes.Structure):
-    """`tg_call`."""
-
     _fields_: ClassVar[Any] = (
         ("version", c_int32),
         ("input_count", c_int32),
@@ -73,14 +67,14 @@ class CallStructure(ctypes.Structure):
 
 
 class Strided(NamedTuple):
-    """A tensor as a function sees it: its type, and where its elements lie (None: one after the other)."""
+    """A tensor argument: type and layout (None: contiguous)."""
 
     type: TensorType
     strides: tuple[int, ...] | None = None
 
 
 class Record:
-    """A call with everything in place but the addresses."""
+    """The structures of one call, complete except for the addresses."""
 
     def __init__(
         self, inputs: Sequence[Strided], outputs: Sequence[Strided], scalars: Sequence[tuple[DType, float | int]]
@@ -118,12 +112,12 @@ class Record:
         self.address = ctypes.addressof(self.call)
         self.address_of_tensors = ctypes.addressof(self.tensors)
         self.words = memoryview(self.tensors).cast("B").cast("Q")
-        """The address of tensor n is in word 5 n."""
+        """The structures as words; the address of tensor n is word 5 n."""
         self.floats = memoryview(self.scalars).cast("B").cast("d")
-        """Number n, if it is a floating one."""
+        """The value field of number n, if it is floating-point."""
 
     def run(self, function: Any, addresses: Sequence[int]) -> int:
-        """Calls a function with tensors at these addresses; what it returns."""
+        """Call a function with tensors at these addresses; return its status."""
         words = self.words
         for n, address in enumerate(addresses):
             words[5 * n] = address
@@ -131,13 +125,13 @@ class Record:
 
     @property
     def error(self) -> tuple[str, str, int]:
-        """What the function said is wrong, and at which line of which source."""
+        """Return the error of the function: message, source, line."""
         file = (self.file.value or b"").decode(errors="replace")
         return self.message.value.decode(errors="replace"), file, self.line.value
 
 
 def known(extent: Any) -> int:
-    """An extent that must be a number by now."""
+    """Return an extent that must be a known number here."""
     assert isinstance(extent, int), f"{extent} is not known yet"
     return extent
 
@@ -147,18 +141,17 @@ def _array(values: Sequence[int]) -> Any:
 
 
 def prototype(address: int) -> Any:
-    """A function of the type that the header names, to be called with the address of a record. It runs without the
-    GIL."""
+    """Return a ctypes function that takes the address of a record and releases the GIL."""
     return CFUNCTYPE(c_int32, c_void_p)(address)
 
 
 class Host:
-    """Who makes memory for a function while it runs, and takes its results."""
+    """Callbacks that allocate memory for a running function and receive its results."""
 
     def __init__(self, device: Device, given: Sequence[tuple[int, Buffer, TensorType]]) -> None:
         self.device = device
         self.given = given
-        """The inputs, by the address of their structures."""
+        """Inputs by the address of their structures."""
         self.made: dict[int, tuple[Buffer, TensorType, Any]] = {}
         self.results: list[tuple[Buffer, TensorType]] = []
         self.failure: BaseException | None = None
@@ -178,7 +171,7 @@ _numbers = count(1)
 
 @MAKE  # type: ignore[untyped-decorator]
 def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
-    """`make` of a call."""
+    """Callback `make` of a call."""
     found = _hosts.get(host or 0)
     if found is None:
         return None
@@ -202,7 +195,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
 
 @GIVE  # type: ignore[untyped-decorator]
 def give_tensor(host: int, tensor: int) -> int:
-    """`give` of a call."""
+    """Callback `give` of a call."""
     found = _hosts.get(host or 0)
     if found is None:
         return 1

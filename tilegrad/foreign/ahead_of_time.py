@@ -1,11 +1,11 @@
-"""Functions in C++ compiled ahead of time: `python -m tilegrad build DIR` makes a package of them, and its wheel.
+"""Compile C++ functions ahead of time: `python -m tilegrad build DIR` makes a package and its wheel.
 
-A source says which of its functions are for Python by a comment for each, with its signature:
+A source marks each function to export by a comment with its signature:
 
     // tilegrad: scale(x: F[n], alpha: float) -> F[n]  # x times alpha
 
-The package holds a library for each choice of the dtypes that vary, and `functions.json`. To import it no compiler is
-needed; the platform must be the one that it was built on.
+The package contains one library for each choice of variable dtypes, and `functions.json`. Importing it needs no
+compiler, but the platform that it was built on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MARK = re.compile(r"^\s*//\s*tilegrad:\s*(.+)$", re.MULTILINE)
 LISTED = "functions.json"
 CHOICES: dict[str, tuple[DType, ...]] = {"F": (float32, float64), "I": (int32, int64)}
 OTHERS = (float32, float64, int32, int64)
-"""What varying dtypes are built for."""
+"""Dtypes that an unconstrained variable is instantiated with."""
 INIT = '''"""{about}"""
 
 from pathlib import Path
@@ -53,7 +53,7 @@ globals().update({{name: getattr(_module, name) for name in __all__}})
 
 
 def build(folder: Path, output: Path, name: str = "") -> tuple[Path, Path]:
-    """Compiles the sources of a folder; the package and the wheel that were made."""
+    """Compile the sources in a folder; return the package and the wheel."""
     if not folder.is_dir():
         raise ArgumentError(f"{folder} is no folder: build takes one with C++ sources")
     name = name or re.sub(r"\W", "_", folder.resolve().name)
@@ -116,13 +116,13 @@ def _signatures(given: Sequence[Source], folder: Path) -> list[Signature]:
 
 
 def _bindings(found: Sequence[Signature]) -> list[dict[str, DType]]:
-    """What the dtypes that vary are built for: all choices of all."""
+    """Return all combinations of dtypes for the variables."""
     names = sorted({name for s in found for name in glue.variables_of(s)})
     return [dict(zip(names, chosen, strict=True)) for chosen in product(*(CHOICES.get(n[0], OTHERS) for n in names))]
 
 
 def _wheel(package: Path, output: Path, about: str) -> Path:
-    """A wheel with the package: for any Python 3, on this platform."""
+    """Write a wheel of the package for any Python 3 on this platform."""
     name, version = package.name, "0.1.0"
     platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
     tag = f"py3-none-{platform}"
@@ -148,7 +148,7 @@ def _sum(data: bytes) -> str:
 
 
 class Prebuilt(CppFunction):
-    """A function of a package."""
+    """A function of a prebuilt package."""
 
     def __init__(self, package: Path, listed: Mapping[str, Any], plans: Sequence[glue.Plan], mine: glue.Plan) -> None:
         super().__init__(plans, mine, [], Choices(), None, "copy")
@@ -177,7 +177,7 @@ def _loaded(path: Path, wanted: str) -> Library:
 
 
 def load(package: str | os.PathLike[str]) -> Module:
-    """The functions of a folder that `python -m tilegrad build` has made."""
+    """Load the functions of a folder that `python -m tilegrad build` made."""
     folder = Path(package)
     try:
         listed = json.loads((folder / LISTED).read_text())
@@ -197,7 +197,7 @@ def load(package: str | os.PathLike[str]) -> Module:
 
 
 class Built(glue.Plan):
-    """A function whose place in the library is known."""
+    """A function at a known address in a library."""
 
     def __init__(self, signature: Signature, symbol: str) -> None:
         super().__init__(signature, 0, None)

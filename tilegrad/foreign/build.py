@@ -1,7 +1,7 @@
-"""From C++ sources to a library in this process: compiled once per content, then found on disk.
+"""Build C++ sources to a loaded library, cached on disk by content.
 
-Each source is compiled by itself, and again only when it, a header that it includes, a flag or the compiler has
-changed; what did not change is taken from the disk. The library is kept likewise: a second process starts no compiler.
+Each source is compiled separately, and again only if it, an included header, a flag or the compiler changed. The linked
+library is cached likewise, so a second process starts no compiler.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from .compilers import Compiler, compiler, run
 from .source import GLUE, Source, compile_error, sources
 
 INCLUDE = str(Path(__file__).parent / "include")
-"""Where tilegrad.h and tilegrad.hpp are."""
+"""Folder of tilegrad.h and tilegrad.hpp."""
 MOST_COMPILERS = 8
 
 
 class Report(NamedTuple):
-    """What it took to get a function ready, in seconds."""
+    """Build times of a function, in seconds."""
 
     name: str
     compiler: str
-    """Empty if none was started."""
+    """The compiler; empty if none was started."""
     compiling: float
-    """Of the compiler (or linker) alone."""
+    """Time in the compiler and linker."""
     own: float
-    """All the rest."""
+    """All other time."""
     compiled: int
-    """Sources that were compiled, of how many."""
+    """Number of sources compiled, and of all sources."""
     of: int
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Report(NamedTuple):
 
 
 class Library:
-    """Machine code that is loaded: `handle` has its functions; `image` are its bytes."""
+    """A loaded library: `handle` has its functions, `image` its bytes."""
 
     def __init__(self, handle: ctypes.CDLL, image: bytes, report: Report, digest: str) -> None:
         self.handle = handle
@@ -61,12 +61,12 @@ class Library:
         self.digest = digest
 
     def address(self, symbol: str) -> int:
-        """Where a function is; AttributeError if there is none of the name."""
+        """Return the address of a function; AttributeError if it does not exist."""
         return ctypes.cast(getattr(self.handle, symbol), ctypes.c_void_p).value or 0
 
 
 class Unit(NamedTuple):
-    """What is compiled at once: a source between generated lines."""
+    """A translation unit: a source with generated lines around it."""
 
     source: Source
     number: int
@@ -74,7 +74,7 @@ class Unit(NamedTuple):
     after: str = ""
     language: str = "c++"
     inner: str | None = None
-    """What to compile in place of the source's text, line for line."""
+    """Text to compile instead of the source's, with the same lines."""
 
     @property
     def text(self) -> str:
@@ -89,7 +89,7 @@ class Unit(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """How sources are built."""
+    """Build options."""
 
     flags: tuple[str, ...] = ()
     include: tuple[str, ...] = ()
@@ -110,10 +110,10 @@ def build_cpp(
     origin: Location | None = None,
     dress: Callable[[Sequence[Source]], Sequence[Unit]] | None = None,
 ) -> Library:
-    """Compiles sources (texts, files, or both) to a library, or finds it on disk, and loads it.
+    """Compile sources (texts, files, or both) to a library, or find it on disk, and load it.
 
-    `flags` go to the compiler, `link` to the linker, `include` are folders with headers. `build_directory` keeps what
-    was compiled, with a Makefile. `dress` puts generated lines around the sources.
+    `flags` go to the compiler, `link` to the linker, `include` are header folders. `build_directory` receives the
+    sources, the library and a Makefile. `dress` adds generated lines around the sources.
     """
     start = perf_counter()
     origin = origin or user_location()
@@ -134,7 +134,7 @@ _building = lock()
 
 
 def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> Library:
-    """The library of some units. One thread builds at a time; the compilers of one build run at once."""
+    """Return the library of some units. Threads build one at a time; the compilers of one build run in parallel."""
     with _building:
         work = _Build(units, name, choices, compiler("c++"))
         kept = work.stored(work.digest)
@@ -165,7 +165,7 @@ def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> L
 
 
 class _Build:
-    """One build: what is there already, what is compiled, and for how long."""
+    """One build: cached objects, compilations, times."""
 
     def __init__(self, units: Sequence[Unit], name: str, choices: Choices, compiler: Compiler) -> None:
         self.units, self.name, self.choices, self.compiler = units, name, choices, compiler
@@ -183,7 +183,7 @@ class _Build:
     # --- on disk -------------------------------------------------------------------------------
 
     def stored(self, digest: str) -> tuple[bytes, dict[str, str]] | None:
-        """Code that was kept, and the files that went into it, if these are what they were."""
+        """Return cached code if the files it was built from are unchanged."""
         found = store.read(digest)
         if found is None:
             return None
@@ -201,7 +201,7 @@ class _Build:
     # --- compiled ------------------------------------------------------------------------------
 
     def made(self) -> bytes:
-        """Compiles and links."""
+        """Compile and link."""
         import tempfile
 
         if any(unit.source.path and not unit.source.path.exists() for unit in self.units):
@@ -278,7 +278,7 @@ class _Build:
             print(said)
 
     def _files(self, n: int, folder: str) -> dict[str, str]:
-        """The files of users that a unit includes, as the compiler noted them, with what is in them."""
+        """Return the user files that a unit includes, from the compiler's dependency output, with their contents."""
         try:
             rule = Path(folder, f"{n}.d").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -290,7 +290,7 @@ class _Build:
     # --- to be looked at -----------------------------------------------------------------------
 
     def keep(self, code: bytes) -> None:
-        """Puts the sources, the library and a Makefile in the build directory."""
+        """Write the sources, the library and a Makefile to the build directory."""
         folder = Path(self.choices.build_directory)
         folder.mkdir(parents=True, exist_ok=True)
         names = []
@@ -311,9 +311,9 @@ class _Build:
 
 
 def _written(path: Path, contents: bytes) -> None:
-    """Writes a file unless it is so already: what depends on its time is not made again for nothing.
+    """Write a file unless it has this content already, to keep its modification time.
 
-    A link is replaced, not followed: the folder may be one where others write.
+    A symbolic link is replaced, not followed: others may be able to write to the folder.
     """
     if path.is_symlink() or not path.is_file() or path.read_bytes() != contents:
         with replacing(path, links=False) as file:

@@ -1,7 +1,7 @@
-"""Checked calls: the function runs in a process of its own, on copies of its tensors.
+"""Run a checked call in a child process on copies of its tensors between guard pages.
 
-Before and behind each copy are addresses that nobody may touch: an index outside of a tensor ends that process, not
-this one. Small steps outside, writes to inputs, and results that were left out are found afterwards.
+An access outside a tensor crashes the child only. Writes just outside a tensor, writes to inputs and unwritten results
+are detected afterwards by fill patterns.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from .function import Call, CppFunction
 
 GUARD = 1 << 30
-"""Bytes of addresses before and after a tensor; they take no memory."""
+"""Bytes of inaccessible address space before and after each tensor; uses no memory."""
 NO_RESERVE = 0x4000 if sys.platform == "linux" else 0x40
 EVEN = 64
-"""Tensors begin at a multiple of this, as elsewhere."""
+"""Alignment of tensors in bytes."""
 OUTSIDE, BESIDE, UNWRITTEN = 0xA5, 0x5A, 0xFB
-"""What stands around results, around inputs (other bytes: they may be copied), and in results before the call."""
+"""Fill bytes around results, around inputs (different, as inputs may be copied), and of results before the call."""
 EXIT_FAILED = 1
 
 
 class Guarded:
-    """Memory between two stretches of addresses that must not be touched."""
+    """Memory between two guard regions."""
 
     def __init__(self, bytes: int, mark: int = OUTSIDE) -> None:
         self.mark = mark
@@ -75,7 +75,7 @@ class Guarded:
         return self.inner[self.first : self.first + self.bytes]
 
     def outside(self) -> tuple[int, int]:
-        """How many bytes before and behind the tensor were written."""
+        """Count the bytes written before and after the tensor."""
         before, behind = self.inner[: self.first], self.inner[self.first + self.bytes :]
         return int((before != self.mark).sum()), int((behind != self.mark).sum())
 
@@ -83,7 +83,7 @@ class Guarded:
 def checked(
     function: CppFunction, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]
 ) -> list[tuple[Buffer, TensorType]]:
-    """The results of a call that ran in a process of its own; ForeignError if anything about it was wrong."""
+    """Run a call in a child process and return its results; ForeignError if it crashed or wrote out of bounds."""
     if not hasattr(os, "fork"):
         raise ArgumentError(f"{function.name}: calls are checked by forking, which {sys.platform} does not have")
     spans = [_span(x) for x in call.inputs]
@@ -122,7 +122,7 @@ def checked(
 def _in_a_child(
     function: CppFunction, call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]
 ) -> tuple[int, Any]:
-    """Runs the call after a fork: how the child ended, and what it had to say."""
+    """Run the call after a fork; return the exit status of the child and its output."""
     ctypes.CDLL(None).fflush(None)
     sys.stdout.flush()
     reading, writing = os.pipe()
@@ -148,7 +148,7 @@ def _in_a_child(
 
 
 def _call(call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]) -> Any:
-    """In the child: what the function said, and the tensors that it made, as bytes."""
+    """Run the call in the child; serialise its error and the tensors it made."""
     cpu = device("cpu")
     record = call.record()
     base = record.address_of_tensors
@@ -205,7 +205,7 @@ def _described(function: CppFunction, call: Call) -> str:
 
 
 def _span(x: Strided) -> int:
-    """Bytes from the first element to behind the last."""
+    """Bytes from the first element to the end of the last."""
     shape = [known(e) for e in x.type.shape]
     if 0 in shape:
         return 0

@@ -1,4 +1,4 @@
-"""The C++ compiler of this machine: the one that $CXX names, one that is in the path, or the one in a wheel."""
+"""Find the C++ compiler: $CXX, one in the path, or one from a wheel."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MISSING = (
 NAMES = {"c++": ("c++", "g++", "clang++"), "c": ("cc", "gcc", "clang")}
 VARIABLES = {"c++": "CXX", "c": "CC"}
 PATIENCE = 1200.0
-"""Seconds that a compiler is given: the wheel ziglang makes its C++ library first."""
+"""Compiler timeout in seconds; the ziglang wheel first builds its C++ library."""
 
 
 class Compiler(NamedTuple):
-    """How it is started, how it wants its options, and what tells it from others and its own other versions."""
+    """A compiler: command, option style, and an identity for cache keys."""
 
     command: tuple[str, ...]
     style: str
@@ -44,7 +44,7 @@ class Compiler(NamedTuple):
         depends: str = "",
         language: str = "c++",
     ) -> list[str]:
-        """What to type to compile files, or to link objects to a library."""
+        """Return the command to compile files, or to link objects to a library."""
         standard = () if any("std" in flag for flag in flags) else ("c++17",) if language == "c++" else ("c11",)
         if self.style == "msvc":
             mode = ["/LD"] if shared else ["/c"]
@@ -61,7 +61,7 @@ class Compiler(NamedTuple):
 
 
 def compiler(language: str = "c++") -> Compiler:
-    """The compiler for a language; CompileError, with what to do, if there is none."""
+    """Return the compiler for a language, or raise CompileError with a remedy."""
     variable = VARIABLES[language]
     wanted = os.environ.get(variable, "")
     if wanted:
@@ -86,7 +86,7 @@ def compiler(language: str = "c++") -> Compiler:
 
 
 def is_available(language: str = "c++") -> bool:
-    """Whether something can be compiled here."""
+    """Whether a compiler is available."""
     try:
         compiler(language)
     except CompileError:
@@ -95,7 +95,7 @@ def is_available(language: str = "c++") -> bool:
 
 
 def located(name: str) -> str:
-    """The path of a program, or an empty text. (`shutil.which` takes longer to import than to run.)"""
+    """Return the path of a program, or an empty text. (`shutil.which` is slower to import than to run.)"""
     if os.path.dirname(name):
         return name if os.access(name, os.X_OK) else ""
     endings = (".exe", "") if sys.platform == "win32" else ("",)
@@ -108,7 +108,7 @@ def located(name: str) -> str:
 
 
 def _known(command: tuple[str, ...]) -> Compiler:
-    """With its identity: asking it for its version would take longer than a call from the cache may."""
+    """Identify a compiler by its file; asking for its version takes longer than a cached call may."""
     if "ziglang" in command:
         from importlib.util import find_spec
 
@@ -122,7 +122,7 @@ def _known(command: tuple[str, ...]) -> Compiler:
 
 
 def run(command: Sequence[str], folder: str) -> tuple[int, str]:
-    """Runs a compiler in a folder: its exit status, and all that it says (in English: messages are looked into)."""
+    """Run a compiler in a folder; return status and output, in English because the messages are parsed."""
     import subprocess
 
     environment = {**os.environ, "LC_ALL": "C", "TERM": "dumb"}

@@ -1,7 +1,7 @@
-"""The functions that a C++ or CUDA source defines: their names, what they return, and what they take.
+"""Scan C++ or CUDA sources for function definitions: names, return types, parameters.
 
-This is no parser of C++: it sees blocks, brackets and words, which is enough to call a function by the names of its
-parameters. What it misreads the compiler refuses.
+The scanner only understands blocks, brackets and words, enough to call functions by their parameter names. The compiler
+rejects what it misreads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ HEAD = re.compile(r"(?P<result>.*?)(?P<name>[A-Za-z_]\w*)\s*$", re.DOTALL)
 
 
 class Taken(NamedTuple):
-    """A parameter: its type as it is written, and its name."""
+    """A parameter: its type as written, and its name."""
 
     type: str
     name: str
 
 
 class Definition(NamedTuple):
-    """A function at the top of a source."""
+    """A function at namespace scope."""
 
     name: str
     result: str
@@ -33,7 +33,7 @@ class Definition(NamedTuple):
 
     @property
     def takes_call(self) -> bool:
-        """Whether it takes what `tilegrad.h` names a call, and nothing else."""
+        """Whether its only parameter is a `tg_call`."""
         return len(self.parameters) == 1 and "tg_call" in self.parameters[0].type
 
     @property
@@ -42,7 +42,7 @@ class Definition(NamedTuple):
 
     @property
     def returns(self) -> bool:
-        """Whether it returns anything."""
+        """Whether it returns a value."""
         return re.search(r"\bvoid\s*$", self.result) is None
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Definition(NamedTuple):
 
 
 def without_comments(text: str) -> str:
-    """The text with comments, texts and preprocessor lines blanked; every character stays in its place."""
+    """Blank comments, string literals and preprocessor lines; positions stay the same."""
     return PREPROCESSOR.sub(_blank, BETWEEN.sub(_blank, text))
 
 
@@ -59,7 +59,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def definitions(text: str) -> dict[str, Definition]:
-    """The functions that a source defines at its top, or in namespaces and `extern "C"`.
+    """Find the functions defined at the top level, in namespaces, or in `extern "C"`.
 
     >>> found = definitions('''
     ... template <class T> struct Pair { T x; void swap() {} };
@@ -91,7 +91,7 @@ def definitions(text: str) -> dict[str, Definition]:
 
 
 def _closing(text: str, at: int) -> int:
-    """The place after the bracket that closes the one at a place."""
+    """Return the position after the bracket that closes the one at a position."""
     depth = 0
     for n in range(at, len(text)):
         depth += {"{": 1, "}": -1}.get(text[n], 0)

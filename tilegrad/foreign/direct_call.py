@@ -1,8 +1,7 @@
-"""Calls of functions in C++ on tensors whose elements are in memory: nothing is recorded, or looked up twice.
+"""Generate direct calls of C++ functions on tensors in memory, without graph or program lookup.
 
-What a call needs besides addresses and numbers depends on the types of its tensors alone, and is found once, the slow
-way (`CppFunction.prepared`). From then on a call is what a person would write for a function of so many tensors; loops
-over them would take longer than a small function does.
+Everything but addresses and numbers depends on the tensor types alone and is found once, by `CppFunction.prepared`. The
+generated function is unrolled over the parameters: loops over them would take longer than a small call.
 """
 
 from __future__ import annotations
@@ -21,21 +20,22 @@ if TYPE_CHECKING:
     from .function import Call, CppFunction
 
 Ready = dict[tuple[Any, ...], tuple[Any, ...]]
-"""By the types of tensors and the whole numbers of a call: what is the same for all such calls."""
+"""Prepared calls by tensor types and integer arguments."""
 Direct = Callable[[Ready, tuple[Any, ...], bool], Any]
-"""From what is ready, the arguments, and whether gradients are the caller's affair, to results; None: not so simple."""
+"""The generated function, from prepared calls, arguments, and whether to ignore gradients, to results; None: fall back.
+"""
 WORDS = 5
-"""Words of a `tg_tensor`, whose first is the address of its elements."""
+"""Words of a `tg_tensor`; the first is the address of its elements."""
 
 
 def kinds_of(function: CppFunction) -> str:
-    """One letter for each parameter: t a tensor, f a floating number, i another."""
+    """Return one letter per parameter: t tensor, f float, i other number."""
     letters = (p.type.dtype.is_float for p in function.signature.scalars)  # type: ignore[union-attr]
     return "".join("t" if p.is_tensor else "f" if next(letters) else "i" for p in function.signature.parameters)
 
 
 def ready(function: CppFunction, call: Call) -> tuple[Any, ...]:
-    """What is the same for all calls on tensors of the types of one: an element of what `direct` looks in."""
+    """Prepare the calls on tensors of the types of one: an entry for `direct`."""
     place = device("cpu")
     found: list[Any] = [call.entry, call.record, call.records, function.failure]
     for type, bytes in zip(call.outputs, call.bytes, strict=True):
@@ -46,7 +46,7 @@ def ready(function: CppFunction, call: Call) -> tuple[Any, ...]:
 
 @cache
 def direct(kinds: str, outputs: int) -> Direct:
-    """The function that calls those of a kind; one for all that have the same kinds of parameters."""
+    """Generate the function for a parameter kind string, once."""
     names: dict[str, Any] = {
         "state": handle.state, "mode": handle.mode, "listeners": events.listeners, "settings": settings,
         "is_whole": is_whole, "Input": Input, "Tensor": handle.result_class(), "new": object.__new__,
@@ -56,14 +56,14 @@ def direct(kinds: str, outputs: int) -> Direct:
 
 
 def is_whole(x: handle.Handle) -> bool:
-    """Whether a tensor that shares its storage is all of it, and has seen what was written to it."""
+    """Whether a tensor covers its whole storage and has seen all writes to it."""
     base = x._base
     return base is not None and not x._moves and x._seen == base.storage.changes
 
 
 def source(kinds: str, outputs: int) -> str:
-    """The text of a direct call. A tensor that has no elements in memory, a type that was not met, an argument that is
-    wrong: all these end as `None`, and are told apart by whoever goes the slow way then.
+    """Generate the source of a direct call. It returns None for tensors not in memory, unknown types and wrong
+    arguments; the full path then tells these apart.
 
     >>> print(source("tf", 1))
     def direct(ready, args, blind):
@@ -102,7 +102,7 @@ def source(kinds: str, outputs: int) -> str:
 
 
 def _found(kinds: str, outputs: int) -> list[str]:
-    """The lines that find the memory of the arguments, and what is ready for them."""
+    """Generate the lines that find the arguments' memory and the prepared call."""
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
     taken = ", ".join(f"{'x' if kind == 't' else 'n'}{n}" for n, kind in enumerate(kinds))
     marks = [f"v{n}['type']" if kind == "t" else f"n{n}" for n, kind in enumerate(kinds) if kind != "f"]
@@ -129,7 +129,7 @@ def _found(kinds: str, outputs: int) -> list[str]:
 
 
 def _called(kinds: str, outputs: int) -> list[str]:
-    """The lines that make memory for the results, and call."""
+    """Generate the lines that allocate the results and call."""
     places = [*(f"b{n}" for n, kind in enumerate(kinds) if kind == "t"), *(f"y{n}" for n in range(outputs))]
     numbers = [n for n, kind in enumerate(kinds) if kind != "t"]
     return [
@@ -145,7 +145,7 @@ def _called(kinds: str, outputs: int) -> list[str]:
 
 
 def _tensors(outputs: int) -> list[str]:
-    """The lines that make tensors of the results: as `wrap(Input(type))` does, which asks for the user's line, too."""
+    """Generate the lines that make result tensors, as `wrap(Input(type))` does but without a source location."""
     lines: list[str] = []
     for n in range(outputs):
         lines += [f"r{n} = new(Input)", f"own = r{n}.__dict__", f"own.update(like{n})", f"own['buffer'] = y{n}"]

@@ -1,7 +1,7 @@
-"""A function in C++, ready to be called with tensors: checked, compiled for the dtypes it meets, run.
+"""C++ functions of tensors: check arguments, compile for their dtypes, run.
 
-What is checked: the number and the names of arguments, dtypes, shapes, devices, and whether elements lie one after the
-other; all by the signature, before any foreign code runs. While it runs, other Python threads do.
+The signature is checked before any foreign code runs: number and names of arguments, dtypes, shapes, devices,
+contiguity. The GIL is released during the call.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .source import Source, placed
 
 Contiguous = Literal["copy", "check", "strided"]
 MOST_CALLS = 256
-"""Kinds of calls (shapes, numbers) of one function that are kept ready."""
+"""Largest number of prepared calls (by shapes and numbers) cached for one function."""
 
 
 class Call:
-    """A function for arguments of certain types, and numbers: everything but the addresses is in place."""
+    """A function prepared for argument types and numbers, complete except for addresses."""
 
     def __init__(self, function: CppFunction, match: Match, inputs: Sequence[Strided]) -> None:
         self.match = match
@@ -55,7 +55,7 @@ class Call:
         self.records: list[Record] = []
 
     def record(self) -> Record:
-        """A record that nobody uses; to be put back in `records`."""
+        """Return a free record; the caller puts it back in `records`."""
         try:
             return self.records.pop()
         except IndexError:
@@ -63,7 +63,7 @@ class Call:
 
 
 class Foreign:
-    """A function in another language, with its signature; `device` is where its tensors are: cpu, or cuda."""
+    """A foreign function with its signature; `device` is cpu or cuda."""
 
     device = "cpu"
 
@@ -82,7 +82,7 @@ class Foreign:
     def tensors(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Handle], tuple[float | int, ...]]:
-        """The tensors and numbers of a call."""
+        """Return the tensors and numbers of a call."""
         given: Sequence[Any] = args
         numbers: tuple[float | int, ...] = ()
         if kwargs or self._mixed or len(args) != len(self._wanted):
@@ -94,7 +94,7 @@ class Foreign:
         return given, numbers
 
     def wrapped(self, buffers: Sequence[tuple[Buffer, TensorType]], given: Sequence[Handle]) -> list[Any]:
-        """Results as tensors; gradients do not flow through them, and whoever asks for one is told."""
+        """Wrap results as tensors that refuse to be differentiated."""
         values: list[Value] = []
         for buffer, type in buffers:
             made = Input(type)
@@ -109,7 +109,7 @@ class Foreign:
         return [wrap(v) for v in values]
 
     def returned(self, results: list[Any]) -> Any:
-        """Results as the signature says: nothing, a tensor, a tuple, or a list."""
+        """Arrange results by the signature: nothing, a tensor, a tuple, or a list."""
         match self.signature.open, results:
             case "list", _:
                 return results
@@ -145,19 +145,19 @@ class CppFunction(Foreign):
         self._libraries: dict[tuple[DType, ...], Library] = {}
         self._calls: dict[tuple[Any, ...], Call] = {}
         self._ready: Ready = {}
-        """For `direct`, by the types of tensors and the numbers of a call."""
+        """Entries for `direct`, by tensor types and integer arguments."""
         self._first: Report | None = None
         self._lock = lock()
 
     @cached_property
     def digest(self) -> str:
-        """What the function is made from: two of the same digest do the same."""
+        """Digest of the sources; functions with equal digests are interchangeable."""
         return key("cpp", self.signature, *(s.text for s in self.given), *self.choices)
 
     # --- compiled ------------------------------------------------------------------------------
 
     def library(self, dtypes: Mapping[str, DType] = {}) -> Library:
-        """The machine code for what the varying dtypes of the signature stand for."""
+        """Build the library for the dtypes of the signature's variables."""
         chosen = tuple([dtypes[name] for name in self.variables])
         found = self._libraries.get(chosen)
         if found is None:
@@ -179,14 +179,14 @@ class CppFunction(Foreign):
         return library.address(self.plan.symbol)
 
     def entry(self, dtypes: Mapping[str, DType] = {}) -> int:
-        """The address of `int32_t entry(const tg_call *)` (tilegrad.h), which stays valid as long as this process.
+        """Return the address of `int32_t entry(const tg_call *)` (tilegrad.h), valid for the life of the process.
 
-        After the numbers of the signature the call has the extents that it names, in alphabetical order.
+        The call has the numbers of the signature, then its named extents in alphabetical order.
         """
         return self.library_address(self.library(dtypes))
 
     def report(self) -> Report:
-        """What it took to make it ready: the compiler's time, and tilegrad's own."""
+        """Build times: the compiler's and tilegrad's own."""
         if self._first is None:
             raise ArgumentError(f"{self.name} is compiled for the dtypes of its first call: call it first")
         return self._first
@@ -212,8 +212,9 @@ class CppFunction(Foreign):
         return self.returned(self.wrapped(results, given))
 
     def direct(self, args: tuple[Any, ...], ready: Ready | None = None, blind: bool = False) -> Any:
-        """The results for tensors in memory of types that were met; None if it is not so simple. `blind`: whether a
-        gradient can be taken is the caller's affair."""
+        """Call directly if the tensors are in memory and their types known, else return None. `blind`: ignore
+        gradients.
+        """
         return self._direct(self._ready if ready is None else ready, args, blind)
 
     @cached_property
@@ -221,8 +222,7 @@ class CppFunction(Foreign):
         return direct(kinds_of(self), len(self.signature.results))
 
     def check(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls it in a process of its own, on copies between guarded pages: a crash, and writes to where nothing is to
-        be written, become errors."""
+        """Call in a child process on copies between guard pages: crashes and stray writes become errors."""
         from .child import checked
 
         given, numbers = self.tensors(args, kwargs)
@@ -232,7 +232,7 @@ class CppFunction(Foreign):
     def prepared(
         self, given: Sequence[Handle], numbers: tuple[float | int, ...]
     ) -> tuple[Call, list[Buffer], list[int]]:
-        """The call for some tensors, their memory, and the addresses in it."""
+        """Return the prepared call for some tensors, their memory, and its addresses."""
         marks: list[Any] = [numbers]
         buffers, addresses, inputs = [], [], []
         for n, x in enumerate(given):
@@ -260,18 +260,18 @@ class CppFunction(Foreign):
         return found, buffers, addresses
 
     def readied(self, types: Sequence[TensorType], numbers: Sequence[float | int]) -> Ready:
-        """What `direct` finds for tensors of these types, and for whole numbers that extents may depend on."""
+        """Prepare an entry of `direct` for these tensor types and integer arguments."""
         rest, others = iter(types), iter(numbers)
         marks = [next(rest) if p.is_tensor else next(others) for p in self.signature.parameters]
         call = self.settled([Strided(t) for t in types], numbers)
         return {tuple([mark for mark in marks if not isinstance(mark, float)]): ready(self, call)}
 
     def settled(self, inputs: Sequence[Strided], numbers: Sequence[float | int]) -> Call:
-        """The call for tensors of some types."""
+        """Return the prepared call for tensor types."""
         return Call(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
     def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
-        """Strides and offset of a view that is to be taken as it is; else None."""
+        """Return strides and offset of a view to pass as it is; else None."""
         if self.contiguous == "copy" or (self.contiguous == "check" and is_dense(x)):
             return None, 0
         if self.contiguous == "check":
@@ -284,7 +284,7 @@ class CppFunction(Foreign):
         return tuple(found.strides), int(found.offset)
 
     def ran(self, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]) -> list[tuple[Buffer, TensorType]]:
-        """Runs the function on memory; its results."""
+        """Run on memory and return the results."""
         cpu = device("cpu")
         outputs = [cpu.allocate(bytes) for bytes in call.bytes]
         record = call.record()
@@ -305,7 +305,7 @@ class CppFunction(Foreign):
 
     @cached_property
     def makes_tensors(self) -> bool:
-        """Whether the function may ask for memory."""
+        """Whether the function may allocate tensors."""
         definition = self.plan.definition
         if self.signature.open or (definition is not None and (definition.takes_call or definition.returns)):
             return True
@@ -319,7 +319,7 @@ class CppFunction(Foreign):
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),
     ) -> None:
-        """Runs it on dense memory of the CPU, results included; `types` are those of the inputs."""
+        """Run on contiguous CPU memory, results included; `types` are the input types."""
         marks: Any = ("run", tuple(numbers), *((t.dtype, t.shape) for t in types))
         call = self._calls.get(marks)
         if call is None:
@@ -332,14 +332,14 @@ class CppFunction(Foreign):
         call.records.append(record)
 
     def failed(self, host: Host, record: Record) -> Exception:
-        """What a call that returned an error is reported as."""
+        """Convert the error of a call to an exception."""
         if isinstance(host.failure, MemoryError):
             return host.failure
         message, file, line = record.error
         return self.failure(str(host.failure) if host.failure else message, file, line)
 
     def failure(self, message: str, file: str, line: int) -> ForeignError:
-        """What the function said, at the user's line."""
+        """Make an exception with the function's message at the user's source line."""
         place = placed(file, line, self.given) if file and line else None
         where = f"\n{place.file}:{place.line}: {place.text.strip()}" if place else ""
         return ForeignError(f"{self.name}: {message or 'it failed without a message'}{where}")

@@ -1,7 +1,7 @@
-"""The lines around a user's C++: what a function is called through.
+"""Generate the C++ around user code: entry points that unpack a call.
 
-A body becomes a function of its own; a function is called by the names of its parameters. Names of the signature are
-views (tensors), numbers, and extents.
+A body becomes a function; a function is called by its parameter names. The names of the signature are views (tensors),
+numbers and extents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROLOGUE = '#include "tilegrad.hpp"\n'
 
 
 def c_type(dtype: DType) -> str:
-    """What a dtype is called in C++.
+    """Return the C++ name of a dtype.
 
     >>> from ..ir.dtype import int64
     >>> c_type(int64), c_type(float16)
@@ -31,31 +31,31 @@ def c_type(dtype: DType) -> str:
 
 
 def symbol(name: str) -> str:
-    """Under what name the library has a function."""
+    """Return the exported symbol of a function."""
     return f"tilegrad_{name}"
 
 
 def extents_of(signature: Signature) -> list[str]:
-    """The names of extents in a signature, in the order in which a call gives them after its numbers."""
+    """Return the extents of a signature in the order in which a call passes them, after its numbers."""
     axes = [axis for p in signature.tensors if isinstance(p.type, TensorPattern) for axis in p.type.axes]
     names = {n for axis in axes if not isinstance(axis, Group) for n in names_in(axis)}
     return sorted(names - {p.name for p in signature.scalars})
 
 
 def variables_of(signature: Signature) -> list[str]:
-    """The dtypes of a signature that vary."""
+    """Return the dtype variables of a signature."""
     patterns = [p.type for p in (*signature.parameters, *signature.results)]
     found = [p.dtype.name for p in patterns if isinstance(p, TensorPattern) and isinstance(p.dtype, Variable)]
     return list(dict.fromkeys(found))
 
 
 def standing_for(names: Sequence[str]) -> dict[str, DType]:
-    """Dtypes for variables that a call says nothing about."""
+    """Return default dtypes for variables that a call leaves open."""
     return {name: int32 if name[0] == "I" else float32 for name in names}
 
 
 class Plan:
-    """Which function of which source a signature is for: `definition` is None where the source is a body."""
+    """Maps a signature to a function in a source; `definition` is None if the source is a body."""
 
     def __init__(self, signature: Signature, place: int, definition: Definition | None) -> None:
         self.signature = signature
@@ -69,7 +69,7 @@ class Plan:
 
 
 def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = "function") -> list[Plan]:
-    """Where the functions of the signatures are, or an error that says what the sources have instead."""
+    """Find the function of each signature, or raise an error that lists those in the sources."""
     found = [definitions(source.text) for source in given]
     made = []
     for signature in signatures:
@@ -91,7 +91,7 @@ def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = 
 
 
 def dressed(all: Sequence[Plan], given: Sequence[Source], dtypes: Mapping[str, DType]) -> list[Unit]:
-    """The units to compile: each source with its glue."""
+    """Return the translation units: each source with its glue."""
     known = "".join(f"typedef {c_type(dtype)} {name};\n" for name, dtype in sorted(dtypes.items()))
     units = []
     for n, source in enumerate(given):
@@ -121,10 +121,10 @@ def _declared(definition: Definition) -> str:
 
 
 def hoisted(text: str) -> tuple[str, str]:
-    """Splits what must stand outside of a function from a body: preprocessor lines, and `using` at its beginning.
+    r"""Split a body from lines that must stand outside a function: preprocessor lines and leading `using`.
 
-    >>> hoisted("#include <math.h>\\nout[0] = 1;")
-    ('#include <math.h>\\n', '\\nout[0] = 1;')
+    >>> hoisted("#include <math.h>\nout[0] = 1;")
+    ('#include <math.h>\n', '\nout[0] = 1;')
     """
     top, inner = [], []
     plain, going_on, first = without_comments(text).split("\n"), False, True
@@ -138,7 +138,7 @@ def hoisted(text: str) -> tuple[str, str]:
 
 
 def _variables(signature: Signature, dtypes: Mapping[str, DType]) -> list[tuple[str, str, str]]:
-    """What a function can take: type, name, and how it is taken from the call."""
+    """Return what a function may take: type, name, and the expression that unpacks it."""
     found, tensors, numbers = [], 0, 0
     for p in signature.parameters:
         if isinstance(p.type, TensorPattern):
@@ -163,14 +163,14 @@ def _settled(dtype: DType | Variable, dtypes: Mapping[str, DType]) -> DType:
 
 
 def head(signature: Signature, dtypes: Mapping[str, DType]) -> str:
-    """The beginning of the function that a body becomes."""
+    """Generate the head of the function around a body."""
     taken = ", ".join(f"const {type} {name}" for type, name, _ in _variables(signature, dtypes))
     kind = {"Tensor": "tg::Tensor", "list": "tg::List"}.get(signature.open, "void")
     return f"static {kind} {signature.name}({taken})"
 
 
 def entry(plan: Plan, dtypes: Mapping[str, DType]) -> str:
-    """The function that tilegrad calls."""
+    """Generate the entry point."""
     signature, definition = plan.signature, plan.definition
     if definition is not None and definition.takes_call:
         return ""
@@ -194,7 +194,7 @@ def entry(plan: Plan, dtypes: Mapping[str, DType]) -> str:
 
 
 def arguments(signature: Signature, definition: Definition) -> list[str]:
-    """What a function is called with: its parameters say by their names."""
+    """Return the argument list of a function, matched by parameter names."""
     inputs = {p.name for p in signature.tensors}
     outputs = {p.name for p in signature.results}
     known = [p.name for p in (*signature.parameters, *signature.results)] + extents_of(signature)
@@ -226,7 +226,7 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
 
 
 def _near(name: str, known: Sequence[str]) -> list[str]:
-    """What was probably meant."""
+    """Suggest a similar name."""
     from difflib import get_close_matches
 
     return get_close_matches(name, known, 1)

@@ -1,7 +1,6 @@
-"""A CUDA kernel of the user's, ready to be called with tensors of a GPU.
+"""User CUDA kernels as functions of GPU tensors.
 
-Where there is no GPU it is compiled all the same, and `launch` tells how it would be launched, checked against the
-limits of an H200.
+Without a GPU the kernel still compiles, and `launch` checks its configuration against the limits of an H200.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ MOST_CALLS = 256
 
 
 class Settled(NamedTuple):
-    """A call for arguments of certain types: the kernel, its launch (None: nothing to do), and its words."""
+    """A call prepared for argument types: kernel, launch (None: nothing to do), parameter words."""
 
     match: Match
     outputs: tuple[TensorType, ...]
@@ -61,7 +60,7 @@ class Settled(NamedTuple):
 
 
 class CudaFunction(Foreign):
-    """A kernel for NVIDIA GPUs."""
+    """A CUDA kernel of the user."""
 
     device = "cuda"
 
@@ -87,7 +86,7 @@ class CudaFunction(Foreign):
 
     @cached_property
     def digest(self) -> str:
-        """What the function is made from: two of the same digest do the same."""
+        """Digest of the sources; functions with equal digests are interchangeable."""
         return key(
             "cuda",
             self.signature,
@@ -99,7 +98,7 @@ class CudaFunction(Foreign):
     # --- compiled ------------------------------------------------------------------------------
 
     def kernel(self, dtypes: Mapping[str, DType], ranks: Mapping[str, int], architecture: str) -> Kernel:
-        """The machine code for some dtypes and numbers of axes."""
+        """Return the machine code for some dtypes and ranks."""
         marks = (architecture, tuple(sorted(ranks.items())), tuple([dtypes[name] for name in self.variables]))
         found = self._kernels.get(marks)
         if found is None:
@@ -112,7 +111,7 @@ class CudaFunction(Foreign):
         return found
 
     def compile_early(self) -> None:
-        """Finds the compiler's complaints when the function is made, not when it is called."""
+        """Compile when the function is made if possible, so that errors surface there and not at the first call."""
         groups = any(isinstance(a, Group) for p in self.signature.parameters for a in getattr(p.type, "axes", ()))
         if self.variables or (groups and self.definition is None):
             return
@@ -121,7 +120,7 @@ class CudaFunction(Foreign):
         self.kernel({}, {} if self.definition else ranks, limits_of(None).architecture)
 
     def report(self) -> Report:
-        """What it took to make it ready: the compiler's time, and tilegrad's own."""
+        """Build times: the compiler's and tilegrad's own."""
         if self._first is None:
             raise ArgumentError(f"{self.name} is compiled for the types of its first call: call it first")
         return self._first
@@ -129,7 +128,7 @@ class CudaFunction(Foreign):
     # --- settled -------------------------------------------------------------------------------
 
     def settled(self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: CudaDevice | None) -> Settled:
-        """Everything about a call but the addresses; LaunchError if the GPU cannot do it."""
+        """Prepare a call except for its addresses; LaunchError if the GPU cannot run it."""
         marks = (gpu, tuple(numbers), *((t.dtype, t.shape) for t in types))
         found = self._calls.get(marks)
         if found is None:
@@ -148,7 +147,7 @@ class CudaFunction(Foreign):
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the tensors: inputs, then results."""
+        """Names of the tensors: inputs, then results."""
         return [p.name for p in (*self.signature.tensors, *self.signature.results)]
 
     def _ranks(self, shapes: Mapping[str, Sequence[Any]]) -> dict[str, int]:
@@ -200,7 +199,9 @@ class CudaFunction(Foreign):
     # --- called --------------------------------------------------------------------------------
 
     def launch(self, *args: Any, **kwargs: Any) -> Launch | None:
-        """How a call would be launched; it needs no GPU, and takes tensors of any device. None: it would not."""
+        """Return the launch configuration of a call, without a GPU and for tensors of any device. None: nothing to
+        launch.
+        """
         given, numbers = self.tensors(args, kwargs)
         types = [x.value.type for x in given]
         gpu: Any = device(types[0].device) if types and types[0].device.startswith("cuda") else None
@@ -222,7 +223,7 @@ class CudaFunction(Foreign):
         return self.returned(self.wrapped(list(zip(outputs, found.outputs, strict=True)), given))
 
     def gpu_of(self, place: Device) -> CudaDevice:
-        """The device as the GPU that it must be."""
+        """Return the device, which must be a GPU."""
         if place.kind != "cuda":
             name = self.signature.tensors[0].name
             raise DeviceError(
@@ -239,7 +240,7 @@ class CudaFunction(Foreign):
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),
     ) -> None:
-        """Starts it on dense memory of a GPU, results included; `types` are those of the inputs."""
+        """Launch on contiguous GPU memory, results included; `types` are the input types."""
         gpu: Any = (*inputs, *outputs)[0].device
         found = self.settled(types, numbers, gpu)
         if found.call is not None:
@@ -248,7 +249,7 @@ class CudaFunction(Foreign):
     def prepared_launch(
         self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: Any
     ) -> tuple[KernelCall | None, list[tuple[int, int]]]:
-        """A launch of its own for a program (None: nothing to do), and which slot has the address of which tensor."""
+        """Prepare a launch for a program (None: nothing to do), and the tensor whose address goes in each slot."""
         found = self.settled(types, numbers, gpu)
         if found.launch is None:
             return None, []
@@ -289,20 +290,20 @@ class CudaFunction(Foreign):
             gpu.driver.launch(call, queue.handle)
 
     def _words_of(self) -> Sequence[str | None]:
-        """Which tensor's address is in each slot."""
+        """Return the tensor whose address goes in each slot."""
         if self.definition is None:
             return self.names
         return [w.name if w.dtype is None else None for w in words(self.signature, self.definition)]
 
 
 def _meaning(configured: Configured) -> str:
-    """What tells a configuration from another."""
+    """Return a cache key of a launch configuration."""
     code = getattr(configured, "__code__", None)
     return repr(configured) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
 
 
 def limits_of(gpu: CudaDevice | None) -> Properties:
-    """What a GPU allows; without one, the first that there is, or an H200."""
+    """Return the limits of a GPU; by default of the first GPU present, else an H200."""
     if gpu is not None:
         return gpu.properties
     from ..backend.cuda import devices
@@ -317,7 +318,7 @@ def _recorded() -> Properties:
 
 
 def _say_null(name: str, gpu: CudaDevice) -> None:
-    """On the null device nothing runs: once it is said so."""
+    """Warn once that nothing runs on the null device."""
     if isinstance(gpu.driver, NullDriver) and name not in _said:
         _said.add(name)
         print(
@@ -343,13 +344,13 @@ def cuda_inline(
     verbose: bool = False,
     doc: str | None = None,
 ) -> Any:
-    """A function from CUDA C++: the body of a kernel, or `__global__` kernels; a text, a file, or a list of both.
+    """Make a function from CUDA C++: a kernel body or `__global__` kernels, as a text, a file, or a list of both.
 
-    `signature` names the arguments, their dtypes and shapes, and the results, as for `tilegrad.cpp.inline`. A kernel
-    gets what its parameters are called: addresses of tensors, extents, numbers. `grid` and `block` are one to three
-    numbers, or a function that gives them from what it names (extents, numbers, and tensors as their shapes);
-    `shared` is the number of bytes of dynamic shared memory. Without them there are 256 threads in a block, and a
-    thread for each element of the largest result.
+    `signature` names the arguments, their dtypes and shapes, and the results, as for `tilegrad.cpp.inline`. A kernel's
+    parameters are matched by name: addresses of tensors, extents, numbers. `grid` and `block` are one to three numbers,
+    or a function that computes them from its parameters (extents, numbers, and tensors as their shapes); `shared` is
+    the size of dynamic shared memory in bytes. The default is 256 threads per block, and a thread for each element of
+    the largest result.
     """
     origin = user_location()
     wanted = read_signatures(signature)

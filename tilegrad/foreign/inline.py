@@ -1,4 +1,4 @@
-"""`tilegrad.cpp.inline`: functions in C++ from texts and files."""
+"""`tilegrad.cpp.inline`: make functions from C++ texts and files."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .source import sources
 
 CONTIGUOUS = ("copy", "check", "strided")
 COMPLETE = ("-Wl,-z,defs",) if sys.platform.startswith("linux") else ()
-"""What is missing is found when a library is linked, not when it is called."""
+"""Linker flags that report undefined symbols when a library is linked, not when it is called."""
 
 
 class Module(ModuleType):
-    """Several functions of one source: one attribute each."""
+    """Several functions of one source, as attributes."""
 
     def __repr__(self) -> str:
         return f"<module of {', '.join(x for x in self.__all__)}>"
 
 
 def read_signatures(given: object) -> list[Signature]:
-    """The signatures that a call names: a text, or several."""
+    """Parse one or several signatures."""
     if isinstance(given, str):
         return signatures(given)
     if isinstance(given, list | tuple) and given and all(isinstance(x, str) for x in given):
@@ -41,19 +41,19 @@ def read_signatures(given: object) -> list[Signature]:
 
 
 def texts(given: object, what: str) -> tuple[str, ...]:
-    """A list of texts or paths."""
+    """Return texts or paths as a list."""
     if isinstance(given, str) or not isinstance(given, list | tuple):
         raise ArgumentError(f"{what} is a list of texts, not {given!r:.60}: write {what}=[{given!r}]")
     return tuple([os.fspath(x) for x in given])
 
 
 def gathered(functions: Sequence[Any], name: str) -> Any:
-    """The function itself, if it is alone; else a module of all."""
+    """Return the function if there is one, else a module of all."""
     return functions[0] if len(functions) == 1 else module_of(functions, name)
 
 
 def module_of(functions: Sequence[Any], name: str) -> Module:
-    """A module of functions."""
+    """Return a module of functions."""
     made = Module(name, "\n\n".join(f.__doc__ or "" for f in functions))
     made.__all__ = [f.name for f in functions]  # type: ignore[attr-defined]
     for f in functions:
@@ -73,7 +73,7 @@ def cpp_inline(
     verbose: bool = False,
     doc: str | None = None,
 ) -> Any:
-    """A function from C++: a body, or functions; a text, a file, or a list of both.
+    """Make a function from C++: a body, or functions, as a text, a file, or a list of both.
 
     >>> import tilegrad as tg
     >>> square = tg.cpp.inline("for (int64_t i = 0; i < x.size(); ++i) out[i] = x[i] * x[i];",
@@ -83,9 +83,9 @@ def cpp_inline(
             [ 9., 16.]])
 
     `signature` names the arguments, their dtypes and shapes, and the results; several signatures (a list, or one a
-    line) give a module with a function each. A function is called by the names of its parameters; in a body, and for
-    these, tensors are `tg::View`s, numbers are numbers, and the names of extents are `int64_t`. `contiguous` says what
-    becomes of views: "copy", "check" (an error), or "strided" (taken as they are: use x(i, j)).
+    line) give a module with one function each. Arguments are matched to the function's parameters by name; tensors are
+    `tg::View`s, numbers are numbers, and named extents are `int64_t`. `contiguous` selects the treatment of views:
+    "copy", "check" (an error), or "strided" (passed as they are: use x(i, j)).
     """
     origin = user_location()
     if contiguous not in CONTIGUOUS:

@@ -1,7 +1,7 @@
-"""CUDA kernels from users' sources: compiled by NVRTC, found on disk by content.
+"""Compile user CUDA sources with NVRTC, cached on disk by content.
 
-A body becomes a kernel of its own; a kernel is launched with the arguments, extents and numbers that its parameters are
-called. Several sources are compiled together: NVRTC has no linker.
+A body becomes a kernel; kernel parameters are matched by name to arguments, extents and numbers. Several sources are
+compiled together, because NVRTC has no linker.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ WORDS: dict[str, DType] = {
     "unsigned short": uint16, "int": int32, "unsigned": uint32, "unsigned int": uint32, "long": int64,
     "unsigned long": uint64, "long long": int64, "unsigned long long": uint64, "size_t": uint64, "bool": uint8,
 }  # fmt: skip
-"""What numbers that a kernel takes are called in C++."""
+"""C++ types of the numbers that kernels take."""
 WORDS |= {f"{d.name}_t": d for d in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)}
 
 
 class Word(NamedTuple):
-    """A parameter of a kernel: the address of a tensor (`dtype` None), a number, or an extent of a tensor."""
+    """A kernel parameter: the address of a tensor (`dtype` None), a number, or an extent of a tensor."""
 
     name: str
     dtype: DType | None
     axis: int | None = None
-    """The extent of this axis of the tensor `name`."""
+    """Axis of the tensor `name` whose extent is passed."""
 
 
 class Kernel(NamedTuple):
@@ -54,7 +54,7 @@ class Kernel(NamedTuple):
 
 
 def words(signature: Signature, definition: Definition) -> tuple[Word, ...]:
-    """What a kernel of the user's is launched with, by the names of its parameters."""
+    """Match the parameters of a user's kernel by name."""
     glue.arguments(signature, definition)
     tensors = {p.name for p in (*signature.parameters, *signature.results) if p.is_tensor}
     made = []
@@ -77,7 +77,7 @@ def words(signature: Signature, definition: Definition) -> tuple[Word, ...]:
 
 
 def body_words(signature: Signature, ranks: Mapping[str, int]) -> tuple[Word, ...]:
-    """What a kernel that is made from a body is launched with."""
+    """Return the parameters of a kernel generated from a body."""
     tensors = (*signature.tensors, *signature.results)
     made = [Word(p.name, None) for p in tensors]
     made += [Word(p.name, int64, axis) for p in tensors for axis in range(ranks[p.name])]
@@ -92,7 +92,7 @@ def text_of(
     dtypes: Mapping[str, DType],
     ranks: Mapping[str, int],
 ) -> str:
-    """The whole source that is compiled."""
+    """Generate the whole source to compile."""
     top = '#include "tilegrad.cuh"\n' + "".join(f"typedef {glue.c_type(d)} {n};\n" for n, d in sorted(dtypes.items()))
     if definition is not None:
         return top + "".join(_numbered(n, source.path, source.text) for n, source in enumerate(given))
@@ -130,7 +130,7 @@ def compiled(
     choices: Choices,
     architecture: str,
 ) -> Kernel:
-    """The kernel for an architecture; from the disk, if it was compiled before."""
+    """Compile the kernel for an architecture, or load it from the disk cache."""
     start = perf_counter()
     text = text_of(signature, definition, given, dtypes, ranks)
     taken = words(signature, definition) if definition else body_words(signature, ranks)
@@ -166,9 +166,9 @@ def compiled(
 
 
 def resources(log: str) -> dict[str, tuple[int, int]]:
-    """Registers and bytes of static shared memory of each kernel, as ptxas reports them.
+    r"""Parse registers and static shared memory of each kernel from ptxas output.
 
-    >>> resources("info : Compiling entry function '_Z1fPf' for 'sm_90a'\\ninfo : Used 12 registers, 64 bytes smem")
+    >>> resources("info : Compiling entry function '_Z1fPf' for 'sm_90a'\ninfo : Used 12 registers, 64 bytes smem")
     {'_Z1fPf': (12, 64)}
     """
     found = {}
@@ -180,7 +180,7 @@ def resources(log: str) -> dict[str, tuple[int, int]]:
 
 
 def symbol_of(name: str, image: bytes) -> str:
-    """What the compiler calls a kernel: C++ adds the types of its parameters to its name."""
+    """Return the mangled name of a kernel."""
     wanted = name.encode()
     found = re.findall(rb"\.text\.(\w+)", image)
     plain = [symbol for symbol in found if symbol == wanted]
@@ -194,7 +194,7 @@ def symbol_of(name: str, image: bytes) -> str:
 
 
 def headers(text: str, given: Sequence[Source], include: Sequence[str]) -> list[str]:
-    """What is in the files that a source includes, and these in turn."""
+    """Return the contents of all included files, transitively."""
     found: dict[str, str] = {}
     folders = [*{str(s.path.parent) for s in given if s.path}, *include]
     waiting = [text]
@@ -208,7 +208,7 @@ def headers(text: str, given: Sequence[Source], include: Sequence[str]) -> list[
 
 
 def _compiler() -> str:
-    """Which NVRTC this is, without loading it."""
+    """Identify NVRTC without loading it."""
     for path in nvrtc.candidates():
         if os.path.isfile(path):
             status = os.stat(path)

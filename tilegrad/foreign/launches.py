@@ -1,4 +1,4 @@
-"""How a kernel is launched: grid, block and shared memory, from what a call has, checked against what a GPU allows."""
+"""Launch configurations of CUDA kernels: grid, block and shared memory, checked against a GPU's limits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Extents: TypeAlias = "int | tuple[int, ...]"
 Configured: TypeAlias = "Extents | Callable[..., Extents] | None"
 
 MOST_BLOCK = (1024, 1024, 64)
-"""Threads along x, y and z: the same for all GPUs since 2012."""
+"""Largest block extents along x, y and z, the same for all GPUs since 2012."""
 THREADS = 256
 
 
 class Launch(NamedTuple):
-    """A launch, and the machine whose limits it was checked against."""
+    """A launch configuration, and the GPU that it was checked against."""
 
     name: str
     grid: tuple[int, int, int]
@@ -30,7 +30,7 @@ class Launch(NamedTuple):
     static_shared: int
     machine: str
     at_once: int
-    """Blocks that a multiprocessor holds at a time."""
+    """Resident blocks per multiprocessor."""
 
     @property
     def blocks(self) -> int:
@@ -56,7 +56,7 @@ def _times(extents: tuple[int, ...]) -> str:
 
 
 def configured(what: str, given: Configured, names: Mapping[str, Any], kernel: str) -> tuple[int, int, int]:
-    """Three extents from a number, a tuple, or a function of what a call has by name.
+    """Evaluate a grid or block: a number, a tuple, or a function of a call's names.
 
     >>> configured("grid", lambda n, m: (n // 16, m // 16), {"n": 32, "m": 64, "x": (32, 64)}, "square")
     (2, 4, 1)
@@ -90,7 +90,7 @@ def launch_for(
     static_shared: int,
     limits: Properties,
 ) -> Launch:
-    """A launch that a GPU can do; LaunchError, with what is asked for and what is allowed, if it cannot."""
+    """Return a checked launch configuration; LaunchError names request and limit."""
     wrong = ""
     threads = prod(block)
     if not all(1 <= extent <= most for extent, most in zip(block, MOST_BLOCK, strict=True)):

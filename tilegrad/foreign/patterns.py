@@ -1,4 +1,4 @@
-"""What signatures are made of, and how the tensors of a call are matched with one (`signature.py` reads them)."""
+"""The elements of signatures, and matching the tensors of a call against them (`signature.py` parses)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..ops.broadcasting import shown
 
 
 class Variable(Structure):
-    """A dtype that varies."""
+    """A dtype variable."""
 
     name: str
 
@@ -32,7 +32,7 @@ class Variable(Structure):
 
 
 class Group(Structure):
-    """Any number of axes."""
+    """Any number of axes: `*name`."""
 
     name: str
 
@@ -41,7 +41,7 @@ class Group(Structure):
 
 
 class Combined(Structure):
-    """An extent that is computed."""
+    """A computed extent."""
 
     operator: str
     left: Extent
@@ -57,7 +57,7 @@ Axis = Group | Extent
 
 
 class TensorPattern(Structure):
-    """The tensors that a parameter takes, or that a result is."""
+    """The type pattern of a tensor parameter or result."""
 
     dtype: DType | Variable
     axes: tuple[Axis, ...]
@@ -76,7 +76,7 @@ class ScalarPattern(Structure):
 
 
 class Parameter(Structure):
-    """What a function takes, or gives, under a name; a default for numbers."""
+    """A named parameter or result; numbers may have a default."""
 
     name: str
     type: TensorPattern | ScalarPattern
@@ -91,7 +91,7 @@ class Parameter(Structure):
 
 
 class Match(NamedTuple):
-    """What the names in a signature stand for in one call."""
+    """The bindings of a signature's names in one call."""
 
     sizes: Mapping[str, Dim]
     groups: Mapping[str, Shape]
@@ -100,18 +100,18 @@ class Match(NamedTuple):
     numbers: tuple[float | int, ...]
 
     def dtype(self, of: DType | Variable) -> DType:
-        """The dtype that is meant."""
+        """Return the dtype of a pattern."""
         return of if isinstance(of, DType) else self.dtypes[of.name]
 
 
 class Signature(Structure):
-    """What a function takes and gives. `results` is empty where it returns nothing, or what only it knows (`open`)."""
+    """A parsed signature; `results` is empty if it returns nothing or results of its own making (`open`)."""
 
     name: str
     parameters: tuple[Parameter, ...]
     results: tuple[Parameter, ...]
     open: str = ""
-    """`Tensor` or `list`: the function makes its results itself."""
+    """`Tensor` or `list`: the function creates its results itself."""
     doc: str = ""
 
     OPEN: ClassVar[tuple[str, ...]] = ("Tensor", "list")
@@ -122,7 +122,7 @@ class Signature(Structure):
 
     @property
     def scalar_types(self) -> tuple[DType, ...]:
-        """Of the numbers, in order."""
+        """Types of the numbers, in order."""
         return tuple([p.type.dtype for p in self.parameters if isinstance(p.type, ScalarPattern)])
 
     @property
@@ -140,7 +140,7 @@ class Signature(Structure):
         return f"{self.name}({taken}) -> {given}"
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], tuple[float | int, ...]]:
-        """The tensors and the numbers of a call, in the order of the parameters."""
+        """Return the tensors and numbers of a call in parameter order."""
         parameters = self.parameters
         if len(args) > len(parameters):
             raise ArgumentError(f"{self.name} takes {len(parameters)} arguments, not {len(args)}: {self}")
@@ -163,7 +163,7 @@ class Signature(Structure):
         return tensors, tuple(numbers)
 
     def match(self, types: Sequence[TensorType], numbers: Sequence[float | int] = ()) -> Match:
-        """What the names stand for, or an error that names the argument."""
+        """Match tensors and numbers; raises an error that names the argument."""
         tensors = self.tensors
         if len(types) != len(tensors):
             raise ArgumentError(f"{self.name} takes {len(tensors)} tensors, not {len(types)}: {self}")
@@ -181,7 +181,7 @@ class Signature(Structure):
         return Match(sizes, groups, dtypes, found.device or "cpu", tuple(numbers))
 
     def outputs(self, match: Match) -> tuple[TensorType, ...]:
-        """The types of the results."""
+        """Infer the types of the results."""
         if self.open:
             raise ShapeError(
                 f"{self.name} makes its results itself (-> {self.open}), so that their shapes are not known before "
@@ -207,11 +207,11 @@ class Signature(Structure):
 
 
 OUT = "out"
-"""The name of a single result that has none."""
+"""Name of a single unnamed result."""
 
 
 def value_of(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
-    """What an extent is once its names have values.
+    """Evaluate an extent from the values of its names.
 
     >>> value_of(Combined("//", Combined("+", "n", 1), 2), {"n": 6})
     3
@@ -236,14 +236,14 @@ def value_of(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
 
 
 def names_in(extent: Extent) -> set[str]:
-    """The names that an extent depends on."""
+    """Return the names that an extent depends on."""
     if isinstance(extent, Combined):
         return names_in(extent.left) | names_in(extent.right)
     return {extent} if isinstance(extent, str) else set()
 
 
 class _Matching:
-    """Names that get their values, one tensor after the other."""
+    """Binds names, one tensor after another."""
 
     def __init__(self, function: str) -> None:
         self.function = function
@@ -318,7 +318,7 @@ class _Matching:
                 )
 
     def computed(self, extent: Combined, name: str, actual: Dim, where: str) -> None:
-        """An extent that is computed must be what the tensor has; if it is a name and a number, it gives the name."""
+        """Check a computed extent against the tensor; one that adds a number to a name determines the name."""
         left, right = extent.left, extent.right
         if isinstance(left, str) and left not in self.sizes and isinstance(right, int) and extent.operator in "+-":
             self.sizes[left] = (actual - right if extent.operator == "+" else actual + right, where)
@@ -331,7 +331,7 @@ class _Matching:
 
 
 def as_number(value: Any, dtype: DType, function: str, name: str) -> float | int:
-    """A Python number that the dtype holds."""
+    """Convert to a Python number that the dtype can hold."""
     number: Any = value.item() if hasattr(value, "item") and not hasattr(value, "requires_grad") else value
     if isinstance(number, bool | int) and not dtype.is_float:
         if not dtype.min <= int(number) <= dtype.max:

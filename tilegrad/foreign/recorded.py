@@ -1,4 +1,4 @@
-"""Functions in C++ that are called while a graph is recorded: each call is a value of it, and a step of its program."""
+"""Record C++ calls in a graph: each is a value, and a step of the compiled program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..runtime.work import ENTRY, Prepared, Work
 from .abi import Host, Record, Strided
 
 HOSTS = ("cpu", "null", "reference")
-"""Where functions for this machine's processor can be part of a program."""
+"""Devices whose programs can contain calls of host functions."""
 STRUCTURE = 40
-"""Bytes of a `tg_tensor`, whose first field is the address of its elements."""
+"""Size of a `tg_tensor` in bytes; its first field is the address of its elements."""
 
 
 class CppWork(Work):
-    """A function in C++ with its numbers; two that are made from the same source do the same."""
+    """A C++ function with its numbers; equal if made from the same source."""
 
     def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
         self.function = function
@@ -48,7 +48,7 @@ class CppWork(Work):
 
 
 class _Plain(Prepared):
-    """A call that needs nothing but its tensors: made by native code."""
+    """A call made by native code, with tensors as its only arguments."""
 
     def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
         self.function, self.record = function, record
@@ -61,7 +61,7 @@ class _Plain(Prepared):
 
 
 class _WithMemory(_Plain):
-    """A call that may ask for memory, which it gets from Python while it runs."""
+    """A call that may allocate memory through Python while it runs."""
 
     def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
         super().__init__(function, place, record, keep)
@@ -84,7 +84,7 @@ class _WithMemory(_Plain):
 
 
 def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
-    """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
+    """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
     if match.device not in HOSTS:
         p = function.signature.tensors[0].name
@@ -94,7 +94,7 @@ def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | i
 
 
 def without_gradient(name: str, made: list[Value], values: Sequence[Value]) -> list[Value]:
-    """Results that refuse to be differentiated."""
+    """Make values refuse to be differentiated."""
     if not (mode.enabled and any(v.tracked for v in values)):
         return made
 

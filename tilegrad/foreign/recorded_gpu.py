@@ -1,4 +1,4 @@
-"""CUDA kernels that are called while a graph is recorded: each call is a value of it, and a launch of its program."""
+"""Record CUDA kernel calls in a graph: each is a value, and a launch of the compiled program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .recorded import without_gradient
 
 
 class CudaWork(Work):
-    """A kernel with its numbers; two that are made from the same source do the same."""
+    """A CUDA kernel with its numbers; equal if made from the same source."""
 
     def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
         self.function = function
@@ -32,7 +32,7 @@ class CudaWork(Work):
 
 
 class _Launched(Prepared):
-    """A launch with everything in place but the addresses and the stream."""
+    """A launch prepared except for addresses and stream."""
 
     def __init__(
         self, function: Any, inputs: Sequence[TensorType], numbers: Sequence[float | int], device: str
@@ -52,7 +52,7 @@ class _Launched(Prepared):
 
 
 def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
-    """The results of a call as values; gradients do not flow through them, and whoever asks for one is told."""
+    """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
     function.gpu_of(device_of(match.device))
     made = outside(CudaWork(function, match.numbers), values, function.signature.outputs(match))

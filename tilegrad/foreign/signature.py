@@ -1,4 +1,4 @@
-"""Signatures: what a function takes and gives, in one line that is checked before every call.
+"""Parse signatures: the parameters and results of a function in one line, checked before every call.
 
     signature ::= NAME "(" [parameter ("," parameter)*] ")" "->" result [# what it does]
     parameter ::= NAME ":" (tensor | DTYPE ["=" number])         DTYPE alone: a Python number
@@ -7,12 +7,12 @@
     extent    ::= numbers and names with + - * // and brackets
     result    ::= tensor | "(" NAME ":" tensor ("," NAME ":" tensor)* ")" | "Tensor" | "list" | "None"
 
-`float` is float32, as everywhere in tilegrad. A word that begins with a capital is a dtype that varies: F... a floating
-one, I... an integer one, others any; it is the same in all its places.
+`float` is float32, as everywhere in tilegrad. A capitalised word is a dtype variable with one value per call: F... is
+floating, I... integer, any other unconstrained.
 
->>> linear = parse("linear(x: F[*s, n], w: F[k, n], scale: double = 1.0) -> F[*s, k]  # x times w, turned")
+>>> linear = parse("linear(x: F[*s, n], w: F[k, n], scale: double = 1.0) -> F[*s, k]  # x times w transposed")
 >>> linear.doc, [p.name for p in linear.parameters]
-('x times w, turned', ['x', 'w', 'scale'])
+('x times w transposed', ['x', 'w', 'scale'])
 >>> from ..ir.dtype import float64
 >>> found = linear.match([TensorType(float64, (7, 2, 3)), TensorType(float64, (5, 3))], (1.0,))
 >>> dict(found.groups), dict(found.sizes)["n"], str(linear.outputs(found)[0])
@@ -49,11 +49,11 @@ RESERVED = frozenset(
     "operator private protected public register return short signed sizeof static struct switch template this throw "
     "true try typedef typename union unsigned using virtual void volatile while call tg".split()
 )
-"""Words that are no names in C++, and those that generated code uses."""
+"""C++ keywords and names that generated code uses."""
 
 
 def parse(text: str) -> Signature:
-    """The signature in a line of text.
+    """Parse a signature.
 
     >>> print(parse("saxpy(a: float, x: float[n], y: float[n]) -> float[n]"))
     saxpy(a: float32, x: float32[n], y: float32[n]) -> float32[n]
@@ -68,7 +68,7 @@ def parse(text: str) -> Signature:
 
 
 def signatures(text: str) -> list[Signature]:
-    """Several signatures, one a line; empty lines, and lines that begin with #, do not count."""
+    """Parse several signatures, one per line; blank lines and lines that begin with # are skipped."""
     lines = [line.strip() for line in text.strip().splitlines()]
     found = [parse(line) for line in lines if line and not line.startswith("#")]
     if not found:
@@ -81,7 +81,7 @@ def signatures(text: str) -> list[Signature]:
 
 
 class _Reader:
-    """Goes through a line, token by token."""
+    """Parses a line token by token."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -228,7 +228,7 @@ class _Reader:
         return sign * value
 
     def known_names(self, made: Signature) -> None:
-        """What results are made of must be given by the arguments."""
+        """Check that the extents and dtypes of results are determined by the arguments."""
         axes = [axis for p in made.parameters if isinstance(p.type, TensorPattern) for axis in p.type.axes]
         groups = {axis.name for axis in axes if isinstance(axis, Group)}
         names = {p.name for p in made.parameters if isinstance(p.type, ScalarPattern) and not p.type.dtype.is_float}

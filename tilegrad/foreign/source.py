@@ -1,7 +1,7 @@
-"""Sources in other languages, and where their lines stand in the user's files.
+"""Foreign sources, and their lines in the user's files.
 
-A source is a file, or a text in a Python file. Compilers are told that the text is `<source 0>`: what is compiled, and
-found again in the cache, does not depend on where it stands. Only when they complain is its literal looked for.
+A source is a file, or a string literal in a Python file. Compilers see the literal as `<source 0>`, so that cache keys
+do not depend on its location. The literal is located only for compiler messages.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ..errors import ArgumentError, CompileError
 from ..ir.location import Location, user_location
 
 GLUE = "<glue>"
-"""What compilers are told that generated lines are."""
+"""File name of generated lines in compiler messages."""
 SUFFIXES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "cuda"}
 
 
 class Place(NamedTuple):
-    """A line for people to look at."""
+    """A source line for display."""
 
     file: str
     line: int
     text: str
     shift: int = 0
-    """Columns by which the line stands further right than in the source."""
+    """Columns by which the line is indented further than in the source."""
 
 
 class Source:
-    """A text, the file that it is (or None), and where the user gave it."""
+    """A source text, its file (or None), and the location of the user's call."""
 
     def __init__(self, text: str, path: Path | None, origin: Location | None) -> None:
         self.text = text
@@ -44,11 +44,11 @@ class Source:
 
     @property
     def language(self) -> str:
-        """`c`, `c++` or `cuda` by the name of the file; a text is in the language that it is asked for as."""
+        """Return `c`, `c++` or `cuda` by file name; a text has the default language."""
         return SUFFIXES.get(self.path.suffix, "") if self.path else ""
 
     def place(self, line: int) -> Place:
-        """Where a line of the source stands; the first one is 1."""
+        """Return the location of a line of the source, counted from 1."""
         if self._lines is None:
             self._lines = self._located()
         if 1 <= line <= len(self._lines):
@@ -64,7 +64,7 @@ class Source:
 
 
 def source(given: str | os.PathLike[str], origin: Location | None = None) -> Source:
-    """A source from a text, or from the name of a file (a Path, or a text without line breaks and with a suffix).
+    """Make a source from a text or file name (a Path, or a single-line text with a known suffix).
 
     >>> source("int f(); ").text
     'int f(); '
@@ -85,7 +85,7 @@ def _names_file(text: str) -> bool:
 
 
 def sources(given: object, origin: Location | None) -> list[Source]:
-    """One or several sources."""
+    """Return one or several sources."""
     many: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise ArgumentError("there is no source: give a text, a file, or a list of them")
@@ -93,7 +93,7 @@ def sources(given: object, origin: Location | None) -> list[Source]:
 
 
 def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Place] | None:
-    """The places of a text that stands as a literal in the file of a call; None if it was made otherwise."""
+    """Locate a text as a string literal in the calling file; None if it is no literal."""
     file = "".join(linecache.getlines(origin.file))  # also of a notebook's cell
     try:
         tree = ast.parse(file)
@@ -123,7 +123,7 @@ def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Pl
 
 
 def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> list[Place] | None:
-    """The places of a text in a file that is no Python, but has it (a document)."""
+    """Locate a text in a file that is not Python (a document)."""
     at = file.find(text) if text.strip() else -1
     if at < 0:
         return None
@@ -134,7 +134,7 @@ def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> l
 
 
 def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
-    """The line of the file that a line of the text comes from, where escapes or several literals make it up."""
+    """Find the file line that most resembles a line of the text, if escapes or concatenation separate them."""
     inside = range(node.lineno, (node.end_lineno or node.lineno) + 1)
     return next((n for n in inside if line.strip() and line.strip() in shown[n - 1]), node.lineno)
 
@@ -142,12 +142,12 @@ def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
 KINDS = r"(?P<kind>fatal error|error|note|warning)"
 GCC = rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)"
 OTHER = rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
-"""How gcc and clang, and how NVRTC and Microsoft's compiler say where something is."""
+"""Message formats of gcc and clang, and of NVRTC and MSVC."""
 MOST_MESSAGES = 8
 
 
 class Message(NamedTuple):
-    """One thing that a compiler says."""
+    """One compiler message."""
 
     kind: str
     text: str
@@ -167,7 +167,7 @@ class Message(NamedTuple):
 
 
 def messages(log: str, given: Sequence[Source]) -> list[Message]:
-    """What a compiler said, with its places turned into the user's."""
+    """Parse compiler output and map its locations to the user's files."""
     found = []
     for line in log.splitlines():
         parts = re.match(GCC, line) or re.match(OTHER, line)
@@ -181,7 +181,7 @@ def messages(log: str, given: Sequence[Source]) -> list[Message]:
 
 
 def placed(file: str, line: int, given: Sequence[Source]) -> Place:
-    """The user's place for a line of what was compiled."""
+    """Map a line of the compiled text to the user's file."""
     inner = re.match(r"<source (\d+)>", file)
     if inner and int(inner[1]) < len(given):
         return given[int(inner[1])].place(line)
@@ -208,7 +208,7 @@ HINTS = (
 
 
 def compile_error(name: str, compiler: str, log: str, given: Sequence[Source]) -> CompileError:
-    """The error for a source that a compiler refused: its words, at the user's lines."""
+    """Make the error for a compilation failure, at the user's lines."""
     said = messages(log, given)
     errors = [m for m in said if "error" in m.kind]
     shown = [m for m in said if m.kind != "warning"] if errors else said

@@ -1,8 +1,7 @@
-"""Machine code on disk: only what this user's tilegrad wrote is taken, and only if it is what was written.
+"""Cache machine code on disk; load only what this user's tilegrad wrote, unmodified.
 
-An entry is a file of the cache (`runtime/cache.py`: a key, a checksum, the code) in a folder of which nobody else could
-ever write a file (`runtime/private.py`); before the code is loaded, its checksum must fit. What is loaded is a copy of
-the bytes that were checked, in a file that nobody else can open.
+An entry is a file of the cache (`runtime/cache.py`: key, checksum, code) in a folder that nobody else can write to
+(`runtime/private.py`). The checksum is verified, and what is loaded is a copy of the verified bytes in a private file.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ FOLDER = "foreign"
 
 
 def cache() -> Cache:
-    """Where machine code is kept."""
+    """The machine code cache."""
     return shared(FOLDER)
 
 
 def read(key: str) -> bytes | None:
-    """What was written under a key; None if there is nothing, or if somebody else could have written it."""
+    """Read an entry; None if it is missing or others could have written it."""
     return cache().read(key)
 
 
 def write(key: str, payload: bytes) -> None:
-    """Keeps machine code."""
+    """Write an entry."""
     cache().write(key, payload)
 
 
 def loaded(image: bytes, name: str) -> ctypes.CDLL:
-    """A shared library from its bytes. Its symbols are its own: others may have the same names."""
+    """Load a shared library from bytes, with local symbols: other libraries may define the same names."""
     place = cache().folder
     if place is not None:
         with suppress(OSError), owned(place) as folder:
@@ -56,7 +55,7 @@ _folders: list[str] = []
 
 
 def _private() -> str:
-    """A folder of this process, for when there is no cache."""
+    """Return a private folder of this process, for use without a cache."""
     if not _folders:
         import atexit
         import shutil
@@ -68,6 +67,6 @@ def _private() -> str:
 
 
 def describe() -> str:
-    """Where the code of this process comes from, in words."""
+    """Describe where the code of this process comes from."""
     folder = settings().cache_folder
     return "nowhere (TILEGRAD_CACHE=off)" if folder is None else str(folder / FOLDER)

@@ -1,4 +1,4 @@
-"""The tile language: kernels of users, in the notation of Triton's core. `import tilegrad.language as tl`."""
+"""The tile language: user-written kernels in Triton's notation. `import tilegrad.language as tl`."""
 
 from __future__ import annotations
 

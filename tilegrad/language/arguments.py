@@ -1,4 +1,4 @@
-"""What a kernel is launched with: which kernel it is for these arguments, and the memory that it works on."""
+"""Bind the arguments of a launch: compile-time constants, and the memory behind each parameter."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ HINTS = frozenset(
     "num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl waves_per_eu "
     "matrix_instr_nonkdim debug grf_mode".split()
 )
-"""Accepted by every launch: what they say to Triton's compiler ours finds out."""
+"""Launch options for Triton's compiler; accepted and ignored, because tilegrad chooses these itself."""
 MOST_PROGRAMS = 2**31 - 1
-"""Along an axis of the grid, and in the whole of it."""
+"""Largest number of programs along one axis of the grid, and in the whole grid."""
 
 
 class Bound(NamedTuple):
-    """A launch: `constants` are known when the kernel is compiled, `given` are the arguments of its parameters."""
+    """The bound arguments of a launch: `constants` are known at compile time, `given` are passed at run time."""
 
     constants: dict[str, Any]
     parameters: tuple[Parameter, ...]
     given: tuple[Any, ...]
     named: dict[str, Any]
     same: dict[str, str]
-    """Parameters that were given a tensor which an earlier one has too: inside the kernel they are that one."""
+    """Parameters whose tensor an earlier parameter also has; the kernel uses the earlier one for both."""
     key: tuple[Any, ...]
     several: dict[str, Any]
-    """The forms of arguments that stand for several parameters."""
+    """Layouts of arguments that expand into several parameters, by name."""
 
 
 def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
-    """The arguments of a launch by name, sorted into what is constant and what is given."""
+    """Bind arguments to parameter names and separate compile-time constants from run-time arguments."""
     names = kernel.signature.parameters
     options = {name: value for name, value in kwargs.items() if name not in HINTS or name in names}
     try:
@@ -78,7 +78,7 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 
 
 def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
-    """Which parameters have the tensor of an earlier one."""
+    """Map each parameter to the earlier parameter that has the same tensor."""
     first: dict[tuple[int, Any], str] = {}
     same: dict[str, str] = {}
     for p, x in zip(parameters, given, strict=True):
@@ -93,7 +93,7 @@ _parameters: dict[tuple[str, str, bool], Parameter] = {}
 
 
 def parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
-    """One object for each: they are compared by identity in every launch."""
+    """Return the parameter of this name and type, interned so that launches compare it by identity."""
     found = _parameters.get((name, dtype.short, pointer))
     if found is None:
         found = _parameters.setdefault((name, dtype.short, pointer), Parameter(name, dtype, pointer))
@@ -101,7 +101,7 @@ def parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
 
 
 def plain(value: Any) -> Any:
-    """Numbers of numpy's as those of Python; a constant as what it is."""
+    """Convert numpy numbers to Python numbers and unwrap `constexpr`."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Jitted):
@@ -133,7 +133,7 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
 
 
 def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
-    """The parameter of the tile kernel for an argument; None for what becomes a constant."""
+    """Return the tile kernel's parameter for an argument, or None if the argument becomes a constant."""
     annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
     if isinstance(value, Handle):
         if is_varying_number(value):
@@ -166,12 +166,12 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
 
 
 def is_varying_number(x: Any) -> bool:
-    """Whether a tensor stands for a Python number that varies from call to call of a jitted function."""
+    """Whether a tensor stands for a Python number that varies between calls of a jitted function."""
     return isinstance(x, Handle) and "number" in x._value.__dict__
 
 
 def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:
-    """How many programs run, along up to three axes; `Tiles` where a function is traced and an axis varies."""
+    """Evaluate the grid of a launch, up to three axes; `Tiles` if an axis is symbolic while tracing."""
     name = kernel.fn.__name__
     try:
         found = grid(dict(meta)) if callable(grid) else grid
@@ -204,7 +204,7 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any
 
 
 def device_of(kernel: KernelBase, given: Sequence[Any]) -> str:
-    """Where the tensors are, all in one place."""
+    """Return the device that all tensors of the launch are on, or refuse a mix."""
     tensors = [x for x in given if isinstance(x, Handle) and not is_varying_number(x)]
     places = {x._value.type.device: n for n, x in enumerate(tensors)}
     if len(places) > 1:

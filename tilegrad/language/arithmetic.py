@@ -1,8 +1,8 @@
-"""Operators on tiles and numbers, with Triton's rules for the types in which they meet.
+"""Type-check and build operators on tiles and numbers, with Triton's promotion rules.
 
-A number of Python takes the type of the tile that it meets, unless it is of a higher kind (bool, integer, float).
-Tiles meet in the wider type; of an unsigned and a signed integer of one width in the unsigned one; of float16 and
-bfloat16 in float32. Quotients are floats, in float32 at least. `//` and `%` round towards zero, as in C.
+A Python number takes the type of the tile operand unless its kind (bool, integer, float) is higher. Two tiles promote
+to the wider type; a signed and an unsigned integer of one width to the unsigned type; float16 and bfloat16 to float32.
+Quotients are floats, float32 at least. `//` and `%` truncate towards zero, as in C.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "gt": operator.gt,
     "ge": operator.ge,
 }
-"""What the operators are on numbers of Python."""
+"""Implementations of the operators on Python numbers, for constant folding."""
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "bitand": "&", "bitor": "|"}
 
 
 def meeting(x: Operand, y: Operand, division: bool = False) -> DType:
-    """The type in which two operands are computed with."""
+    """Return the common dtype of two operands."""
     a = x.type.dtype if isinstance(x, Block) else number_dtype(x)
     b = y.type.dtype if isinstance(y, Block) else number_dtype(y)
     if is_number(x) != is_number(y):
@@ -70,7 +70,7 @@ def _integers(a: DType, b: DType) -> DType:
 
 
 def binary(w: Writer, fn: str, x: Any, y: Any) -> Any:
-    """An operator of Python on two operands."""
+    """Apply a binary operator to two operands; fold constants."""
     if is_number(x) and is_number(y):
         return _of_numbers(fn, x, y)
     for operand in (x, y):
@@ -100,12 +100,12 @@ def _of_numbers(fn: str, x: Any, y: Any) -> Any:
 
 
 def _changes_nothing(fn: str, tile: Block, number: Any) -> bool:
-    """x + 0 and x * 1 are x, where the type stays."""
+    """Whether x + 0, x * 1 and the like can be replaced by x without changing its type."""
     return tile.type.dtype.is_integer and not isinstance(number, float) and number == (0 if fn in ("add", "sub") else 1)
 
 
 def _rounding(fn: str, dtype: DType) -> str:
-    """How // and % of a type are called."""
+    """Return the names of the functions for `//` and `%` in a dtype."""
     if dtype.is_float:
         if fn == "floordiv":
             raise Refused("// is for integers, and these are floats: write tl.floor(x / y)")
@@ -116,12 +116,12 @@ def _rounding(fn: str, dtype: DType) -> str:
 
 
 def apply(w: Writer, fn: str, dtype: DType, *operands: Operand) -> Block:
-    """A function of the tables on operands that are brought to a type first; at least one of them is a tile."""
+    """Convert operands to a dtype and apply a scalar function; at least one operand is a tile."""
     return w.make(Apply(fn, tuple([w.operand(x, dtype) for x in operands])))
 
 
 def moved(w: Writer, fn: str, x: Any, y: Any) -> Block:
-    """A pointer and a distance in elements."""
+    """Offset a pointer by a number of elements."""
     pointer, distance = (x, y) if isinstance(x, Block) and x.type.pointer else (y, x)
     if (
         fn not in ("add", "sub")
@@ -144,7 +144,7 @@ def moved(w: Writer, fn: str, x: Any, y: Any) -> Block:
 
 
 def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
-    """A comparison; of constants that are no numbers too (`x.dtype == tl.float16`)."""
+    """Compare two operands; constants that are not numbers can be compared too (`x.dtype == tl.float16`)."""
     if isinstance(x, Block) or isinstance(y, Block):
         return binary(w, fn, x, y)
     if not (is_number(x) and is_number(y)) and fn not in ("eq", "ne"):
@@ -153,14 +153,14 @@ def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
 
 
 def negative(w: Writer, x: Any) -> Any:
-    """-x."""
+    """Negate x."""
     if not isinstance(x, Block):
         return -x
     return w.make(Apply("neg", (number(x, "-x").tile,)))
 
 
 def inverted(w: Writer, x: Any) -> Any:
-    """~x: of truth values, not."""
+    """Invert the bits of integers, or negate truth values."""
     if isinstance(x, bool):
         return not x
     if not isinstance(x, Block):
@@ -169,14 +169,14 @@ def inverted(w: Writer, x: Any) -> Any:
 
 
 def truth(w: Writer, x: Any) -> Any:
-    """A tile or number as truth values: what is not 0."""
+    """Convert a tile or number to truth values: x != 0."""
     if not isinstance(x, Block):
         return bool(x)
     return w.cast(number(x, "a condition"), bool_)
 
 
 def number(x: Any, role: str) -> Block:
-    """An operand that must be a tile of numbers."""
+    """Return an operand that must be a tile of numbers, not of pointers."""
     if not isinstance(x, Block):
         raise Refused(f"{role} takes a tile, and not {shown(x)}")
     if x.type.pointer:
@@ -185,7 +185,7 @@ def number(x: Any, role: str) -> Block:
 
 
 def to(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
-    """Elements in another type: their values, or their bits."""
+    """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     if not isinstance(dtype, DType):
         raise Refused(f"{shown(dtype)} is no element type: write tl.float32, tl.int64, ...")
     if not isinstance(x, Block):
@@ -198,7 +198,7 @@ def to(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
 
 
 def common_dtype(operands: tuple[Operand, ...]) -> DType:
-    """The type in which several operands meet: tiles first, numbers then."""
+    """Return the common dtype of several operands; tiles take precedence over numbers."""
     ordered = sorted(operands, key=is_number)
     whole = ordered[0]
     dtype = whole.type.dtype if isinstance(whole, Block) else number_dtype(whole)
@@ -209,7 +209,7 @@ def common_dtype(operands: tuple[Operand, ...]) -> DType:
 
 
 def choose(w: Writer, condition: Any, x: Operand, y: Operand) -> Block:
-    """x where the condition holds, y elsewhere."""
+    """Select x where the condition holds, else y."""
     if isinstance(condition, bool | int):
         return w.tile(x if condition else y)
     dtype = common_dtype((x, y))

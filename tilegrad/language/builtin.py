@@ -1,4 +1,4 @@
-"""The functions of `tl`: Python functions on what a kernel's expressions are while it is read."""
+"""Builtins of `tl`: Python functions that run on symbolic values while a kernel is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Builtin:
-    """A function that only kernels call. What makes it is told who writes the kernel as its first argument."""
+    """A function that can be called inside kernels only; it gets the kernel's writer as its first argument."""
 
     def __init__(self, fn: Callable[..., Any], name: str = "") -> None:
         update_wrapper(self, fn)
@@ -29,7 +29,7 @@ class Builtin:
         raise KernelError(f"tl.{self.name} is called in kernels only: in a function marked @tilegrad.kernel")
 
     def run(self, w: Writer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Calls it for a kernel that is being read."""
+        """Call the builtin while a kernel is read."""
         try:
             self.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -41,7 +41,7 @@ class Builtin:
 
 
 class Method:
-    """A function of `tl` with its first argument: `x.sum`."""
+    """A builtin bound to its first argument: `x.sum`."""
 
     def __init__(self, builtin: Builtin, x: Any) -> None:
         self.builtin, self.x = builtin, x
@@ -51,15 +51,15 @@ class Method:
 
 
 METHODS: dict[str, Builtin] = {}
-"""What can be written behind a dot."""
+"""Builtins that are also methods of tiles, by name."""
 
 
 def builtin(fn: Callable[..., Any]) -> Builtin:
-    """Makes a function one of `tl`."""
+    """Register a function as a builtin of `tl`."""
     return Builtin(fn)
 
 
 def method(fn: Callable[..., Any]) -> Builtin:
-    """Makes a function one of `tl`, which is also a method of tiles."""
+    """Register a function as a builtin of `tl` and as a method of tiles."""
     made = METHODS[fn.__name__.rstrip("_")] = Builtin(fn)
     return made

@@ -1,9 +1,9 @@
-"""Two more ways to run a kernel, on the CPU: every access checked, and programs raced against each other.
+"""Check kernels on the CPU: every memory access (`check`), and data races between programs (`race`).
 
-`check` compiles the kernel with its accesses looked at (`instrumented.py`), and interprets the programs that found
-something; all of them, where a kernel does with pointers what only the interpreter follows. `race` interprets the
-tile kernel, one program after the other. What is wrong is told at the user's line, and the tensors stay as they were;
-otherwise they hold the results.
+`check` compiles the kernel with instrumented accesses (`instrumented.py`), then interprets the programs that reported a
+fault to find its exact cause; kernels whose pointers cannot be instrumented are interpreted entirely. `race` interprets
+the tile kernel one program after the other. Faults are reported at the user's source line and leave the tensors
+unchanged; a run without faults stores the results.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from .kernel import Specialised
 
 ORDERS = 8
-"""In how many orders `race` runs the programs, besides their own."""
+"""Number of random program orders that `race` tries besides the natural one."""
 MANY = 256
-"""So many programs are interpreted at most to see again what one of them has found."""
+"""Largest number of programs interpreted to reproduce a fault."""
 CLOSE = 1e-4
-"""Sums of floats by atomics may differ so much (of the largest) from order to order."""
+"""Tolerance between program orders for float sums by atomics, relative to the largest element."""
 
 
 class Checked:
-    """A launch that is checked: its arguments as arrays, as they were before."""
+    """A checked launch: copies of its arguments as arrays, as they were before it."""
 
     def __init__(self, found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
         self.found, self.arguments, self.grid = found, arguments, grid
@@ -56,7 +56,7 @@ class Checked:
         return all(m.buffer.device is device("cpu") for m in self.memories.values())
 
     def copies(self) -> list[Any]:
-        """The arguments, those that are written in memory of their own."""
+        """Return the arguments, with copies of those that the kernel writes."""
         stored = self.found.accesses.stored
         given = zip(self.names, self.arrays, strict=True)
         return [a.copy() if n in stored and isinstance(a, np.ndarray) else a for n, a in given]
@@ -67,11 +67,11 @@ class Checked:
                 old[...] = new
 
     def again(self) -> list[Any]:
-        """The arguments as they were, to be written to."""
+        """Return fresh writable copies of the original arguments."""
         return [a.copy() if a is not b else a for a, b in zip(self.before, self.arrays, strict=True)]
 
     def interpreted(self, **options: Any) -> list[Any]:
-        """Runs programs in the interpreter; what the arguments are then."""
+        """Interpret some programs and return the arguments afterwards."""
         arrays = self.again()
         found = self.found
         try:
@@ -81,7 +81,7 @@ class Checked:
         return arrays
 
     def refuse_shared_places(self) -> None:
-        """Elements that are one place in memory cannot be written each."""
+        """Refuse to write a view in which several elements share one memory address."""
         found = self.found
         for name in sorted(found.accesses.stored & self.views.keys()):
             memory, view = self.memories[name], self.views[name]
@@ -94,7 +94,7 @@ class Checked:
 
 
 def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
-    """Runs a kernel with every access checked; what it stores is stored."""
+    """Run a kernel with every access checked, and store its results."""
     with _within_reach(found, arguments) as given:
         launch = Checked(found, given, grid)
         if not _compiled(launch, unwritten):
@@ -103,7 +103,7 @@ def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], u
 
 @contextmanager
 def _within_reach(found: Specialised, arguments: Sequence[Any]) -> Iterator[list[Any]]:
-    """The arguments with memory that can be looked at: that of a GPU is copied, and what was stored is copied back."""
+    """Return the arguments in host memory; GPU memory is copied here and its results are copied back."""
     cpu, copies, given = device("cpu"), dict[int, Buffer](), list(arguments)
     for n, a in enumerate(arguments):
         if isinstance(a, Memory) and a.buffer.device.view(a.buffer, uint8, (a.buffer.bytes,)) is None:
@@ -118,7 +118,7 @@ def _within_reach(found: Specialised, arguments: Sequence[Any]) -> Iterator[list
 
 
 def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
-    """Runs the kernel that looks at its accesses; whether there is one. What it finds is looked at again."""
+    """Run the instrumented kernel and explain any fault; False if the kernel cannot be instrumented."""
     watch = Watch(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
     if not launch.on_cpu or launch.found.checked(watch) is None:
         return False
@@ -141,7 +141,7 @@ Noted = list[tuple[int, Site]]
 
 
 def _watched(launch: Checked, watch: Watch, order: Sequence[int] = ()) -> tuple[Noted, dict[str, Any]]:
-    """What programs have noted, the first of them first; which elements of what was unwritten are written."""
+    """Return the faults that programs reported, first program first, and which unwritten elements were written."""
     made = launch.found.checked(watch)
     assert made is not None, "whether a kernel can be followed does not depend on what is looked at"
     cpu, memories, (kernel, compiled) = device("cpu"), launch.memories, made
@@ -160,7 +160,7 @@ def _watched(launch: Checked, watch: Watch, order: Sequence[int] = ()) -> tuple[
 
 
 def _explain(launch: Checked, site: Site, word: int, orders: Iterable[Sequence[int]], **options: Any) -> None:
-    """What a program has found, by interpreting it, alone or after others; never returns without saying so."""
+    """Reproduce a program's fault in the interpreter, alone or after other programs; always raises."""
     for order in orders:
         launch.interpreted(order=order, **options)
     found, number = launch.found, parted(word)[0]
@@ -173,7 +173,7 @@ def _explain(launch: Checked, site: Site, word: int, orders: Iterable[Sequence[i
 
 
 def _few(number: int, other: int) -> Iterator[Sequence[int]]:
-    """The programs to interpret, fewest first."""
+    """Choose which programs to interpret, fewest first."""
     yield [number]
     if other != number:
         yield [other, number]
@@ -182,7 +182,7 @@ def _few(number: int, other: int) -> Iterator[Sequence[int]]:
 
 
 def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
-    """A tensor that nobody had written must have been written whole, if at all."""
+    """Refuse a tensor made by `empty` that the kernel wrote only in part."""
     size, some = seen.size, seen.any()
     if name in launch.views:
         inside = launch.views[name].inside
@@ -196,7 +196,7 @@ def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
 
 
 def view_of(memory: Memory) -> View | None:
-    """Which places in the memory of a view are its elements; None where each place is one of them."""
+    """Return the memory offsets of a view's elements, or None if the view is contiguous."""
     if memory.strides is None or memory.extent == 0:
         return None
     inside = np.zeros(memory.extent, np.bool_)
@@ -209,10 +209,10 @@ def view_of(memory: Memory) -> View | None:
 
 
 def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:
-    """Runs the programs of a kernel in several orders, and compares; what they store in their own order is stored.
+    """Run the programs of a kernel in several orders, compare the results, and store those of the natural order.
 
-    The interpreter follows them once, and sees who stores and reads the same elements. The other orders are for what
-    results depend on, and run compiled where they can: not where instances know of each other by atomic operations.
+    The interpreter runs the natural order and records which programs access the same elements. Other orders run
+    compiled where possible, that is unless programs synchronize by atomic operations.
     """
     with _within_reach(found, arguments) as given:
         _raced(Checked(found, given, grid), prod(grid), orders)
@@ -241,7 +241,7 @@ def _raced(launch: Checked, count: int, orders: int) -> None:
 
 
 def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
-    """What runs all programs in an order, from the arguments as they were; it gives what they are then."""
+    """Return a function that runs all programs in a given order on fresh arguments and returns these afterwards."""
     holed = frozenset(n for n, view in launch.views.items() if not view.inside.all())
     watch = Watch(holed=holed, ordered=True)
     if not launch.on_cpu or used_atomics(launch.found.ir) or launch.found.checked(watch) is None:
@@ -258,7 +258,7 @@ def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
 
 
 def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
-    """Refuses what two orders have made different."""
+    """Refuse results that differ between two program orders."""
     wrong = x != y
     if x.dtype.kind in "fV":
         adds = any(isinstance(s, Atomic) for s in statements(found.ir.body))
@@ -277,7 +277,7 @@ def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]
 
 
 def _array(argument: Any, found: Specialised, n: int) -> Any:
-    """The memory of an argument as an array, of as many elements as its tensor has."""
+    """Return the memory of an argument as a flat array with as many elements as its tensor."""
     if not isinstance(argument, Memory):
         return argument
     dtype = found.ir.parameters[n].dtype
@@ -289,7 +289,7 @@ def _array(argument: Any, found: Specialised, n: int) -> Any:
 
 
 def told(found: Specialised, misstep: Misstep) -> str:
-    """What went wrong, at the user's line."""
+    """Attach the user's source line to an error."""
     name = found.ir.name
     program = f", program ({', '.join(map(str, misstep.program))})" if misstep.program else ""
     lane = f", lane ({', '.join(map(str, misstep.lane))})" if misstep.lane else ""

@@ -1,4 +1,4 @@
-"""The names of `tl`, but those that are written in the language itself (`standard.py`)."""
+"""The public names of `tl`, except those written in the tile language itself (`standard.py`)."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ float8e4b8, float8e4b15, float8e5b16 = map(Lacking, ("float8e4b8", "float8e4b15"
 
 
 class const:
-    """The annotation of a pointer through which a kernel only loads."""
+    """Annotation of a pointer that a kernel only loads from."""
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Leaves out what a kernel computes for nobody: the first values of names, copies, hints."""
+"""Eliminate dead code: unused assignments, copies of names, compiler hints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Places = dict[int, tuple[Statement, Place]]
 
 
 def tidied(kernel: Kernel, places: Places) -> tuple[Kernel, Places]:
-    """The kernel without assignments that nobody reads; its statements keep their places.
+    """Remove assignments that nothing reads; the remaining statements keep their source locations.
 
     >>> from ..ir.tile_parser import parse
     >>> kernel = parse('''

@@ -1,4 +1,4 @@
-"""Hints, assertions, prints: what does not change what a kernel computes."""
+"""Hints, assertions and prints: builtins that do not affect a kernel's results."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ multiple_of, max_contiguous, max_constancy = (_hint(n) for n in ("multiple_of", 
 
 @builtin
 def assume(w: Writer, cond: Any) -> None:
-    """What always holds; `check` sees to it that it does."""
+    """Declare a condition that always holds; `check` verifies it."""
     device_assert.run(w, (cond, "tl.assume"), {})
 
 
 @builtin
 def debug_barrier(w: Writer) -> None:
-    """Accepted: the statements of a program happen one after the other."""
+    """Do nothing: statements of a program already run in order. Accepted for Triton's kernels."""
 
 
 @builtin
 def static_assert(w: Writer, cond: Any, msg: Any = "") -> None:
-    """Refuses to compile the kernel unless a constant is true."""
+    """Refuse to compile the kernel unless a constant is true."""
     if isinstance(cond, Block):
         raise Refused("tl.static_assert takes what is known when the kernel is compiled; tl.device_assert takes tiles")
     if not cond:
@@ -46,13 +46,13 @@ def static_assert(w: Writer, cond: Any, msg: Any = "") -> None:
 
 @builtin
 def static_print(w: Writer, *values: Any, sep: str = " ", end: str = "\n") -> None:
-    """Prints while the kernel is compiled."""
+    """Print constants while the kernel is compiled."""
     print(*[shown(v) if isinstance(v, Block) else v for v in values], sep=sep, end=end)
 
 
 @builtin
 def device_print(w: Writer, prefix: Any, *args: Any, hex: bool = False) -> None:
-    """Prints a line for each element when the kernel runs."""
+    """Print one line for each element when the kernel runs."""
     if not isinstance(prefix, str):
         raise Refused(f'tl.device_print begins with a text: tl.device_print("x", x), and not {shown(prefix)}')
     for value in args:
@@ -63,7 +63,7 @@ def device_print(w: Writer, prefix: Any, *args: Any, hex: bool = False) -> None:
 
 @builtin
 def device_assert(w: Writer, cond: Any, msg: Any = "", mask: Any = None) -> None:
-    """What `check` sees to when the kernel runs; otherwise it costs nothing."""
+    """Assert a condition under `check`; free of cost in other runs."""
     claimed = truth(w, cond)
     if mask is not None:
         claimed = binary(w, "bitor", inverted(w, truth(w, mask)), claimed)

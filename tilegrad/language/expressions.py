@@ -1,4 +1,4 @@
-"""Reads the expressions of a user's kernel: constants are computed, the rest becomes tiles."""
+"""Read the expressions of a kernel: fold constants, and build tile expressions from the rest."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .values import (
 from .writer import Writer, static_int
 
 PYTHONS = {"len", "abs", "min", "max", "range", "float", "int", "bool", "print", "tuple", "str", "isinstance", "sum"}
-"""Functions of Python that kernels may call; most of them on constants."""
+"""Python functions that kernels may call, most of them on constants only."""
 DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
     "is_floating": lambda d: d.is_float,
     "is_int": lambda d: d.is_integer,
@@ -60,14 +60,14 @@ DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
 
 
 class Question:
-    """`x.dtype.is_floating`: a method that takes nothing."""
+    """A method without parameters, evaluated in advance: `x.dtype.is_floating()`."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
 
 class ExpressionReader(Writer):
-    """`frame` is the function that is being read."""
+    """Reads expressions; `frame` is the function being read."""
 
     frame: Frame
 
@@ -75,7 +75,7 @@ class ExpressionReader(Writer):
         return self.frame.source.place(node).error(reason, self.calls)
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression is."""
+        """Evaluate an expression to a constant or a tile."""
         before, self.at = self.at, self.frame.source.place(node)
         try:
             return self.expression(node)
@@ -159,7 +159,7 @@ class ExpressionReader(Writer):
         raise Refused(f"there is no `{name}`" + (f"; did you mean `{close[0]}`?" if close else ""))
 
     def captured(self, name: str, value: Any) -> Any:
-        """Something from outside the kernel: it must stay what it is."""
+        """Record a value from outside the kernel; if it changes, the kernel is read again."""
         if isinstance(value, constexpr):
             value = value.value
         if isinstance(value, Jitted):
@@ -261,7 +261,7 @@ class ExpressionReader(Writer):
         return binary(self, BINARY[type(op)], x, y)
 
     def logical(self, op: ast.boolop, nodes: list[ast.expr]) -> Any:
-        """Constants decide without looking further; tiles are joined."""
+        """Evaluate `and` and `or`: constants short-circuit, tiles are combined bitwise."""
         stops = isinstance(op, ast.Or)
         whole: Any = None
         for node in nodes:
@@ -297,7 +297,7 @@ class ExpressionReader(Writer):
         return compare(self, COMPARISONS[type(op)], x, y)
 
     def choice(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Any:
-        """x if c else y: what is not chosen is not loaded."""
+        """Evaluate `x if c else y`; loads of the branch not taken are skipped."""
         condition = self.condition(test)
         if not isinstance(condition, Block):
             return self.value(body if condition else otherwise)
@@ -327,7 +327,7 @@ class ExpressionReader(Writer):
         return result
 
     def condition(self, node: ast.expr) -> Any:
-        """One truth value: a constant, or a tile without axes."""
+        """Evaluate a condition: a constant or a scalar tile."""
         x = self.value(node)
         if not isinstance(x, Block):
             return bool(x) if not isinstance(x, Question) else bool(x.answer)
@@ -423,7 +423,7 @@ class ExpressionReader(Writer):
         return tuple(made)
 
     def pythons(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of Python: on constants, or one that tiles have too."""
+        """Call a Python function on constants, or the tile function that corresponds to it."""
         if not any(isinstance(x, Block) for x in args):
             try:
                 return fn(*args, **kwargs)
@@ -442,7 +442,7 @@ class ExpressionReader(Writer):
         raise Refused(f"{fn.__name__} is for constants: of a tile write {remedy.get(fn.__name__, 'a function of tl')}")
 
     def inline(self, fn: Any, args: tuple[Any, ...]) -> Any:
-        """Calls a kernel function with tiles (from a builtin)."""
+        """Call a kernel function on tiles, from inside a builtin."""
         if isinstance(fn, Xor):
             return fn.inlined(self, args)
         if isinstance(fn, Builtin):
@@ -473,4 +473,4 @@ REMEDIES: dict[type, str] = {
     ast.Yield: "kernels do not yield",
     ast.Starred: "* is for tuples in calls and tuples only",
 }
-"""What to do instead."""
+"""Replacements to suggest for Python expressions that the tile language does not have."""

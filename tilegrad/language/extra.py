@@ -1,4 +1,4 @@
-"""`libdevice`: the names of `tl.math`, and further functions of CUDA's library of this name, in the tile language.
+"""`libdevice`: the names of `tl.math` and further functions of CUDA's libdevice, written in the tile language.
 
 from tilegrad.language.extra import libdevice
 """
@@ -17,7 +17,7 @@ from .kernel import kernel
 
 @kernel
 def hypot(x: Any, y: Any) -> Any:
-    """sqrt(x * x + y * y), without overflow in between."""
+    """Compute sqrt(x * x + y * y) without intermediate overflow."""
     a = tl.maximum(tl.abs(x), tl.abs(y))
     b = tl.minimum(tl.abs(x), tl.abs(y))
     ratio = tl.where(a == b, 1.0, b / a)  # 0 / 0, inf / inf
@@ -26,13 +26,13 @@ def hypot(x: Any, y: Any) -> Any:
 
 @kernel
 def rhypot(x: Any, y: Any) -> Any:
-    """1 / hypot(x, y)."""
+    """Compute 1 / hypot(x, y)."""
     return 1.0 / hypot(x, y)
 
 
 @kernel
 def cbrt(x: Any) -> Any:
-    """The cube root, with one step of Newton's."""
+    """Compute the cube root, refined by one Newton step."""
     guess = tl.math.copysign(tl.exp2(tl.log2(tl.abs(x)) / 3.0), x)
     better = guess - (guess - x / (guess * guess)) / 3.0
     plain = (x == 0.0) | tl.math.isinf(x) | (x != x)
@@ -41,103 +41,103 @@ def cbrt(x: Any) -> Any:
 
 @kernel
 def rcbrt(x: Any) -> Any:
-    """1 / cbrt(x)."""
+    """Compute 1 / cbrt(x)."""
     return 1.0 / cbrt(x)
 
 
 @kernel
 def exp10(x: Any) -> Any:
-    """10 to the power x."""
+    """Compute 10 ** x."""
     return tl.math.pow(10.0, x)
 
 
 @kernel
 def sinpi(x: Any) -> Any:
-    """sin(pi x)."""
+    """Compute sin(pi * x)."""
     return tl.sin((x - 2.0 * tl.math.round(x * 0.5)) * 3.141592653589793)
 
 
 @kernel
 def cospi(x: Any) -> Any:
-    """cos(pi x)."""
+    """Compute cos(pi * x)."""
     return tl.cos((x - 2.0 * tl.math.round(x * 0.5)) * 3.141592653589793)
 
 
 @kernel
 def normcdf(x: Any) -> Any:
-    """The part of a normal distribution that is below x."""
+    """Compute the cumulative distribution function of the standard normal distribution."""
     return 0.5 * tl.math.erfc(x * -0.7071067811865476)
 
 
 @kernel
 def fmax(x: Any, y: Any) -> Any:
-    """The greater number; a NaN loses."""
+    """Return the greater number; NaN loses."""
     return tl.where(x != x, y, tl.where(y != y, x, tl.maximum(x, y)))
 
 
 @kernel
 def fmin(x: Any, y: Any) -> Any:
-    """The smaller number; a NaN loses."""
+    """Return the smaller number; NaN loses."""
     return tl.where(x != x, y, tl.where(y != y, x, tl.minimum(x, y)))
 
 
 @kernel
 def fdim(x: Any, y: Any) -> Any:
-    """x - y where that is positive, else 0."""
+    """Return x - y where it is positive, else 0."""
     return tl.where(x <= y, 0.0, x - y)
 
 
 @kernel
 def remainder(x: Any, y: Any) -> Any:
-    """What is left of x when the nearest multiple of y is taken away (for quotients that the type can count)."""
+    """Return x minus the nearest multiple of y (for quotients that the type can count)."""
     return x - y * tl.math.round(x / y)
 
 
 @kernel
 def saturatef(x: Any) -> Any:
-    """x, not below 0 and not above 1; 0 for a NaN."""
+    """Clamp x to [0, 1]; NaN becomes 0."""
     return tl.where(x != x, 0.0, tl.clamp(x, 0.0, 1.0))
 
 
 @kernel
 def signbit(x: Any) -> Any:
-    """Whether the sign is set, also that of -0."""
+    """Whether the sign bit is set, also for -0 and NaN."""
     return (tl.math.copysign(1.0, x) < 0.0).to(tl.int32)
 
 
 @kernel
 def isfinited(x: Any) -> Any:
-    """Whether x is neither infinite nor a NaN."""
+    """Whether x is neither infinite nor NaN."""
     return (tl.abs(x) < float("inf")).to(tl.int32)
 
 
 @kernel
 def add_rn(x: Any, y: Any) -> Any:
-    """x + y."""
+    """Add, rounded to nearest."""
     return x + y
 
 
 @kernel
 def sub_rn(x: Any, y: Any) -> Any:
-    """x - y."""
+    """Subtract, rounded to nearest."""
     return x - y
 
 
 @kernel
 def mul_rn(x: Any, y: Any) -> Any:
-    """x * y."""
+    """Multiply, rounded to nearest."""
     return x * y
 
 
 @kernel
 def llrint(x: Any) -> Any:
-    """The nearest whole number, as one of 64 bits; the even one of two."""
+    """Round to the nearest 64-bit integer, ties to even."""
     return tl.math.round(x).to(tl.int64)
 
 
 @kernel
 def popc(x: Any) -> Any:
-    """How many bits are set."""
+    """Count the bits that are set."""
     v = x.to(tl.uint32, bitcast=True)
     v = v - ((v >> 1) & 0x55555555)
     v = (v & 0x33333333) + ((v >> 2) & 0x33333333)
@@ -146,7 +146,7 @@ def popc(x: Any) -> Any:
 
 @kernel
 def clz(x: Any) -> Any:
-    """How many zeros lead."""
+    """Count leading zero bits."""
     v = x.to(tl.uint32, bitcast=True)
     v = v | (v >> 1)
     v = v | (v >> 2)
@@ -158,13 +158,13 @@ def clz(x: Any) -> Any:
 
 @kernel
 def ffs(x: Any) -> Any:
-    """The place of the lowest bit that is set, counted from 1; 0 if there is none."""
+    """Return the 1-based position of the lowest set bit, 0 if there is none."""
     return tl.where(x == 0, 0, 32 - clz(x & -x))
 
 
 @kernel
 def brev(x: Any) -> Any:
-    """The bits in reverse order."""
+    """Reverse the bits."""
     v = x.to(tl.uint32, bitcast=True)
     v = ((v >> 1) & 0x55555555) | ((v & 0x55555555) << 1)
     v = ((v >> 2) & 0x33333333) | ((v & 0x33333333) << 2)
@@ -175,13 +175,13 @@ def brev(x: Any) -> Any:
 
 @kernel
 def mulhi(x: Any, y: Any) -> Any:
-    """The upper half of the product of two integers of 32 bits."""
+    """Return the high 32 bits of the product of two 32-bit integers."""
     return ((x.to(tl.int64) * y.to(tl.int64)) >> 32).to(tl.int32)
 
 
 @kernel
 def mul24(x: Any, y: Any) -> Any:
-    """The product of two integers of 24 bits."""
+    """Multiply two 24-bit integers."""
     return x * y
 
 

@@ -1,7 +1,7 @@
-"""Reads loops and branches. What they change becomes variables of the tile program; constants decide at once.
+"""Read loops and branches; decide those on constants, and turn names that the others assign into variables.
 
-A name that a loop changes must have a value before it, and keep its type; one that is first assigned inside is
-forgotten after it. After a branch a name has the value that it was given on the way that was taken.
+A name that a loop assigns needs a value of the same type before the loop; a name first assigned inside is out of scope
+after it. After a branch a name has the value assigned on the path taken.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ MOST_UNROLLED = 4096
 
 
 class FlowReader(ExpressionReader):
-    """`statement` reads one that is neither a branch nor a return."""
+    """Reads control flow; the subclass reads all other statements in `statement`."""
 
     def statement(self, node: ast.stmt) -> bool | None:
         raise NotImplementedError
 
     def block_of(self, body: Sequence[ast.stmt]) -> bool:
-        """Reads statements; whether the function has ended with them."""
+        """Read statements; return whether they end the function."""
         for n, node in enumerate(body):
             if isinstance(node, ast.Return):
                 self.finish(node)
@@ -58,7 +58,7 @@ class FlowReader(ExpressionReader):
     # --- names -----------------------------------------------------------------------------------
 
     def assign_name(self, name: str, value: Any) -> None:
-        """A name of the function gets a value."""
+        """Bind a name of the function to a value."""
         if not leaves(value) or is_number(value):
             self.frame.names[name] = value
             return
@@ -72,7 +72,7 @@ class FlowReader(ExpressionReader):
         self.frame.names[name] = rebuilt(value, lambda x: self.own(name, x))
 
     def own(self, name: str, x: Operand) -> Operand:
-        """A leaf of the value of a name, as a name of the tile program (numbers stay what they are)."""
+        """Store one leaf of a name's value in a variable of the tile program; numbers stay constants."""
         if not isinstance(x, Block):
             return x
         made = self.named(x, name)
@@ -81,7 +81,7 @@ class FlowReader(ExpressionReader):
         return made
 
     def is_variable(self, name: str, value: Any) -> bool:
-        """Whether a value stands in variables of its own, made outside of the block that is being written."""
+        """Whether a value is held in variables created outside the current block."""
         mine = self.frame.mine.get(name, set())
         parts = leaves(value)
         return bool(parts) and all(
@@ -93,7 +93,7 @@ class FlowReader(ExpressionReader):
         )
 
     def carry(self, names: set[str]) -> dict[str, Any]:
-        """Puts what a loop changes into variables."""
+        """Store the names that a loop assigns in variables before it starts."""
         carried: dict[str, Any] = {}
         for name in sorted(names & set(self.frame.names)):
             value = self.frame.names[name]
@@ -111,7 +111,7 @@ class FlowReader(ExpressionReader):
         return made
 
     def turn(self, carried: dict[str, Any], node: ast.stmt) -> dict[str, Any]:
-        """At the end of a loop's body: the variables get their new values; what they are after the loop."""
+        """Assign loop-carried variables at the end of an iteration, and bind the names after the loop."""
         after: dict[str, Any] = {}
         for name, entry in carried.items():
             now = self.frame.names.get(name, ABSENT)
@@ -126,7 +126,7 @@ class FlowReader(ExpressionReader):
         return after
 
     def fits(self, entry: Any, now: Any) -> bool:
-        """Whether new values have the types of variables."""
+        """Whether new values have the types of the variables that carry them."""
         for old, new in zip(leaves(entry), leaves(now), strict=True):
             assert isinstance(old, Block)
             if isinstance(new, Block) and new.type != old.type:
@@ -141,7 +141,7 @@ class FlowReader(ExpressionReader):
         return True
 
     def unlike(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unknown:
-        """A name that has another type at the end of a loop than before it: wrong, if the loop reads the old one."""
+        """Return the value of a name whose type changes in the loop: an error if the loop reads the old one."""
         variables = {x.tile.name for x in leaves(entry) if isinstance(x, Block) and isinstance(x.tile, Name)}
         read = any(
             isinstance(x, Name) and x.name in variables
@@ -239,7 +239,7 @@ class FlowReader(ExpressionReader):
         self.leave(before, after, names, "the loop")
 
     def turns(self, start: Operand, stop: Operand, step: Any) -> Operand:
-        """How many turns a loop has that runs backwards."""
+        """Return the trip count of a loop that runs backwards."""
         if not isinstance(start, Block) and not isinstance(stop, Block):
             return len(range(start, stop, step))  # type: ignore[arg-type]
         distance = binary(self, "sub", start, stop)
@@ -247,7 +247,7 @@ class FlowReader(ExpressionReader):
         return self.held(count, "turns")  # type: ignore[no-any-return]
 
     def leave(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
-        """The names after a loop."""
+        """Bind the names after a loop."""
         inside = set(self.frame.names) - known
         gone = Unknown(f"is assigned only inside {what} above: give it a value before that")
         self.frame.names = {**before, **after, **dict.fromkeys(inside - {"return"}, gone)}
@@ -283,7 +283,7 @@ class FlowReader(ExpressionReader):
     # --- branches --------------------------------------------------------------------------------
 
     def branch(self, node: ast.If, rest: Sequence[ast.stmt]) -> bool:
-        """Whether the function has ended with it; if a way of it returns, the rest belongs to the others."""
+        """Read a branch; if one arm returns, the statements after the branch belong to the other arm."""
         condition = self.condition(node.test)
         if not isinstance(condition, Block):
             return self.block_of(node.body if condition else node.orelse)
@@ -310,7 +310,7 @@ class FlowReader(ExpressionReader):
     def joined(
         self, first: tuple[dict[str, Any], list[Statement]], second: tuple[dict[str, Any], list[Statement]]
     ) -> dict[str, Any]:
-        """The names after a branch."""
+        """Bind the names after a branch."""
         names: dict[str, Any] = {}
         for name in [*first[0], *(n for n in second[0] if n not in first[0])]:
             nothing = None if name == "return" else ABSENT
@@ -326,7 +326,7 @@ class FlowReader(ExpressionReader):
         return names
 
     def merged(self, name: str, x: Any, y: Any, first: list[Statement], second: list[Statement]) -> Any:
-        """One value for what two ways gave a name."""
+        """Merge the values that a name has after the two arms."""
         different = Unknown(
             f"is {shown(x)} after one way of the `if` above and {shown(y)} after the other: take two names"
         )
@@ -342,7 +342,7 @@ class FlowReader(ExpressionReader):
     def phi(
         self, name: str, x: Operand, y: Operand, type: TileType, first: list[Statement], second: list[Statement]
     ) -> Operand:
-        """A variable that gets one of two values."""
+        """Create a variable that takes the value of the arm that runs."""
         if _same(x, y):
             return x
         variable = self.fresh(name, type)
@@ -360,13 +360,13 @@ class FlowReader(ExpressionReader):
         return x.tile if isinstance(x, Block) and type.pointer else self.operand(x, type.dtype)
 
     def is_known(self, x: Operand) -> bool:
-        """Whether a value is known before the branch."""
+        """Whether a value is available before the branch."""
         if not isinstance(x, Block):
             return True
         return isinstance(x.tile, Name) and self.home[x.tile.name] in {-1, *self.numbers}
 
     def anything(self, type: TileType) -> Tile:
-        """A first value, which is never seen."""
+        """Return a placeholder initial value, which is always overwritten before it is read."""
         if not type.pointer:
             return Full(type.shape, Literal(in_dtype(0, type.dtype)), type.dtype)
         known = [
@@ -381,7 +381,7 @@ OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "e
 
 
 def _opposite(condition: Block, w: Writer) -> Tile:
-    """Not: of comparisons of integers, the other comparison (those of floats are all false of a NaN)."""
+    """Negate a condition: an integer comparison becomes its opposite (not a float's: all are false for NaN)."""
     match condition.tile:
         case Apply(fn, (x, y)) if fn in OPPOSITE and not w.types.arguments(condition.tile).is_float:
             return Apply(OPPOSITE[fn], (x, y))
@@ -389,7 +389,7 @@ def _opposite(condition: Block, w: Writer) -> Tile:
 
 
 def _variable(x: Operand) -> str:
-    """The name of a variable of the tile program."""
+    """Return the name of a variable of the tile program."""
     assert isinstance(x, Block)
     assert isinstance(x.tile, Name)
     return x.tile.name
@@ -406,7 +406,7 @@ def _same(x: Operand, y: Operand) -> bool:
 
 
 def _meeting(x: Operand, y: Operand) -> TileType | None:
-    """The one type of two values; a number takes that of a tile without axes."""
+    """Return the common type of two values; a number adopts that of a scalar tile."""
     if isinstance(x, Block) and isinstance(y, Block):
         return x.type if x.type == y.type else None
     if not isinstance(x, Block) and not isinstance(y, Block):

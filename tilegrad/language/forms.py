@@ -1,4 +1,4 @@
-"""What a kernel became, for people to read: source, machine code, what a GPU would hold of it. No GPU is needed."""
+"""Show the generated code of a kernel: source, assembly, and its resources on a GPU; works without a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = {
     "cpu": ("cpu.launch", "launched_ir"),
     "cuda": ("cuda.build", "kernel_source"),
 }
-"""What writes the source that a backend compiles."""
+"""The function of each backend that prints the source it compiles."""
 CODES = {
     "llvm": ("cpu.launch", "launched_ir"),
     "cpu": ("cpu.launch", "launched_assembly"),
@@ -24,11 +24,11 @@ CODES = {
     "ptx": ("cuda.forms", "kernel_ptx"),
     "sass": ("cuda.forms", "kernel_sass"),
 }
-"""What writes machine code, or what is next to it."""
+"""The function of each backend that prints assembly, or the nearest text to it."""
 
 
 def source(kernel: Kernel, fast: Kernel, kind: str) -> str:
-    """`tile`, or what a backend makes of it: `llvm`, `cuda`."""
+    """Return the kernel as `tile` text, or as the source of a backend: `llvm`, `cuda`."""
     if kind == "tile":
         return str(kernel)
     if kind in SOURCES:
@@ -37,7 +37,7 @@ def source(kernel: Kernel, fast: Kernel, kind: str) -> str:
 
 
 def assembly(fast: Kernel, kind: str) -> str:
-    """`llvm`, `x86` (or `arm`: this machine's code), `ptx`, `sass`; or the name of a device."""
+    """Return the assembly of a kernel: `llvm`, `x86` or `arm` (of this machine), `ptx`, `sass`, or a device's."""
     if kind in CODES:
         return str(_writer(*CODES[kind])(fast))
     try:
@@ -49,7 +49,7 @@ def assembly(fast: Kernel, kind: str) -> str:
 
 
 def on_a_gpu(fast: Kernel) -> str:
-    """Registers, spills, shared memory and occupancy, as the compiler for an H200 reports them; or why it does not."""
+    """Return registers, spills, shared memory and occupancy as reported for an H200, or why there are none."""
     try:
         return str(_writer("cuda.forms", "kernel_summary")(fast))
     except DeviceError as error:

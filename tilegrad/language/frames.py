@@ -1,4 +1,4 @@
-"""A function that is being read: its names, and what it sees outside."""
+"""Scopes of a kernel function while it is read: its local names, closure and globals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import constexpr
 
 
 class KernelBase:
-    """A function of the tile language, as users wrote it."""
+    """A user's function in the tile language, with its signature and source."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         if not inspect.isfunction(fn):
@@ -27,18 +27,18 @@ class KernelBase:
 
     @property
     def source_text(self) -> Source:
-        """Its text, read when it is needed first."""
+        """The function's source, read on first use."""
         if self._source is None:
             self._source = Source(self.fn)
         return self._source
 
     @property
     def shown_signature(self) -> str:
-        """Its parameters, as its author wrote them."""
+        """The signature as the author wrote it."""
         return str(self.signature).replace(constexpr.__module__, "tl")
 
     def is_static(self, name: str) -> bool:
-        """Whether a parameter must be known when the kernel is compiled."""
+        """Whether a parameter is a compile-time constant."""
         return name in self.static
 
 
@@ -49,7 +49,7 @@ def _is_constexpr(annotation: Any) -> bool:
 
 
 class Frame:
-    """`names` are values; `mine` says which names of the tile program stand for a name of the function."""
+    """One call of a function being read: `names` are its values, `mine` the variables that hold each name."""
 
     def __init__(self, kernel: KernelBase, names: dict[str, Any], captured: dict[tuple[int, str], Any]) -> None:
         self.kernel, self.fn, self.source = kernel, kernel.fn, kernel.source_text
@@ -60,7 +60,7 @@ class Frame:
         self.loops = 0
 
     def outside(self, name: str) -> tuple[Any] | None:
-        """What a name means in the function's closure or module."""
+        """Look up a name in the function's closure, then its module; a tuple of the value, or None."""
         code = self.fn.__code__
         if name in code.co_freevars and self.fn.__closure__ is not None:
             try:
@@ -70,14 +70,14 @@ class Frame:
         return (self.fn.__globals__[name],) if name in self.fn.__globals__ else None
 
     def note_captured(self, name: str, value: Any) -> None:
-        """A constant from outside: the kernel is read anew if it is another one at the next launch."""
+        """Record a constant from outside, so that the kernel is read again at a launch where it differs."""
         found = self.outside(name)
         if found is not None:
             self.captured[id(self.kernel), name] = (self, value)
 
 
 def assigned(body: list[ast.stmt]) -> set[str]:
-    """The names that statements assign."""
+    """Return the names that statements assign."""
     found: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):

@@ -1,10 +1,10 @@
-"""The kernel that `check` compiles: the user's, with every access looked at.
+"""Instrument a kernel for `check`: test every memory access.
 
-A pointer becomes the number of the element that it points at (`pointing.py`). Before each access the numbers are
-compared with the tensor's extent, with themselves in 64 bits (had an offset overflowed, they would differ), with what
-has been written, and with the elements of a view; a value that is stored is looked at for NaN, and read back: another
-lane may have stored into the same place. A program that finds something notes its number at the place of the access,
-and leaves the access out. What exactly is wrong the interpreter finds out, by running this program.
+A pointer becomes the index of the element that it points to (`pointing.py`). Before each access the indices are
+compared with the tensor's extent, with the same indices computed in 64 bits (to find overflow), with the elements
+written so far, and with the elements of a view. A stored value is tested for NaN and read back, to find another lane
+that stores to the same element. A program that finds a fault records its number for that access and skips the access;
+the interpreter then runs this program to find the exact cause.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ from ..ir.tile_types import Types
 from .pointing import Place, Pointing, Unsupported
 
 BOTH = 1 << 31
-"""What is noted is the number of a program times this, plus that of another one."""
+"""Faults are encoded as the number of a program times this, plus the number of a second program."""
 NOBODY = (1 << 62) - 1
-"""Stands where no program has found anything."""
+"""Fault entry while no program has found anything."""
 
 
 class Watch(NamedTuple):
-    """Parameters of which more is looked at than where they end."""
+    """Parameters that need more than a bounds check."""
 
     unwritten: frozenset[str] = frozenset()
-    """Nobody has written their elements before."""
+    """Parameters whose elements have not been written yet."""
     holed: frozenset[str] = frozenset()
-    """They are views, with memory between their elements."""
+    """Parameters that are views with gaps between their elements."""
     loaded: bool = False
-    """Loads are looked at for NaN too: what a program stores after one is nobody's fault."""
+    """Test loaded values for NaN too: NaN stored after loading one is not the kernel's fault."""
     ordered: bool = False
-    """One program does the work of all, in the order of a list."""
+    """One program runs the work of all, in the order given by a list."""
 
 
 class Site(NamedTuple):
-    """Where something is looked at; `wrong` says in general what may be found."""
+    """A checked access; `wrong` describes the faults that it can have."""
 
     statement: Statement
     wrong: str
@@ -73,7 +73,7 @@ class Site(NamedTuple):
 
 
 class Instrumented(NamedTuple):
-    """`sites` are in the order of the entries of `faults`."""
+    """An instrumented kernel; `sites` are in the order of the entries of `faults`."""
 
     kernel: Kernel
     sites: tuple[Site, ...]
@@ -82,7 +82,7 @@ class Instrumented(NamedTuple):
 
 
 def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
-    """The kernel with checks; raises Unsupported where it cannot be followed."""
+    """Instrument a kernel; raises Unsupported where its pointers cannot be followed."""
     maker = _Maker(kernel, types, watch)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
@@ -99,7 +99,7 @@ def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
 
 
 def parted(word: int) -> tuple[int, int]:
-    """The program that found something, and another one that has to do with it (itself, if there is none).
+    """Decode a fault: the program that found it, and another one involved (itself if there is none).
 
     >>> parted(7 * BOTH + 3)
     (7, 3)
@@ -108,7 +108,7 @@ def parted(word: int) -> tuple[int, int]:
 
 
 class _Maker(Pointing):
-    """Statements are made in `here`, one after the other."""
+    """Builds the instrumented kernel; `here` is the statement list being filled."""
 
     def __init__(self, kernel: Kernel, types: Types, watch: Watch) -> None:
         every = list(statements(kernel.body))
@@ -139,7 +139,7 @@ class _Maker(Pointing):
         return made
 
     def in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        """The work of all programs, one after the other."""
+        """Run the work of all programs in sequence inside one program."""
         wide, high, deep = (Name(n) for n in self.programs)
         turn, which = self.name("turn"), self.name("which")
         places = (Name(which) % wide, Name(which) // wide % high, Name(which) // (wide * high))
@@ -197,7 +197,7 @@ class _Maker(Pointing):
         return [For(s.index, start, stop, step, tuple(self.inner(s.body)))]
 
     def repeated(self, s: While) -> list[Statement]:
-        """What a condition loads is looked at before each turn."""
+        """Instrument a `while` loop: the loads of its condition are checked before each iteration."""
         if not any(isinstance(x, Load | Gather) for x in walk(s.condition)):
             return [While(self.value(s.condition), tuple(self.inner(s.body)))]
         go = Assign(self.name("go"), self.value(s.condition))
@@ -208,7 +208,7 @@ class _Maker(Pointing):
         return [go, While(Name(go.name), tuple(body))]
 
     def assign(self, name: str, value: Tile) -> list[Statement]:
-        """The exact value comes first: it may be made from what the name was before."""
+        """Instrument an assignment; the 64-bit value comes first, because it may use the name's old value."""
         t = self.types.variables[name]
         if t.pointer:
             place = self.place(value)
@@ -238,7 +238,7 @@ class _Maker(Pointing):
         return []
 
     def stored(self, value: Tile, pointer: Tile, ok: Tile) -> Tile:
-        """What goes to memory, looked at for NaN."""
+        """Test a stored value for NaN."""
         t, new = self.types.of(pointer), self.value(value)
         if not t.dtype.is_float or isinstance(value, Literal):
             return new
@@ -251,7 +251,7 @@ class _Maker(Pointing):
         return new
 
     def different(self, x: Tile, y: Tile, dtype: DType) -> Tile:
-        """Bit by bit: a NaN is not different from itself."""
+        """Compare bit by bit, so that NaN equals itself."""
         if not dtype.is_float or isinstance(y, Literal):
             return Apply("ne", (x, y))
         x, y = _wide(x, dtype), _wide(y, dtype)
@@ -261,9 +261,9 @@ class _Maker(Pointing):
     # --- accesses --------------------------------------------------------------------------------
 
     def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[Place, Tile]:
-        """The elements of an access, and which of them are touched: none, if there is anything wrong with one.
+        """Return the indices of an access and the mask of elements to touch: none of them if any is faulty.
 
-        Tiles of positions are computed again in each use: to keep them costs more.
+        Index tiles are recomputed at each use, which is cheaper than keeping them.
         """
         place = self.place(pointer)
         shape = self.types.of(pointer).shape
@@ -278,23 +278,23 @@ class _Maker(Pointing):
         return Place(place.base, offset, place.exact), ok
 
     def astray(self, offset: Tile, place: Place) -> Tile:
-        """A number that is negative if the offset is, or beyond the extent, or not what it is in 64 bits.
+        """Return a number that is negative if the index is negative, out of bounds, or overflowed.
 
-        One comparison of all lanes together costs a third of three comparisons of each.
+        One comparison of all lanes together is cheaper than three separate ones.
         """
         last = Name(f"{place.base}_extent{self.tail}") - 1
         off = Apply("bitxor", (offset, place.exact))
         return offset | (last - offset) | off | Apply("neg", (off,))
 
     def touched(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
-        """Reports where a number is negative; the lanes that may be touched."""
+        """Report negative numbers, and return the mask of lanes that may access memory."""
         bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
         found = self.note(_whole("bitor", bad, shape) < 0, wrong)
         good: Tile = Apply("invert", (found,))
         return good if mask is None else good & mask
 
     def look_at_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
-        """Only what this program has written may be read; where programs wait for each other, what any has."""
+        """Check that loaded elements were written by this program; by any program if programs synchronize."""
         mine = Cast(Name(self.number) + 1, int32)
         seen = Load(Name(f"{base}_written{self.tail}") + offset, ok, mine)
         bad = Apply("eq", (seen, Literal(0))) if self.locks else Apply("ne", (seen, mine))
@@ -306,14 +306,14 @@ class _Maker(Pointing):
         return Name(name)
 
     def report(self, bad: Tile, shape: tuple[int, ...], wrong: str, writer: Tile | None = None) -> None:
-        """Notes this program if anything is bad, and one of those who wrote there."""
+        """Record this program if any lane is faulty, together with a program that wrote to the same element."""
         other = None
         if writer is not None:
             other = _whole("maximum", Apply("where", (bad, writer, Literal(0))), shape)
         self.note(_whole("bitor", bad, shape), wrong, other)
 
     def note(self, found: Tile, wrong: str, writer: Tile | None = None, nan: bool = False) -> Name:
-        """Notes this program at this place if something was found; whether it was."""
+        """Record this program at a checked access; return whether there was a fault."""
         site = len(self.sites)
         self.sites.append(Site(self.at, wrong, nan))
         number: Tile = Name(self.number)
@@ -338,7 +338,7 @@ class _Maker(Pointing):
         return found[1]
 
     def value(self, x: Tile) -> Tile:
-        """An expression with its loads done before."""
+        """Return an expression whose loads are done by statements before it."""
         match x:
             case Load():
                 return self.load(x)
@@ -354,14 +354,14 @@ class _Maker(Pointing):
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
     def gathered(self, index: Tile, extent: int, x: Gather) -> Tile:
-        """The numbers of elements that there are."""
+        """Return the indices limited to existing elements."""
         wrong = self.keep("wrong", (index < 0) | (index >= extent))
         self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")
         return Apply("where", (wrong, Literal(0), index))
 
 
 def _followed(kernel: Kernel) -> frozenset[str]:
-    """The variables that positions are made of."""
+    """Return the variables that indices depend on."""
     found = position_parts(kernel)
     assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
     every = walk(*[x for s in statements(kernel.body) for x in roots(s)])
@@ -369,12 +369,12 @@ def _followed(kernel: Kernel) -> frozenset[str]:
 
 
 def _wide(x: Tile, dtype: DType) -> Tile:
-    """Elements of a type that can be compared: floats of 8 bits cannot."""
+    """Return elements in a comparable dtype: 8-bit floats have no comparisons."""
     return Cast(x, float32) if dtype in FLOAT8 else x
 
 
 def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
-    """A tile of a shape as one number."""
+    """Reduce a tile to one number."""
     if not shape:
         return x
     flat = x if len(shape) == 1 else Reshape(BroadcastTo(x, shape), (prod(shape),))
@@ -382,7 +382,7 @@ def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
 
 
 def _tail(known: set[str]) -> str:
-    """What our names end with, so that the user has none of them."""
+    """Return a suffix that keeps generated names distinct from the user's."""
     tail = ""
     words = ("exact", "extent", "written", "inside")
     ours = {"faults", "order", *[f"programs_{axis}" for axis in range(3)], *[f"{n}_{w}" for n in known for w in words]}
@@ -392,7 +392,7 @@ def _tail(known: set[str]) -> str:
 
 
 def poison(dtype: DType) -> Tile:
-    """What stands where nothing was loaded."""
+    """Return the value that masked-off loads yield."""
     if dtype.is_float:
         return Literal(float("nan"))
     return Literal(True) if dtype is bool_ else Literal(int(dtype.max) // 3 * 2)

@@ -1,4 +1,4 @@
-"""Functions marked `@tilegrad.kernel`: read for the types they are launched with, compiled, and run."""
+"""Functions marked `@tilegrad.kernel`: specialise them for argument types, compile and launch them."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _reading = lock()
 
 
 class Specialised:
-    """A kernel as it is for some types and constants."""
+    """A kernel specialised for certain types and constants."""
 
     def __init__(self, made: Read, parameters: tuple[Parameter, ...], owner: KernelFunction) -> None:
         self.read = made
         self.ir: Kernel = made.kernel
-        """The tile kernel: print it."""
+        """The tile kernel; print it to see its text."""
         self.parameters = parameters
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
@@ -57,18 +57,18 @@ class Specialised:
         self._fast: Kernel | None = None
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """Launches the kernel, as it is itself launched: `compiled[grid](...)`."""
+        """Launch the compiled kernel: `compiled[grid](...)`."""
         return self.owner[grid]
 
     @property
     def fast(self) -> Kernel:
-        """The tile kernel as backends compile it: pointers that loops move are taken apart, reductions have names."""
+        """The tile kernel as backends compile it: loop-carried pointers are split, reductions have names."""
         if self._fast is None:
             self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
         return self._fast
 
     def checked(self, watch: Watch) -> tuple[Instrumented, CompiledKernel] | None:
-        """The kernel with its accesses looked at, compiled for the CPU; None if only the interpreter can follow it."""
+        """The instrumented kernel compiled for the CPU, or None if only the interpreter can check it."""
         if watch not in self.watched:
             try:
                 made = instrumented(self.ir, self.read.types, watch)
@@ -79,22 +79,22 @@ class Specialised:
         return self.watched[watch]
 
     def on(self, place: str) -> CompiledKernel:
-        """The kernel, compiled for a device."""
+        """Compile the kernel for a device."""
         found = self.compiled.get(place)
         if found is None:
             found = self.compiled[place] = device(place).compile(self.fast)
         return found
 
     def source(self, kind: str = "tile") -> str:
-        """What it became: `tile`, or what a backend makes of it (`llvm`, `cuda`); no GPU is needed for that."""
+        """Return the kernel as `tile` text or as a backend's source (`llvm`, `cuda`); no GPU is needed."""
         return source(self.ir, self.fast, kind)
 
     def asm(self, kind: str = "cpu") -> str:
-        """Its code in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        """Return the assembly: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
         return assembly(self.fast, kind)
 
     def report(self, seconds: float | None = None) -> Report:
-        """What the last launch does: bytes, operations, the least time for them here, and what a GPU would hold."""
+        """Report the last launch: bytes, operations, the roofline bound on this machine, and occupancy on a GPU."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
         given = self.last.by_name()
@@ -109,7 +109,7 @@ class Specialised:
         return counted._replace(least=least, compiled=self.fast, seconds=seconds)
 
     def is_current(self) -> bool:
-        """Whether the constants from outside are what they were."""
+        """Whether the constants captured from outside are unchanged."""
         for (_, name), (frame, value) in self.read.captured.items():
             found = frame.outside(name)
             now = getattr(found[0], "value", found[0]) if found is not None else None
@@ -119,7 +119,7 @@ class Specialised:
 
 
 class Way:
-    """One way to run a kernel: `k.check[grid](...)`."""
+    """A mode in which to run a kernel: `k.check[grid](...)`."""
 
     def __init__(self, target: Launchable, how: str) -> None:
         self.target, self.how = target, how
@@ -129,49 +129,49 @@ class Way:
 
 
 class Launchable:
-    """What `k[grid](...)` can be said of."""
+    """Base of everything that `[grid](...)` launches."""
 
     @property
     def kernel(self) -> KernelFunction:
-        """The kernel that is launched in the end."""
+        """The kernel function that is finally launched."""
         raise NotImplementedError
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         raise NotImplementedError
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        """`k[grid]` launches: a number, a tuple of up to three, or a function of the arguments by name."""
+        """Choose the grid: a number, a tuple of up to three, or a function of the arguments by name."""
         return lambda *args, **kwargs: self.launch(grid, args, kwargs)
 
     @property
     def check(self) -> Way:
-        """Runs with every access checked: `k.check[grid](...)`."""
+        """Run with every memory access checked: `k.check[grid](...)`."""
         return Way(self, "check")
 
     @property
     def race(self) -> Way:
-        """Runs the programs in many orders, and looks for what they do to each other: `k.race[grid](...)`."""
+        """Run the programs in many orders to find data races: `k.race[grid](...)`."""
         return Way(self, "race")
 
     def as_torch(self) -> Shared:
-        """The kernel for tensors of PyTorch (or numpy), in whose memory it works: `k.as_torch()[grid](x, y, n)`."""
+        """Wrap the kernel for PyTorch or numpy tensors, which it uses in place: `k.as_torch()[grid](x, y, n)`."""
         return Shared(self.launch)
 
     @property
     def ir(self) -> Kernel:
-        """The tile kernel of the last launch: print it."""
+        """The tile kernel of the last launch; print it to see its text."""
         return self.kernel.latest().ir
 
     def source(self, kind: str = "tile") -> str:
-        """What the kernel of the last launch became: `tile`, `llvm` or `cuda`."""
+        """Return the source of the last launch: `tile`, `llvm` or `cuda`."""
         return self.kernel.latest().source(kind)
 
     def asm(self, kind: str = "cpu") -> str:
-        """The code of the last launch in print: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
+        """Return the assembly of the last launch: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
         return self.kernel.latest().asm(kind)
 
     def report(self, measure: bool = False) -> Report:
-        """What the last launch does; `measure` runs it again some times, and puts back what it writes."""
+        """Report the last launch; `measure` times it by more runs and restores the tensors it writes."""
         latest = self.kernel.latest()
         return latest.report(self._seconds(latest) if measure and latest.last is not None else None)
 
@@ -202,7 +202,7 @@ class KernelFunction(KernelBase, Launchable):
         )
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
-        """Runs all programs of a grid."""
+        """Run all programs of a grid."""
         form, values = form_of(self, args, kwargs), (*args, *kwargs.values())
         key = form.key(values) if how == "run" and is_simple() else None
         if key is None or not form.again(self, key, grid, values):
@@ -213,7 +213,9 @@ class KernelFunction(KernelBase, Launchable):
     def launch_anew(
         self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str
     ) -> tuple[Specialised, Bound, CompiledKernel] | None:
-        """Runs all programs of a grid, whatever the arguments are; what it took, if it only ran."""
+        """Launch with arguments that are not in the launch cache; return what a cache entry needs, if the launch simply
+        ran.
+        """
         call = bound(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         place = device_of(self, call.given)
@@ -244,14 +246,14 @@ class KernelFunction(KernelBase, Launchable):
         return (found, call, found.on(place)) if how == "run" else None
 
     def record(self, found: Specialised, call: Bound, extents: tuple[int, ...], how: str) -> None:
-        """Launches the kernel within a graph."""
+        """Record the launch in a graph."""
         if how != "run":
             raise not_in_a_launch(self.fn.__name__, how)
         if 0 not in extents:
             record(self.fn.__name__, found, call, extents, self.stored(found, call))
 
     def arguments(self, found: Specialised, call: Bound, stored: frozenset[str]) -> list[Any]:
-        """Memory and numbers, for the parameters of the tile kernel."""
+        """Return memory and numbers in the order of the tile kernel's parameters."""
         memories = [
             (p.name, memory_of(x)) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)
         ]
@@ -264,12 +266,12 @@ class KernelFunction(KernelBase, Launchable):
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
     def stored(self, found: Specialised, call: Bound) -> frozenset[str]:
-        """The parameters whose tensors are written."""
+        """The parameters whose tensors the kernel writes."""
         names = found.accesses.stored
         return names if not call.same else names | {alias for alias, name in call.same.items() if name in names}
 
     def specialised(self, call: Bound) -> Specialised:
-        """The kernel for these arguments: read once, and again when constants that it uses have changed."""
+        """Return the kernel specialised for these arguments; read it again if a captured constant has changed."""
         same = call.same
         with _reading:
             found = self.known.get(call.key)
@@ -287,7 +289,7 @@ class KernelFunction(KernelBase, Launchable):
         return found
 
     def compiled(self, *args: Any, grid: Any = None, **kwargs: Any) -> Specialised:
-        """The kernel for some arguments, without running it. (`grid` may be given, as Triton's `warmup` takes one.)"""
+        """Compile for some arguments without running. (`grid` is accepted, as by Triton's `warmup`.)"""
         if "grid" in self.signature.parameters:
             kwargs["grid"] = grid
         return self.specialised(bound(self, args, kwargs))
@@ -295,7 +297,7 @@ class KernelFunction(KernelBase, Launchable):
     warmup = compiled
 
     def latest(self) -> Specialised:
-        """What was launched last."""
+        """The specialised kernel launched last."""
         if self.last is None:
             name = self.fn.__name__
             raise KernelError(
@@ -312,7 +314,7 @@ kernels.append(KernelFunction)
 
 
 def kernel(fn: Callable[..., Any] | None = None, **hints: Any) -> Any:
-    """Marks a function of the tile language.
+    """Mark a function as a kernel of the tile language.
 
     >>> import tilegrad as tg
     >>> import tilegrad.language as tl

@@ -1,9 +1,9 @@
-"""Launches that are like one before: arguments are not bound, sorted and looked up anew.
+"""Cache launches: a launch like an earlier one skips the binding and lookup of its arguments.
 
-Which kernel a launch takes, and what that writes, depends on the types of its tensors, on its constants, and on which
-arguments are one tensor. Once this was found the slow way (`KernelFunction.launch_anew`), a launch looks at each
-argument, and calls. What is not so simple (a view, a tensor that is not in memory, or whose memory somebody else needs,
-a gradient, a wrong argument) goes the slow way again, which computes, copies, records or refuses.
+The kernel of a launch depends on the types of its tensors, on its constants, and on which arguments are the same
+tensor. Once `KernelFunction.launch_anew` has found the kernel, a launch with the same key only inspects each argument
+and calls. Everything less simple (a view, a tensor not in memory or with shared memory, a gradient, a wrong argument)
+falls back to `launch_anew`, which computes, copies, records or refuses.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
     from .kernel import KernelFunction, Specialised
 
 CONSTANT = frozenset({int, bool, float, str, DType, type(None)})
-"""The classes of constants that are compared in a launch."""
+"""Classes of constants that are part of the cache key."""
 INT32 = range(-(2**31), 2**31)
 MOST_PLANS = 256
 FRESH = object()
-"""The mark of a tensor that was made by `empty`, and has no memory yet."""
+"""Key entry of a tensor made by `empty` that has no memory yet."""
 
 
 class Plan(NamedTuple):
-    """What is the same for all launches with one key."""
+    """A cache entry: everything shared by the launches with one key."""
 
     found: Specialised
     run: CompiledKernel
     order: tuple[int, ...]
-    """For each parameter of the compiled kernel, which argument it is given."""
+    """The number of the argument for each parameter of the compiled kernel."""
     stored: tuple[int, ...]
-    """The arguments that are written."""
+    """Numbers of the arguments that the kernel writes."""
     fresh: tuple[int, ...]
-    """Those of them that may be tensors which have no memory yet."""
+    """Written arguments that may be tensors without memory yet."""
     given: tuple[int, ...]
     parameters: tuple[Parameter, ...]
-    """The arguments that are no constants, and what they are for."""
+    """Arguments that are not constants, and their parameters."""
     constants: dict[str, Any]
     defaults: Mapping[str, Any]
 
 
 def is_simple() -> bool:
-    """Whether a launch runs at once, with nobody looking at it."""
+    """Whether a launch runs at once: no tracer or listener is active."""
     return state.trace is None and not write_listeners and not settings().check
 
 
 def form_of(kernel: KernelFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form:
-    """How a launch is written; one object for each way."""
+    """Return the call form of a launch, interned."""
     written = (len(args), *kwargs)
     found = kernel.forms.get(written)
     if found is None:
@@ -67,18 +67,18 @@ def form_of(kernel: KernelFunction, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 class Form:
-    """How a launch is written: so many arguments by position, and these by name."""
+    """The syntactic form of a launch: the number of positional arguments, and the keyword names."""
 
     def __init__(self, kernel: KernelFunction, count: int, by_name: tuple[str, ...]) -> None:
         parameters = tuple(kernel.signature.parameters)
         self.names = (*parameters[:count], *by_name)
         self.hints = tuple([name for name in by_name if name in HINTS and name not in parameters])
         self.fixed = tuple([None if name in self.hints else kernel.is_static(name) for name in self.names])
-        """For each argument whether it is a constant; None for what says nothing to the kernel."""
+        """Whether each argument is a constant; None for arguments that the kernel ignores."""
         self.plans: dict[tuple[Any, ...], Plan] = {}
 
     def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
-        """What the kernel depends on; None if that takes more than a look."""
+        """Return the cache key, or None if the launch needs the full path."""
         marks: list[Any] = []
         tensors: list[int] = []
         place = None
@@ -112,7 +112,7 @@ class Form:
         return place, *marks
 
     def learn(self, key: tuple[Any, ...], found: Specialised, call: Bound, run: CompiledKernel) -> None:
-        """Launches with this key go straight from now on, if all that they depend on is in it."""
+        """Add a cache entry for this key, if the key covers everything that the launch depends on."""
         at = {name: n for n, name in enumerate(self.names)}
         given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
         apart = any(given[one] is not given[other] for one, other in call.same.items())
@@ -136,7 +136,7 @@ class Form:
         )
 
     def again(self, kernel: KernelFunction, key: tuple[Any, ...], grid: Any, values: Sequence[Any]) -> bool:
-        """Runs the kernel as before; False if there was no such launch."""
+        """Run from the cache; False on a miss."""
         plan = self.plans.get(key)
         if plan is None or (plan.found.read.captured and not plan.found.is_current()):
             return False
@@ -177,7 +177,7 @@ class Form:
         return True
 
     def extents(self, plan: Plan, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
-        """How many programs run; None unless these are numbers of which nothing has to be said."""
+        """Return the extents of the grid, or None unless they are valid plain numbers."""
         if callable(grid):
             named = {**plan.defaults, **dict(zip(self.names, values, strict=True))}
             for hint in self.hints:
@@ -196,7 +196,7 @@ class Form:
 
 
 def is_plain(x: Handle) -> bool:
-    """Whether a tensor is whole, up to date, in memory or made by `empty`, and no gradient flows through it."""
+    """Whether a tensor is contiguous, up to date, in memory or made by `empty`, and needs no gradient."""
     base = x._base
     owned = None
     if x._strides is not None:
@@ -216,7 +216,7 @@ def is_plain(x: Handle) -> bool:
 
 
 def note(x: Any, name: str) -> None:
-    """The elements of a tensor have changed: see `tensors.note_write`. Nobody has the value that it had."""
+    """Note that a tensor's elements have changed (see `tensors.note_write`); nobody holds its old value."""
     base = x._base
     storage = base.storage
     storage.change = Change(name, current_location(), ref(base.value))

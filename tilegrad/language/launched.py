@@ -1,4 +1,4 @@
-"""What is remembered of the last launch of a kernel, to report on it and to measure it."""
+"""Record the last launch of a kernel for reports and measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .several import outside
 
 
 class Launched(NamedTuple):
-    """A launch that was: its tensors are not kept alive."""
+    """A past launch; it does not keep its tensors alive."""
 
     grid: tuple[int, ...]
     constants: dict[str, Any]
@@ -22,7 +22,7 @@ class Launched(NamedTuple):
     several: dict[str, Any]
 
     def by_name(self) -> dict[str, Any]:
-        """What each parameter was given: a number, or what is remembered of a tensor."""
+        """The argument of each parameter: a number, or the record of a tensor."""
         return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
 
     def named(self) -> dict[str, Any]:
@@ -37,7 +37,7 @@ class Launched(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A tensor as a launch remembers it."""
+    """The record of a tensor argument."""
 
     tensor: ref[Any]
     type: TensorType
@@ -47,5 +47,5 @@ _new = tuple.__new__  # in a third of the time: every launch remembers its tenso
 
 
 def seen(x: Any) -> Any:
-    """An argument as a launch remembers it."""
+    """Record an argument."""
     return _new(Seen, (ref(x), x._value.type)) if isinstance(x, Handle) else x

@@ -1,4 +1,4 @@
-"""What loops run over."""
+"""Iteration ranges of loops in kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import KernelError
 
 
 class Loop:
-    """`tl.range` and `tl.static_range`: the second is written out, turn by turn, when the kernel is compiled."""
+    """`tl.range` or `tl.static_range`; the latter is unrolled at compile time."""
 
     def __init__(self, name: str, unrolled: bool) -> None:
         self.__name__ = self.name = name

@@ -1,4 +1,4 @@
-"""Functions of elements, products of tiles."""
+"""Element-wise functions and matrix products."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BINARY = ("atan2", "copysign", "fmod", "pow")
 
 
 def floats(w: Writer, x: Any, name: str) -> Block:
-    """An operand of a function that takes floats."""
+    """Return an operand of a floating-point function, converted if it must be."""
     if is_number(x):
         return w.tile(float(x))
     found = number(x, f"tl.{name}")
@@ -62,7 +62,7 @@ sqrt_rn = _unary("sqrt", "sqrt_rn")
 
 @method
 def abs_(w: Writer, x: Any) -> Any:
-    """The absolute values."""
+    """Return the absolute value."""
     if is_number(x):
         return abs(x)
     found = number(x, "tl.abs")
@@ -83,43 +83,43 @@ def _joined(w: Writer, fn: str, operands: tuple[Any, ...]) -> Any:
 
 @builtin
 def maximum(w: Writer, x: Any, y: Any, propagate_nan: Any = None) -> Any:
-    """The greater of two elements. (A NaN is passed on, whatever `propagate_nan` says.)"""
+    """Return the greater of two elements. NaN propagates, whatever `propagate_nan` says."""
     return _joined(w, "maximum", (x, y))
 
 
 @builtin
 def minimum(w: Writer, x: Any, y: Any, propagate_nan: Any = None) -> Any:
-    """The smaller of two elements. (A NaN is passed on, whatever `propagate_nan` says.)"""
+    """Return the smaller of two elements. NaN propagates, whatever `propagate_nan` says."""
     return _joined(w, "minimum", (x, y))
 
 
 @builtin
 def clamp(w: Writer, x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Any:
-    """The elements, not below min and not above max."""
+    """Clamp the elements to [min, max]."""
     return _joined(w, "minimum", (_joined(w, "maximum", (x, min)), max))
 
 
 @builtin
 def fma(w: Writer, x: Any, y: Any, z: Any) -> Block:
-    """x * y + z."""
+    """Compute x * y + z."""
     return apply(w, "fma", common_dtype((x, y, z)), x, y, z)
 
 
 @builtin
 def fdiv(w: Writer, x: Any, y: Any, ieee_rounding: bool = False) -> Any:
-    """x / y of floats."""
+    """Divide floats."""
     return binary(w, "div", floats(w, x, "fdiv"), floats(w, y, "fdiv"))
 
 
 @builtin
 def div_rn(w: Writer, x: Any, y: Any) -> Any:
-    """x / y of floats, rounded to nearest."""
+    """Divide floats, rounded to nearest."""
     return binary(w, "div", floats(w, x, "div_rn"), floats(w, y, "div_rn"))
 
 
 @builtin
 def cdiv(w: Writer, x: Any, div: Any) -> Any:
-    """x / div, rounded up."""
+    """Divide, rounded up."""
     if is_number(x) and is_number(div):
         return -(-x // div)
     return binary(w, "floordiv", binary(w, "add", x, binary(w, "sub", div, 1)), div)
@@ -127,7 +127,7 @@ def cdiv(w: Writer, x: Any, div: Any) -> Any:
 
 @builtin
 def umulhi(w: Writer, x: Any, y: Any) -> Block:
-    """The upper half of the product of two integers, taken as unsigned."""
+    """Return the high half of the unsigned product of two integers."""
     dtype = common_dtype((x, y))
     if not (dtype.is_integer and dtype.bits == 32):
         raise Refused(f"tl.umulhi takes integers of 32 bits, and these are {dtype.name}: convert with .to(tl.uint32)")
@@ -137,19 +137,19 @@ def umulhi(w: Writer, x: Any, y: Any) -> Block:
 
 @method
 def where(w: Writer, condition: Any, x: Any, y: Any) -> Block:
-    """x where the condition holds, y elsewhere; both are computed."""
+    """Select x where the condition holds, else y; both are computed."""
     return choose(w, condition, x, y)
 
 
 @method
 def logical_and(w: Writer, x: Any, y: Any) -> Any:
-    """Whether both elements are not 0."""
+    """Whether both elements are nonzero."""
     return binary(w, "bitand", *[w.cast(w.tile(z), bool_) for z in (x, y)])
 
 
 @method
 def logical_or(w: Writer, x: Any, y: Any) -> Any:
-    """Whether one of the elements is not 0."""
+    """Whether either element is nonzero."""
     return binary(w, "bitor", *[w.cast(w.tile(z), bool_) for z in (x, y)])
 
 
@@ -164,7 +164,7 @@ def dot(
     w: Writer, input: Any, other: Any, acc: Any = None, input_precision: str | None = None, allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None, out_dtype: Any = float32,
 ) -> Block:  # fmt: skip
-    """The product of two matrices, added to `acc`; float32 operands are multiplied exactly unless told otherwise."""
+    """Multiply two matrices and add `acc`; float32 operands are multiplied in full precision by default."""
     x, y = number(input, "tl.dot"), number(other, "tl.dot")
     if x.type.dtype is not y.type.dtype:
         raise Refused(
@@ -185,7 +185,7 @@ def dot(
 
 
 def _products(w: Writer, x: Block, y: Block, acc: Any, wanted: DType) -> Block:
-    """The products of several pairs of matrices, as sums of products of elements: right, and not for speed."""
+    """Multiply batches of matrices as sums of element products: correct but slow."""
     inner = dot_dtype(x.type.dtype)
     wanted = inner if inner is not float32 else wanted
     total = _accumulator(w, acc, (*x.shape[:2], y.shape[2]), wanted, inner)
@@ -219,7 +219,7 @@ def _precision(word: str | None, allow_tf32: Any) -> Any:
 
 
 def _all() -> dict[str, Any]:
-    """`tl.math`, whose names `libdevice` has too."""
+    """The names of `tl.math`, which `libdevice` has too."""
     own = {name: fn for name, fn in globals().items() if isinstance(fn, Builtin)}
     renamed = {"abs": abs_, "fabs": abs_, "max": maximum, "min": minimum, "rint": _made["round"], "div_rn": div_rn}
     return {**_made, **own, **renamed}
@@ -227,4 +227,4 @@ def _all() -> dict[str, Any]:
 
 math = SimpleNamespace(**_all())
 PropagateNan = SimpleNamespace(NONE=0, ALL=1)
-"""What `propagate_nan` takes. (A NaN is passed on, whatever it says.)"""
+"""Values of `propagate_nan`; accepted, but NaN always propagates."""

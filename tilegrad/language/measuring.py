@@ -1,4 +1,4 @@
-"""How long a launch takes. What it writes is put back; where nothing has elements yet, other tensors stand in."""
+"""Measure the time of a launch; restore the tensors that it writes, and use stand-ins for traced ones."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..runtime.device import device
 from .several import tensors_in
 
 RUNS = 5
-"""How often a launch is measured; the best run counts."""
+"""Number of timed runs; the fastest counts."""
 
 
 def seconds_of(launch: Callable[[], None], given: Sequence[Any]) -> float:
-    """The best of some runs, after one that does not count."""
+    """Return the fastest of several runs after one warm-up run."""
     tensors = tensors_in(given)
     kept = [(x, x.clone()) for x in tensors if not x._value.tracked]  # type: ignore[attr-defined]
     places = {x._value.type.device for x in tensors}
@@ -38,7 +38,7 @@ def seconds_of(launch: Callable[[], None], given: Sequence[Any]) -> float:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Within the block launches run, though a function is being traced."""
+    """Suspend tracing within the block, so that launches run."""
     before = state.trace, mode.enabled
     state.trace, mode.enabled = None, False
     try:
@@ -48,13 +48,13 @@ def untraced() -> Iterator[None]:
 
 
 def can_stand_in(x: Handle) -> bool:
-    """Whether all is known of a tensor but its elements: its extents, and that it is no number."""
+    """Whether everything but the elements of a tensor is known: fixed extents, and not a traced number."""
     whole = x._value if x._base is None else x._base.value
     return bool(x._value.shape) and all(isinstance(extent, int) for extent in (*whole.shape, *x._value.shape))
 
 
 def stand_in(x: Handle) -> Any:
-    """A tensor as large, and laid out, as another one: ones, or zeros for whole numbers, which may be indices."""
+    """Return a tensor of the same shape and layout, filled with ones, or with zeros if integer (possible indices)."""
     whole = (x._value if x._base is None else x._base.value).type
     shape: Any = whole.shape
     made: Any = (ones if whole.dtype.is_float else zeros)(*shape, dtype=whole.dtype, device=whole.device).realize()

@@ -1,4 +1,4 @@
-"""Loads, stores, atomics; windows on tensors."""
+"""Loads, stores, atomics, block pointers and tensor descriptors."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PADDINGS = {"": 0, "zero": 0, "nan": float("nan")}
 
 
 def pointer_of(x: Any, what: str) -> Block:
-    """An operand that must be a pointer."""
+    """Return an operand that must be a pointer."""
     if isinstance(x, Block) and x.type.pointer:
         return x
     raise Refused(f"{what} takes a pointer, and this is {shown(x)}: a tensor is given to the launch as it is")
 
 
 def mask_of(w: Writer, mask: Any, pointer: Block) -> Any:
-    """A mask as an expression, None if nothing is masked."""
+    """Return a mask as an expression, or None if nothing is masked."""
     if mask is None or mask is True:
         return None
     if mask is False:
@@ -38,7 +38,7 @@ def mask_of(w: Writer, mask: Any, pointer: Block) -> Any:
 
 
 def element(w: Writer, x: Any, pointer: Block, role: str) -> Any:
-    """A value that takes the type of what a pointer points at."""
+    """Convert a value to the element type of a pointer."""
     if isinstance(x, Block):
         return w.cast(x, pointer.type.dtype).tile
     if not is_number(x):
@@ -52,7 +52,7 @@ def load(
     w: Writer, pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), padding_option: str = "",
     cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
 ) -> Block:  # fmt: skip
-    """The elements at a tile of pointers; where `mask` is false nothing is read, and the element is `other`."""
+    """Load the elements at a tile of pointers; where `mask` is false the result is `other` and nothing is read."""
     if isinstance(pointer, BlockPointer):
         if mask is not None or other is not None:
             raise Refused("a block pointer has no mask: say boundary_check=(0, 1), and padding_option")
@@ -71,7 +71,7 @@ def store(
     w: Writer, pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
     eviction_policy: str = "",
 ) -> None:  # fmt: skip
-    """Puts elements where a tile of pointers points, where `mask` is true."""
+    """Store elements at a tile of pointers where `mask` is true."""
     if isinstance(pointer, BlockPointer):
         if mask is not None:
             raise Refused("a block pointer has no mask: say boundary_check=(0, 1)")
@@ -83,7 +83,7 @@ def store(
 
 
 def addressed(w: Writer, x: Any, dtype: DType) -> Block:
-    """The pointer to elements of a type that an address (an integer of 64 bits) is."""
+    """Convert an address (a 64-bit integer) to a pointer to elements of a dtype."""
     if isinstance(x, Block) and x.type.pointer:
         if x.type.dtype is dtype:
             return x
@@ -98,7 +98,7 @@ def addressed(w: Writer, x: Any, dtype: DType) -> Block:
 
 @builtin
 def pointer_type(w: Writer, element_ty: Any) -> PointerType:
-    """The type of pointers to elements: `x.to(tl.pointer_type(tl.float16))` makes one of an address."""
+    """Return the type of pointers to a dtype: `x.to(tl.pointer_type(tl.float16))` converts an address."""
     if not isinstance(element_ty, DType):
         raise Refused(f"tl.pointer_type takes an element type, such as tl.float32, and not {shown(element_ty)}")
     return PointerType(element_ty)
@@ -111,7 +111,7 @@ def pointer_type(w: Writer, element_ty: Any) -> PointerType:
 def make_block_ptr(
     w: Writer, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any = ()
 ) -> BlockPointer:
-    """A window of `block_shape` on a tensor, at `offsets`."""
+    """Make a window of `block_shape` on a tensor, at `offsets`."""
     block = static_shape(block_shape, "block_shape")
     parts = [_operands(w, x, len(block), n) for x, n in ((shape, "shape"), (strides, "strides"), (offsets, "offsets"))]
     return BlockPointer(pointer_of(base, "tl.make_block_ptr"), parts[0], parts[1], parts[2], block)
@@ -119,7 +119,7 @@ def make_block_ptr(
 
 @method
 def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
-    """A block pointer moved on."""
+    """Advance a block pointer."""
     if not isinstance(base, BlockPointer):
         raise Refused(f"tl.advance moves block pointers (tl.make_block_ptr), and not {shown(base)}")
     by = _operands(w, offsets, len(base.block_shape), "offsets")
@@ -130,7 +130,7 @@ def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
 def make_tensor_descriptor(
     w: Writer, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
 ) -> Descriptor:
-    """A tensor of which blocks of `block_shape` are loaded and stored; what is outside is padding, and not stored."""
+    """Describe a tensor whose blocks of `block_shape` are loaded with padding and stored within bounds."""
     block = static_shape(block_shape, "block_shape")
     extents, steps = _operands(w, shape, len(block), "shape"), _operands(w, strides, len(block), "strides")
     if padding_option not in ("zero", "nan"):
@@ -147,13 +147,13 @@ def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
 
 @builtin
 def load_tensor_descriptor(w: Writer, desc: Any, offsets: Any) -> Block:
-    """The block of a tensor at some offsets."""
+    """Load the block at some offsets."""
     return window_load(w, _window(w, desc, offsets), tuple(range(len(desc.block_shape))), desc.padding)
 
 
 @builtin
 def store_tensor_descriptor(w: Writer, desc: Any, offsets: Any, value: Any) -> None:
-    """Stores a block of a tensor at some offsets."""
+    """Store a block at some offsets."""
     window_store(w, _window(w, desc, offsets), value, tuple(range(len(desc.block_shape))))
 
 
@@ -168,7 +168,7 @@ def _operands(w: Writer, x: Any, count: int, role: str) -> tuple[Operand, ...]:
 
 
 def window_load(w: Writer, window: BlockPointer, boundary: Any, padding: str) -> Block:
-    """The elements in a window; at the axes of `boundary`, those outside the tensor are padding."""
+    """Load a window; elements out of bounds along the axes in `boundary` are padding."""
     if padding not in PADDINGS:
         raise Refused(f"padding_option is 'zero' or 'nan', and not {padding!r}")
     pointer, mask = addresses(w, window, boundary)
@@ -178,13 +178,13 @@ def window_load(w: Writer, window: BlockPointer, boundary: Any, padding: str) ->
 
 
 def window_store(w: Writer, window: BlockPointer, value: Any, boundary: Any) -> None:
-    """Stores what is inside the tensor at the axes of `boundary`."""
+    """Store a window; elements out of bounds along the axes in `boundary` are skipped."""
     pointer, mask = addresses(w, window, boundary)
     w.emit(Store(pointer.tile, element(w, value, pointer, "the value"), None if mask is None else mask.tile))
 
 
 def addresses(w: Writer, window: BlockPointer, boundary: Any) -> tuple[Block, Block | None]:
-    """The pointers of a window, and which of them are inside."""
+    """Return the pointers of a window, and the mask of those in bounds."""
     rank = len(window.block_shape)
     checked = [static_int(axis, "an axis of boundary_check") for axis in boundary or ()]
     if any(not 0 <= axis < rank for axis in checked):
@@ -208,7 +208,7 @@ def addresses(w: Writer, window: BlockPointer, boundary: Any) -> tuple[Block, Bl
 
 
 def wide(w: Writer, x: Operand) -> Operand:
-    """In 64 bits: products of offsets and strides may be large."""
+    """Widen to 64 bits: products of offsets and strides may be large."""
     return w.make(Cast(x.tile, int64)) if isinstance(x, Block) and x.type.dtype.bits < 64 else x
 
 
@@ -246,5 +246,5 @@ atomic_and, atomic_or, atomic_xor, atomic_xchg = _named("and"), _named("or"), _n
 
 @builtin
 def atomic_cas(w: Writer, pointer: Any, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None) -> Block:
-    """Puts `val` where `cmp` is, so that no other program comes between; gives what was there before."""
+    """Compare and swap: store `val` where the element equals `cmp`, and return the old element."""
     return _atomic(w, "cas", pointer, val, None, cmp)

@@ -1,4 +1,4 @@
-"""Tiles that a loop moves evenly are taken apart: where they begin, and how far they have come.
+"""Split loop-carried pointer tiles into a loop-invariant base and a scalar offset.
 
     p = x + i                          p = x + i
     for k in range(n):                 p_moved = 0
@@ -6,8 +6,8 @@
         p += step                          v = tl.load(p + p_moved)
                                            p_moved += step
 
-A tile of pointers that is changed in every turn would be kept in memory, and its elements be gathered; one that stays,
-and a number that grows, is a stretch of memory that lies together.
+A tile of pointers updated in each iteration would be held in memory and its elements gathered; an invariant tile plus a
+scalar is a contiguous access.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T", Tile, Statement)
 
 
 def moved_apart(kernel: Kernel, types: Types) -> Kernel:
-    """The kernel with each such tile in two parts."""
+    """Split every such tile of a kernel."""
     counts: dict[str, int] = {}
     for statement in statements(kernel.body):
         if isinstance(statement, Assign):
@@ -34,7 +34,7 @@ def moved_apart(kernel: Kernel, types: Types) -> Kernel:
 
 
 def _block(body: tuple[Statement, ...], counts: dict[str, int], types: Types) -> tuple[Statement, ...]:
-    """The statements of a block; those that come first in it are tried first."""
+    """Rewrite the statements of a block; candidates that come first are tried first."""
     for place, statement in enumerate(body):
         if isinstance(statement, For):
             for name in _movable(body[:place], statement, counts, types):
@@ -47,7 +47,7 @@ def _block(body: tuple[Statement, ...], counts: dict[str, int], types: Types) ->
 
 
 def _movable(before: tuple[Statement, ...], loop: For, counts: dict[str, int], types: Types) -> list[str]:
-    """The tiles that have a value before a loop, and are changed in it by numbers only."""
+    """Return the tiles that are initialised before a loop and only advanced by numbers in it."""
     first = {s.name for s in before if isinstance(s, Assign)}
     found = []
     for name in sorted(first):
@@ -72,7 +72,7 @@ def _is_move(statement: Assign, types: Types) -> bool:
 def _apart(
     loop: For, rest: tuple[Statement, ...], name: str, counts: dict[str, int], types: Types
 ) -> tuple[Statement, ...]:
-    """The loop, what stands behind it, and what must stand before it."""
+    """Split one tile: return the loop, the statements after it, and the initialisation before it."""
     t = types.variables[name]
     dtype = int64 if t.pointer else t.dtype
     distance, after = _fresh(f"{name}_moved", types, TileType(dtype)), _fresh(f"{name}_after", types, t)
@@ -98,13 +98,13 @@ def _apart(
 
 
 def _replaced(part: T, name: str, by: Tile) -> T:
-    """A part of a kernel with something else in place of a name; the same object where that does not occur."""
+    """Substitute an expression for a name; the same object if the name does not occur."""
     made = changed(part, lambda x: by if isinstance(x, Name) and x.name == name else None)
     return part if made == part else made
 
 
 def _fresh(hint: str, types: Types, type: TileType) -> str:
-    """A name that the kernel does not have."""
+    """Return a name that the kernel does not use."""
     name, n = hint, 0
     while name in types.variables:
         n += 1

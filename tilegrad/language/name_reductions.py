@@ -1,10 +1,10 @@
-"""Reductions inside larger expressions get names of their own.
+"""Bind reductions inside larger expressions to names of their own.
 
     d = v - tl.sum(v, axis=0) / n           d_1 = tl.sum(v, axis=0) / n
     tl.store(p, d * d)               ->     d = v - d_1
                                             tl.store(p, d * d)
 
-An expression that is cheap is evaluated where it is used and takes no memory; one with a reduction in it would be kept.
+A cheap expression is recomputed at each use and needs no memory; one that contains a reduction would be materialised.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..ops.tile_code import changed
 
 
 def reductions_named(kernel: Kernel, types: Types) -> Kernel:
-    """The kernel with a name for each reduction (and what it is at once used for) that is less than its expression.
+    """Name each reduction (with the operations applied to it) that is smaller than the expression around it.
 
     >>> from ..ir.tile_checker import check
     >>> from ..ir.tile_parser import parse
@@ -79,7 +79,7 @@ def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
 
 
 def _apart(statement: Statement, types: Types) -> list[Statement]:
-    """A statement, and before it what is reduced in it."""
+    """Return a statement preceded by assignments of its reductions."""
     found: dict[Tile, Name] = {}
     for root in roots(statement):
         for x in _less(root, _count(root, types), types):
@@ -94,7 +94,7 @@ def _apart(statement: Statement, types: Types) -> list[Statement]:
 
 
 def _less(x: Tile, whole: int, types: Types) -> list[Tile]:
-    """The largest expressions with a reduction in them that have fewer elements than what they are part of."""
+    """Find the largest expressions with a reduction that have fewer elements than the expression around them."""
     if not any(isinstance(y, Reduce) for y in walk(x)):
         return []
     if _count(x, types) < whole and not isinstance(x, Expand):

@@ -1,4 +1,4 @@
-"""Where a pointer of a user's kernel points: at which element of which parameter, in numbers that cannot overflow."""
+"""Analyse pointers: which parameter they point into, and at which element, in integers that cannot overflow."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..ir.tile import Apply, BroadcastTo, Cast, Expand, Full, Literal, Name, Res
 from ..ir.tile_types import Types
 
 EXACT = frozenset({"add", "sub", "mul", "neg", "minimum", "maximum", "floordiv", "truncdiv", "fmod", "mod", "abs"})
-"""Functions that are computed in 64 bits, to see whether they overflow in fewer."""
+"""Functions recomputed in 64 bits to detect overflow of narrower integers."""
 
 
 class Unsupported(Exception):
-    """The kernel does with pointers what only the interpreter follows."""
+    """Raised where a kernel uses pointers in a way that only the interpreter can follow."""
 
 
 class Place(NamedTuple):
-    """`offset` as the kernel computes it, `exact` in 64 bits all the way."""
+    """An element that a pointer refers to: `offset` as the kernel computes it, `exact` in 64 bits throughout."""
 
     base: str
     offset: Tile
@@ -25,13 +25,13 @@ class Place(NamedTuple):
 
 
 class Pointing:
-    """`bases` are the parameters that variables point into; `followed` have a second variable, in 64 bits."""
+    """Tracks pointers: `bases` are the parameters that variables point into; `followed` have a 64-bit twin."""
 
     def __init__(self, types: Types, bases: dict[str, str], followed: frozenset[str], tail: str) -> None:
         self.types, self.bases, self.followed, self.tail = types, bases, followed, tail
 
     def value(self, x: Tile) -> Tile:
-        """An expression as it stands in the kernel that checks."""
+        """Translate an expression into the instrumented kernel."""
         raise NotImplementedError
 
     def place(self, x: Tile) -> Place:
@@ -57,12 +57,12 @@ class Pointing:
         raise Unsupported
 
     def is_exact(self, x: Tile) -> bool:
-        """Whether an integer expression cannot overflow itself, and so is not computed again in 64 bits."""
+        """Whether an integer expression cannot overflow, so that it needs no recomputation in 64 bits."""
         followed = Literal | Apply | Cast | Expand | BroadcastTo | Reshape | Trans | Full | Name
         return not isinstance(x, followed)
 
     def exact(self, x: Tile) -> Tile:
-        """An integer expression as it would be in 64 bits all the way."""
+        """Recompute an integer expression in 64 bits throughout."""
         match x:
             case Literal():
                 return x
@@ -81,17 +81,17 @@ class Pointing:
         return Cast(self.value(x), int64)
 
     def has_exact(self, name: str) -> bool:
-        """Whether a variable is followed in 64 bits: signed ones that positions are made of, no counters of loops."""
+        """Whether a variable has a 64-bit twin: signed variables that indices depend on, except loop counters."""
         return self.types.variables[name].dtype.kind == "int" and name in self.followed
 
     def exact_name(self, name: str) -> str:
-        """The variable that follows another one in 64 bits."""
+        """Return the name of a variable's 64-bit twin."""
         return f"{name}_exact{self.tail}"
 
     def in_64_bits(self, x: Tile) -> Tile:
         return Full((), x, int64) if isinstance(x, Literal) else x
 
     def wide_shape(self, x: Tile, pointer: Tile) -> Tile:
-        """A number as a tile of the shape that a pointer has."""
+        """Broadcast a number to the shape of a pointer."""
         shape = self.types.of(pointer).shape
         return Full(shape, x, int64) if isinstance(x, Literal) else x

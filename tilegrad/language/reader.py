@@ -1,8 +1,8 @@
-"""Reads a user's kernel, for given types and constants, into a tile kernel.
+"""Read a user's kernel, specialised for types and constants, into a tile kernel.
 
-An interpreter of the function's syntax tree, whose values are constants of Python or tiles in the making
-(`expressions.py`). Branches on constants are taken now, other kernels are read where they are called; loops and
-branches that depend on tiles become those of the tile language, and names that they change become its variables.
+An abstract interpreter of the function's syntax tree; its values are Python constants or symbolic tiles
+(`expressions.py`). Branches on constants are decided at once and calls of other kernels are inlined; loops and branches
+that depend on tiles become those of the tile language, and names that they assign become its variables.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .source import Place
 from .values import Block, Unknown, rebuilt, shown
 
 DEEPEST = 60
-"""Calls inside calls, after which a kernel that calls itself is told so."""
+"""Nesting depth of calls at which recursion is reported."""
 
 
 class Read(NamedTuple):
-    """A kernel that was read, with the places of its statements and of their parts (by identity)."""
+    """A kernel that was read, with the source locations of its statements and expressions (by identity)."""
 
     kernel: Kernel
     places: dict[int, tuple[Statement, Place]]
@@ -35,11 +35,11 @@ class Read(NamedTuple):
     parts: dict[int, tuple[Tile, Place]]
     captured: dict[tuple[int, str], Any]
     hidden: tuple[Parameter, ...]
-    """Parameters that nobody gives: the start of all memory, for pointers made of addresses."""
+    """Implicit parameters: pointers to address 0, for pointers made of integer addresses."""
 
 
 def read(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> Read:
-    """The tile kernel of a function. `arguments` has what is constant; `parameters` are the others."""
+    """Read a function into a tile kernel; `arguments` are the constants, `parameters` everything else."""
     reader = Reader(parameters)
     names = {**arguments}
     for p in parameters:
@@ -48,7 +48,7 @@ def read(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Paramet
 
 
 class Reader(FlowReader):
-    """`used` are constants from outside that were used."""
+    """Reads statements; `used` collects the captured constants."""
 
     def __init__(self, parameters: tuple[Parameter, ...]) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Reader(FlowReader):
                 raise self.wrong(target, "only names are assigned in kernels")
 
     def kept(self, x: Any, targets: list[ast.expr]) -> Any:
-        """One of several values that are assigned at once: not from a name that the others change."""
+        """Hold one of several values assigned together, so that assigning the other names does not affect it."""
         if len(targets) > 1 and isinstance(x, Block) and not isinstance(x.tile, Literal):
             changed = {n for t in targets if isinstance(t, ast.Name) for n in self.frame.mine.get(t.id, ())}
             if not isinstance(x.tile, Name) or x.tile.name in changed:
@@ -192,4 +192,4 @@ REMEDIES: dict[type, str] = {
     ast.Match: "kernels have no match: use if and elif",
     ast.AsyncFor: "kernels do not wait",
 }
-"""What to do instead."""
+"""Replacements to suggest for Python statements that the tile language does not have."""

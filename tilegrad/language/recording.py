@@ -1,7 +1,7 @@
-"""Launches that are recorded instead of run: within `jit` and `vmap`, and in the kernels of operators.
+"""Record launches in a graph instead of running them: within `jit` and `vmap`, and in the kernels of operators.
 
-A kernel writes where its tensors are. In a graph the tensors that it writes get *new* values, as in-place operators
-give them: each is an output of the launch, which starts from the elements that were there (`ops/external_call.py`).
+A kernel writes in place. In a graph, each tensor that it writes gets a *new* value, as with in-place operators: an
+output of the launch that starts from the previous elements (`ops/external_call.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Pointed(NamedTuple):
-    """What a pointer of a kernel points to: the elements of a storage from an offset on."""
+    """The target of a pointer argument: the elements of a storage from an offset on."""
 
     tensor: Any
     storage: Storage
@@ -40,7 +40,7 @@ class Pointed(NamedTuple):
 
 
 def record(name: str, found: Specialised, call: Bound, grid: tuple[Any, ...], stored: frozenset[str]) -> None:
-    """Gives the tensors that a launch would write the values that it would give them."""
+    """Give the tensors that a launch writes their new values in the graph."""
     given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
     pointed = {p.name: _pointed(given[p.name]) for p in found.ir.parameters if p.pointer}
     _check_overlaps(name, pointed, stored)
@@ -97,7 +97,7 @@ def _check_write(name: str, parameter: str, p: Pointed) -> None:
 
 
 def _write(name: str, p: Pointed, value: Value) -> None:
-    """The elements of a tensor are others from now on: views and saved values are told."""
+    """Replace the value of a tensor; notify views and saved values."""
     base = p.tensor.base()
     if state.trace is not None:
         state.trace.writing(p.tensor, base)
@@ -107,8 +107,9 @@ def _write(name: str, p: Pointed, value: Value) -> None:
 
 
 def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[str]]:
-    """A kernel without parameters that are numbers: these are constants in it, or (those named in the result,
-    tensors of one element) loaded first."""
+    """Replace numeric parameters of a kernel by constants, or by loads from tensors of one element (named in the
+    result).
+    """
     loaded = [n for n, x in numbers.items() if isinstance(x, Handle)]
     values: dict[str, Tile] = {}
     parameters: list[Parameter] = []
@@ -128,7 +129,7 @@ def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[
 
 
 def with_sizes(kernel: Kernel, numbers: dict[str, Size]) -> tuple[Kernel, tuple[Size, ...]]:
-    """A kernel whose numbers that are sizes which vary are computed from these, its last parameters."""
+    """Compute a kernel's numbers from symbolic sizes, which become its last parameters."""
     if not numbers:
         return kernel, ()
     symbols = sorted({symbol for x in numbers.values() for symbol in x.names()})
@@ -144,7 +145,7 @@ def with_sizes(kernel: Kernel, numbers: dict[str, Size]) -> tuple[Kernel, tuple[
 
 
 def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
-    """A kernel whose pointers start further on, and that changes no variable which is a parameter."""
+    """Offset a kernel's pointers, and copy parameters that it assigns."""
     assigned = _assigned(kernel)
     names = {p.name: f"{p.name}_given" if p.name in assigned else p.name for p in kernel.parameters}
     starts = {p.name: Name(names[p.name]) + offset if (offset := offsets.get(p.name)) else Name(names[p.name])
@@ -156,13 +157,13 @@ def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
 
 
 def _assigned(kernel: Kernel) -> set[str]:
-    """The variables of a kernel that get a value in it."""
+    """Return the variables that a kernel assigns."""
     every = list(statements(kernel.body))
     return {s.name for s in every if isinstance(s, Assign | Atomic)} | {s.index for s in every if isinstance(s, For)}
 
 
 def _put(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[Statement, ...]:
-    """Statements with expressions in the place of names."""
+    """Substitute expressions for names in statements."""
     if not values:
         return body
     put = lambda part: values.get(part.name) if type(part) is Name else None  # noqa: E731
@@ -170,7 +171,7 @@ def _put(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[State
 
 
 def not_in_a_launch(name: str, how: str) -> KernelLaunchError:
-    """The error for `k.check` and `k.race` where launches are recorded."""
+    """Return the error for `k.check` and `k.race` while launches are recorded."""
     return KernelLaunchError(
         f"kernel {name}: `{how}` runs now, on elements, and within jit, vmap and operators there are none yet: call it "
         "outside of them"

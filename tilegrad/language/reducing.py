@@ -1,4 +1,4 @@
-"""What runs along an axis: reductions, scans, both with functions of the user's too."""
+"""Reductions and scans along an axis, built in and with user-defined combiners."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .writer import Writer
 
 
 def reduced(w: Writer, fn: str, x: Block, axis: Any, keep_dims: bool) -> Block:
-    """Over an axis, or over all."""
+    """Reduce along an axis, or all elements."""
     name = REDUCERS[fn].printed
     rank = len(x.shape)
     if not rank:
@@ -33,7 +33,7 @@ def reduced(w: Writer, fn: str, x: Block, axis: Any, keep_dims: bool) -> Block:
 
 
 def promoted(w: Writer, x: Block, name: str, floats: bool = False) -> Block:
-    """Small integers as int32, bfloat16 (or all short floats) as float32, as Triton has it."""
+    """Promote small integers to int32, and bfloat16 (or all 16-bit floats) to float32, as Triton does."""
     dtype = number(x, f"tl.{name}").type.dtype
     if dtype is bfloat16 or (floats and dtype.is_float and dtype.bits < 32):
         return w.cast(x, float32)
@@ -44,7 +44,7 @@ def promoted(w: Writer, x: Block, name: str, floats: bool = False) -> Block:
 
 @method
 def sum_(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None) -> Block:
-    """The sum along an axis, or of all elements."""
+    """Sum along an axis, or all elements."""
     x = number(input, "tl.sum")
     x = promoted(w, x, "sum") if dtype is None else w.cast(x, dtype_of(dtype))
     return reduced(w, "add", x, axis, keep_dims)
@@ -81,7 +81,7 @@ argmax, argmin = _place("argmax"), _place("argmin")
 
 @method
 def xor_sum(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) -> Block:
-    """The elements along an axis, joined by ^."""
+    """Combine the elements along an axis by exclusive or."""
     x = number(input, "tl.xor_sum")
     if not x.type.dtype.is_integer:
         raise Refused(f"tl.xor_sum takes integers, and not {shown(x)}")
@@ -89,7 +89,7 @@ def xor_sum(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) ->
 
 
 class _Xor:
-    """x ^ y, as a function that is inlined."""
+    """The combiner x ^ y, inlined."""
 
     def inlined(self, w: Writer, args: tuple[Any, ...]) -> Any:
         return binary(w, "bitxor", *args)
@@ -138,7 +138,7 @@ def _several(w: Writer, input: Any, what: str) -> tuple[Block, ...]:
 
 
 def combined(w: Writer, fn: Any, x: tuple[Block, ...], y: tuple[Block, ...]) -> tuple[Block, ...]:
-    """What the function makes of two lots of elements, x before y."""
+    """Inline the combiner on two groups of values, x before y."""
     made = w.inline(fn, (*x, *y))
     made = made if isinstance(made, tuple) else (made,)
     if len(made) != len(x):
@@ -152,7 +152,7 @@ def combined(w: Writer, fn: Any, x: tuple[Block, ...], y: tuple[Block, ...]) -> 
 
 
 def folded(w: Writer, input: Any, axis: Any, fn: Any, keep_dims: bool) -> Any:
-    """Neighbours are combined in pairs, and pairs again, until one is left."""
+    """Reduce by a tree: combine neighbours in pairs until one is left."""
     tiles = _several(w, input, "tl.reduce")
     rank = len(tiles[0].shape)
     if axis is None and rank > 1:
@@ -183,7 +183,7 @@ def _count(x: Block) -> int:
 
 
 def _numbers(w: Writer, start: int, count: int, step: int = 1) -> Any:
-    """start, start + step, ..."""
+    """Return the tile start, start + step, ..."""
     if step == 1:
         return w.make(Arange(start, start + count)).tile
     made = binary(w, "mul", w.make(Arange(0, count)), step)
@@ -195,7 +195,7 @@ def _every_second(w: Writer, x: Block, axis: int, first: int, count: int) -> Blo
 
 
 def _appended(w: Writer, x: Block, last: Block, axis: int) -> Block:
-    """A tile with one more element along an axis."""
+    """Append one element along an axis."""
     count = x.shape[axis] + 1
     at = w.named(w.make(Arange(0, count)), "at")
     inside = w.named(binary(w, "lt", at, count - 1), "inside")
@@ -212,13 +212,13 @@ def _without(w: Writer, x: Block, axis: int, keep_dims: bool) -> Block:
 
 @method
 def reduce(w: Writer, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
-    """Tiles along an axis, combined by a function of kernels that takes two lots of values, the first one first."""
+    """Reduce tiles along an axis by a kernel function of two groups of values, in order."""
     return folded(w, input, axis, combine_fn, keep_dims)
 
 
 @method
 def associative_scan(w: Writer, input: Any, axis: Any, combine_fn: Any, reverse: bool = False) -> Any:
-    """What `tl.reduce` would give up to each element (from each on, with `reverse`)."""
+    """Scan tiles along an axis by a kernel function: inclusive prefixes (suffixes with `reverse`)."""
     tiles = _several(w, input, "tl.associative_scan")
     place = axis_of(axis, len(tiles[0].shape), "tl.associative_scan")
     count = tiles[0].shape[place]

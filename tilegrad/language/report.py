@@ -1,6 +1,6 @@
-"""What a launch does: bytes moved and operations on floats of all programs together, and what they need at the least.
+"""Count a launch: bytes moved, floating-point operations, and the least time that they need (roofline).
 
-Counted from the tile kernel as if every mask were true: each element that a program loads or stores is one that moves.
+The counts come from the tile kernel, with every mask taken as true: each element loaded or stored counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FREE = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf",
 
 
 class Report(NamedTuple):
-    """`exact` says whether every loop's turns were known."""
+    """The counts of a launch; `exact` if all trip counts were known."""
 
     name: str
     programs: int
@@ -48,20 +48,20 @@ class Report(NamedTuple):
     operations: int
     exact: bool
     least: Limit | None = None
-    """The shortest time in which this machine can do it, each tensor read and written once."""
+    """Lower bound of the time on this machine, in seconds: each tensor is read and written once."""
     compiled: Kernel | None = None
-    """What the backends compile."""
+    """The kernel as backends compile it."""
     seconds: float | None = None
-    """What a launch took, if it was measured."""
+    """Measured time of a launch in seconds, or None."""
 
     @property
     def gpu(self) -> str:
-        """Registers, spills, shared memory and occupancy on an H200; compiled when it is asked for."""
+        """Registers, spills, shared memory and occupancy on an H200, compiled on demand."""
         return "" if self.compiled is None else on_a_gpu(self.compiled)
 
     @property
     def bytes(self) -> int:
-        """Loaded and stored."""
+        """Bytes loaded and stored."""
         return self.loaded + self.stored
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Report(NamedTuple):
 
 
 def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> Report:
-    """Counts what the programs of a grid do.
+    """Count the work of the programs of a grid.
 
     >>> from ..ir.tile_checker import check
     >>> from ..ir.tile_parser import parse
@@ -165,7 +165,7 @@ class _Counter:
                 self.operations += times * 2 * m * k * self.types.of(z).shape[1]
 
     def number(self, x: Tile) -> float | None:
-        """The value of an expression that is known from the launch (program 0 stands for all)."""
+        """Evaluate an expression from the launch's arguments, with program 0 standing for all programs."""
         match x:
             case Literal(value):
                 return value

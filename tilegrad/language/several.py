@@ -1,7 +1,7 @@
-"""Arguments of a launch that stand for several: tensor descriptors, and tuples with tensors in them.
+"""Flatten launch arguments that hold several tensors: tensor descriptors and tuples.
 
-Each becomes parameters of the tile kernel, one for each tensor and each number that it has, and the kernel that is
-read finds the whole again under the argument's name.
+Each becomes one parameter of the tile kernel for each tensor and number in it; the reader rebuilds the whole under the
+argument's name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .values import Descriptor
 
 
 class TensorDescriptor:
-    """A tensor of which a kernel loads and stores blocks, made outside of it: `desc.load([i, j])` inside.
+    """A tensor whose blocks a kernel loads and stores, made on the host: `desc.load([i, j])` in the kernel.
 
     >>> import tilegrad as tg
     >>> TensorDescriptor.from_tensor(tg.zeros(100, 64), [32, 64])
@@ -39,7 +39,7 @@ class TensorDescriptor:
 
     @classmethod
     def from_tensor(cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
-        """One for a whole tensor, as it lies in memory."""
+        """Describe a whole tensor with its own strides."""
         if not isinstance(tensor, Handle):
             raise KernelLaunchError(f"TensorDescriptor.from_tensor takes a tensor, and not {type(tensor).__name__}")
         whole: Any = tensor
@@ -50,13 +50,13 @@ class TensorDescriptor:
 
 
 class Part(NamedTuple):
-    """A parameter's place in a whole."""
+    """Path of a parameter within a nested argument."""
 
     name: str
 
 
 class Described(NamedTuple):
-    """The place of a descriptor in a whole."""
+    """Path of a descriptor within a nested argument."""
 
     base: Part
     shape: tuple[Part, ...]
@@ -66,14 +66,14 @@ class Described(NamedTuple):
 
 
 def is_several(value: Any) -> bool:
-    """Whether an argument stands for several parameters."""
+    """Whether an argument expands into several parameters."""
     return isinstance(value, TensorDescriptor) or (
         isinstance(value, tuple) and any(isinstance(x, Handle) or is_several(x) for x in value)
     )
 
 
 def apart(name: str, value: Any, given: list[tuple[str, Any]]) -> Any:
-    """The form of a whole; its tensors and numbers, with names of their own, are added to `given`."""
+    """Flatten an argument: return its structure, and add its tensors and numbers to `given` under new names."""
     if isinstance(value, TensorDescriptor):
         shape = tuple([_part(f"{name}_extent{n}", x, given) for n, x in enumerate(value.shape)])
         strides = tuple([_part(f"{name}_stride{n}", x, given) for n, x in enumerate(value.strides)])
@@ -90,7 +90,7 @@ def _part(name: str, value: Any, given: list[tuple[str, Any]]) -> Part:
 
 
 def whole(form: Any, part: Callable[[str], Any], describe: Callable[..., Any]) -> Any:
-    """A value of some form: what its parts are, and how a descriptor is made, is said by the caller."""
+    """Rebuild a value of some structure; callbacks supply the leaves and descriptors."""
     if isinstance(form, Part):
         return part(form.name)
     if isinstance(form, Described):
@@ -100,17 +100,17 @@ def whole(form: Any, part: Callable[[str], Any], describe: Callable[..., Any]) -
 
 
 def inside(form: Any, part: Callable[[str], Any]) -> Any:
-    """The whole as kernels have it."""
+    """Rebuild the value as kernels see it."""
     return whole(form, part, Descriptor)
 
 
 def outside(form: Any, part: Callable[[str], Any]) -> Any:
-    """The whole as it was given."""
+    """Rebuild the value as the caller passed it."""
     return whole(form, part, TensorDescriptor)
 
 
 def tensors_in(values: Iterable[Any]) -> list[Handle]:
-    """The tensors among arguments, those within others too."""
+    """Return the tensors among arguments, nested ones included."""
     found: list[Handle] = []
     for x in values:
         if isinstance(x, Handle):
@@ -123,7 +123,7 @@ def tensors_in(values: Iterable[Any]) -> list[Handle]:
 
 
 def mapped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """An argument with other tensors."""
+    """Replace the tensors in an argument."""
     if isinstance(x, TensorDescriptor):
         return TensorDescriptor(change(x.base), x.shape, x.strides, x.block_shape, x.padding)
     if isinstance(x, tuple):

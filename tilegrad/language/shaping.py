@@ -1,4 +1,4 @@
-"""Tiles made, and given other shapes."""
+"""Builtins that create tiles and change their shape."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .writer import Writer, in_dtype, static_int, static_shape
 
 
 def dtype_of(x: Any) -> DType:
-    """An operand that must be an element type."""
+    """Return an operand that must be a dtype."""
     if isinstance(x, Lacking):
         raise Refused(f"there are no elements of {x}: tensors have float16, bfloat16 or int8 where memory is scarce")
     if not isinstance(x, DType):
@@ -25,19 +25,19 @@ def dtype_of(x: Any) -> DType:
 
 
 def converted(w: Writer, x: Any, dtype: Any, bitcast: bool) -> Any:
-    """Elements in another type; an address as a pointer."""
+    """Convert elements to a dtype, or an address to a pointer."""
     return addressed(w, x, dtype.element_ty) if isinstance(dtype, PointerType) else to(w, x, dtype_of(dtype), bitcast)
 
 
 def tile_of(x: Any, what: str) -> Block:
-    """An operand that must be a tile (of pointers, too)."""
+    """Return an operand that must be a tile, of pointers or numbers."""
     if not isinstance(x, Block):
         raise Refused(f"{what} takes a tile, and not {shown(x)}")
     return x
 
 
 def axis_of(x: Any, rank: int, what: str) -> int:
-    """An axis, counted from the front."""
+    """Normalise an axis: negative ones count from the end."""
     axis = static_int(x, f"the axis of {what}")
     if not -rank <= axis < rank:
         raise Refused(f"{what}: there is no axis {axis} in a tile of {rank} axes")
@@ -46,19 +46,19 @@ def axis_of(x: Any, rank: int, what: str) -> int:
 
 @builtin
 def program_id(w: Writer, axis: Any) -> Block:
-    """Which program of the grid this is, along an axis (0, 1 or 2)."""
+    """Return the index of this program in the grid along an axis (0, 1 or 2)."""
     return w.make(ProgramId(static_int(axis, "the axis of tl.program_id")))
 
 
 @builtin
 def num_programs(w: Writer, axis: Any) -> Block:
-    """How many programs the grid has along an axis."""
+    """Return the number of programs in the grid along an axis."""
     return w.make(NumPrograms(static_int(axis, "the axis of tl.num_programs")))
 
 
 @builtin
 def arange(w: Writer, start: Any, end: Any) -> Block:
-    """The numbers from start to end - 1. (Any length; Triton wants powers of two.)"""
+    """Return the integers from start to end - 1. (Any length, not only Triton's powers of two.)"""
     first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
     if last <= first:
         raise Refused(f"tl.arange({first}, {last}) has no elements: the end must be greater than the start")
@@ -67,7 +67,7 @@ def arange(w: Writer, start: Any, end: Any) -> Block:
 
 @builtin
 def full(w: Writer, shape: Any, value: Any, dtype: Any) -> Block:
-    """A tile of one number."""
+    """Return a tile filled with one number."""
     found = dtype_of(dtype)
     if isinstance(value, Block) and value.shape:
         raise Refused(f"tl.full takes one number, and not {shown(value)}")
@@ -78,13 +78,13 @@ def full(w: Writer, shape: Any, value: Any, dtype: Any) -> Block:
 
 @builtin
 def zeros(w: Writer, shape: Any, dtype: Any = float32) -> Block:
-    """A tile of zeros."""
+    """Return a tile of zeros."""
     return zero(w, static_shape(shape), dtype_of(dtype))
 
 
 @builtin
 def zeros_like(w: Writer, input: Any) -> Block:
-    """Zeros of the shape and type of a tile."""
+    """Return zeros with the shape and type of a tile."""
     x = number(input, "tl.zeros_like")
     return zero(w, x.shape, x.type.dtype)
 
@@ -95,19 +95,19 @@ def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> Block:
 
 @method
 def cast(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
-    """The elements in another type; with `bitcast` their bits."""
+    """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     return converted(w, input, dtype, bitcast)
 
 
 @method
 def to_(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
-    """The elements in another type; with `bitcast` their bits."""
+    """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     return converted(w, input, dtype, bitcast)
 
 
 @builtin
 def seed_of(w: Writer, seed: Any) -> Block:
-    """A seed as a number of 64 bits without a sign, computed with when the kernel runs (sums of them wrap)."""
+    """Convert a seed to an unsigned 64-bit number in the kernel (sums of seeds wrap)."""
     if isinstance(seed, Block):
         return w.cast(seed, uint64)
     return w.named(w.make(Full((), Literal(static_int(seed, "a seed") % 2**64), uint64)), "seed")
@@ -115,7 +115,7 @@ def seed_of(w: Writer, seed: Any) -> Block:
 
 @method
 def broadcast_to(w: Writer, input: Any, *shape: Any) -> Block:
-    """A tile repeated along axes of extent 1."""
+    """Broadcast a tile along axes of extent 1."""
     return spread(w, input, static_shape(_listed(shape)))
 
 
@@ -132,7 +132,7 @@ def spread(w: Writer, x: Any, shape: tuple[int, ...]) -> Block:
 
 @builtin
 def broadcast(w: Writer, input: Any, other: Any) -> tuple[Block, Block]:
-    """Two tiles in the shape in which they meet."""
+    """Broadcast two tiles to their common shape."""
     x, y = w.tile(input), w.tile(other)
     shape = broadcast_shape(x, y)
     return spread(w, x, shape), spread(w, y, shape)
@@ -144,7 +144,7 @@ def broadcast_shape(*tiles: Block) -> tuple[int, ...]:
 
 @method
 def reshape(w: Writer, input: Any, *shape: Any, can_reorder: bool = False) -> Block:
-    """The same elements, row by row, in another shape."""
+    """Reshape a tile in row-major order."""
     x = tile_of(input, "tl.reshape")
     wanted = _listed(shape)
     extents = static_shape(wanted) if -1 not in wanted else _inferred(x, wanted)
@@ -166,13 +166,13 @@ def _inferred(x: Block, wanted: tuple[Any, ...]) -> tuple[int, ...]:
 
 @method
 def ravel(w: Writer, x: Any, can_reorder: bool = False) -> Block:
-    """All elements along one axis."""
+    """Flatten a tile."""
     return reshape.run(w, (x, -1), {})  # type: ignore[no-any-return]
 
 
 @method
 def expand_dims(w: Writer, input: Any, axis: Any) -> Block:
-    """New axes of extent 1."""
+    """Insert axes of extent 1."""
     x = w.tile(input)
     places = axis if isinstance(axis, tuple) else (axis,)
     rank = len(x.shape) + len(places)
@@ -182,7 +182,7 @@ def expand_dims(w: Writer, input: Any, axis: Any) -> Block:
 
 @method
 def permute(w: Writer, input: Any, *dims: Any) -> Block:
-    """The axes in another order."""
+    """Permute the axes."""
     x = tile_of(input, "tl.permute")
     order = [axis_of(axis, len(x.shape), "tl.permute") for axis in _listed(dims)]
     return w.make(Trans(x.tile, tuple(order)))
@@ -190,7 +190,7 @@ def permute(w: Writer, input: Any, *dims: Any) -> Block:
 
 @method
 def trans(w: Writer, input: Any, *dims: Any) -> Block:
-    """The axes in another order; without one, the last two exchanged."""
+    """Permute the axes; by default transpose the last two."""
     x = tile_of(input, "tl.trans")
     rank = len(x.shape)
     if not dims and rank < 2:
@@ -201,13 +201,13 @@ def trans(w: Writer, input: Any, *dims: Any) -> Block:
 
 @method
 def gather(w: Writer, input: Any, index: Any, axis: Any) -> Block:
-    """Along an axis, the elements with the numbers in `index`."""
+    """Gather elements along an axis at the positions in `index`."""
     x, i = number(input, "tl.gather"), number(index, "tl.gather")
     return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 
 def picked(w: Writer, x: Block, axis: int, index: Tile, count: int) -> Block:
-    """The elements along an axis with the numbers in a tile of one axis."""
+    """Select the elements along an axis at the positions in a one-dimensional tile."""
     rank = len(x.shape)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if rank > 1:
@@ -217,7 +217,7 @@ def picked(w: Writer, x: Block, axis: int, index: Tile, count: int) -> Block:
 
 @method
 def flip(w: Writer, x: Any, dim: Any = None) -> Block:
-    """The elements along an axis (the last one), the other way round."""
+    """Reverse the elements along an axis (the last by default)."""
     value = number(x, "tl.flip")
     axis = axis_of(-1 if dim is None else dim, len(value.shape), "tl.flip")
     count = value.shape[axis]
@@ -227,7 +227,7 @@ def flip(w: Writer, x: Any, dim: Any = None) -> Block:
 
 @builtin
 def join(w: Writer, a: Any, b: Any) -> Block:
-    """Two tiles along a new last axis."""
+    """Stack two tiles along a new last axis."""
     x, y = w.tile(a), w.tile(b)
     shape = broadcast_shape(x, y)
     both = [w.make(Expand(spread(w, z, shape).tile, (len(shape),))) for z in (x, y)]
@@ -237,7 +237,7 @@ def join(w: Writer, a: Any, b: Any) -> Block:
 
 @method
 def split(w: Writer, a: Any) -> tuple[Block, Block]:
-    """The two tiles along a last axis of extent 2."""
+    """Split a tile into two along a last axis of extent 2."""
     x = number(a, "tl.split")
     if not x.shape or x.shape[-1] != 2:
         raise Refused(f"tl.split takes a tile whose last axis has extent 2, and not {shown(x)}")
@@ -251,7 +251,7 @@ def split(w: Writer, a: Any) -> tuple[Block, Block]:
 
 @builtin
 def interleave(w: Writer, a: Any, b: Any) -> Block:
-    """The elements of two tiles, by turns along the last axis."""
+    """Interleave the elements of two tiles along the last axis."""
     both = join.run(w, (a, b), {})
     shape = both.shape
     return w.make(Reshape(both.tile, (*shape[:-2], shape[-2] * 2)))
@@ -259,7 +259,7 @@ def interleave(w: Writer, a: Any, b: Any) -> Block:
 
 @builtin
 def cat(w: Writer, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> Block:
-    """Two tiles one behind the other along an axis. (They keep their order.)"""
+    """Concatenate two tiles along an axis, in order."""
     dtype = common_dtype((input, other))
     x, y = w.cast(number(input, "tl.cat"), dtype), w.cast(number(other, "tl.cat"), dtype)
     axis = axis_of(dim, len(x.shape), "tl.cat")

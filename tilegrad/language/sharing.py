@@ -1,4 +1,4 @@
-"""Kernels on the tensors of other libraries, in their memory: DLPack says where it is, and nothing is copied."""
+"""Run kernels on the tensors of other libraries, in place, through DLPack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..lazy.handle import Handle
 
 
 class Shared:
-    """A kernel that takes tensors of PyTorch, numpy or whoever has `__dlpack__`: `k.as_torch()[grid](x, y, n)`."""
+    """A kernel for tensors of PyTorch, numpy or any library with `__dlpack__`: `k.as_torch()[grid](x, y, n)`."""
 
     def __init__(self, launch: Callable[..., None]) -> None:
         self.launch = launch
@@ -25,7 +25,7 @@ class Shared:
 
 
 def borrowed(x: Any, name: object) -> Any:
-    """A tensor on the memory of another library's tensor; what is none stays what it is."""
+    """Wrap another library's tensor without a copy; other arguments are returned unchanged."""
     if isinstance(x, tuple):
         return tuple([borrowed(part, name) for part in x])
     if isinstance(x, Handle) or not hasattr(x, "__dlpack__"):

@@ -1,4 +1,4 @@
-"""The text of a user's kernel, and how to point into it."""
+"""Source text of a kernel function, and error locations in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import KernelError, KernelSourceError
 
 
 class Source:
-    """A function's text as it stands in the user's file."""
+    """The source text and syntax tree of a function."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         self.name = fn.__name__
@@ -43,7 +43,7 @@ class Source:
 
 
 class Place(NamedTuple):
-    """A part of a kernel's text."""
+    """A location in a kernel's source."""
 
     source: Source
     node: ast.AST
@@ -56,7 +56,7 @@ class Place(NamedTuple):
         return f"{os.path.basename(self.source.file)}:{self.line}"
 
     def marked(self) -> str:
-        """The line, with carets below the part."""
+        """The source line with carets below the node."""
         row = int(getattr(self.node, "lineno", 1))
         text = self.source.lines[row - 1] if row <= len(self.source.lines) else ""
         raw = text[self.source.indent :].encode()
@@ -66,7 +66,7 @@ class Place(NamedTuple):
         return f"    {text[self.source.indent :]}\n    {' ' * column}{'^' * max(1, width)}"
 
     def error(self, reason: str, called: tuple[Place, ...] = ()) -> KernelSourceError:
-        """What is wrong here; `called` are the calls that led here, the last one first."""
+        """Make an error at this location; `called` are the calls that led here, innermost first."""
         told = f"kernel {self.source.name}, {self}: {reason}\n{self.marked()}"
         told += "".join(f"\n  called by {place.source.name}, {place}:\n{place.marked()}" for place in called)
         return KernelSourceError(told)

@@ -1,4 +1,4 @@
-"""Functions of the tile language that are written in it."""
+"""Library functions of the tile language, written in the tile language."""
 
 # mypy: ignore-errors
 # (In kernels a constexpr is the number that it stands for.)
@@ -15,7 +15,7 @@ from .kernel import kernel
 def softmax(
     x: Any, dim: tl.constexpr = None, keep_dims: tl.constexpr = False, ieee_rounding: tl.constexpr = False
 ) -> Any:
-    """exp(x) / sum(exp(x)) along an axis (the first one)."""
+    """Compute the softmax along an axis (the first by default)."""
     axis: tl.constexpr = 0 if dim is None else dim
     z = tl.exp(x - tl.max(x, axis, keep_dims=True))
     return z / tl.sum(z, axis, keep_dims=True)
@@ -23,7 +23,7 @@ def softmax(
 
 @kernel
 def swap_across(x: Any, distance: tl.constexpr, run: tl.constexpr, descending: tl.constexpr) -> Any:
-    """One step of a bitonic sort along the last axis: elements `distance` apart are put in order."""
+    """Perform one compare-and-exchange step of a bitonic sort along the last axis, at this distance."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
     at = tl.broadcast_to(tl.arange(0, count), x.shape)
     partner = tl.gather(x, at ^ distance, len(x.shape) - 1)
@@ -41,7 +41,7 @@ def swap_across(x: Any, distance: tl.constexpr, run: tl.constexpr, descending: t
 
 @kernel
 def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> Any:
-    """The elements in order along the last axis, whose extent is a power of two; a NaN is the greatest."""
+    """Sort along the last axis, whose extent is a power of two; NaN sorts as the greatest."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
     tl.static_assert(dim is None or dim == len(x.shape) - 1 or dim == -1, "tl.sort sorts along the last axis")
     tl.static_assert((count & (count - 1)) == 0, "tl.sort sorts axes whose extent is a power of two: pad with tl.where")
@@ -53,7 +53,7 @@ def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> 
 
 @kernel
 def topk(x: Any, k: tl.constexpr, dim: tl.constexpr = None) -> Any:
-    """The k largest elements along the last axis, the largest first; both extents are powers of two."""
+    """Return the k largest elements along the last axis, largest first; both extents are powers of two."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
     tl.static_assert(0 < k and k <= count, "tl.topk gives at most as many elements as there are")
     tl.static_assert((k & (k - 1)) == 0, "the k of tl.topk is a power of two")
@@ -63,7 +63,7 @@ def topk(x: Any, k: tl.constexpr, dim: tl.constexpr = None) -> Any:
 
 @kernel
 def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
-    """How often each of the numbers 0 to num_bins - 1 occurs."""
+    """Count the occurrences of the numbers 0 to num_bins - 1."""
     same = input[None, :] == tl.arange(0, num_bins)[:, None]
     if mask is not None:
         same = same & mask[None, :]
@@ -72,7 +72,7 @@ def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
 
 @kernel
 def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
-    """Places of a row-major order as places in an order by groups of `size_g` rows."""
+    """Map row-major block coordinates to coordinates grouped by `size_g` rows, for cache reuse."""
     ij = i * size_j + j
     size_gj = size_g * size_j
     group = ij // size_gj
@@ -87,7 +87,7 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
 
 @kernel
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """Four numbers of 32 bits from a counter of four and a key of two."""
+    """Compute Philox: four 32-bit words from a 4-word counter and a 2-word key."""
     for _ in tl.static_range(n_rounds):
         before0 = c0
         before2 = c2
@@ -102,7 +102,7 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 
 @kernel
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """Four numbers of 32 bits from a seed of 64 and a counter."""
+    """Compute Philox: four 32-bit words from a 64-bit seed and a counter."""
     wide = tl.seed_of(seed)
     low = (wide & 0xFFFFFFFF).to(tl.uint32)
     high = (wide >> 32).to(tl.uint32)
@@ -115,7 +115,7 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr
 
 @kernel
 def randint4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """Four tiles of random 32-bit integers, from a seed and a tile of counters."""
+    """Generate four tiles of random 32-bit integers from a seed and a tile of counters."""
     counter = offset.to(tl.uint32).to(tl.int32, bitcast=True)
     upper = counter * 0
     if offset.dtype.primitive_bitwidth > 32:
@@ -125,34 +125,34 @@ def randint4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
 
 @kernel
 def randint(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """A tile of random 32-bit integers, from a seed and a tile of counters."""
+    """Generate a tile of random 32-bit integers from a seed and a tile of counters."""
     first, _, _, _ = randint4x(seed, offset, n_rounds)
     return first
 
 
 @kernel
 def uint_to_uniform_float(x: Any) -> Any:
-    """Random integers of 32 bits as numbers from 0 to 1 (1 not included)."""
+    """Convert random 32-bit integers to floats in [0, 1)."""
     signed = x.to(tl.int32, bitcast=True)
     return tl.where(signed < 0, -signed - 1, signed).to(tl.float32) * 4.6566127342e-10
 
 
 @kernel
 def rand(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """A tile of random numbers, evenly between 0 and 1."""
+    """Generate uniform random numbers in [0, 1)."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 @kernel
 def rand4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """Four tiles of random numbers between 0 and 1."""
+    """Generate four tiles of uniform random numbers in [0, 1)."""
     a, b, c, d = randint4x(seed, offset, n_rounds)
     return uint_to_uniform_float(a), uint_to_uniform_float(b), uint_to_uniform_float(c), uint_to_uniform_float(d)
 
 
 @kernel
 def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
-    """Two evenly distributed tiles as two normally distributed ones (Box and Muller)."""
+    """Transform two uniform tiles into two normally distributed ones (Box-Muller)."""
     radius = tl.sqrt(-2.0 * tl.log(tl.maximum(u1, 1.0e-7)))
     angle = 6.283185307179586 * u2
     return radius * tl.cos(angle), radius * tl.sin(angle)
@@ -160,7 +160,7 @@ def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
 
 @kernel
 def randn(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """A tile of normally distributed random numbers."""
+    """Generate normally distributed random numbers."""
     a, b, _, _ = randint4x(seed, offset, n_rounds)
     first, _ = pair_uniform_to_normal(uint_to_uniform_float(a), uint_to_uniform_float(b))
     return first
@@ -168,7 +168,7 @@ def randn(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
 
 @kernel
 def randn4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
-    """Four tiles of normally distributed random numbers."""
+    """Generate four tiles of normally distributed random numbers."""
     a, b, c, d = rand4x(seed, offset, n_rounds)
     first, second = pair_uniform_to_normal(a, b)
     third, fourth = pair_uniform_to_normal(c, d)

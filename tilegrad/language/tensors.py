@@ -1,7 +1,7 @@
-"""The memory of tensors that a kernel works on, and what becomes of those that it writes.
+"""Prepare the memory of tensors that a kernel reads or writes in place.
 
-A kernel writes where the tensor is, as PyTorch's do. Whatever was recorded before and not yet computed must go on
-seeing the old elements, so memory that anybody else holds is copied first.
+Values recorded earlier and not yet computed must see the old elements, so memory that anyone else holds is copied
+before the kernel writes to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..transforms import depends_on_a_stand_in
 
 
 class Memory(NamedTuple):
-    """Where the elements of a tensor are: `extent` elements of a buffer from `offset` on."""
+    """The memory of a tensor argument: `extent` elements of a buffer, starting at `offset`."""
 
     buffer: Buffer
     offset: int
@@ -35,14 +35,14 @@ class Memory(NamedTuple):
     itemsize: int
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] | None = None
-    """Of a view: its elements may lie apart, or in one place."""
+    """Strides of a view; None for contiguous memory."""
 
     @property
     def address(self) -> tuple[int, int]:
         return id(self.buffer), self.offset
 
     def joined(self, other: Memory) -> Memory:
-        """The memory of two tensors that begin at one place."""
+        """Merge the memory of two tensors that start at the same address."""
         longer = max(self, other, key=lambda memory: memory.extent)
         return self if other == self else longer._replace(shape=(), strides=None)
 
@@ -51,7 +51,7 @@ class Memory(NamedTuple):
 
 
 def all_memory(place: str) -> Buffer:
-    """The memory of a device from address 0 on, for pointers that are made of addresses."""
+    """Return the whole memory of a device from address 0, for pointers made of addresses."""
     found = device(place)
     if found.everything is None:
         raise KernelLaunchError(f"a pointer is made of an address (tl.pointer_type), and the device {place} has none")
@@ -59,7 +59,7 @@ def all_memory(place: str) -> Buffer:
 
 
 def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:
-    """For what must know which tensors a kernel works on."""
+    """Refuse integer addresses where the set of tensors that a kernel accesses must be known."""
     if hidden:
         raise KernelLaunchError(
             f"kernel {name} makes pointers of addresses (tl.pointer_type), and {where} it must be known which tensors "
@@ -68,7 +68,7 @@ def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None
 
 
 def refuse_tracing(name: str, given: Sequence[Any]) -> None:
-    """For kernels that run when they are launched, and are not recorded: a traced function would lose them."""
+    """Refuse to trace kernels that run at launch and cannot be recorded."""
     if is_tracing() and any(isinstance(x, Handle) for x in given):
         raise TraceError(
             f"kernel {name} is launched while a function is traced, and would run now, once, on placeholders. Launch "
@@ -77,8 +77,9 @@ def refuse_tracing(name: str, given: Sequence[Any]) -> None:
 
 
 def memory_of(x: Any) -> Memory:
-    """The memory of a tensor, which is computed first; of a view, that of its base. Not to be kept: it may be memory
-    that the tensor owns."""
+    """Return the memory of a tensor, computing the tensor first; of a view, that of its base. Do not keep the result:
+    the tensor may own the memory.
+    """
     type = x._value.type
     if not x._moves:
         return Memory(_elements(x), 0, int(type.count), type.dtype.bytes)
@@ -90,7 +91,7 @@ def memory_of(x: Any) -> Memory:
 
 
 def _elements(x: Any) -> Buffer:
-    """The memory of all of a storage."""
+    """Return the memory of a whole storage."""
     owned = None if x._base is None else x._base.storage.owned
     if owned is not None:
         return owned  # type: ignore[no-any-return]
@@ -98,7 +99,7 @@ def _elements(x: Any) -> Buffer:
 
 
 def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | None]:
-    """Gives a tensor memory of its own, unless it has; the value that it had, if somebody still has that."""
+    """Make a tensor's memory exclusive before a write; copy its old value if anyone still holds it."""
     base = x.base()
     if mode.enabled and not base.hidden and base.is_tracked():
         raise InPlaceError(
@@ -109,12 +110,11 @@ def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | Non
 
 
 def no_value() -> None:
-    """Stands for a value that nobody has any more."""
+    """Return a placeholder for a value that nobody holds any more."""
 
 
 def own(x: Any) -> Callable[[], Value | None]:
-    """Gives the storage of a tensor memory that it alone knows, and that nobody reads: the value from before, if
-    somebody still has it."""
+    """Give a storage exclusive memory, reusing that of its old value if nobody else holds it."""
     base = x.base()
     if base.storage.free() is not None:
         return no_value
@@ -136,9 +136,9 @@ def _give(x: Any, memory: Buffer) -> None:
 
 
 def _taken_over(x: Any, base: Any) -> Buffer | None:
-    """The memory of a value that nobody else has, if nobody else has that either.
+    """Return the memory of a value if nobody else holds the value or its memory, else None.
 
-    Whether somebody has a value is seen by letting go of it.
+    Ownership is tested by dropping the references to the value.
     """
     value = base.current()
     apart = value.copied()
@@ -159,8 +159,9 @@ def _taken_over(x: Any, base: Any) -> Buffer | None:
 
 
 def severed(name: str, call: Any, found: Accesses) -> bool:
-    """Whether a launch reads what gradients flow through, and stores floats: they do not flow on. What `grad` and its
-    like differentiate by is refused."""
+    """Whether a launch reads tensors with gradients and stores floats, so that gradients stop here. Refused for the
+    variables that `grad` and the like differentiate by.
+    """
     tensors = [(p, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle) and p.pointer]
     read = [(p.name, x) for p, x in tensors if p.name in found.loaded and x._value.tracked]
     if not read or not any(p.name in found.stored and p.dtype.is_float for p, x in tensors):
@@ -176,7 +177,7 @@ def severed(name: str, call: Any, found: Accesses) -> bool:
 
 
 def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bool = False) -> None:
-    """The elements of a tensor have changed in its own memory: views and saved values are told."""
+    """Note that a tensor's elements changed in place; notify views and saved values."""
     base, old = x.base(), before()
     base.wrote(name)
     whole = base.storage.value.__dict__
@@ -190,7 +191,7 @@ def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bo
 
 
 def take(x: Any) -> None:
-    """Gives a tensor whose elements do not matter memory as it is found: zeros would be written for nothing."""
+    """Allocate uninitialised memory for a tensor whose elements do not matter, instead of filling it with zeros."""
     value = x.own_value()
     if "arbitrary" in value.__dict__ and value.buffer is None and not x._moves and value.type.count != 0:
         _give(x, device(value.type.device).allocate(int(value.type.bytes)))
@@ -205,7 +206,7 @@ def written(
     loaded: frozenset[str] | None = None,
     severs: bool = False,
 ) -> Iterator[None]:
-    """Around a launch that writes to some of its tensors. (`loaded`: which it reads; None: who knows.)"""
+    """Wrap a launch that writes to tensors. (`loaded`: those it reads; None if unknown.)"""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
     if loaded is not None:
         read = {id(x.base().storage) for n, x in tensors if n in loaded}
@@ -221,13 +222,13 @@ def written(
 
 
 def unwritten(call: Any) -> frozenset[str]:
-    """The parameters whose tensors were made by `empty`, and never written or read since."""
+    """Return the parameters whose tensors were made by `empty` and never accessed since."""
     pairs = [(p.name, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)]
     return frozenset(n for n, x in pairs if "arbitrary" in (x.base().current() if x._moves else x.own_value()).__dict__)
 
 
 def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:
-    """Two tensors on one memory, of which one is written, must be the same."""
+    """Refuse two different tensors that overlap in memory if the kernel writes one of them."""
     for n, (first, x) in enumerate(memories):
         for second, y in memories[n + 1 :]:
             apart = x.buffer is not y.buffer or x.offset + x.extent <= y.offset or y.offset + y.extent <= x.offset

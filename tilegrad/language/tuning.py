@@ -1,4 +1,4 @@
-"""Kernels whose constants are chosen: by measuring (`autotune`), or by a rule (`heuristics`)."""
+"""Choose a kernel's constants by measurement (`autotune`) or by a rule (`heuristics`)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .several import mapped, tensors_in
 
 PRUNINGS = ("early_config_prune", "perf_model", "top_k")
 TOP_K = 10
-"""How many configurations a model leaves to be measured, if nobody says."""
+"""Default number of configurations that a performance model leaves to be measured."""
 
 
 class Config:
-    """Values of constants to try, and hints."""
+    """Values of constants to try, and compiler hints."""
 
     def __init__(
         self, kwargs: Mapping[str, Any], num_warps: int = 4, num_stages: int = 3, num_ctas: int = 1,
@@ -33,7 +33,7 @@ class Config:
         self.pre_hook = pre_hook
 
     def all_kwargs(self) -> dict[str, Any]:
-        """The constants and the hints."""
+        """The constants and the hints together."""
         return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class Config:
 
 
 class Chosen(Launchable):
-    """A kernel, some of whose arguments are filled in when it is launched."""
+    """A kernel some of whose arguments are filled in at launch."""
 
     def __init__(self, inner: Launchable) -> None:
         self.inner = inner
@@ -52,20 +52,20 @@ class Chosen(Launchable):
         return self.inner.kernel
 
     def extra(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments that are filled in."""
+        """Return the arguments to fill in."""
         raise NotImplementedError
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         self.inner.launch(grid, args, {**kwargs, **self.extra(grid, args, kwargs)}, how)
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that are given, by name."""
+        """Return the passed arguments by name."""
         names = list(self.kernel.signature.parameters)
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
 class Heuristics(Chosen):
-    """`values` are functions of the arguments by name."""
+    """A kernel with constants computed by `values`, functions of the arguments by name."""
 
     def __init__(self, inner: Launchable, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
         super().__init__(inner)
@@ -80,7 +80,7 @@ class Heuristics(Chosen):
 
 
 class Autotuned(Chosen):
-    """Measures its configurations for each new `key`, and keeps the best."""
+    """A kernel that measures its configurations for each new `key` and keeps the best."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Autotuned(Chosen):
         return found.all_kwargs()
 
     def _found(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
-        """The fastest configuration; where a function is traced, on other tensors of the same types."""
+        """Find the fastest configuration; while tracing, on stand-in tensors of the same types."""
         if len(self.configs) == 1:
             return self.configs[0]
         if not is_recorded(tensors_in(named.values())):
@@ -150,7 +150,9 @@ class Autotuned(Chosen):
             return self.best(grid, (), other, other)
 
     def best(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
-        """The fastest configuration. What the kernel writes is put back after each run."""
+        """Measure all configurations and return the fastest; tensors that the kernel writes are restored after each
+        run.
+        """
         given = tensors_in(named.values())
         times: list[tuple[float, int]] = []
         problem: KernelError | CompileError | None = None
@@ -169,7 +171,7 @@ class Autotuned(Chosen):
         return chosen[min(times)[1]]
 
     def pruned(self, named: Mapping[str, Any]) -> list[Config]:
-        """The configurations that are worth measuring."""
+        """Return the configurations worth measuring."""
         found = self.configs
         early, model = self.pruning.get("early_config_prune"), self.pruning.get("perf_model")
         if early is not None:
@@ -186,18 +188,18 @@ class Autotuned(Chosen):
 def autotune(
     configs: Iterable[Config], key: Sequence[str], prune_configs_by: Mapping[str, Any] | None = None, **hints: Any
 ) -> Callable[[Any], Autotuned]:
-    """Chooses among configurations by measuring them, anew for each value of the arguments in `key`.
+    """Choose the fastest configuration by measurement, once for each value of the arguments in `key`.
 
-    `prune_configs_by` may have `early_config_prune`, a function of the configurations and of the arguments by name that
-    gives those which are possible, and `perf_model`, a function of all arguments that estimates a time, by which the
-    `top_k` (a number, or a part) are measured. What the kernel writes while it is measured is put back, so there is no
-    need for Triton's `reset_to_zero`.
+    `prune_configs_by` may have `early_config_prune`, a function of the configurations and the arguments by name that
+    returns the valid ones, and `perf_model`, a function of all arguments that estimates the time; the `top_k` best
+    estimates (a count or a fraction) are measured. Tensors that the kernel writes are restored after each measurement,
+    so Triton's `reset_to_zero` is not needed.
     """
     return lambda inner: Autotuned(_launchable(inner), list(configs), list(key), prune_configs_by or {})
 
 
 def heuristics(values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
-    """Computes constants from the other arguments."""
+    """Compute constants from the other arguments."""
     return lambda inner: Heuristics(_launchable(inner), values)
 
 
@@ -206,7 +208,8 @@ def _launchable(inner: Any) -> Any:
 
 
 def cdiv(x: Any, y: int) -> Any:
-    """x / y, rounded up: how many blocks of y cover x. Of an axis that varies (in `jit`) it is an extent of a grid.
+    """Divide, rounded up: the number of blocks of y that cover x. A symbolic axis in `jit` gives a symbolic grid
+    extent.
 
     >>> cdiv(1000, 128)
     8
@@ -215,7 +218,7 @@ def cdiv(x: Any, y: int) -> Any:
 
 
 def next_power_of_2(n: int) -> int:
-    """The smallest power of two that is not below n.
+    """Return the smallest power of two that is at least n.
 
     >>> next_power_of_2(1000), next_power_of_2(1024)
     (1024, 1024)

@@ -1,4 +1,4 @@
-"""What the expressions of a kernel are while it is read: constants of Python, or tiles in the making."""
+"""Values of a kernel's expressions while it is read: Python constants or symbolic tiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Number: TypeAlias = "int | float | bool"
 
 
 class constexpr:
-    """A number that is known when a kernel is compiled: the annotation of such parameters, or one outside of kernels.
+    """A compile-time constant: the annotation of such parameters, or the type of a global that kernels may use.
 
     >>> constexpr(64).value
     64
@@ -42,7 +42,7 @@ class PointerType(NamedTuple):
 
 
 class Block:
-    """A tile in the making (a number is one without axes)."""
+    """A symbolic tile: an expression with its type. A number is a tile without axes."""
 
     __slots__ = ("tile", "type")
 
@@ -65,7 +65,7 @@ Operand: TypeAlias = "Block | int | float | bool"
 
 
 class BlockPointer(NamedTuple):
-    """A window on a tensor, as `tl.make_block_ptr` makes it."""
+    """A window on a tensor, made by `tl.make_block_ptr`."""
 
     base: Block
     shape: tuple[Operand, ...]
@@ -75,7 +75,7 @@ class BlockPointer(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """A tensor of which blocks are loaded and stored, as `tl.make_tensor_descriptor` makes it."""
+    """A tensor whose blocks are loaded and stored, made by `tl.make_tensor_descriptor`."""
 
     base: Block
     shape: tuple[Operand, ...]
@@ -85,7 +85,7 @@ class Descriptor(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """An element type of Triton's that there is not: kernels compare with it, and no tensor has it."""
+    """A Triton dtype that no tensor has; kernels may compare with it."""
 
     name: str
 
@@ -94,7 +94,7 @@ class Lacking(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """A name that has no value here, and why."""
+    """A name without a value, and the reason."""
 
     reason: str
 
@@ -104,7 +104,7 @@ def is_number(x: object) -> bool:
 
 
 def number_dtype(x: Number) -> DType:
-    """The type of a number of Python's, as Triton has it."""
+    """Return the dtype of a Python number, by Triton's rules."""
     if isinstance(x, bool):
         return bool_
     if isinstance(x, float):
@@ -118,7 +118,7 @@ def number_dtype(x: Number) -> DType:
 
 
 def leaves(value: Any) -> list[Operand]:
-    """The tiles and numbers that a value is made of; none for what can only be known beforehand."""
+    """Return the tiles and numbers that a value consists of; none for compile-time values."""
     if isinstance(value, BlockPointer):
         return [value.base, *value.shape, *value.strides, *value.offsets]
     if isinstance(value, Descriptor):
@@ -129,7 +129,7 @@ def leaves(value: Any) -> list[Operand]:
 
 
 def rebuilt(value: Any, change: Callable[[Operand], Any]) -> Any:
-    """A value with its leaves changed."""
+    """Rebuild a value with each leaf replaced."""
     if isinstance(value, BlockPointer):
         base, (shape, strides, offsets) = change(value.base), _each(value[1:4], change)
         return BlockPointer(base, shape, strides, offsets, value.block_shape)
@@ -146,7 +146,7 @@ def _each(parts: Sequence[Any], change: Callable[[Operand], Any]) -> list[tuple[
 
 
 def alike(x: Any, y: Any) -> bool:
-    """Whether two values differ in their leaves only."""
+    """Whether two values have the same structure, leaves aside."""
     if isinstance(x, Block) or is_number(x):
         return isinstance(y, Block) or is_number(y)
     if type(x) is not type(y):
@@ -159,7 +159,7 @@ def alike(x: Any, y: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """What a value is, for messages."""
+    """Describe a value for error messages."""
     if isinstance(value, Block):
         kind = "pointer to " if value.type.pointer else ""
         return f"{kind}{value.type.dtype.name}{list(value.shape)}" if value.shape else f"{kind}{value.type.dtype.name}"

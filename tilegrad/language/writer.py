@@ -1,4 +1,4 @@
-"""The kernel that is being written while a user's function is read: its statements, and the types of its names."""
+"""Build a tile kernel: its statements, fresh names, and the types of names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RESERVED = frozenset({"tl", "tg", "range", "float"})
 
 
 class Writer:
-    """Names are given out once each; `home` says in which block one was made."""
+    """Builds statements; each name is used once, and `home` is the block where it was created."""
 
     def __init__(self) -> None:
         self.types = Types({})
@@ -29,11 +29,11 @@ class Writer:
         self.count = 0
         self.home: dict[str, int] = {}
         self.places: dict[int, tuple[Statement, Place]] = {}
-        """Where statements come from, by identity."""
+        """Source locations of statements, by identity."""
         self.parts: dict[int, tuple[Tile, Place]] = {}
         self.at: Place | None = None
         self.hidden: dict[DType, Parameter] = {}
-        """Pointers to address 0, for those that are made of addresses."""
+        """Implicit pointers to address 0 by element type, for pointers made of addresses."""
         self.calls: tuple[Place, ...] = ()
 
     # --- statements ------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class Writer:
 
     @contextmanager
     def block(self) -> Iterator[list[Statement]]:
-        """Statements that are put into a list of their own."""
+        """Collect the statements emitted within the block in a new list."""
         body: list[Statement] = []
         self.count += 1
         self.open.append(body)
@@ -58,13 +58,13 @@ class Writer:
 
     @property
     def here(self) -> int:
-        """The number of the block that is being written."""
+        """The number of the innermost block."""
         return self.numbers[-1]
 
     # --- names -----------------------------------------------------------------------------------
 
     def fresh(self, hint: str, type: TileType) -> str:
-        """A name that is used nowhere else."""
+        """Return an unused name."""
         hint = hint if hint.isidentifier() and not iskeyword(hint) and hint not in RESERVED else f"{hint}_"
         name, n = hint, 0
         while name in self.types.variables:
@@ -75,27 +75,27 @@ class Writer:
         return name
 
     def assign(self, name: str, x: Operand) -> Block:
-        """Gives a name that is known already another value."""
+        """Assign a new value to an existing name."""
         type = self.types.variables[name]
         value = x.tile if isinstance(x, Block) and type.pointer else self.operand(x, type.dtype)
         self.emit(Assign(name, value))
         return Block(Name(name), type)
 
     def named(self, x: Operand, hint: str) -> Block:
-        """A value under a name of its own."""
+        """Bind a value to a new name."""
         made = self.tile(x)
         name = self.fresh(hint, made.type)
         self.emit(Assign(name, made.tile))
         return Block(Name(name), made.type)
 
     def held(self, x: Any, hint: str) -> Any:
-        """A value that may be used several times, and after other statements."""
+        """Bind a value to a name unless it is cheap, so that it can be used repeatedly and later."""
         if isinstance(x, Block) and not isinstance(x.tile, Name | Literal):
             return self.named(x, hint)
         return x
 
     def memory(self, dtype: DType) -> Name:
-        """The start of all memory, as a pointer to elements of some type."""
+        """Return a pointer to address 0 of an element type."""
         if dtype not in self.hidden:
             name = self.fresh("memory", TileType(dtype, (), True))
             self.home[name] = -1
@@ -105,13 +105,13 @@ class Writer:
     # --- expressions -----------------------------------------------------------------------------
 
     def make(self, tile: Tile) -> Block:
-        """An expression with its type; raises Refused if it has none."""
+        """Build a typed expression; raises Refused if it has no type."""
         if self.at is not None:
             self.parts[id(tile)] = (tile, self.at)
         return Block(tile, self.types.of(tile))
 
     def tile(self, x: Operand) -> Block:
-        """A number as a tile of its own type; a tile as it is."""
+        """Return a number as a scalar tile of its own dtype; a tile unchanged."""
         if isinstance(x, Block):
             return x
         if not isinstance(x, int | float):
@@ -122,31 +122,31 @@ class Writer:
         return self.make(literal if alone is dtype else Full((), literal, dtype))
 
     def operand(self, x: Operand, dtype: DType) -> Tile:
-        """A value as an expression that has, or takes, a dtype."""
+        """Return a value as an expression that has, or can take, a dtype."""
         if isinstance(x, Block):
             return self.cast(x, dtype).tile
         return Literal(in_dtype(x, dtype))
 
     def cast(self, x: Block, dtype: DType) -> Block:
-        """The elements in another type."""
+        """Convert elements to a dtype."""
         if x.type.pointer:
             raise Refused("a pointer is used as a number: read through it with tl.load")
         return x if x.type.dtype is dtype else self.make(Cast(x.tile, dtype))
 
     def expanded(self, x: Block, rank: int) -> Block:
-        """With axes of extent 1 in front, as many as there should be."""
+        """Insert leading axes of extent 1 up to a rank."""
         missing = rank - len(x.shape)
         return x if missing <= 0 or not x.shape else self.make(Expand(x.tile, tuple(range(missing))))
 
     # --- what builtins ask for -------------------------------------------------------------------
 
     def inline(self, fn: Any, args: tuple[Any, ...]) -> Any:
-        """Calls another kernel function with tiles; the reader says how."""
+        """Inline a call of another kernel function on tiles; implemented by the reader."""
         raise NotImplementedError
 
 
 def in_dtype(x: Number, dtype: DType) -> Number:
-    """A number as one of a dtype."""
+    """Convert a number to a literal of a dtype."""
     if dtype is bool_:
         return bool(x)
     if dtype.is_float:
@@ -160,7 +160,7 @@ def in_dtype(x: Number, dtype: DType) -> Number:
 
 
 def static_int(x: Any, role: str) -> int:
-    """A whole number that is known when the kernel is compiled."""
+    """Return a compile-time integer."""
     if isinstance(x, Block):
         raise Refused(
             f"{role} must be known when the kernel is compiled, and this is computed when it runs: make what it comes "
@@ -174,7 +174,7 @@ def static_int(x: Any, role: str) -> int:
 
 
 def static_shape(x: Any, role: str = "a shape") -> tuple[int, ...]:
-    """Extents that are known when the kernel is compiled."""
+    """Return a compile-time shape."""
     parts = x if isinstance(x, tuple) else (x,)
     shape = tuple([static_int(part, f"every extent of {role}") for part in parts])
     if any(extent < 1 for extent in shape):

@@ -1,7 +1,6 @@
-"""Kernels for threads, as in CUDA, written in Python: simulated and watched on the CPU, compiled for a GPU.
+"""CUDA-style thread kernels written in Python: simulated with race checks on the CPU, compiled for a GPU.
 
-from tilegrad import simt
-from tilegrad.simt import blockDim, blockIdx, threadIdx
+from tilegrad import simt from tilegrad.simt import blockDim, blockIdx, threadIdx
 
 @simt.kernel
 def add(x, y, out, n):

@@ -1,4 +1,4 @@
-"""The part of the machine that touches memory: every access is checked, and counted in lockstep."""
+"""Simulate memory accesses: bounds and race checks, and counts of transactions in lockstep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .races import Access, Race, differing
 
 
 class Memory:
-    """`changes` counts the instructions that have changed something."""
+    """The memory part of the machine; `changes` counts the instructions that modified memory."""
 
     code: Code
     shape: Shape
@@ -36,7 +36,7 @@ class Memory:
         return Access(lanes.of(chunk.unique), lanes.of(chunk.time), lanes.pc, self.shape.threads)
 
     def fail(self, lanes: Lanes, instruction: Any, mask: Any, reason: str) -> KernelFault:
-        """A fault of the first thread of the group for which a mask is true."""
+        """Raise a fault for the first thread of the group in a mask."""
         lane = int(np.argmax(mask)) if np.ndim(mask) else 0
         return self.fail_at(lanes, instruction, lane, reason)
 
@@ -51,7 +51,7 @@ class Memory:
         return self.fail_at(lanes, instruction, race.lane, race_told(race, storage, self.shape, unique, other))
 
     def places(self, lanes: Lanes, instruction: Load | Save | Change, storage: Storage) -> Any:
-        """Where the elements are, once their bounds are known to be right."""
+        """Check bounds, and return the positions of the elements."""
         index = [f(lanes) for f in instruction.where]
         wrong = storage.outside(index)
         if wrong is not None:

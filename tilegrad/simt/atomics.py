@@ -1,4 +1,4 @@
-"""Atomic operations of many threads on an array: one after the other, where they meet."""
+"""Simulate atomic operations of many threads on an array, serialised where they collide."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ AROUND: dict[str, Callable[..., Any]] = {
     "atomicInc": lambda old, most: np.where(old >= most, 0, old + 1),
     "atomicDec": lambda old, most: np.where((old == 0) | (old > most), most, old - 1),
 }
-"""Counters that begin anew at a bound."""
+"""Counters that wrap at a bound."""
 MANY = 64
-"""Threads on one element, from which on whole numbers are added by a running sum."""
+"""Number of threads on one element from which integer additions use a prefix sum."""
 
 
 def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.ndarray], wanted: bool) -> Any:
-    """Does it, in the order of the threads; the old elements, if they are wanted.
+    """Apply an atomic operation in thread order; return the old elements if they are used.
 
     >>> numbers = np.zeros(2, np.int32)
     >>> changed("atomicAdd", numbers, np.array([0, 1, 0]), [np.array([5, 6, 7], np.int32)], True), numbers
@@ -57,7 +57,7 @@ def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.nd
 
 
 def altered(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
-    """Mark the elements that an atomic operation has changed: not where a lock was not free, nor where 0 was added.
+    """Mark the elements that an atomic operation modified: not those of a failed lock, nor those to which 0 was added.
 
     >>> altered("atomicCAS", np.array([0, 1]), [np.array([0, 0]), np.array([1, 1])])
     array([ True, False])

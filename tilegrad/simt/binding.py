@@ -1,4 +1,4 @@
-"""The arguments of a launch: which kernel it is for them, and the memory that it works on."""
+"""Bind the arguments of a launch: types and constants that the kernel is read for, tensors and numbers to pass."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MEANT = {"int": "int32", "float": "float32", "bool": "bool"}
 
 
 class SimtFunction(KernelBase):
-    """A function of the language of threads. `simt_role` is `kernel` or `device`."""
+    """A function of the thread language; `simt_role` is `kernel` or `device`."""
 
     simt_role = ""
 
     def declared(self, name: str) -> DType | None:
-        """The type that a parameter is annotated with."""
+        """Return the type that a parameter is annotated with."""
         said = self.signature.parameters[name].annotation
         if isinstance(said, DType):
             return said
@@ -43,7 +43,9 @@ class SimtFunction(KernelBase):
 
 
 class Call(NamedTuple):
-    """Arguments by name: `described` is what the kernel is read for, `given` the tensors and numbers."""
+    """Arguments by name: `described` are the types and constants the kernel is read for, `given` the tensors and
+    numbers.
+    """
 
     described: dict[str, Any]
     given: dict[str, Any]
@@ -55,7 +57,7 @@ class Call(NamedTuple):
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The other arguments, as numbers of the types that the kernel has for them."""
+        """The numeric arguments, converted to the parameter types."""
         return {
             n: self.described[n].numpy.type(x) for n, x in self.given.items() if isinstance(self.described[n], DType)
         }
@@ -88,7 +90,7 @@ def bound(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def describe(function: SimtFunction, name: str, value: Any) -> Any:
-    """What a kernel knows of an argument when it is read."""
+    """Describe an argument for reading: an array type, a dtype, or a constant."""
     if function.is_static(name):
         if isinstance(value, list):
             value = tuple(value)
@@ -131,7 +133,7 @@ def tensor_described(name: str, x: Any) -> Array:
 
 
 def shape_of(function: SimtFunction, configuration: Any) -> Shape:
-    """What stands between the brackets of a launch."""
+    """Parse a launch configuration: `[grid, block]` or `[grid, block, shared bytes]`."""
     name = function.fn.__name__
     parts = configuration if isinstance(configuration, tuple) else (configuration,)
     if not 2 <= len(parts) <= 3:
@@ -161,7 +163,7 @@ def extents(name: str, given: Any, what: str) -> Triple:
 
 
 def device_of(function: SimtFunction, call: Call) -> str:
-    """Where the tensors are, all in one place."""
+    """Return the device that all tensors are on, or refuse a mix."""
     places = list(dict.fromkeys(x._value.type.device for x in call.tensors.values()))
     if len(places) > 1:
         raise DeviceError(

@@ -1,4 +1,4 @@
-"""The words of the language: what a kernel may name besides its own variables. They mean nothing outside of kernels."""
+"""Builtins of the thread language: names predefined in kernels. They have no meaning outside kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Builtin:
 
 
 class Vector:
-    """`threadIdx` and its like: `x`, `y` and `z`."""
+    """`threadIdx` and the like, with components `x`, `y` and `z`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -44,18 +44,18 @@ class Vector:
 
 
 class FunctionOfNumbers(Node):
-    """A function that each thread computes for itself; `kinds` are the element types that it takes."""
+    """A function that each thread computes by itself; `kinds` are the element types it accepts."""
 
     name: str
     count: int
     meaning: Callable[..., Any]
     kinds: tuple[str, ...] = ("float",)
     spelled: str = ""
-    """In CUDA C++, where it is not the name with an `f` for float32."""
+    """Name in CUDA C++, if it is not `name` with a suffix `f` for float32."""
 
 
 def bits_set(x: Any) -> Any:
-    """How many bits of each number are 1.
+    """Count the bits that are set in each number.
 
     >>> bits_set(np.array([0, 7, -1], np.int32))
     array([ 0,  3, 32], dtype=int32)
@@ -86,13 +86,13 @@ FUNCTIONS = {
 PYTHON: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", math.fabs: "abs"} | {
     getattr(math, name): name for name in FUNCTIONS if hasattr(math, name)
 }
-"""Functions of Python's that are these."""
+"""Python builtins that are functions of the language."""
 
 SHUFFLES = ("shfl_sync", "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync")
 VOTES = ("ballot_sync", "any_sync", "all_sync")
 ATOMICS = ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Inc", "Dec", "Exch", "CAS")
 FENCES = ("threadfence", "threadfence_block")
-"""They need not be written for the order of the atomic operations of a kernel, but kernels from elsewhere have them."""
+"""Memory fences. Atomics order accesses here without them, but ported kernels contain them."""
 
 threadIdx, blockIdx, blockDim, gridDim = (Vector(n) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
 shared = Builtin("shared", "array", "shared(dtype, shape)")
@@ -109,4 +109,4 @@ WORDS: dict[str, Any] = {
     **{name: Builtin(name, "barrier", f"{name}()") for name in FENCES},
     "atomicCAS": Builtin("atomicCAS", "atomic", "atomicCAS(array[i], expected, value)"),
 }
-"""The functions of the language but for those above, by name."""
+"""Builtins other than the functions of numbers, by name."""

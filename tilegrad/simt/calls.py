@@ -1,4 +1,4 @@
-"""Reads calls: conversions, functions of numbers, what warps do together, atomics, device functions, launches."""
+"""Read calls: conversions, scalar functions, warp primitives, atomics, device functions, launches."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .reading import ExpressionReader, function_name
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
 DEEPEST = 24
-"""Launches inside launches, and calls inside calls."""
+"""Maximal nesting depth of calls and of launches."""
 
 
 class CallReader(ExpressionReader):
-    """The part of the reader that is about calls."""
+    """Reads the calls in a kernel."""
 
     def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
         raise NotImplementedError
@@ -107,7 +107,7 @@ class CallReader(ExpressionReader):
     # --- together --------------------------------------------------------------------------------
 
     def exchange(self, callee: Builtin, node: ast.Call) -> Exchange:
-        """Shuffles and votes."""
+        """Read a shuffle or vote."""
         names = ["mask", "condition"] if callee.name in VOTES else ["mask", "value", "lane", "width"]
         keywords = {str(k.arg): k.value for k in node.keywords}
         arguments: dict[str, ast.expr] = {**dict(zip(names, node.args, strict=False)), **keywords}
@@ -159,7 +159,7 @@ class CallReader(ExpressionReader):
     # --- other functions -------------------------------------------------------------------------
 
     def bound(self, function: Any, node: ast.Call) -> dict[str, Any]:
-        """The arguments of a call or launch, by the names of the parameters."""
+        """Bind the arguments of a call or launch to parameter names."""
         try:
             call = function.signature.bind(
                 *[self.value(x) for x in node.args], **{str(k.arg): self.value(k.value) for k in node.keywords}
@@ -177,7 +177,7 @@ class CallReader(ExpressionReader):
     def specialised(
         self, function: Any, arguments: dict[str, Any], node: ast.AST, launched: bool = False
     ) -> tuple[Routine, tuple[Expression | Array, ...]]:
-        """The routine for these arguments, and those of them that it is given when it runs."""
+        """Return the routine specialised for these arguments, and the arguments that it is passed at run time."""
         given: dict[str, Any] = {}
         passed: list[Expression | Array] = []
         for name, x in arguments.items():
@@ -210,7 +210,7 @@ class CallReader(ExpressionReader):
         return Called(routine.result or int32, routine, passed, self.scope.place(node))
 
     def launch(self, node: ast.Call) -> Launch:
-        """`child[grid, block](...)` inside of a kernel."""
+        """Read a launch inside a kernel: `child[grid, block](...)`."""
         assert isinstance(node.func, ast.Subscript)
         function = self.value(node.func.value)
         shape = node.func.slice

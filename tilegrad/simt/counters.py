@@ -1,4 +1,4 @@
-"""What a launch did: counted in lockstep, as a GPU's profiler would count it."""
+"""Performance counters of a simulated launch, counted in lockstep as a GPU profiler counts."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ..language.source import Place
 from .builtin import WARP
 
 SECTOR = 32
-"""Bytes of global memory that come and go together."""
+"""Size of a sector of global memory, the unit of transfer, in bytes."""
 BANKS, BANK = 32, 4
-"""Shared memory has 32 banks of 4 bytes: a warp gets one word of each at a time."""
+"""Number of banks of shared memory, and width of a bank in bytes: a warp reads one word per bank and cycle."""
 
 
 class Line:
-    """The accesses of one place in the source to one array."""
+    """The accesses of one source line to one array."""
 
     def __init__(self, place: Place, array: str, space: str, how: str) -> None:
         self.place, self.array, self.space, self.how = place, array, space, how
         self.threads = 0
-        """Accesses of threads."""
+        """Number of accesses by threads."""
         self.requests = 0
-        """Accesses of warps."""
+        """Number of accesses by warps."""
         self.bytes = 0
         self.transactions = 0
-        """Sectors of global memory, or turns of the banks."""
+        """Sectors of global memory transferred, or cycles of the shared memory banks."""
         self.least = 0
-        """What the transactions could be at best for as many bytes."""
+        """Minimal number of transactions for this many bytes."""
 
     @property
     def per_request(self) -> float:
@@ -38,16 +38,16 @@ class Line:
 
 
 class Counters:
-    """Counts of one launch, those of the kernels that it launched included."""
+    """Counters of one launch, including the kernels that it launched."""
 
     def __init__(self) -> None:
         self.blocks = self.threads = self.warps = self.launches = 0
         self.instructions = 0
-        """Statements and accesses that warps went through."""
+        """Statements and accesses executed by warps."""
         self.barriers = 0
-        """Of blocks."""
+        """Block-wide barriers."""
         self.branches = self.divergent = 0
-        """Branches that warps came to, and those where their lanes parted."""
+        """Branches executed by warps, and how many of them diverged."""
         self.lines: dict[tuple[str, int, int, str, str], Line] = {}
 
     # --- what is asked ---------------------------------------------------------------------------
@@ -89,12 +89,12 @@ class Counters:
 
     @property
     def transactions(self) -> int:
-        """Sectors of 32 bytes that went between the GPU and its memory, caches aside."""
+        """Total sectors of 32 bytes moved between GPU and memory, ignoring caches."""
         return sum(line.transactions for line in self.lines.values() if line.space == "global")
 
     @property
     def efficiency(self) -> float:
-        """The part of what the sectors carried that was asked for."""
+        """Fraction of the transferred bytes that was requested."""
         moved = self.transactions * SECTOR
         used = sum(
             min(line.bytes, line.transactions * SECTOR) for line in self.lines.values() if line.space == "global"
@@ -103,12 +103,12 @@ class Counters:
 
     @property
     def bank_conflicts(self) -> int:
-        """Turns of the banks beyond those that were needed."""
+        """Extra bank cycles caused by conflicts."""
         return sum(line.transactions - line.least for line in self.lines.values() if line.space == "shared")
 
     @property
     def loads(self) -> dict[str, int]:
-        """Loads of threads by array."""
+        """Thread loads by array."""
         return self._by_array("load")
 
     @property
@@ -125,7 +125,7 @@ class Counters:
     # --- counting --------------------------------------------------------------------------------
 
     def add(self, other: Counters) -> None:
-        """Counts what a kernel did that was launched by this one."""
+        """Add the counters of a kernel that this one launched."""
         for name in ("blocks", "threads", "warps", "instructions", "barriers", "branches", "divergent"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.launches += 1 + other.launches
@@ -143,7 +143,9 @@ class Counters:
         return found
 
     def global_access(self, line: Line, rows: np.ndarray, count: int, itemsize: int) -> None:
-        """`rows` has the byte that each lane of each warp asks for; -1 for lanes that ask for nothing."""
+        """Count an access to global memory; `rows` has the byte address of each lane of each warp, -1 for inactive
+        lanes.
+        """
         line.threads += count
         line.bytes += count * itemsize
         line.requests += len(rows)
@@ -183,7 +185,7 @@ class Counters:
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:
-    """How many different numbers each row has; negative ones do not count.
+    """Count the distinct non-negative numbers in each row.
 
     >>> distinct(np.array([[0, 0, 1, 5], [-1, 3, 3, -1]]))
     array([3, 1])
@@ -198,7 +200,7 @@ def distinct(rows: np.ndarray) -> np.ndarray:
 
 
 def turns(words: np.ndarray, size: int) -> np.ndarray:
-    """How often the banks are asked: the most different words of one bank in each row.
+    """Return the bank cycles of each row: the largest number of distinct words in one bank.
 
     >>> turns(np.array([[0, 1, 2, 3], [0, 32, 64, 0], [7, 7, 7, 7]]), 4)
     array([1, 3, 1])

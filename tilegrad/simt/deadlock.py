@@ -1,4 +1,4 @@
-"""Why nobody can go on: a barrier that not all threads reach, or threads that wait for each other."""
+"""Explain deadlocks: a barrier that some threads do not reach, or threads that wait for each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def stuck(
     ended: np.ndarray,
     shape: Shape,
 ) -> KernelFault:
-    """The report."""
+    """Return the error that describes where all threads are blocked."""
     waiting = {pc: np.concatenate(a.index) for pc, a in arrivals.items() if a.counts.any()}
     if parked:
         return deadlock(code, chunk, parked, waiting, shape)
@@ -55,7 +55,7 @@ def stuck(
 def deadlock(
     code: Code, chunk: Chunk, parked: list[tuple[Lanes, int]], waiting: dict[int, np.ndarray], shape: Shape
 ) -> KernelFault:
-    """Loops that wait for a change, and nobody is left who could make one."""
+    """Report loops that wait for a memory change that no thread is left to make."""
     threads = np.sort(np.concatenate([lanes.numbers() for lanes, _ in parked]))
     lanes = parked[0][0]
     one = code.instructions[lanes.pc]

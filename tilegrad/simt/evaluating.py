@@ -1,4 +1,4 @@
-"""Expressions without loads as functions of a group of threads: numpy computes for all of them at once."""
+"""Compile load-free expressions to numpy functions over a group of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Evaluate: TypeAlias = Callable[[Lanes], Any]
 
 
 class Trouble(Exception):
-    """Something that a thread cannot do: `mask` says which threads of the group."""
+    """A fault in evaluation; `mask` marks the threads of the group that caused it."""
 
     def __init__(self, place: Place, mask: Any, reason: str) -> None:
         super().__init__(reason)
@@ -33,7 +33,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
 
 
 def evaluation(x: Expression, rename: Callable[[str], str]) -> Evaluate:
-    """The function that computes an expression; `rename` gives variables their names in the chunk."""
+    """Compile an expression to a function; `rename` maps variables to their names in the chunk."""
 
     def made(y: Expression) -> Evaluate:
         return evaluation(y, rename)
@@ -107,7 +107,7 @@ def operation(x: Operation, operands: list[Evaluate]) -> Evaluate:
 
 
 def division(x: Operation, left: Evaluate, right: Evaluate) -> Evaluate:
-    """Quotient and remainder as in C: towards zero."""
+    """Divide as in C: quotient truncated towards zero, and remainder."""
     place, remainder = x.place, x.op == "%"
 
     def divided(lanes: Lanes) -> Any:
@@ -135,5 +135,5 @@ def shift(x: Operation, left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def first(values: Any, mask: Any) -> Any:
-    """The first value at which a mask is true."""
+    """Return the first value at which a mask is true."""
     return values[np.argmax(mask)] if np.ndim(values) else values

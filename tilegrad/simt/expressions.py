@@ -1,4 +1,4 @@
-"""Writes expressions as C++: with the parentheses that are needed, and no others."""
+"""Print expressions as C++ with a minimum of parentheses."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ STRENGTH = {
     **dict.fromkeys(("<", "<=", ">", ">="), 9), **dict.fromkeys(("==", "!="), 8), "&": 7, "^": 6, "|": 5,
     "and": 4, "or": 3, "?": 2,
 }  # fmt: skip
-"""How tightly operators bind; operands that bind less tightly are put in parentheses."""
+"""Operator precedence in C++; higher binds tighter."""
 ONE = 14
 FENCED = "ordering"
-"""The function that atomic operations go through in kernels whose threads know of each other by them."""
+"""Wrapper for atomic operations in kernels whose threads synchronise through them."""
 MIXED = frozenset(("&", "^", "|", "<<", ">>"))
-"""Operators next to which people write parentheses although none are needed."""
+"""Pairs of operators that get redundant parentheses for readability."""
 
 
 class ExpressionWriter:
-    """The part of the writer that is about expressions."""
+    """Prints expressions."""
 
     fenced: bool
 
@@ -46,7 +46,9 @@ class ExpressionWriter:
         return self.bound(x)[0]
 
     def raw(self, x: Expression) -> str:
-        """An expression that an int is made of: sums and products of `threadIdx.x` and its like wrap as an int does."""
+        """Return the 32-bit expression inside a conversion to int: sums and products of `threadIdx.x` and the like wrap
+        alike.
+        """
         return self.sums(x)[0] if is_sum(x) else self.expression(x)
 
     def sums(self, x: Expression) -> tuple[str, int]:
@@ -61,7 +63,7 @@ class ExpressionWriter:
                 return self.bound(x)
 
     def bound(self, x: Expression) -> tuple[str, int]:
-        """The text, and how tightly its outermost operator binds."""
+        """Return the text and the precedence of its outermost operator."""
         match x:
             case Number():
                 return number(x), ONE
@@ -127,7 +129,7 @@ def _operand(text: tuple[str, int], op: str) -> tuple[str, int]:
 
 
 def is_sum(x: Expression) -> bool:
-    """Whether an expression is an int computed by sums and products."""
+    """Whether an expression is an int computed by sums and products only."""
     match x:
         case Operation(op="+" | "-" | "*", operands=(left, right)):
             return x.dtype is int32 and (is_sum(left) or is_sum(right))
@@ -136,7 +138,7 @@ def is_sum(x: Expression) -> bool:
 
 
 def number(x: Number) -> str:
-    """A number as C++ writes it.
+    """Print a number as a C++ literal.
 
     >>> number(Number(float32, 0.5)), number(Number(int64, 2)), number(Number(bool_, True))
     ('0.5f', '2LL', 'true')
@@ -156,7 +158,7 @@ def number(x: Number) -> str:
 
 
 def spelled(x: Function) -> str:
-    """The name of a function in CUDA."""
+    """Return the name of a function in CUDA C++."""
     if x.name in ("min", "max", "abs") and x.dtype.is_float:
         return f"f{x.name}{'f' if x.dtype is float32 else ''}"
     if x.name == "popc":

@@ -1,4 +1,4 @@
-"""What a run finds, in the words of the kernel: file and line, block, thread, index, array, extent."""
+"""Format the faults that a simulation finds: file and line, block, thread, index, array, extent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .races import WORDS, Race
 
 
 def fault(kernel: str, place: Place, chunk: Chunk, thread: int, reason: str) -> KernelFault:
-    """`thread` is a number in the chunk."""
+    """Return the error for a fault of a thread, numbered within the chunk."""
     return KernelFault(f"kernel {kernel}, {place}, {who(chunk, thread)}: {reason}\n{place.marked()}")
 
 
@@ -23,14 +23,14 @@ def who(chunk: Chunk, thread: int) -> str:
 
 
 def somebody(unique: int, shape: Shape, block: int) -> str:
-    """Another thread, by its number in the launch, as one of some block sees it."""
+    """Describe another thread, by its number in the launch, relative to a block."""
     other, within = divmod(unique, shape.threads)
     thread = f"thread {places(within, shape.block)}"
     return thread if other == block else f"{thread} of block {places(other, shape.grid)}"
 
 
 def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_place: Place) -> str:
-    """A race, from the thread that came second."""
+    """Describe a race from the view of the second thread."""
     block, within = divmod(unique, shape.threads)
     other_block, other_within = divmod(race.other, shape.threads)
     if storage.shadow is not None and storage.shadow.follows:
@@ -54,7 +54,7 @@ def shape_words(storage: Storage) -> str:
 
 
 def listed(numbers: np.ndarray) -> str:
-    """Some threads, briefly.
+    """Describe a set of threads briefly.
 
     >>> listed(np.arange(20)), listed(np.array([3]))
     ('20 threads', '1 thread')

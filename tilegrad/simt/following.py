@@ -1,8 +1,8 @@
-"""Follow who uses an array by happens-before, where atomic operations order threads beside barriers.
+"""Detect races by happens-before clocks in kernels whose threads synchronise through atomic operations.
 
-Barriers order the threads of a block, and most kernels have nothing else: `races.py` looks at many threads at once.
-Where it finds a race in a kernel that looks at the old elements of atomic operations (a lock, a ticket, a flag), the
-launch begins anew, and that array is followed element by element, as are those that atomic operations change.
+Most kernels order threads by barriers alone, and `races.py` checks many threads at once. If it finds a race in a kernel
+that uses the old elements of atomic operations (a lock, a ticket, a flag), the launch restarts, and that array is
+tracked element by element, together with the arrays that atomic operations modify.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .races import Access, Race, Shadow
 
 
 class Anew(Exception):
-    """A launch begins anew: arrays must be followed."""
+    """Raised to restart a launch with these arrays tracked."""
 
     def __init__(self, arrays: list[Array]) -> None:
         super().__init__()
@@ -27,10 +27,10 @@ class Anew(Exception):
 
 
 class ThreadOrder(Order):
-    """The happens-before order of the threads of a launch, by atomic operations and by barriers.
+    """Vector clocks of the threads of a launch, advanced by atomic operations and barriers.
 
-    A clock says of a thread how many of its releases are known. A negative number stands for all threads of a block or
-    of a warp, with the barriers until which all that they did is known.
+    A clock holds for each thread how many of its releases are known. A negative key stands for all threads of a block
+    or warp, with the number of barriers up to which everything they did is known.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -38,9 +38,9 @@ class ThreadOrder(Order):
         self.threads, self.blocks = shape.threads, shape.blocks
         self.warps = -(-shape.threads // WARP)
         self.common: dict[int, Clock] = {}
-        """The clock of all threads of a block at their last barrier."""
+        """Clock of all threads of each block at their last barrier."""
         self.fresh: dict[int, set[int]] = {}
-        """The threads of a block that have learned something since."""
+        """Threads of each block that acquired something since that barrier."""
 
     def known(self, thread: int) -> Clock:
         own = self.clocks.get(thread)
@@ -74,7 +74,7 @@ class ThreadOrder(Order):
         return made
 
     def met(self, threads: Iterable[int], block: int, whole: bool) -> None:
-        """The threads of a block, or of a warp of it, have come together."""
+        """Join the clocks of a block's threads, or a warp's, at a barrier."""
         fresh = self.fresh.get(block)
         if not fresh:
             return
@@ -94,7 +94,7 @@ class ThreadOrder(Order):
 
 
 class FollowedShadow(Shadow):
-    """The users of an array of which each element is followed."""
+    """Accesses to an array, tracked element by element."""
 
     follows = True
 
@@ -119,7 +119,7 @@ class FollowedShadow(Shadow):
         return found
 
     def changed(self, places: np.ndarray, access: Access, acquires: bool, altered: np.ndarray) -> Race | None:
-        """An atomic operation has been done; where it has altered something."""
+        """Record an atomic operation; a mask tells where it modified an element."""
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.change(place, user, acquires, True, bool(altered[n]))
             if race is not None:
@@ -132,19 +132,19 @@ class FollowedShadow(Shadow):
 
 
 class Watch:
-    """Follows accesses to some arrays of a launch."""
+    """Tracks the accesses to some arrays of a launch."""
 
     def __init__(self, shape: Shape, arrays: frozenset[int] = frozenset()) -> None:
         self.arrays, self.order = arrays, ThreadOrder(shape)
 
     def shadow(self, arrays: Iterable[Array], size: int, unwritten: bool) -> Shadow:
-        """For memory under the names of some arrays."""
+        """Return the tracker of memory known by these array names."""
         if self.arrays and any(id(array) in self.arrays for array in arrays):
             return FollowedShadow(size, unwritten, self.order)
         return Shadow(size, unwritten)
 
     def of(self, shape: Shape) -> Watch:
-        """For a launch by a thread."""
+        """Return the tracker for a launch made by a thread."""
         return Watch(shape, self.arrays)
 
 

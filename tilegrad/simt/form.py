@@ -1,10 +1,10 @@
-"""What a kernel is once it has been read: typed expressions and statements of one thread.
+"""The IR of thread kernels: typed expressions and statements of one thread.
 
     expression  Number | Variable | Special (threadIdx.x) | Element (a load) | Operation | Function (sqrt) | Cast
               | Both (and, or) | Choice | Called (a device function) | Atomic | Exchange (between lanes)
     statement   Assign | Store | If | While | For | Leave (break, continue) | Return | Barrier | Run | Launch | Claim
 
-Every expression has its dtype. What can go wrong when it runs has its place in the user's file.
+Every expression has a dtype. Nodes that can fail at run time have a source location.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..language.source import Place
 
 
 class Array(Node):
-    """Memory with a name. `space` is global, shared, dynamic (shared, its size given at the launch) or local."""
+    """A named array in memory; `space` is global, shared, dynamic (shared, sized at launch) or local."""
 
     name: str
     dtype: DType
     space: str
     shape: tuple[int, ...] = ()
-    """Empty where the extent is known only at the launch."""
+    """Empty if the extent is known only at launch."""
 
 
 # --- expressions -------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class Variable(Expression):
 
 
 class Special(Expression):
-    """`threadIdx.x` and its like."""
+    """A builtin variable: `threadIdx.x` and the like."""
 
     name: str
 
@@ -56,7 +56,7 @@ class Element(Expression):
 
 
 class Operation(Expression):
-    """An operator of Python's; the operands have one dtype. `~x`, `-x` and `not x` have one operand."""
+    """A Python operator on operands of one dtype; `~x`, `-x` and `not x` have one operand."""
 
     op: str
     operands: tuple[Expression, ...]
@@ -64,7 +64,7 @@ class Operation(Expression):
 
 
 class Function(Expression):
-    """A function of numbers: `builtin.FUNCTIONS`."""
+    """A scalar function from `builtin.FUNCTIONS`."""
 
     name: str
     operands: tuple[Expression, ...]
@@ -75,7 +75,7 @@ class Cast(Expression):
 
 
 class Both(Expression):
-    """`and`, `or`: the right operand is computed only if it matters."""
+    """`and` or `or`, short-circuiting."""
 
     op: str
     left: Expression
@@ -83,7 +83,7 @@ class Both(Expression):
 
 
 class Choice(Expression):
-    """`x if c else y`: only one of the two is computed."""
+    """`x if c else y`; only one of the two is evaluated."""
 
     condition: Expression
     yes: Expression
@@ -99,7 +99,7 @@ class Called(Expression):
 
 
 class Atomic(Expression):
-    """A change of an element that no other thread can interrupt; its value is the old element."""
+    """An atomic read-modify-write; its value is the old element."""
 
     name: str
     target: Element
@@ -108,7 +108,7 @@ class Atomic(Expression):
 
 
 class Exchange(Expression):
-    """Values that go between the lanes of a warp."""
+    """A warp shuffle or vote."""
 
     name: str
     operands: tuple[Expression, ...]
@@ -145,7 +145,7 @@ class While(Statement):
 
 
 class For(Statement):
-    """`for name in range(start, stop, step)`; the bounds are computed once."""
+    """`for name in range(start, stop, step)`; the bounds are evaluated once."""
 
     name: str
     start: Expression
@@ -171,13 +171,13 @@ class Barrier(Statement):
 
 
 class Run(Statement):
-    """An expression that is computed for what it does."""
+    """An expression evaluated for its side effects."""
 
     value: Expression
 
 
 class Launch(Statement):
-    """A kernel started by a thread."""
+    """A kernel launch by a thread."""
 
     routine: Routine
     grid: tuple[Expression, ...]
@@ -197,21 +197,21 @@ Argument: TypeAlias = Array | Variable
 
 
 class Routine(Node):
-    """A kernel or a device function for some types and constants."""
+    """A kernel or device function, specialised for types and constants."""
 
     name: str
     parameters: tuple[Argument, ...]
     body: tuple[Statement, ...]
     result: DType | None
-    """What a device function returns."""
+    """The result of a device function."""
     types: dict[str, DType]
-    """Of its variables, in the order in which they are assigned first."""
+    """Types of the variables, in the order of their first assignment."""
     arrays: tuple[Array, ...]
-    """Those that it declares."""
+    """Arrays that the routine declares."""
     accessed: dict[str, frozenset[str]]
-    """How it (and what it calls) uses the arrays that it is given and that it declares: `load`, `store`, `atomic`."""
+    """Accesses (`load`, `store`, `atomic`) to its parameter and declared arrays, those of callees included."""
     routines: tuple[Routine, ...]
-    """What it calls or launches, the first one first."""
+    """Routines that it calls or launches, in order."""
     place: Place
     text: str
-    """Its name in CUDA."""
+    """Name in CUDA C++."""

@@ -1,4 +1,4 @@
-"""A form as instructions with jumps, for the simulator. Loads stand alone, so that other threads can come between.
+"""Lower a form to instructions with jumps for the simulator; loads are separate, so that threads can interleave.
 
 Set | Load | Save | Change (atomic) | Swap (shuffle, vote) | Branch | Jump | Turn | Wait | Start | Check | End
 """
@@ -66,7 +66,7 @@ class Save(NamedTuple):
 
 
 class Change(NamedTuple):
-    """An atomic operation; `name` is empty if nobody wants the old element."""
+    """An atomic operation; `name` is empty if the old element is unused."""
 
     place: Place
     name: str
@@ -77,7 +77,7 @@ class Change(NamedTuple):
 
 
 class Swap(NamedTuple):
-    """What lanes of a warp do together, once all that the mask names are here."""
+    """A warp primitive; runs once all lanes in the mask have arrived."""
 
     place: Place
     name: str
@@ -89,7 +89,7 @@ class Swap(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """Goes on if the condition holds, else to `target`."""
+    """Continue if the condition holds, else jump to `target`."""
 
     place: Place
     condition: Evaluate
@@ -102,7 +102,7 @@ class Jump(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A jump back to the head of a `while`: if nothing has changed since the last turn, it waits for others."""
+    """Jump back to the head of a `while`; a thread that changed nothing since the last iteration waits for others."""
 
     place: Place
     target: int
@@ -137,25 +137,25 @@ Instruction: TypeAlias = Set | Load | Save | Change | Swap | Branch | Jump | Tur
 
 
 class Code(NamedTuple):
-    """The instructions of a kernel. `waits`: some loop may wait for what other threads write."""
+    """The instructions of a kernel; `waits` if some loop may wait for stores of other threads."""
 
     routine: Routine
     instructions: list[Any]
     arrays: tuple[Array, ...]
-    """Those that it declares, those of device functions included."""
+    """Arrays declared by the kernel and the device functions it calls."""
     waits: bool
     acquires: bool
-    """Whether a thread looks at the old element of an atomic operation, and so may know of what others did."""
+    """Whether a thread uses the old element of an atomic operation, and so may synchronise with others."""
 
 
 class Loop(NamedTuple):
     again: list[int]
-    """Instructions that jump to the next turn, whose place is not known yet."""
+    """Jumps to the next iteration whose target is not yet known."""
     out: list[int]
 
 
 class Inlined(NamedTuple):
-    """The function whose statements are written now: a prefix for its names, and its arrays."""
+    """The function being inlined: a prefix for its variables, and its arrays."""
 
     routine: Routine
     prefix: str
@@ -164,7 +164,7 @@ class Inlined(NamedTuple):
 
 
 class Flattener:
-    """Writes instructions one after the other; jumps forward are filled in when their end is known."""
+    """Emits instructions in order; forward jumps are patched when their target is known."""
 
     def __init__(self, routine: Routine) -> None:
         self.code: list[Any] = []
@@ -186,7 +186,7 @@ class Flattener:
         return evaluation(x, lambda name: name if name.startswith("$") else prefix + name)
 
     def fresh(self, x: Expression) -> Evaluate:
-        """An evaluation whose result belongs to nobody else."""
+        """Emit an evaluation into a new temporary."""
         found = self.evaluation(x)
         return (lambda lanes: found(lanes).copy()) if isinstance(x, Variable | Special) else found
 
@@ -202,13 +202,13 @@ class Flattener:
         return len(self.code) - 1
 
     def land(self, jump: int) -> None:
-        """The jump goes to what comes next."""
+        """Set the target of a jump to the next instruction."""
         self.code[jump] = self.code[jump]._replace(target=len(self.code))
 
     # --- expressions -----------------------------------------------------------------------------
 
     def pure(self, x: Expression) -> Expression:
-        """The expression without loads and calls: these are done before, in order, into temporaries."""
+        """Return the expression without loads and calls, which are emitted before it in order."""
         if not any(isinstance(y, Element | Called | Atomic | Exchange) for y in parts(x)):
             return x
         match x:
@@ -240,7 +240,9 @@ class Flattener:
                 raise NotImplementedError(type(x).__name__)
 
     def all_pure(self, given: Any) -> list[Expression]:
-        """Several, from the left to the right: what a later one changes an earlier one does not see."""
+        """Flatten several expressions from left to right, so that side effects of later ones do not affect earlier
+        ones.
+        """
         made: list[Expression] = []
         for n, x in enumerate(given):
             y = self.pure(x)
@@ -263,7 +265,7 @@ class Flattener:
         return Variable(x.dtype, name)
 
     def either(self, x: Both) -> Expression:
-        """`and` and `or` whose right side loads: a branch goes around it."""
+        """Emit `and` or `or` whose right operand loads, with a branch around it."""
         name = self.temporary()
         left = self.pure(x.left)
         self.emit(Set(self.at, name, self.fresh(left), x.dtype.numpy))
@@ -286,7 +288,7 @@ class Flattener:
         return Variable(x.dtype, name)
 
     def called(self, x: Called) -> Expression:
-        """A device function, written here."""
+        """Inline a device function."""
         self.calls += 1
         one = x.routine
         prefix = f"{one.name}#{self.calls}."
@@ -424,7 +426,7 @@ class Flattener:
 
 
 def looks_at_memory(statement: Statement) -> bool:
-    """Whether something in a loop depends on memory."""
+    """Whether the statements of a loop read memory."""
     found = [x for e in expressions_of(statement) for x in parts(e)]
     if any(isinstance(x, Element | Atomic | Called) for x in found):
         return True
@@ -432,7 +434,7 @@ def looks_at_memory(statement: Statement) -> bool:
 
 
 def flat(routine: Routine) -> Code:
-    """The instructions of a kernel."""
+    """Lower a kernel to instructions."""
     made = Flattener(routine)
     made.block(routine.body)
     made.emit(End(routine.place))

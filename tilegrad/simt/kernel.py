@@ -30,7 +30,7 @@ _reading = lock()
 
 
 class Specialised:
-    """A kernel as it is for some types and constants."""
+    """A kernel specialised for certain types and constants."""
 
     def __init__(self, function: KernelFunction, call: Call) -> None:
         try:
@@ -40,25 +40,25 @@ class Specialised:
         self.fma = function.fma
         self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
         self.built: dict[str, Any] = {}
-        """Machine code, by architecture."""
+        """Machine code by architecture."""
         self.followed: frozenset[int] = frozenset()
-        """Arrays whose accesses atomic operations may order, by identity."""
+        """Ids of arrays whose accesses atomic operations may order; races on them are tracked element by element."""
 
     @property
     def stored(self) -> frozenset[str]:
-        """The parameters that are written."""
+        """Array parameters that the kernel writes."""
         found = self.routine.accessed
         return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"store", "atomic"})
 
     @property
     def loaded(self) -> frozenset[str]:
-        """The parameters that are read."""
+        """Array parameters that the kernel reads."""
         found = self.routine.accessed
         return frozenset(n for n in self.arrays if found.get(n, frozenset()) & {"load", "atomic"})
 
     @property
     def launches(self) -> bool:
-        """Whether threads of it launch kernels."""
+        """Whether its threads launch kernels."""
         return any(isinstance(s, Launch) for s in statements(self.routine.body))
 
     @property
@@ -70,7 +70,7 @@ class Specialised:
 
 
 class Way:
-    """A way to run a kernel, before its configuration and arguments: `k.simulate(seed=1)[grid, block](...)`."""
+    """A mode of launching, with its options: `k.simulate(seed=1)[grid, block](...)`."""
 
     def __init__(self, kernel: KernelFunction, seed: int, orders: int, on: Any) -> None:
         self.kernel, self.seed, self.orders, self.on = kernel, seed, orders, on
@@ -96,7 +96,7 @@ class DeviceFunction(SimtFunction):
 
 
 class KernelFunction(SimtFunction):
-    """A kernel for threads: `k[grid, block](x, n)` launches it, `k[grid, block, bytes]` with dynamic shared memory."""
+    """A thread kernel: `k[grid, block](x, n)` launches it, `k[grid, block, bytes]` with dynamic shared memory."""
 
     simt_role = "kernel"
 
@@ -116,9 +116,9 @@ class KernelFunction(SimtFunction):
         return lambda *args, **kwargs: self.launch(configuration, args, kwargs)
 
     def simulate(self, seed: int = 0, orders: int = 20, gpu: Any = None) -> Way:
-        """A launch on the CPU, in lockstep and then in random orders of blocks and threads: all must come to the same.
+        """Simulate a launch on the CPU in lockstep, then in random orders of blocks and threads, which must all agree.
 
-        `gpu` names one of `simt.GPUS`, whose limits hold.
+        `gpu` selects the limits to apply: a name in `simt.GPUS`.
         """
         return Way(self, seed, orders, gpu)
 
@@ -163,7 +163,7 @@ class KernelFunction(SimtFunction):
         limits: Gpu,
         way: Way | None,
     ) -> None:
-        """The simulator: in lockstep, and then in random orders if that is asked for."""
+        """Run the simulator in lockstep, then in random orders if requested."""
         data = {n: elements(m, found.arrays[n]) for n, m in memories.items()}
         orders = way.orders if way is not None else 0
         before = {n: data[n].copy() for n in found.stored} if orders or acquires(found.routine) else {}
@@ -204,14 +204,14 @@ class KernelFunction(SimtFunction):
     # --- what is known of it ---------------------------------------------------------------------
 
     def compiled(self, *args: Any, **kwargs: Any) -> Specialised:
-        """The kernel for some arguments, without running it."""
+        """Compile for some arguments without running."""
         found = self.specialised(bound(self, args, kwargs))
         self._last = (found, None, None)
         return found
 
     @property
     def counters(self) -> Counters:
-        """What the last launch on the CPU did."""
+        """Counters of the last launch on the CPU."""
         if self._counters is None:
             raise KernelError(
                 f"kernel {self.fn.__name__} has not run on the CPU: a launch on tensors of the CPU counts"
@@ -219,13 +219,13 @@ class KernelFunction(SimtFunction):
         return self._counters
 
     def source(self, kind: str = "cuda") -> str:
-        """CUDA C++, for the types of the last launch (or of `compiled`)."""
+        """Return CUDA C++ for the types of the last launch or `compiled`."""
         if kind != "cuda":
             raise KernelError(f"the source of a kernel for threads is asked for as 'cuda', and not as {kind!r}")
         return self.latest()[0].cuda()
 
     def report(self) -> Report:
-        """The last launch: what it did, line by line, and how it fills a GPU."""
+        """Report the last launch line by line, with its occupancy on a GPU."""
         found, shape, limits = self.latest()
         if shape is None or limits is None:
             raise KernelError(f"kernel {self.fn.__name__} has not been launched: what it does depends on the grid")
@@ -245,14 +245,14 @@ class KernelFunction(SimtFunction):
 
 
 class _Given:
-    """A call as `unwritten` looks at it."""
+    """A call, as seen by `unwritten`."""
 
     def __init__(self, call: Call) -> None:
         self.parameters, self.given = call.parameters, list(call.tensors.values())
 
 
 def elements(memory: Memory, array: Array) -> np.ndarray:
-    """The memory of a tensor on the CPU, as an array."""
+    """Return the memory of a CPU tensor as an array."""
     buffer = memory.buffer
     whole = buffer.device.view(buffer, array.dtype, (buffer.bytes // array.dtype.bytes,))
     if whole is None:
@@ -261,7 +261,7 @@ def elements(memory: Memory, array: Array) -> np.ndarray:
 
 
 def share(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
-    """Parameters that were given one tensor have one copy of it."""
+    """Give parameters that have the same tensor the same array."""
     first: dict[tuple[int, int], str] = {}
     for name, memory in memories.items():
         known = first.setdefault(memory.address, name)
@@ -275,7 +275,7 @@ def stored_in(
     fresh: frozenset[str],
     watch: Watch,
 ) -> dict[int, Storage]:
-    """The arrays of the parameters; what is written is watched for races."""
+    """Return the storage of the array parameters; written arrays are checked for races."""
     written = {memories[name].address for name in found.stored}
     shadows: dict[tuple[int, int], Shadow] = {}
     made: dict[int, Storage] = {}
@@ -297,14 +297,14 @@ def kernel(fn: Callable[..., Any]) -> KernelFunction: ...
 @overload
 def kernel(*, fma: bool = False) -> Callable[[Callable[..., Any]], KernelFunction]: ...
 def kernel(fn: Callable[..., Any] | None = None, *, fma: bool = False) -> Any:
-    """Marks a kernel: a function that many threads run.
+    """Mark a function as a kernel: many threads run it.
 
-    With `fma` a GPU may round a product and the sum that follows once, as nvcc does by default: faster, and no longer
-    to the last bit what the simulator computes.
+    With `fma` a GPU may contract a product and sum to one rounding, as nvcc does by default: faster, but no longer
+    bit-identical to the simulator.
     """
     return partial(KernelFunction, fma=fma) if fn is None else KernelFunction(fn, fma)
 
 
 def device(fn: Callable[..., Any]) -> DeviceFunction:
-    """Marks a function that kernels call."""
+    """Mark a function that kernels call."""
     return DeviceFunction(fn)

@@ -1,4 +1,4 @@
-"""The types of a kernel's names and expressions: what meets in an operation, and what a name may be given."""
+"""Type rules: promotion in operations, and conversion in assignments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Constant = int | float | bool
 
 
 class Refused(Exception):
-    """Something that the language does not have; the statement's place is added by who knows it."""
+    """Raised for unsupported code; a caller adds the source location."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -19,14 +19,14 @@ class Refused(Exception):
 
 
 class Kind(NamedTuple):
-    """The type of a name. `open`: only numbers of Python's were assigned yet, and it may become another one."""
+    """The type of a name; `open` while only Python numbers were assigned, so that it may still change."""
 
     dtype: DType
     open: bool = False
 
 
 def number_kind(x: Constant) -> Kind:
-    """What a number of Python's is if nothing says more."""
+    """Return the default type of a Python number."""
     if isinstance(x, bool):
         return Kind(bool_)
     if isinstance(x, float):
@@ -42,7 +42,7 @@ def kind_of(x: Expression | Constant) -> Kind:
 
 
 def joined(name: str, old: Kind, new: Kind) -> Kind:
-    """The type of a name that has been given both.
+    """Return the type of a name assigned values of both types.
 
     >>> joined("x", Kind(int32, True), Kind(float64)).dtype
     tilegrad.float64
@@ -63,7 +63,7 @@ def joined(name: str, old: Kind, new: Kind) -> Kind:
 
 
 def typed(x: Expression | Constant, dtype: DType) -> Expression:
-    """An expression with a type: numbers of Python's take it on, others are converted."""
+    """Convert an expression to a type; Python numbers adopt it."""
     if isinstance(x, Expression):
         return x if x.dtype is dtype else Cast(dtype, x)
     if dtype is bool_:
@@ -78,7 +78,7 @@ def typed(x: Expression | Constant, dtype: DType) -> Expression:
 
 
 def meeting(x: Expression | Constant, y: Expression | Constant) -> DType:
-    """The type in which two operands meet: numbers of Python's follow the other one."""
+    """Return the common type of two operands; a Python number adopts that of the other."""
     if isinstance(x, Expression) and isinstance(y, Expression):
         return promote(x.dtype, y.dtype)
     if not isinstance(x, Expression) and not isinstance(y, Expression):
@@ -95,19 +95,19 @@ def meeting(x: Expression | Constant, y: Expression | Constant) -> DType:
 
 
 def is_half(dtype: DType) -> bool:
-    """Whether elements of a dtype are rounded when they are stored: one computes with them in float32."""
+    """Whether a dtype is a 16-bit float, stored rounded and computed in float32."""
     return dtype.is_float and dtype.bits == 16
 
 
 def element_type(dtype: Any, what: str) -> DType:
-    """A dtype that arrays have."""
+    """Return a dtype that arrays may have."""
     if not isinstance(dtype, DType):
         raise Refused(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
     return dtype
 
 
 def supported(dtype: Any, what: str) -> DType:
-    """A dtype that kernels compute with."""
+    """Return a dtype that kernels compute with."""
     if is_half(found := element_type(dtype, what)):
         raise Refused(
             f"{what} is {found.name}: kernels per thread compute with float32 and float64, and elements of "
@@ -117,12 +117,12 @@ def supported(dtype: Any, what: str) -> DType:
 
 
 def rounded(x: Expression | Constant, dtype: DType) -> Expression:
-    """A number as it is after it was stored as a dtype of 16 bits."""
+    """Round a number to a 16-bit dtype and back."""
     return Cast(float32, Cast(dtype, typed(x, float32)))
 
 
 def shown(x: Any) -> str:
-    """What a value is, for messages."""
+    """Describe a value for error messages."""
     if isinstance(x, Expression):
         return x.dtype.name
     if isinstance(x, Array):

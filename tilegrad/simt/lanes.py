@@ -1,4 +1,4 @@
-"""The threads that are resident at a time, and groups of them that are at the same instruction."""
+"""Resident threads of the simulator, and groups of them at the same instruction."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from .builtin import WARP
 
 WARPS_BITS = 10
-"""Of a time: the number of `syncwarp` since the last `syncthreads`; the bits above count these."""
+"""Low bits of a thread's time: `syncwarp` calls since the last `syncthreads`, which the bits above count."""
 
 Triple = tuple[int, int, int]
 
 
 class Shape(NamedTuple):
-    """A launch: blocks, threads of each, bytes of dynamic shared memory."""
+    """A launch configuration: blocks, threads per block, bytes of dynamic shared memory."""
 
     grid: Triple
     block: Triple
@@ -27,12 +27,12 @@ class Shape(NamedTuple):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return self.block[0] * self.block[1] * self.block[2]
 
 
 def places(linear: int, extents: Triple) -> Triple:
-    """A number along three axes, x the fastest.
+    """Convert a linear number to three coordinates, x fastest.
 
     >>> places(7, (3, 2, 2))
     (1, 0, 1)
@@ -42,7 +42,7 @@ def places(linear: int, extents: Triple) -> Triple:
 
 
 class Chunk:
-    """Some blocks that are resident together: thread `t` is thread `t % threads` of block `blocks[t // threads]`."""
+    """Blocks resident together; thread `t` is thread `t % threads` of block `blocks[t // threads]`."""
 
     def __init__(self, shape: Shape, blocks: np.ndarray) -> None:
         self.shape = shape
@@ -51,22 +51,22 @@ class Chunk:
         self.count = len(blocks) * self.threads
         number = np.arange(self.count, dtype=np.int64)
         self.block = number // self.threads
-        """The place of each thread's block in `blocks`."""
+        """Index in `blocks` of each thread's block."""
         self.within = number - self.block * self.threads
         self.warps = -(-self.threads // WARP)
-        """Of a block."""
+        """Warps per block."""
         self.lane = self.within % WARP
         self.warp = self.block * self.warps + self.within // WARP
         self.unique = (blocks[self.block] * self.threads + self.within).astype(np.int32)
-        """A number of each thread that no other of the launch has."""
+        """Number of each thread, unique in the launch."""
         self.time = np.zeros(self.count, np.int32)
         """Barriers that each thread has passed."""
         self.values: dict[str, Any] = {}
-        """Of the variables: an array for all threads, or a number that all have."""
+        """Values of variables: an array over all threads, or one number if uniform."""
         self.specials: dict[str, Any] = {}
 
     def special(self, name: str) -> Any:
-        """`threadIdx.x` of every thread, or `gridDim.x`, which all have."""
+        """Return `threadIdx.x` and the like of every thread, or `gridDim.x`, which is uniform."""
         found = self.specials.get(name)
         if found is None:
             vector, _, axis = name.partition(".")
@@ -85,7 +85,7 @@ class Chunk:
         return found
 
     def expected(self, mask: int = 0xFFFF_FFFF) -> np.ndarray:
-        """How many lanes of each warp there are that a mask names."""
+        """Return the number of existing lanes of each warp that a mask names."""
         named = (mask >> self.lane) & 1
         return np.bincount(self.warp[named.astype(bool)], minlength=len(self.blocks) * self.warps)
 
@@ -98,7 +98,7 @@ def along(linear: np.ndarray, extents: Triple, axis: int) -> Any:
 
 
 class Lanes:
-    """Threads at one instruction. `index` has their numbers in the chunk; None stands for all."""
+    """Threads at one instruction; `index` numbers them in the chunk, None for all."""
 
     __slots__ = ("_warps", "chunk", "count", "index", "pc")
 
@@ -108,7 +108,7 @@ class Lanes:
         self._warps: int | None = None
 
     def of(self, array: Any) -> Any:
-        """What these threads have of something that all have."""
+        """Select these threads' entries from an array over the chunk."""
         return array if self.index is None or np.ndim(array) == 0 else array[self.index]
 
     def variable(self, name: str) -> Any:
@@ -126,11 +126,11 @@ class Lanes:
         old[self.index] = value
 
     def wide(self, value: Any) -> np.ndarray:
-        """A value for each of these threads, also where all have the same."""
+        """Return one value per thread, broadcasting a uniform value."""
         return value if isinstance(value, np.ndarray) and value.ndim else np.broadcast_to(value, self.count)
 
     def warps(self) -> int:
-        """How many warps have a thread in the group. Threads are in order."""
+        """Count the warps with a thread in the group. Threads are sorted."""
         chunk = self.chunk
         if self.index is None:
             return len(chunk.blocks) * chunk.warps
@@ -147,7 +147,7 @@ class Lanes:
         return np.arange(self.chunk.count) if self.index is None else self.index
 
     def rows(self, values: np.ndarray) -> np.ndarray:
-        """Values by warps, 32 in a row; -1 where a lane does not take part. Threads are in order."""
+        """Arrange values by warp, 32 per row, -1 for inactive lanes. Threads are sorted."""
         chunk = self.chunk
         if self.index is None and chunk.threads % WARP == 0:
             return values.reshape(-1, WARP)

@@ -1,4 +1,4 @@
-"""GPUs as far as launches are concerned: what they allow, and how many blocks a multiprocessor holds at a time."""
+"""GPU launch limits and occupancy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .lanes import Shape
 
 
 class Gpu(NamedTuple):
-    """One kind of GPU. Sizes in bytes, bandwidth in bytes per second."""
+    """A model of GPU; sizes in bytes, bandwidth in bytes per second."""
 
     name: str
     capability: tuple[int, int]
@@ -19,16 +19,16 @@ class Gpu(NamedTuple):
     blocks_per_multiprocessor: int
     shared_per_multiprocessor: int
     shared_per_block: int
-    """With the opt-in that we make; 48 KiB without."""
+    """With opt-in, as tilegrad does; 48 KiB without."""
     l2: int
     bandwidth: float
     shared_reserved: int = 1024
-    """Bytes that each block has besides its own."""
+    """Shared memory reserved per block, in bytes."""
     registers_per_multiprocessor: int = 65536
     registers_per_block: int = 65536
     registers_per_thread: int = 255
     register_unit: int = 256
-    """Registers are given to warps in multiples of this, and warps in multiples of `warp_unit`."""
+    """Granularity of register allocation per warp; warps are allocated in multiples of `warp_unit`."""
     warp_unit: int = 4
     shared_unit: int = 128
     threads_per_block: int = 1024
@@ -42,13 +42,13 @@ class Gpu(NamedTuple):
         return f"sm_{major}{minor}{'a' if major in (9, 10) else ''}"
 
     def resident(self, threads: int, shared: int) -> int:
-        """How many blocks the whole GPU holds, if registers are no limit."""
+        """Return the number of blocks that the whole GPU holds if registers do not limit it."""
         return max(1, occupancy(self, threads, shared=shared).blocks * self.multiprocessors)
 
 
 KIB, MIB = 1 << 10, 1 << 20
 MOST_STATIC = 48 * KIB
-"""Bytes of arrays of fixed size in shared memory, on every GPU: only dynamic ones may be more."""
+"""Largest static shared memory of a block in bytes, on every GPU; dynamic shared memory may be larger."""
 GPUS = {
     gpu.name: gpu
     for gpu in (
@@ -62,12 +62,12 @@ GPUS = {
         Gpu("RTX 5090", (12, 0), 170, 1536, 24, 100 * KIB, 99 * KIB, 96 * MIB, 1792e9),
     )
 }
-"""By name; from NVIDIA's tables, the H200 as its driver answers."""
+"""Models by name, from NVIDIA's tables; the H200 as its driver reports it."""
 DEFAULT = "H200"
 
 
 def gpu(name: Any = None) -> Gpu:
-    """A GPU by name. Without one: the GPU of this machine, asked now, else an H200.
+    """Return a GPU model by name; by default this machine's GPU, else an H200.
 
     >>> gpu("4090").multiprocessors
     128
@@ -85,7 +85,7 @@ def gpu(name: Any = None) -> Gpu:
 
 
 def _present() -> Gpu | None:
-    """The GPU of this machine as its driver describes it."""
+    """Describe this machine's GPU as its driver reports it."""
     from .. import cuda
 
     if not cuda.is_available():
@@ -111,7 +111,7 @@ def _present() -> Gpu | None:
 
 
 class Occupancy(NamedTuple):
-    """How full a multiprocessor is with blocks of one kernel, and what keeps it from being fuller."""
+    """Resident blocks of a kernel per multiprocessor, and the resource that limits them."""
 
     blocks: int
     warps: int
@@ -130,7 +130,7 @@ class Occupancy(NamedTuple):
 
 
 def occupancy(on: Any = None, threads: int = 256, registers: int = 0, shared: int = 0) -> Occupancy:
-    """Blocks of `threads` threads, with so many registers a thread and bytes of shared memory, on one multiprocessor.
+    """Compute the occupancy of blocks of `threads` threads, given registers per thread and bytes of shared memory.
 
     >>> print(occupancy("A100", threads=256, registers=40))
     6 blocks (48 of 64 warps, 75%) on a multiprocessor, limited by registers
@@ -156,7 +156,7 @@ def occupancy(on: Any = None, threads: int = 256, registers: int = 0, shared: in
 
 
 def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin: str = "", registers: int = 0) -> None:
-    """LaunchError, with what is asked for and what is allowed, unless the GPU can do such a launch."""
+    """Raise LaunchError, naming request and limit, unless the GPU can run such a launch."""
 
     def wrong(what: str, remedy: str) -> LaunchError:
         where = f" ({origin})" if origin else ""

@@ -1,8 +1,7 @@
-"""Runs the instructions of a kernel on many threads: groups of threads that are at one instruction go on together.
+"""Simulate a kernel: execute instructions for groups of threads that are at the same one.
 
-In lockstep the group that is furthest behind goes on, whole: so warps come together again after a branch, and numpy
-computes for all blocks of a chunk at once. In a random order a random part of a random group goes on for a few
-instructions.
+In lockstep the group furthest behind runs as a whole, so that warps reconverge after branches and numpy computes for
+all blocks of a chunk at once. In a random order a random part of a random group runs for a few instructions.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from .memory import Storage, resident, shared_layout
 from .warp_functions import swapped
 
 CHUNK = 1 << 16
-"""Threads that are resident in lockstep: their values fit in the cache."""
+"""Threads resident at a time in lockstep; their values fit in the cache."""
 FEW = 1 << 12
-"""Threads that are resident in random orders."""
+"""Threads resident at a time in random orders."""
 MOST_CHILDREN = 2048
-"""Launches of threads that may be pending, as on a GPU."""
+"""Largest number of pending launches by threads, as on a GPU."""
 DEEPEST = 24
 
 
 class Child(NamedTuple):
-    """A launch by a thread, that has not run yet."""
+    """A pending launch by a thread."""
 
     start: Start
     shape: Shape
@@ -45,7 +44,7 @@ class Child(NamedTuple):
 
 
 class Arrivals:
-    """Threads that wait at one instruction until all of their block, or warp, have come."""
+    """Threads waiting at a barrier until all of their block or warp have arrived."""
 
     def __init__(self, units: int) -> None:
         self.counts = np.zeros(units, np.int64)
@@ -53,7 +52,7 @@ class Arrivals:
 
 
 class Machine(Memory):
-    """One launch. `order` is None for lockstep."""
+    """The simulation of one launch; `order` is None for lockstep."""
 
     def __init__(
         self,
@@ -100,7 +99,7 @@ class Machine(Memory):
             self.run_children()
 
     def resident_blocks(self) -> int:
-        """How many blocks start together. One that waits for others needs them to be among these, as on the GPU."""
+        """Return how many blocks start together; blocks that wait for others need those resident, as on a GPU."""
         if self.code.waits:
             return self.gpu.resident(self.shape.threads, self.shape.shared + shared_layout(self.code.arrays, 0)[1])
         if self.order is None:
@@ -126,7 +125,7 @@ class Machine(Memory):
                 break
 
     def go_on(self) -> bool:
-        """Nobody can go on: whoever waits for a change goes on if there was one. Raises if that is a deadlock."""
+        """Resume threads that wait for a memory change if there was one, or raise a deadlock."""
         ready = [lanes for lanes, seen in self.parked if seen < self.changes]
         if ready:
             self.parked = [(lanes, seen) for lanes, seen in self.parked if seen >= self.changes]
@@ -144,7 +143,7 @@ class Machine(Memory):
             self.groups.setdefault(lanes.pc, []).append(lanes.index)
 
     def take(self, pc: int) -> Lanes:
-        """All threads at an instruction, in order."""
+        """Take all threads at an instruction, sorted."""
         parts = self.groups.pop(pc)
         if len(parts) == 1:
             return Lanes(self.chunk, parts[0], pc)
@@ -160,7 +159,7 @@ class Machine(Memory):
                 return
 
     def anybody(self, order: np.random.Generator) -> None:
-        """A part of a group goes on for some instructions."""
+        """Run a random part of a random group for a few instructions."""
         waiting = list(self.groups)
         whole = self.take(waiting[int(order.integers(len(waiting)))])
         index = whole.numbers()
@@ -187,7 +186,7 @@ class Machine(Memory):
             self.put(lanes)
 
     def step(self, lanes: Lanes) -> Lanes | None:
-        """One instruction; the threads that go on from there, if it is one group."""
+        """Execute one instruction; return the threads that continue if they are one group."""
         instruction = self.code.instructions[lanes.pc]
         if self.counters is not None:
             self.counters.instructions += lanes.warps()
@@ -233,7 +232,7 @@ class Machine(Memory):
         return lanes
 
     def turn(self, lanes: Lanes, one: Turn) -> Lanes | None:
-        """Threads that come back with the same values, and nothing written since, wait until something is."""
+        """Suspend threads that begin an iteration with unchanged values and memory."""
         found = self.snapshots.get(lanes.pc)
         values = self.chunk.values
         names = [n for n in one.names if n in values]
@@ -276,7 +275,7 @@ class Machine(Memory):
         return released
 
     def meet(self, lanes: Lanes, whole: bool) -> None:
-        """Join the clocks of threads that meet at a barrier: what one knows by atomic operations all know after it."""
+        """Join the happens-before clocks of threads that meet at a barrier."""
         order = self.watch.order
         if not any(order.fresh.values()):
             return
@@ -287,7 +286,7 @@ class Machine(Memory):
             order.met(some, some[0] // self.shape.threads, whole)
 
     def arrived(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
-        """The threads whose block, or warp, is now complete at this instruction."""
+        """Return the threads whose block or warp is now complete at this instruction."""
         if lanes.index is None:
             return lanes
         arrivals = self.arrivals.setdefault(lanes.pc, Arrivals(len(expected)))
@@ -385,7 +384,7 @@ class Machine(Memory):
 
 
 def code_of(routine: Routine) -> Code:
-    """The instructions of a kernel, made once."""
+    """Lower a kernel to instructions, once."""
     code: Code | None = routine.__dict__.get("_code")
     if code is None:
         code = routine.__dict__["_code"] = flat(routine)
@@ -393,7 +392,7 @@ def code_of(routine: Routine) -> Code:
 
 
 def acquires(routine: Routine) -> bool:
-    """Whether threads of a kernel, or of those that it launches, may know of each other by atomic operations."""
+    """Whether threads of a kernel or its child launches may synchronise through atomic operations."""
     found, seen = [routine], set[int]()
     while found:
         one = found.pop()
@@ -406,7 +405,7 @@ def acquires(routine: Routine) -> bool:
 
 
 def again(storage: Storage, array: Array, routine: Routine, watch: Watch) -> Storage:
-    """A global array for a kernel that is launched: it sees all that was written before."""
+    """Return a global array for a child launch, which sees all earlier stores."""
     made = Storage(array, storage.data, storage.size, storage.name, storage.first_byte)
     if routine.accessed.get(array.name, frozenset()) & {"store", "atomic"}:
         made.shadow = watch.shadow((array,), len(storage.data), False)

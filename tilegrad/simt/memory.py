@@ -1,4 +1,4 @@
-"""The arrays of a launch: where their elements are, and the names by which people know them."""
+"""Arrays of a simulated launch: storage, indexing, and names for messages."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from .races import Shadow
 
 
 class Storage:
-    """The elements of an array: of a whole launch (global), of each block (shared), or of each thread (local)."""
+    """Storage of an array: one per launch (global), per block (shared) or per thread (local)."""
 
     def __init__(self, array: Array, data: np.ndarray, size: int, name: str = "", first_byte: int = 0) -> None:
         self.array = array
         self.name = name or array.name
         self.data = data
         self.size = size
-        """The elements that a thread may use."""
+        """Number of elements that a thread may access."""
         self.shape = array.shape or (size,)
         self.space = {"dynamic": "shared"}.get(array.space, array.space)
         self.itemsize = data.itemsize
         self.first_byte = first_byte
         self.shadow: Shadow | None = None
         self.filled: np.ndarray | None = None
-        """Of local arrays: which elements have been written."""
+        """Which elements of a local array were written."""
 
     def positions(self, lanes: Lanes, index: list[Any]) -> Any:
-        """Where elements are among those that a thread may use, once their bounds have been checked."""
+        """Flatten checked indices to positions within an array."""
         linear: Any = index[0]
         for i, extent in zip(index[1:], self.shape[1:], strict=True):
             linear = linear * np.int64(extent) + i
         return linear
 
     def outside(self, index: list[Any]) -> tuple[int, Any] | None:
-        """The first axis along which an index is wrong, and which ones are."""
+        """Return the first axis with an index out of bounds, and a mask of these indices."""
         for axis, (i, extent) in enumerate(zip(index, self.shape, strict=True)):
             if np.min(i) < 0 or np.max(i) >= extent:
                 return axis, (i < 0) | (i >= extent)
         return None
 
     def located(self, lanes: Lanes, linear: Any) -> np.ndarray:
-        """Where elements are in `data`, for each thread."""
+        """Offset positions to each thread's copy in `data`."""
         match self.space:
             case "global":
                 return lanes.wide(linear)
@@ -54,7 +54,7 @@ class Storage:
                 return lanes.numbers() * self.size + linear  # type: ignore[no-any-return]
 
     def element(self, position: int) -> str:
-        """An element as its kernel writes it.
+        """Format an element as its kernel would write it.
 
         >>> from ..ir.dtype import float32
         >>> Storage(Array("tile", float32, "shared", (4, 8)), np.zeros(32), 32).element(12)
@@ -70,7 +70,7 @@ class Storage:
 
 
 def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """For each shared array its elements and first byte; and the bytes of a block without the dynamic ones."""
+    """Lay out shared memory: elements and first byte of each array, and the static bytes per block."""
     found: dict[int, tuple[int, int]] = {}
     at = 0
     for array in arrays:
@@ -87,7 +87,7 @@ def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[i
 
 
 def resident(arrays: tuple[Array, ...], chunk: Chunk, watch: Watch) -> dict[int, Storage]:
-    """Fresh shared and local memory for the blocks that are resident."""
+    """Allocate shared and local memory for the resident blocks."""
     found: dict[int, Storage] = {}
     layout, _ = shared_layout(arrays, chunk.shape.shared)
     for array in arrays:

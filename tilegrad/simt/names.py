@@ -1,4 +1,4 @@
-"""Names and types as CUDA C++ has them."""
+"""Names and types in CUDA C++."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TAKEN = frozenset(
 
 
 def own_name(name: str) -> str:
-    """A name of the user's, changed where C++ has it for something else.
+    """Rename a user's variable if its name is reserved in C++.
 
     >>> own_name("total"), own_name("double")
     ('total', 'double_')

@@ -1,4 +1,4 @@
-"""Whether a random order has come to the same result as lockstep."""
+"""Compare the result of a random thread order with that of lockstep."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .form import Routine
 from .races import differing
 
 ROUNDING = {4: 1e-4, 8: 1e-10}
-"""How far sums of floats may be apart because they were added in another order, as a part of the largest element."""
+"""Tolerance for float sums in different orders, relative to the largest element."""
 
 
 def compared(

@@ -1,4 +1,4 @@
-"""Who used which element last: what two threads do to one element without a barrier between them is a race."""
+"""Detect data races: track the last threads that accessed each element, with no barrier in between."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .builtin import WARP
 from .lanes import WARPS_BITS
 
 NOBODY, NEVER = -1, -2
-"""In place of the thread that wrote an element: it was there before; it has no value yet."""
+"""Writer entries for elements that existed before the launch, and for uninitialised ones."""
 WORDS = {"load": "reads", "store": "writes", "atomic": "changes (atomically)"}
 
 
 class Users:
-    """For each element a thread, its time, and the instruction."""
+    """The last user of each element: thread, time, instruction."""
 
     def __init__(self, size: int, nobody: int = NOBODY) -> None:
         self.thread = np.full(size, nobody, np.int32)
@@ -29,32 +29,32 @@ class Users:
 
 
 class Access(NamedTuple):
-    """One instruction of a group of threads."""
+    """One instruction executed by a group of threads."""
 
     thread: np.ndarray
     time: np.ndarray
     pc: int
     threads: int
-    """Of a block."""
+    """Threads per block."""
 
     def part(self, mask: np.ndarray) -> Access:
         return Access(self.thread[mask], self.time[mask], self.pc, self.threads)
 
 
 class Race(NamedTuple):
-    """Two accesses that no barrier orders. `lane` is the place in the group."""
+    """Two accesses without a barrier between them; `lane` is the position in the group."""
 
     lane: int
     element: int
     other: int
-    """The other thread."""
+    """The thread of the other access."""
     other_pc: int
     how: str
     other_how: str
 
 
 def unordered(users: Users, places: np.ndarray, access: Access) -> np.ndarray | None:
-    """Where another thread has used an element, and no barrier was passed since; None if nowhere."""
+    """Find where another thread accessed an element since the last barrier; None if nowhere."""
     other = users.thread[places]
     found = np.flatnonzero((other >= 0) & (other != access.thread))
     if not len(found):
@@ -74,10 +74,10 @@ def unordered(users: Users, places: np.ndarray, access: Access) -> np.ndarray | 
 
 
 class Shadow:
-    """The last users of the elements of an array that is written."""
+    """Last users of each element of an array that the kernel writes."""
 
     follows = False
-    """Whether order by atomic operations is seen (`following.py`)."""
+    """Whether synchronisation by atomic operations is tracked (`following.py`)."""
 
     def __init__(self, size: int, unwritten: bool) -> None:
         self.size = size
@@ -87,7 +87,7 @@ class Shadow:
 
     @property
     def readers(self) -> tuple[Users, Users]:
-        """Two different readers of each element, if it has had two: a writer cannot be both."""
+        """The last two distinct readers of each element, so that one of them is not the writer."""
         self._readers = self._readers or (Users(self.size), Users(self.size))
         return self._readers
 
@@ -106,13 +106,13 @@ class Shadow:
         return race
 
     def change(self, places: np.ndarray, access: Access) -> Race | None:
-        """An atomic operation: atomics do not disturb each other."""
+        """Record an atomic operation; atomics do not race with each other."""
         race = self._race("atomic", places, access, self._earlier(written=True, read=True))
         _note_two(self.changers, places, access)
         return race
 
     def store(self, places: np.ndarray, access: Access, differs: np.ndarray) -> Race | None:
-        """`differs`: where another value is stored than the one that is there; the others disturb nobody."""
+        """Record a store; `differs` masks where it changes the element, as storing an equal value is no race."""
         race = self._race(
             "store",
             places,
@@ -124,7 +124,7 @@ class Shadow:
         return race
 
     def collided(self, places: np.ndarray, access: Access, stored: np.ndarray, values: np.ndarray) -> Race | None:
-        """Threads of one group that have stored different values to one element."""
+        """Find threads of one group that store different values to one element."""
         winner = self.writers.thread[places]
         lost = np.flatnonzero((winner != access.thread) & differing(stored, values))
         if not len(lost):
@@ -159,7 +159,7 @@ class Shadow:
 
 
 def _note_two(two: tuple[Users, Users], places: np.ndarray, access: Access) -> None:
-    """Keeps two different threads for each element: of two blocks, if there are such; otherwise the latest."""
+    """Keep two distinct readers of each element, preferably of different blocks, else the latest."""
     first, second = two
     n = access.threads
     known = first.thread[places]
@@ -175,6 +175,6 @@ def _note_two(two: tuple[Users, Users], places: np.ndarray, access: Access) -> N
 
 
 def differing(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Where two arrays differ; NaN is NaN."""
+    """Mark where two arrays differ; NaN equals NaN."""
     result: np.ndarray = (x != y) & ((x == x) | (y == y))
     return result

@@ -1,6 +1,6 @@
-"""Reads a kernel or a device function, for given types and constants, into its form.
+"""Read a kernel or device function, specialised for types and constants, into its form.
 
-A name has one type, which may show only at a later assignment: the function is read again until no type changes.
+A name has one type, which a later assignment may widen: the function is read again until no type changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .scope import Scope
 
 MOST_READINGS = 12
 RESULT = "return"
-"""The name under which the type of a device function's result is found."""
+"""Name that stands for the result in the table of types."""
 STATEMENTS: dict[type, str] = {
     ast.Try: "kernels have no exceptions",
     ast.Raise: "kernels have no exceptions: use assert, which the simulator sees to",
@@ -55,7 +55,7 @@ STATEMENTS: dict[type, str] = {
 
 
 class Reader(CallReader):
-    """Reads routines; those that are called or launched on the way, too."""
+    """Reads routines, together with those they call or launch."""
 
     def __init__(self) -> None:
         self.made: dict[Any, Routine] = {}
@@ -183,7 +183,7 @@ class Reader(CallReader):
         return isinstance(callee, Builtin) and callee.kind == "array"
 
     def declare(self, name: str, call: ast.Call) -> list[Statement]:
-        """`tile = simt.shared(simt.float32, (16, 16))`."""
+        """Read an array declaration: `tile = simt.shared(simt.float32, (16, 16))`."""
         scope, callee = self.scope, self.value(call.func)
         if scope.depth > 1:
             raise Refused(f"{callee.form} stands at the beginning of a kernel, not in a loop or branch")
@@ -243,7 +243,7 @@ class Reader(CallReader):
         return value
 
     def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[Statement]:
-        """`x, y = y, x`: all values first."""
+        """Read `x, y = y, x`: all values are evaluated first."""
         if self.independent(names, values):
             return [s for name, x in zip(names, values, strict=True) for s in self.assign(node, [name], x)]
         made: list[Statement] = []
@@ -263,7 +263,7 @@ class Reader(CallReader):
         return made
 
     def independent(self, names: list[ast.expr], values: list[ast.expr]) -> bool:
-        """Whether no value is made of what is assigned beside it, so that the order does not matter."""
+        """Whether no value depends on a name assigned in the same statement, so that order is irrelevant."""
         given = {n.id for n in names if isinstance(n, ast.Name)}
         used = {n.id for x in values for n in ast.walk(x) if isinstance(n, ast.Name)}
         return len(given) == len(names) and not given & used
@@ -281,7 +281,7 @@ class Reader(CallReader):
         return Assign(scope.place(node), name, typed(value, dtype))
 
     def declared(self, node: ast.AST, name: str, annotation: ast.expr, value: ast.expr | None) -> list[Statement]:
-        """`total: simt.float64 = 0.0`."""
+        """Read an annotated assignment: `total: simt.float64 = 0.0`."""
         found = self.value(annotation)
         dtype = supported(TYPES.get(found, found) if isinstance(found, type) else found, f"the type of `{name}`")
         if name in self.scope.assigned and self.scope.fixed.get(name) is not dtype:
@@ -305,7 +305,7 @@ class Reader(CallReader):
         return Store(self.scope.place(node), element, typed(value, element.dtype))
 
     def change(self, node: ast.AST, target: ast.expr, op: ast.operator, value: ast.expr) -> list[Statement]:
-        """`x += 1`, `A[i] += 1`."""
+        """Read an augmented assignment: `x += 1`, `A[i] += 1`."""
         x = self.number(target)
         result = self.operation(node, op, x, self.number(value))
         match target:
@@ -319,7 +319,7 @@ class Reader(CallReader):
     # --- flow ------------------------------------------------------------------------------------
 
     def called(self, call: ast.Call, place: Any) -> Statement:
-        """A call on a line of its own."""
+        """Read a call statement."""
         if isinstance(call.func, ast.Subscript):
             base = self.value(call.func.value)
             if getattr(base, "simt_role", "") == "kernel":
@@ -361,7 +361,7 @@ class Reader(CallReader):
             self.scope.partly[name] = f"`{name}` is assigned only {where}: give it a value before"
 
     def inside(self, body: list[ast.stmt], where: str) -> tuple[Statement, ...]:
-        """The body of a loop, which may run not at all."""
+        """Read a loop body, which may not run at all."""
         before = set(self.scope.assigned)
         made = self.block(body)
         self.forget(self.scope.assigned - before, where)
@@ -420,7 +420,7 @@ class Reader(CallReader):
 
 
 def meeting_of(x: Any, y: Any) -> Number:
-    """The type of two bounds, as a number of that type."""
+    """Return the common type of two bounds, as a number of that type."""
     return Number(meeting(x, y), 0)
 
 
@@ -430,7 +430,7 @@ def assigned_in(body: list[ast.stmt]) -> set[str]:
 
 
 def steady(x: Expression, changed: set[str]) -> bool:
-    """Whether a bound may be computed in every turn: nothing that it is made of changes."""
+    """Whether a bound is loop-invariant."""
     match x:
         case Number():
             return True
@@ -443,7 +443,7 @@ def steady(x: Expression, changed: set[str]) -> bool:
 
 
 def ends(body: tuple[Statement, ...]) -> bool:
-    """Whether no thread comes out at the end of these statements."""
+    """Whether control never reaches the end of these statements."""
     last = body[-1] if body else None
     match last:
         case Return() | Leave():
@@ -457,7 +457,7 @@ def ends(body: tuple[Statement, ...]) -> bool:
 
 
 def leaves(body: tuple[Statement, ...]) -> bool:
-    """Whether something in a loop ends it."""
+    """Whether a statement in a loop exits it."""
     for statement in body:
         match statement:
             case Return() | Leave(way="break"):
@@ -474,7 +474,7 @@ def leaves(body: tuple[Statement, ...]) -> bool:
 
 
 def read(function: Any, given: dict[str, Any]) -> Routine:
-    """The routine of a kernel: `given` has an Array or a DType for each parameter, or its constant."""
+    """Read a kernel; `given` has an Array, a DType or a constant for each parameter."""
     reader = Reader()
     try:
         return reader.routine(function, given, function.source_text.tree)

@@ -1,4 +1,4 @@
-"""Reads expressions of a kernel: constants of Python are computed now, the rest becomes typed expressions."""
+"""Read expressions: fold Python constants, and build typed expressions from the rest."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REMEDIES: dict[type, str] = {
 
 
 def quotient(x: int, y: int) -> int:
-    """Division as in C: towards zero.
+    """Divide integers, truncating towards zero as in C.
 
     >>> quotient(-7, 2), quotient(7, 2)
     (-3, 3)
@@ -63,7 +63,7 @@ def quotient(x: int, y: int) -> int:
 
 
 class ExpressionReader:
-    """The part of the reader that is about expressions; `calls.py` has the calls."""
+    """Reads expressions; `calls.py` adds calls."""
 
     scope: Scope
 
@@ -73,7 +73,7 @@ class ExpressionReader:
     # --- values ----------------------------------------------------------------------------------
 
     def value(self, node: ast.expr) -> Any:
-        """What an expression is: an Expression, an Array, or something of Python's that is known now."""
+        """Evaluate to an Expression, an Array, or a Python value known now."""
         try:
             return self.found(node)
         except KernelSourceError:
@@ -153,7 +153,7 @@ class ExpressionReader:
                 raise Refused(f"{base!r} is not part of the language of kernels")
 
     def number(self, node: ast.expr) -> Expression | Constant:
-        """An expression that is a number, or a truth value."""
+        """Read an expression that must be a number or truth value."""
         value = self.value(node)
         if isinstance(value, Expression | int | float):
             return value
@@ -167,7 +167,7 @@ class ExpressionReader:
         raise self.scope.wrong(node, f"{shown(value)} is no number")
 
     def condition(self, node: ast.expr) -> Any:
-        """A truth value: an expression of type bool, or one that is known now."""
+        """Read a condition: an expression of type bool, or a Python truth value."""
         return self.truth(self.number(node))
 
     def truth(self, x: Expression | Constant) -> Any:
@@ -177,7 +177,7 @@ class ExpressionReader:
         return x if x.dtype is bool_ else Operation(bool_, "!=", (x, typed(0, x.dtype)), place)
 
     def integer(self, node: ast.expr, what: str) -> Expression | int:
-        """A whole number."""
+        """Read an integer."""
         value = self.number(node)
         dtype = kind_of(value).dtype
         if not dtype.is_integer and not self.scope.final:
@@ -239,7 +239,7 @@ class ExpressionReader:
         return Operation(dtype, "-" if isinstance(op, ast.USub) else "~", (typed(x, dtype),), self.scope.place(node))
 
     def comparison(self, node: ast.Compare) -> Any:
-        """`x < y < z` is `x < y and y < z`."""
+        """Read a comparison chain: `x < y < z` is `x < y and y < z`."""
         values = [self.number(part) for part in (node.left, *node.comparators)]
         result: Any = True
         for op, x, y in zip(node.ops, values, values[1:], strict=False):
@@ -276,7 +276,7 @@ class ExpressionReader:
     # --- elements --------------------------------------------------------------------------------
 
     def element(self, node: ast.Subscript, how: str) -> Element:
-        """`A[i]`, `tile[y, x]` or `tile[y][x]`; `how` says what becomes of it."""
+        """Read `A[i]`, `tile[y, x]` or `tile[y][x]`; `how` is the kind of access."""
         parts: list[ast.expr] = []
         base: ast.expr = node
         while isinstance(base, ast.Subscript):
@@ -312,7 +312,7 @@ class ExpressionReader:
 
 
 def function_name(callee: Any) -> str | None:
-    """The name in `FUNCTIONS` of a function: one of ours, of Python's, or of `math`."""
+    """Return the name in `FUNCTIONS` of a builtin of ours, of Python, or of `math`."""
     if isinstance(callee, Builtin):
         return callee.name if callee.kind == "function" else None
     try:

@@ -1,4 +1,4 @@
-"""A launch in print: what it did, line by line, and how it fills a GPU."""
+"""Print a launch: its counters line by line, and its occupancy."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ UNITS = {"global": "transactions", "shared": "turns of the banks"}
 
 
 class Report:
-    """`counters` is None after a launch on a GPU."""
+    """The report of a launch; `counters` is None after a launch on a GPU."""
 
     def __init__(self, found: Specialised, shape: Shape, limits: Gpu, counters: Counters | None) -> None:
         self.kernel, self.shape, self.gpu, self.counters = found, shape, limits, counters
 
     @property
     def registers(self) -> int:
-        """Of a thread, where the kernel has been compiled; else 0."""
+        """Registers per thread if the kernel was compiled, else 0."""
         built: Any = self.kernel.built.get(self.gpu.architecture)
         return built.registers if built is not None else 0
 
     @property
     def shared(self) -> int:
-        """Bytes of a block."""
+        """Shared memory per block in bytes."""
         return self.kernel.static_shared + self.shape.shared
 
     @property

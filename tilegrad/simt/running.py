@@ -1,4 +1,4 @@
-"""Kernels on a GPU: compiled by NVRTC, kept on disk, launched by the driver of the backend."""
+"""Run kernels on a GPU: compile with NVRTC, cache on disk, launch through the backend's driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Built(NamedTuple):
 
 
 def built(kernel: Specialised, architecture: str) -> Built:
-    """The kernel for an architecture such as `sm_90a`: compiled, or found on the disk. No GPU is needed."""
+    """Compile for an architecture such as `sm_90a`, or load from the disk cache. No GPU is needed."""
     found = kernel.built.get(architecture)
     if found is None:
         source = kernel.cuda()
@@ -55,7 +55,7 @@ def built(kernel: Specialised, architecture: str) -> Built:
 
 
 def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: Call, place: str) -> None:
-    """Starts the kernel on the GPU where its tensors are."""
+    """Launch the kernel on the GPU that holds its tensors."""
     where: Any = device(place)
     where.start()
     name, origin = kernel.routine.name, str(kernel.routine.place)
@@ -100,7 +100,7 @@ def address(memory: Memory) -> int:
 
 
 def loaded(kernel: Specialised, where: Any, made: Built) -> int:
-    """The function on a device."""
+    """Return the loaded function on a device."""
     known: dict[str, int] = kernel.__dict__.setdefault("functions", {})
     if where.name not in known:
         if not made.image:

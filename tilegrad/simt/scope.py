@@ -1,4 +1,4 @@
-"""A routine that is being read: its names and their types, its arrays, and what is assigned so far."""
+"""Scope of a routine while it is read: names and their types, arrays, and definite assignment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .kinds import Kind, Refused, joined
 
 
 class Scope:
-    """What reading a routine once needs; `known` is what the reading before found out about types."""
+    """State of one reading; `known` has the types that the previous reading inferred."""
 
     def __init__(self, function: Any, parameters: dict[str, Any], known: dict[str, Kind], final: bool) -> None:
         self.function = function
@@ -22,20 +22,20 @@ class Scope:
         self.given = parameters
         self.known = known
         self.final = final
-        """Whether all types are known, so that mistakes about types are mistakes."""
+        """Whether all types are final, so that type errors are reported."""
         self.changed = False
         self.fixed: dict[str, DType] = {}
-        """The types that are said."""
+        """Types that were declared."""
         self.types: dict[str, DType] = {}
         self.assigned: set[str] = set()
         self.partly: dict[str, str] = {}
-        """Names that have no value here, and why."""
+        """Names without a value at this point, and why."""
         self.arrays: dict[str, Array] = {}
         self.own: list[Array] = []
         self.accessed: dict[str, set[str]] = defaultdict(set)
         self.routines: list[Routine] = []
         self.loops: list[str] = []
-        """The variables of the loops around."""
+        """Variables of the enclosing loops."""
         self.depth = 0
         for name, value in parameters.items():
             if isinstance(value, Array):
@@ -57,7 +57,7 @@ class Scope:
         )
 
     def give(self, name: str, kind: Kind) -> DType:
-        """Notes that a name is given a value, and returns the type that it has."""
+        """Record an assignment to a name, and return the name's type."""
         if name in self.fixed:
             dtype = self.fixed[name]
             if kind.dtype.is_float and not dtype.is_float and not kind.open:
@@ -79,7 +79,7 @@ class Scope:
         self.accessed[array.name].add(how)
 
     def outside(self, name: str) -> tuple[Any] | None:
-        """What a name means in the function's closure or module, or in Python."""
+        """Look up a name in the function's closure, its module, or Python's builtins."""
         code = self.function.fn.__code__
         if name in code.co_freevars and self.function.fn.__closure__ is not None:
             try:

@@ -1,4 +1,4 @@
-"""What a statement or an expression is made of."""
+"""Traverse statements and expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .form import Assign, Claim, Expression, For, If, Launch, Return, Run, State
 
 
 def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
-    """The blocks inside a statement."""
+    """Return the nested blocks of a statement."""
     match statement:
         case If(body=body, other=other):
             return body, other
@@ -19,7 +19,7 @@ def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 
 
 def expressions_of(statement: Statement) -> tuple[Expression, ...]:
-    """The expressions of a statement itself."""
+    """Return the expressions directly in a statement."""
     match statement:
         case Assign(value=value) | Run(value=value):
             return (value,)
@@ -49,7 +49,7 @@ def children(x: Expression) -> list[Expression]:
 
 
 def parts(x: Expression) -> Iterator[Expression]:
-    """An expression and all that is in it."""
+    """Yield an expression and its subexpressions."""
     yield x
     for y in children(x):
         yield from parts(y)

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together: shuffles and votes."""
+"""Simulate warp shuffles and votes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .lanes import Lanes
 
 
 def swapped(swap: Swap, lanes: Lanes) -> Any:
-    """The result for each lane. All lanes of its warp that the mask names are in the group."""
+    """Return the result for each lane. All lanes named in the mask are present in the group."""
     warps, row = np.unique(lanes.of(lanes.chunk.warp), return_inverse=True)
     lane = lanes.of(lanes.chunk.lane)
     present = np.zeros((len(warps), WARP), bool)
@@ -37,7 +37,7 @@ def swapped(swap: Swap, lanes: Lanes) -> Any:
 
 
 def source_lane(how: str, lane: np.ndarray, argument: np.ndarray, width: int) -> np.ndarray:
-    """Which lane each lane takes its value from; its own, where the other would be in another segment.
+    """Return the source lane of each lane; its own, if the source would be in another segment.
 
     >>> source_lane("shfl_down_sync", np.arange(4), np.full(4, 1), 4)
     array([1, 2, 3, 3])

@@ -1,4 +1,4 @@
-"""Writes a kernel as CUDA C++ that a person would have written: a line for a line, with the user's names."""
+"""Print a kernel as readable CUDA C++: one line per source line, with the user's names."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .walking import blocks_of, expressions_of, parts
 
 INDENT = "    "
 UNROLLED = 32
-"""Turns of a loop that is written out."""
+"""Largest trip count of a loop that is unrolled."""
 IN_PLACE = {
     "+": "+=",
     "-": "-=",
@@ -70,7 +70,7 @@ struct bfloat16 {
 };
 """,
 }
-"""The types that CUDA C++ has in headers, which NVRTC comes without."""
+"""16-bit types, which need CUDA headers that NVRTC lacks."""
 
 FENCE = f"""// An atomic operation orders what its thread does before and after it, for all threads.
 template <class T> __device__ T {FENCED}(T old) {{
@@ -81,7 +81,7 @@ template <class T> __device__ T {FENCED}(T old) {{
 
 
 def cuda_source(routine: Routine) -> str:
-    """The CUDA C++ of a kernel and of everything that it calls and launches."""
+    """Print a kernel with everything that it calls and launches."""
     order: list[tuple[Routine, bool]] = []
 
     def visit(one: Routine, launched: bool) -> None:
@@ -107,9 +107,9 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def orders(routine: Routine) -> bool:
-    """Whether threads may know by atomic operations that they may use what other threads have stored.
+    """Whether threads may synchronise through atomic operations before reading others' stores.
 
-    Someone looks at an old element, and an array is both loaded and stored: a lock, a flag, the last block that sums.
+    That is so if an old element is used and an array is both loaded and stored: a lock, a flag, a last-block reduction.
     """
     if not any(looks(one) for one in called(routine)):
         return False
@@ -120,7 +120,7 @@ def orders(routine: Routine) -> bool:
 
 
 def called(routine: Routine) -> Iterator[Routine]:
-    """A routine and the device functions that it calls."""
+    """Return a routine and the device functions that it calls."""
     yield routine
     starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, Launch)}
     for other in routine.routines:
@@ -138,7 +138,7 @@ def looks(routine: Routine) -> bool:
 
 
 class RoutineWriter(ExpressionWriter):
-    """Writes one function. `fenced`: its atomic operations order other accesses."""
+    """Prints one function; `fenced` if its atomic operations order other accesses."""
 
     def __init__(self, routine: Routine, fenced: bool = False) -> None:
         self.routine, self.fenced, self.kernel = routine, fenced, True
@@ -227,7 +227,7 @@ class RoutineWriter(ExpressionWriter):
                 self.launch(statement)
 
     def unlocks(self, array: Array) -> bool:
-        """Whether a plain store may give a lock back; of what a device function is given it sees only its own part."""
+        """Whether a plain store may release a lock; within a device function, judged from that function alone."""
         how = self.routine.accessed.get(array.name, frozenset())
         return "atomic" in how or (not self.kernel and how == {"store"} and array.space == "global")
 
@@ -241,7 +241,7 @@ class RoutineWriter(ExpressionWriter):
             self.line(f"{TYPES[dtype]} {own_name(name)} = {text};")
 
     def changed(self, target: str, old: Expression, value: Expression) -> str:
-        """An assignment, or `+=` and its like."""
+        """Print an assignment, with `+=` and the like where possible."""
         match value:
             case Operation(op=op, operands=(first, second)) if op in IN_PLACE and same(first, old):
                 return f"{target} {IN_PLACE[op]} {self.expression(second)};"
@@ -301,7 +301,7 @@ class RoutineWriter(ExpressionWriter):
 
 
 def short(loop: For) -> bool:
-    """Whether a loop has a few turns, whose number is known."""
+    """Whether a loop's trip count is known and small enough to unroll."""
     match loop:
         case For(start=Number(value=start), stop=Number(value=stop), step=Number(value=step)):
             return abs(stop - start) <= UNROLLED * abs(step)
@@ -310,12 +310,12 @@ def short(loop: For) -> bool:
 
 
 def same(x: Expression, y: Expression) -> bool:
-    """Whether two expressions are the same place."""
+    """Whether two expressions denote the same location."""
     return type(x) is type(y) and x.dtype is y.dtype and shape(x) == shape(y)
 
 
 def shape(x: object) -> object:
-    """An expression as what can be compared."""
+    """Return an expression as a comparable value."""
     match x:
         case Array():
             return id(x)
@@ -333,10 +333,9 @@ Block = tuple[Statement, ...]
 
 
 def homes(routine: Routine) -> dict[str, tuple[Block, bool]]:
-    """Where each variable is declared: in a block, and whether at its first assignment there.
+    """Choose the block that declares each variable, and whether at its first assignment.
 
-    That must be in a block which has all other mentions inside, too; else the variable is declared at the beginning
-    of the smallest block that has all.
+    That block must contain all other mentions; if none does, the smallest enclosing block declares it at its start.
     """
     mentions: dict[str, list[tuple[Block, ...]]] = {}
     firsts: dict[str, Block] = {}
