@@ -1,4 +1,4 @@
-"""The command line: `python -m tilegrad`, or `tilegrad`."""
+"""Define the command line: `python -m tilegrad`, or `tilegrad`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .errors import TilegradError
 
 
 class Parser(argparse.ArgumentParser):
-    """Mistakes are told in one line, with what was probably meant."""
+    """Reports mistakes in one line, with a suggestion."""
 
     def error(self, message: str) -> NoReturn:
         known = [*self._option_string_actions, *_commands(self)]
@@ -29,7 +29,7 @@ def _commands(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def parser() -> Parser:
-    """What can be typed."""
+    """Build the parser of all commands."""
     made = Parser(prog="tilegrad", description="Tensors, differentiation, a graph compiler and generated kernels.")
     from .config import VERSION
 
@@ -68,7 +68,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; its exit status."""
+    """Run a command and return its exit status."""
     options = parser().parse_args(arguments)
     try:
         match options.command:

@@ -1,4 +1,4 @@
-"""What a function writes to tensors that it did not make, while it runs on placeholders (`vmap`)."""
+"""Track writes to captured tensors while a function runs on placeholders (`vmap`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ops.broadcasting import shown
 
 
 class _Written:
-    """A base that was written to, and what it had before."""
+    """A base that was written to, and its previous state."""
 
     def __init__(self, base: Base, before: State) -> None:
         self.base = ref(base)
@@ -29,7 +29,7 @@ class Writes:
         self.thread = threading.get_ident()
         self.found: dict[int, _Written] = {}
         self.own: set[Storage] = set()
-        """Storages that the function made itself: where it is traced they live on, with the trace."""
+        """Storages that the function made itself: if it is traced, they belong to the trace."""
 
     def __call__(self, base: Base, before: State) -> None:
         if threading.get_ident() != self.thread:
@@ -39,7 +39,7 @@ class Writes:
             self.found[id(base)] = _Written(base, before)
 
     def refuse(self, placeholders: Collection[Value]) -> None:
-        """Undoes writes of what depends on placeholders to tensors that live on, and raises for the first one."""
+        """Undo writes of placeholder-dependent values to captured tensors, and raise for the first one."""
         wrong = None
         for written in self.found.values():
             base = written.base()
@@ -60,7 +60,7 @@ class Writes:
 
 @contextmanager
 def watched() -> Iterator[Writes]:
-    """Within the block it is noted which tensors are written to."""
+    """Track written tensors within the block."""
     writes = Writes()
     write_listeners.append(writes)
     try:

@@ -1,7 +1,7 @@
-"""A long loop in stretches of equal length: one program computes each, and one the gradients through each.
+"""Run a long scan in chunks of equal length: one program computes a chunk, and one its gradients.
 
-Recorded as a whole, a loop of a thousand turns is a program of a thousand turns. In stretches, what was compiled for
-the first does the others; between them only what is carried is in memory, and gradients compute each stretch again.
+Recorded as a whole, a scan of a thousand iterations is a program of a thousand iterations. In chunks, the program of
+the first serves all others; only the carry between chunks is stored, and gradients recompute each chunk.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .transform.checkpoint import gradients_anew
 from .tree import flatten, mapped, unflatten
 
 LENGTH = 32
-"""The turns of a stretch."""
+"""Iterations of a chunk."""
 
 
 def in_memory(tree: Any) -> bool:
-    """Whether the tensors of a tree are there, or can be computed now."""
+    """Whether the tensors of a tree are in memory, or can be computed now."""
     return state.trace is None and _are_known([x.value for x in flatten(tree)[0] if isinstance(x, Handle)])
 
 
@@ -36,7 +36,7 @@ def _are_known(values: Sequence[Value]) -> bool:
 def in_stretches(
     some: Callable[[int, Any, Sequence[Any]], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
 ) -> Any:
-    """What `some(count, carry, leaves)` gives for all turns: the last carry, and what all turns made."""
+    """Scan `some(count, carry, leaves)` over all chunks: return the last carry and all outputs."""
     from .lazy.realize import realize
 
     ends = [(start, min(start + LENGTH, count)) for start in range(0, count, LENGTH)]
@@ -52,7 +52,7 @@ def in_stretches(
 
 
 def _stretch(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """fn(*given), computed now. Gradients through it are computed when they pass, from what was given."""
+    """Compute fn(*given) now. Gradients through it recompute it from its inputs."""
     from .lazy.realize import realize
 
     leaves, structure = flatten(given)
@@ -72,7 +72,7 @@ def _stretch(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
 
 
 def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[Value]) -> list[Value]:
-    """The outputs, with gradients that are computed stretch by stretch."""
+    """Concatenate the outputs, with gradients computed chunk by chunk."""
     inside = set(stands)
     reached = topological(outputs, lambda v: v in inside or is_leaf(v))
     captured = [v for v in reached if v.tracked and is_leaf(v) and v not in inside]
@@ -93,7 +93,7 @@ def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[
 
 
 def _stand_in(value: Value) -> Value:
-    """The same elements, in the same memory, as a value from which all is computed anew."""
+    """Return a value on the same memory, from which everything is recomputed."""
     made = Again(value, value)
     if value.buffer is not None:
         made.hold(value.buffer)

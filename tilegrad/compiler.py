@@ -1,9 +1,9 @@
-"""The whole compiler on one page: every stage is one line of `compile`.
+"""Compile a graph to an executable: every stage is one line of `compiled_in_stages`.
 
     graph -> (passes of transform/) -> schedule -> program -> executable
 
-Each stage is kept with the time it took, prints, and is said to be unchanged when it is. What a process has compiled,
-the next one finds on the disk: `runtime/programs.py`.
+Each stage is kept with its time, prints, and is reported as unchanged when it is. Programs are cached on disk for later
+processes: `runtime/programs.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Artifact = TypeVar("Artifact")
 
 
 class Stage(Node):
-    """What one stage made, and how long that took."""
+    """The artefact of one stage, and the time it took."""
 
     name: str
     artifact: object
@@ -44,7 +44,7 @@ class Stage(Node):
 
 
 class Stages:
-    """What the compiler made, in order. Print it, or one stage of it: `stages["fuse"]`."""
+    """All stages in order. Print it, or one stage of it: `stages["fuse"]`."""
 
     def __init__(self) -> None:
         self.made: list[Stage] = []
@@ -60,7 +60,7 @@ class Stages:
 
     @property
     def program(self) -> Program:
-        """What the last stage made."""
+        """The artefact of the last stage."""
         program = self.made[-1].artifact
         assert isinstance(program, Program)
         return program
@@ -70,7 +70,7 @@ class Stages:
 
 
 class Compiled:
-    """A graph that is ready to run."""
+    """A compiled graph."""
 
     def __init__(
         self,
@@ -86,21 +86,21 @@ class Compiled:
         self.program = program
         self.executable = executable
         self.elsewhere = elsewhere
-        """The inputs (single numbers) that are on another device: `brought` copies them for each call."""
+        """The inputs (single numbers) on another device: `brought` copies them for each call."""
         self.lock = lock
-        """The choices for kernels that were settled when it was compiled."""
+        """The kernel choices in `kernels.lock` when it was compiled."""
         self.again = again or (lambda: self)
-        """Compiles it anew: with the choices that are settled then."""
+        """Recompiles it, with the kernel choices of then."""
         self._make_stages = make_stages
         executable.origin = weakref.ref(self)
 
     @cached_property
     def stages(self) -> Stages:
-        """What each stage made; if the program came from the disk, they are gone through now."""
+        """The artefact of each stage; for a program from the disk cache the stages are run now."""
         return self._make_stages()
 
     def brought(self, inputs: Sequence[Buffer]) -> list[Buffer]:
-        """The memory of the inputs, with those from elsewhere copied to the device of the program."""
+        """Return the buffers of the inputs, with those from other devices copied to the program's device."""
         place, found = device(self.device), list(inputs)
         for n in self.elsewhere:
             if found[n].device is not place:
@@ -116,9 +116,9 @@ def compile(
     fit: int = 0,
     steady: tuple[int, ...] = (),
 ) -> Compiled:
-    """Compiles a graph, or finds its program on the disk. `updates` says which outputs (by number) are new values of
-    which inputs: those are written in place. The device is the one that the outputs are on. If `fit` is not 0, the
-    program takes at most so many bytes. `steady` inputs are mostly what they were the last time (`Executable.steady`).
+    """Compile a graph, or find its program in the disk cache. `updates` maps outputs (by number) to inputs that they
+    update in place. The device is that of the outputs. If `fit` is not 0, the program takes at most so many bytes.
+    `steady` inputs seldom change between calls (`Executable.steady`).
     """
     with _one_at_a_time, events.timed("compile", name, "cpu"):
         return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, steady)
@@ -147,7 +147,7 @@ def _compiled(
 
 
 def lock_for(place: Device) -> Lock:
-    """The choices that are settled for the kernels of a device."""
+    """Return the kernel choices of a device."""
     known = (place.name, settings().lock)
     if known not in _locks:
         _locks[known] = lock_of(VERSION, lambda: place.machine)
@@ -155,7 +155,7 @@ def lock_for(place: Device) -> Lock:
 
 
 def settle(place: Device, found: Mapping[str, Entry]) -> None:
-    """What is compiled from now on has these choices, too."""
+    """Add kernel choices for all later compilations."""
     lock = lock_for(place)
     _locks[place.name, settings().lock] = lock._replace(entries={**lock.entries, **found})
 
@@ -172,7 +172,7 @@ def compiled_in_stages(
     fit: int = 0,
     steady: tuple[int, ...] = (),
 ) -> Stages:
-    """The road from a graph to its program."""
+    """Run the stages of the compiler."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
@@ -201,7 +201,7 @@ def compiled_in_stages(
 
 
 def _fitted(graph: Graph, updates: Mapping[int, int], target: TargetModel, fit: int) -> Graph:
-    """The graph such that its program takes at most so many bytes."""
+    """Rematerialise values so that the graph's program fits a byte budget."""
     from .schedule.planned import planned
     from .transform.rematerialise import rematerialise
 
@@ -209,7 +209,7 @@ def _fitted(graph: Graph, updates: Mapping[int, int], target: TargetModel, fit: 
 
 
 def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:
-    """The inputs that are on another device than the program. Only single numbers may be."""
+    """List the inputs on another device than the program's. Only single numbers may be."""
     used = set(graph.values())
     for x in (*graph.inputs, *graph.outputs):
         if x.device != place and (x.shape or x in graph.outputs) and x in used:

@@ -1,4 +1,5 @@
-"""Every knob of tilegrad: one frozen structure, each knob an environment variable with the prefix TILEGRAD_.
+"""Define every setting of tilegrad: one frozen structure, each read from an environment variable with the prefix
+TILEGRAD_.
 
 >>> read({"TILEGRAD_THREADS": "3", "HOME": "/root"}).threads
 3
@@ -27,7 +28,7 @@ VECTORS = ("sse", "avx2", "avx512")
 
 
 class Config(NamedTuple):
-    """The value of every knob; `ABOUT` says what each is for."""
+    """The value of every setting; `ABOUT` describes each."""
 
     device: str = "cpu"
     threads: int = 0
@@ -46,9 +47,10 @@ class Config(NamedTuple):
 
     @property
     def cache_folder(self) -> Path | None:
-        """Where compiled code is kept between processes; None: nowhere.
+        """Return the folder in which compiled code is cached between processes; None: no cache.
 
-        A user without a home has no such folder: what is executed is not looked for in whatever folder work goes on.
+        A user without a home has no such folder: cached code is executed, so it is never read from the working
+        directory.
         """
         from pathlib import Path  # takes as long as a tenth of tilegrad
 
@@ -87,7 +89,7 @@ ABOUT = {
 
 
 def read(environment: Mapping[str, str]) -> Config:
-    """The knobs as an environment sets them, or an error that lists all knobs."""
+    """Read the settings from an environment; an unknown name is an error that lists all."""
     values: dict[str, Any] = {}
     for variable, text in environment.items():
         if not variable.startswith(PREFIX):
@@ -104,13 +106,13 @@ def read(environment: Mapping[str, str]) -> Config:
 
 
 def listing() -> str:
-    """All knobs, what they are for, and their defaults."""
+    """List all settings with descriptions and defaults."""
     lines = (f"  {PREFIX}{k.upper():12} {ABOUT[k]} [{_shown(Config._field_defaults[k])}]" for k in Config._fields)
     return "\n".join(["The knobs are:", *lines])
 
 
 def settings() -> Config:
-    """The knobs of this process. The environment is read once, when the first knob is asked for."""
+    """The settings of this process. The environment is read once, on first use."""
     global _settings
     if _settings is None:
         _settings = read(os.environ)
@@ -119,7 +121,7 @@ def settings() -> Config:
 
 @contextmanager
 def changed(**knobs: Any) -> Iterator[Config]:
-    """Within the block some knobs have other values. (What has been made already, such as threads, stays.)"""
+    """Change some settings within the block. (What exists already, such as threads, is unaffected.)"""
     global _settings
     before = settings()
     _settings = before._replace(**knobs)
@@ -166,7 +168,7 @@ def _checks(text: str) -> str:
 
 
 def _folder(text: str) -> str:
-    """A folder that stays the same one when the process changes its working directory."""
+    """Make a folder's path absolute, so that it is independent of later changes of the working directory."""
     return text if text in ("", "off") else os.path.abspath(os.path.expanduser(text))
 
 

@@ -1,8 +1,8 @@
-"""Choices and loops that depend on data: `cond`, `while_loop`, `scan`. They differentiate, and jit traces them.
+"""Define data-dependent control flow: `cond`, `while_loop`, `scan`. They differentiate, and jit traces them.
 
-Outside of jit they look at the data and are Python's own `if` and `for`; a long `scan` is computed in parts
-(`chunked_scan.py`). Inside, both branches of a `cond` are computed and one is taken; a `while_loop` says how often it
-runs at most, and stands still when it is done.
+Outside of jit they read the data and are Python's own `if` and `for`; a long `scan` is computed in chunks
+(`chunked_scan.py`). Inside, both branches of a `cond` are computed and one is selected; a `while_loop` has a bound on
+its iterations, and its state is frozen once it is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tree import flatten, mapped, unflatten
 
 
 def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
-    """`true_fn(*operands)` where the condition (one element) holds, else `false_fn(*operands)`."""
+    """Return `true_fn(*operands)` if the condition (one element) holds, else `false_fn(*operands)`."""
     check_callable(true_fn, "cond")
     check_callable(false_fn, "cond")
     known = _known(condition)
@@ -36,10 +36,10 @@ def cond(condition: Tensor | bool, true_fn: Callable[..., Any], false_fn: Callab
 def while_loop(
     condition: Callable[..., Any], body: Callable[..., Any], initial: Any, max_steps: int | None = None
 ) -> Any:
-    """`body` applied to the state again and again, as long as `condition(state)` holds.
+    """Apply `body` to the state repeatedly while `condition(state)` holds.
 
-    In a jitted function, and under `vmap`, `max_steps` bounds the number of steps; a state that is done is not
-    changed any more.
+    In a jitted function, and under `vmap`, `max_steps` bounds the number of iterations; the state of a finished loop is
+    frozen.
     """
     check_callable(condition, "while_loop")
     check_callable(body, "while_loop")
@@ -67,7 +67,7 @@ def while_loop(
 
 
 def _known(condition: Any) -> bool | None:
-    """Whether a condition holds; None if that is not known yet, because it depends on placeholders."""
+    """Evaluate a condition; None if it depends on placeholders."""
     if isinstance(condition, Tensor) and is_tracing():
         return None
     try:
@@ -77,16 +77,17 @@ def _known(condition: Any) -> bool | None:
 
 
 def _changing_nothing(op: str) -> AbstractContextManager[None]:
-    """Within it, tensors from outside are not changed: it would happen whatever the condition is."""
+    """Reject writes to captured tensors within the block: they would happen whatever the condition is."""
     return nullcontext() if state.trace is None else state.trace.within(op)
 
 
 def scan(
     body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, xs: Any, length: int | None = None, reverse: bool = False
 ) -> Any:
-    """`carry, y = body(carry, x)` along the first axis of the tensors in `xs`: the last carry, and all y, stacked.
+    """Fold `carry, y = body(carry, x)` along the first axis of the tensors in `xs`; return the last carry and the
+    stacked y.
 
-    With `reverse` it starts at the end; each y has the place of its x.
+    With `reverse` it starts at the end; each y is at the position of its x.
     """
     check_callable(body, "scan")
     leaves, structure = flatten(xs)
@@ -120,12 +121,12 @@ def _entry(leaf: Any) -> Any:
 
 
 def _no_turns(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, x: Any) -> Any:
-    """What is stacked of no turns: one is recorded for its types, and not computed."""
+    """Stack no outputs: one iteration is recorded for its types, and not computed."""
     return mapped(lambda y: y.new_zeros((0, *y.shape)), _pair(body(initial, x))[1])
 
 
 def _pair(turn: Any) -> tuple[Any, Any]:
-    """What one turn of a scan gives."""
+    """Check that an iteration of a scan returned a pair."""
     if not isinstance(turn, (tuple, list)) or len(turn) != 2:
         raise ArgumentError(
             f"scan: the body gives a pair (carry, y), no {type(turn).__name__}: return (carry, None) if there is no y"
@@ -134,7 +135,7 @@ def _pair(turn: Any) -> tuple[Any, Any]:
 
 
 def _single(condition: Tensor | bool, op: str) -> Tensor:
-    """A condition that is not known yet, without dimensions."""
+    """Reshape an unknown condition to no dimensions."""
     made = as_tensor(condition)
     if made.numel() != 1:
         raise ShapeError(
@@ -145,7 +146,7 @@ def _single(condition: Tensor | bool, op: str) -> Tensor:
 
 
 def _gated(holds: Tensor, tree: Any) -> Any:
-    """The same tensors, through which no gradient comes back from a branch that is not taken (it may be NaN)."""
+    """Return the same tensors without gradients from a branch that is not taken (they may be NaN)."""
 
     def gated(x: Any) -> Any:
         return where(holds, x, x.detach()) if isinstance(x, Tensor) and x.requires_grad else x
@@ -154,13 +155,13 @@ def _gated(holds: Tensor, tree: Any) -> Any:
 
 
 def _chosen(holds: Tensor, one: Any, other: Any, op: str) -> Any:
-    """One of two trees of tensors, by a condition that is not known yet."""
+    """Select one of two trees of tensors by an unknown condition."""
     _checked(one, other, op)
     return mapped(lambda x, y: where(holds, x, y) if isinstance(x, Tensor) else x, one, other)
 
 
 def _checked(before: Any, after: Any, op: str) -> Any:
-    """What comes after, if it is of the kind of what was before."""
+    """Check that the new state has the structure and types of the old one."""
     kinds = [_kind(before), _kind(after)]
     if kinds[0] != kinds[1]:
         raise ShapeError(

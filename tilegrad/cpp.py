@@ -1,4 +1,4 @@
-"""`tg.cpp`: functions in C++, compiled when they are met, and called like any other.
+"""Define `tg.cpp`: C++ functions, compiled on first use and called from Python.
 
 >>> import tilegrad as tg
 >>> tg.cpp.include.endswith("include")
@@ -16,7 +16,7 @@ from .foreign.inline import cpp_inline as inline
 
 
 def load(package: str | os.PathLike[str]) -> Any:
-    """The functions of a folder that `python -m tilegrad build` has made; no compiler is needed."""
+    """Load the functions of a folder made by `python -m tilegrad build`; no compiler is needed."""
     from .foreign import ahead_of_time
 
     return ahead_of_time.load(package)

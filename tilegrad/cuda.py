@@ -1,8 +1,8 @@
-"""`tg.cuda`: NVIDIA GPUs, with PyTorch's names: what there is, memory, streams, events.
+"""Define `tg.cuda`: NVIDIA GPUs with PyTorch's names: devices, memory, streams, events.
 
-Everything here answers on a machine without a GPU too: `is_available()` is False there, and what needs one says in a
-line why there is none. Streams need no care: memory remembers who writes and reads it, so that work on one stream
-waits for work on another exactly where they share it.
+Everything here works on a machine without a GPU too: `is_available()` is False there, and what needs one raises an
+error that says why there is none. Streams need no synchronisation by the user: memory records its writers and readers,
+so that work on one stream waits for work on another exactly if they share memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from .backend.cuda.queues import Queue
 
 Which: TypeAlias = "Device | str | int | None"
-"""A GPU: itself, its name, its number, or (None) the one that the thread has chosen."""
+"""A GPU: itself, its name, its number, or (None) the thread's current one."""
 
 
 def inline(source: Any, signature: Any, **options: Any) -> Any:
-    """A function from CUDA C++, compiled by NVRTC: see `tilegrad.foreign.gpu.cuda_inline` for the options.
+    """Make a function from CUDA C++, compiled by NVRTC: see `tilegrad.foreign.gpu.cuda_inline` for the options.
 
-    The body of a kernel, or `__global__` kernels, with the arguments that the signature names; `grid`, `block` and
-    `shared` say how it is launched. Without a GPU it is compiled, and `launch(...)` checks how it would be launched.
+    The source is the body of a kernel, or `__global__` kernels, with the arguments that the signature names; `grid`,
+    `block` and `shared` are the launch configuration. Without a GPU it is compiled, and `launch(...)` checks the
+    launch.
     """
     from .foreign.gpu import cuda_inline
 
@@ -43,7 +44,7 @@ def inline(source: Any, signature: Any, **options: Any) -> Any:
 
 
 def device_count() -> int:
-    """How many GPUs there are."""
+    """Return the number of GPUs."""
     return len(backend.devices())
 
 
@@ -53,39 +54,39 @@ def is_available() -> bool:
 
 
 def current_device() -> int:
-    """The number of the GPU that this thread has chosen."""
+    """Return the number of the thread's current GPU."""
     return _gpu(None).number
 
 
 def get_device_properties(device: Which = None) -> Properties:
-    """What a GPU is like: name, total_memory, multi_processor_count, and so on."""
+    """Return the properties of a GPU: name, total_memory, multi_processor_count, and so on."""
     return _gpu(device).properties
 
 
 def get_device_name(device: Which = None) -> str:
-    """What its maker calls it."""
+    """Return the product name of a GPU."""
     return _gpu(device).properties.name
 
 
 def get_device_capability(device: Which = None) -> tuple[int, int]:
-    """The compute capability, such as (9, 0)."""
+    """Return the compute capability, such as (9, 0)."""
     found = _gpu(device).properties
     return found.major, found.minor
 
 
 def is_bf16_supported() -> bool:
-    """Whether the chosen GPU computes with bfloat16."""
+    """Whether the current GPU computes with bfloat16."""
     return is_available() and get_device_capability() >= (8, 0)
 
 
 def set_device(device: Which) -> None:
-    """From now on, "cuda" is this one for the thread."""
+    """Set the thread's current GPU."""
     choose("cuda", _gpu(device))
 
 
 @contextmanager
 def device(which: Which) -> Iterator[None]:
-    """Within the block "cuda" is this one."""
+    """Set the thread's current GPU within the block."""
     before = choose("cuda", _gpu(which))
     try:
         yield
@@ -94,7 +95,7 @@ def device(which: Which) -> Iterator[None]:
 
 
 def synchronize(device: Which = None) -> None:
-    """Waits until a GPU has done everything that was recorded, what was dropped included."""
+    """Compute all recorded work, including dropped results, and wait for the GPU."""
     place = _gpu(device)
     finish()
     place.synchronize()
@@ -104,22 +105,22 @@ def synchronize(device: Which = None) -> None:
 
 
 def memory_allocated(device: Which = None) -> int:
-    """Bytes that tensors hold."""
+    """Return the bytes that tensors hold."""
     return _gpu(device).statistics.live
 
 
 def max_memory_allocated(device: Which = None) -> int:
-    """The most bytes that tensors and temporaries have held at a time, since the last `reset_peak_memory_stats`."""
+    """Return the peak bytes of tensors and temporaries since the last `reset_peak_memory_stats`."""
     return _gpu(device).statistics.peak
 
 
 def memory_reserved(device: Which = None) -> int:
-    """Bytes that were taken from the driver: what tensors hold, and what is kept for the next ones."""
+    """Return the bytes reserved from the driver: held by tensors, and pooled for later ones."""
     return _gpu(device).statistics.held
 
 
 def memory_stats(device: Which = None) -> dict[str, int]:
-    """What is known of a GPU's memory, with PyTorch's names for it."""
+    """Return statistics of a GPU's memory, with PyTorch's names."""
     found = _gpu(device).statistics
     return {
         "allocated_bytes.all.current": found.live,
@@ -130,12 +131,12 @@ def memory_stats(device: Which = None) -> dict[str, int]:
 
 
 def reset_peak_memory_stats(device: Which = None) -> None:
-    """Starts to measure `max_memory_allocated` anew."""
+    """Reset the peak of `max_memory_allocated`."""
     _gpu(device).usage.reset_peak()
 
 
 def mem_get_info(device: Which = None) -> tuple[int, int]:
-    """Free and total bytes of a GPU, as its driver sees them."""
+    """Return the free and total bytes of a GPU, as its driver reports them."""
     gpu = _gpu(device)
     gpu.start()
     with gpu.entered():
@@ -143,7 +144,7 @@ def mem_get_info(device: Which = None) -> tuple[int, int]:
 
 
 def empty_cache() -> None:
-    """Gives memory that is kept for the next tensors back to the system."""
+    """Release pooled memory to the system."""
     for gpu in backend.devices():
         gpu.trim()
 
@@ -152,7 +153,7 @@ def empty_cache() -> None:
 
 
 class Stream:
-    """Work that runs in order, beside the work of other streams."""
+    """A queue of work that runs in order, concurrently with other streams."""
 
     def __init__(self, device: Which = None, priority: int = 0) -> None:
         gpu = _gpu(device)
@@ -162,12 +163,12 @@ class Stream:
 
     @property
     def device(self) -> Device:
-        """The GPU that it belongs to."""
+        """The GPU of the stream."""
         return self._queue.device
 
     @property
     def priority(self) -> int:
-        """Lower numbers go first."""
+        """Priority; lower numbers go first."""
         return self._queue.priority
 
     @property
@@ -176,7 +177,7 @@ class Stream:
         return self._queue.handle
 
     def synchronize(self) -> None:
-        """Waits until everything on it is done."""
+        """Wait until everything on the stream is done."""
         finish()
         gpu = self._queue.device
         with gpu.entered():
@@ -184,20 +185,20 @@ class Stream:
         gpu.index_faults.look()
 
     def query(self) -> bool:
-        """Whether everything on it is done."""
+        """Whether everything on the stream is done."""
         with self._queue.device.entered():
             return self._queue.device.driver.stream_done(self._queue.handle)
 
     def wait_stream(self, stream: Stream) -> None:
-        """What comes here from now on starts after what is on another stream now."""
+        """Make later work wait for the present work of another stream."""
         self.wait_event(stream.record_event())  # also for what others than tilegrad have put there
 
     def wait_event(self, event: Event) -> None:
-        """What comes here from now on starts after an event."""
+        """Make later work wait for an event."""
         event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """An event after everything that is here now."""
+        """Record an event after the present work."""
         made = event or Event()
         made.record(self)
         return made
@@ -214,7 +215,7 @@ class Stream:
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Within the block "cuda" is the GPU of a stream, and this thread's work goes on it. None: where it goes anyway."""
+    """Run this thread's work on a stream within the block, with "cuda" as its GPU. None: no change."""
     from .backend.cuda.queues import here
 
     if stream is None:
@@ -236,7 +237,7 @@ def stream(stream: Stream | None) -> Iterator[None]:
 
 
 def set_stream(stream: Stream) -> None:
-    """From now on "cuda" is the GPU of a stream, and this thread's work goes on it."""
+    """Run this thread's work on a stream from now on, with "cuda" as its GPU."""
     from .backend.cuda.queues import here
 
     choose("cuda", stream._queue.device)
@@ -244,12 +245,12 @@ def set_stream(stream: Stream) -> None:
 
 
 def current_stream(device: Which = None) -> Stream:
-    """The stream on which this thread's work goes."""
+    """Return the thread's current stream."""
     return _stream_of(_gpu(device).queue)
 
 
 def default_stream(device: Which = None) -> Stream:
-    """The stream on which work goes that nobody has put on another."""
+    """Return the default stream of a GPU."""
     gpu = _gpu(device)
     gpu.start()
     return _stream_of(gpu.default)
@@ -274,7 +275,7 @@ class Event:
             time_with(self)
 
     def record(self, stream: Stream | None = None) -> None:
-        """It is after what was recorded and what is on the stream now."""
+        """Record the event after the work recorded so far."""
         queue = (stream or current_stream())._queue
         finish()
         gpu = queue.device
@@ -285,28 +286,28 @@ class Event:
             gpu.driver.record(self._handle, queue.handle)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """What comes on the stream from now on starts after the event."""
+        """Make later work of the stream wait for the event."""
         queue = (stream or current_stream())._queue
         if self._gpu is not None:
             with queue.device.entered():
                 queue.device.driver.stream_waits(queue.handle, self._handle)
 
     def query(self) -> bool:
-        """Whether it has happened; one that was never recorded has."""
+        """Whether it has happened; an event that was never recorded has."""
         if self._gpu is None:
             return True
         with self._gpu.entered():
             return self._gpu.driver.event_done(self._handle)
 
     def synchronize(self) -> None:
-        """Waits until it has happened."""
+        """Wait until it has happened."""
         if self._gpu is not None:
             with self._gpu.entered():
                 self._gpu.driver.await_event(self._handle)
             self._gpu.index_faults.look()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds of the GPU from this event to a later one."""
+        """Return the time from this event to a later one, in milliseconds of the GPU."""
         if not (self.timed and end_event.timed):
             raise ArgumentError("elapsed_time: make both events with enable_timing=True")
         if self._gpu is None or end_event._gpu is None:
@@ -325,12 +326,12 @@ class Event:
 
 
 def manual_seed_all(seed: int) -> Any:
-    """Starts the random numbers of all devices anew: `manual_seed` does."""
+    """Seed the random generators of all devices, as `manual_seed` does."""
     return manual_seed(seed)
 
 
 def _gpu(which: Which) -> CudaDevice:
-    """The GPU that is meant, or DeviceError."""
+    """Resolve a GPU, or raise DeviceError."""
     found = named("cuda" if which is None else f"cuda:{which}" if isinstance(which, int) else which)
     if found.kind != "cuda":
         raise DeviceError(f"{found.name} is not a GPU; name one, as in 'cuda:0' or 0")

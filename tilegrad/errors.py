@@ -1,4 +1,4 @@
-"""What users are told. Each kind of mistake has its class; each message has the shapes and the remedy."""
+"""Define the errors that users see. Each kind of mistake has its class; each message has the shapes and the remedy."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ def _nowhere() -> object:
 
 
 locate: Callable[[], object] = _nowhere
-"""Finds the user's line; `ir/location.py` puts in what does."""
+"""Finds the user's line; set by `ir/location.py`."""
 
 
 class TilegradError(RuntimeError):
-    """Anything that tilegrad refuses to do."""
+    """Base class of all errors of tilegrad."""
 
     raised: ClassVar[int] = 0
-    """How many there were: whether a traced function caught some."""
+    """The number of errors raised so far, by which a trace detects errors that the function caught."""
 
     def __init__(self, *message: object) -> None:
         super().__init__(*message)
         TilegradError.raised += 1
         self.location = locate()
-        """The user's line that was being worked for."""
+        """The user's line that raised the error."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -32,15 +32,15 @@ class TilegradError(RuntimeError):
 
 
 class ShapeError(TilegradError, ValueError):
-    """Shapes that do not fit."""
+    """Incompatible shapes."""
 
 
 class DTypeError(TilegradError, TypeError):
-    """An element type that the operation does not take."""
+    """An element type that the operation does not support."""
 
 
 class DivisionError(TilegradError, ZeroDivisionError):
-    """Integers divided by 0."""
+    """Division of integers by 0."""
 
 
 class AxisError(TilegradError, IndexError):
@@ -48,39 +48,39 @@ class AxisError(TilegradError, IndexError):
 
 
 class IndexRangeError(TilegradError, IndexError):
-    """An index outside its axis."""
+    """An index out of bounds."""
 
 
 class DeviceError(TilegradError):
-    """A device that does not exist, or tensors on different ones."""
+    """A missing device, or tensors on different devices."""
 
 
 class GradientError(TilegradError):
-    """A derivative that cannot be taken."""
+    """A derivative that cannot be computed."""
 
 
 class InPlaceError(TilegradError):
-    """A change in place of something that must not change."""
+    """A forbidden in-place modification."""
 
 
 class TraceError(TilegradError):
-    """Something that a traced function cannot do."""
+    """An operation that a traced function does not support."""
 
 
 class KernelError(TilegradError):
-    """A tile kernel that is wrong."""
+    """An invalid tile kernel."""
 
 
 class KernelSourceError(KernelError):
-    """A line of a user's kernel that the tile language does not have, or that does not fit."""
+    """A line of a user's kernel that is not valid in the tile language."""
 
 
 class KernelLaunchError(KernelError):
-    """A launch that a kernel does not take: its arguments, or its grid."""
+    """A launch whose arguments or grid do not match the kernel."""
 
 
 class KernelFault(KernelError):
-    """What a checked run of a kernel found."""
+    """A fault found in a checked run of a kernel."""
 
 
 class CompileError(TilegradError):
@@ -88,67 +88,67 @@ class CompileError(TilegradError):
 
 
 class SignatureError(TilegradError, ValueError):
-    """A signature that cannot be read, or that does not fit the source it is for."""
+    """A signature that cannot be parsed, or does not match its source."""
 
 
 class OperatorError(TilegradError):
-    """An operator of the user's that does not do what it declares."""
+    """A user's operator that does not do what it declares."""
 
 
 class RuntimeFault(TilegradError):
-    """A program that failed while it ran."""
+    """A program that failed at run time."""
 
 
 class LaunchError(RuntimeFault):
-    """A launch that the device cannot do: too many threads, too large a grid, too much shared memory."""
+    """A launch beyond the limits of the device: threads, grid or shared memory."""
 
 
 class ForeignError(RuntimeFault):
-    """A function in another language that failed: what it said, or what ended it."""
+    """A failed function in another language, with its message or the signal that ended it."""
 
 
 class CallError(ForeignError, TypeError):
-    """Arguments that a function in another language does not take."""
+    """Arguments that a function in another language does not accept."""
 
 
 class NotThereError(ForeignError, NotImplementedError):
-    """What a function in another language has no code for, such as an element type."""
+    """A case that a function in another language does not implement, such as an element type."""
 
 
 class OutOfMemoryError(RuntimeFault, MemoryError):
-    """More memory than a device has left."""
+    """An allocation beyond the memory of a device."""
 
 
 class BudgetError(TilegradError, MemoryError):
-    """A program that cannot be made to take as little memory as was allowed."""
+    """A program that cannot fit its byte budget."""
 
 
 class ArgumentError(TilegradError, ValueError):
-    """An argument that makes no sense."""
+    """An invalid argument."""
 
 
 class DataError(TilegradError, ValueError):
-    """A data file that is missing or damaged."""
+    """A missing or damaged data file."""
 
 
 class NaNError(TilegradError, ArithmeticError):
-    """A result that is not a number, and somebody asked to be told."""
+    """A NaN result, while NaN detection is on."""
 
 
 class CheckpointError(DataError):
-    """A file of tensors that is damaged, or of another kind than it should be."""
+    """A damaged file of tensors, or one of another kind."""
 
 
 class UnsafeFileError(CheckpointError):
-    """A file that asks for code to be run, which loading never does."""
+    """A file that would execute code, which loading never does."""
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """A file that is not there."""
+    """A missing file."""
 
 
 def check_callable(fn: object, op: str) -> None:
-    """Raises unless a function was given."""
+    """Raise an error unless the argument is callable."""
     if not callable(fn):
         raise ArgumentError(
             f"{op} takes a function, not {fn!r:.60} ({type(fn).__name__}): give the function itself, not its result"

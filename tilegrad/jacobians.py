@@ -1,4 +1,4 @@
-"""All derivatives of functions at once: `jacrev`, `jacfwd`, `hessian`, by `vmap` over a basis."""
+"""Compute full derivatives of functions: `jacrev`, `jacfwd`, `hessian`, by `vmap` over a basis."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .transforms import Recorded, argument_numbers, vmap
 
 
 def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives all derivatives of all elements of the results, one result after the other (reverse mode).
+    """Transform a function to one that computes its Jacobian row by row (reverse mode).
 
-    For each result one tensor for each argument that is differentiated by: of the shape of the result, then the
-    argument's. With `has_aux` the function returns a pair, and so does this one: derivatives, and anything else.
+    For each result it returns one tensor per differentiated argument: the shape of the result, then the argument's.
+    With `has_aux` the function returns a pair, and so does this one: derivatives, and the rest.
 
     >>> import tilegrad as tg
     >>> jacrev(lambda x: x * x.sum())(tg.tensor([1.0, 2.0]))
@@ -54,7 +54,7 @@ def jacrev(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
 
 
 def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """What `jacrev` gives, one element of the arguments after the other (forward mode): for few arguments.
+    """Transform a function to one that computes its Jacobian column by column (forward mode): for few inputs.
 
     >>> import tilegrad as tg
     >>> jacfwd(lambda x: tg.stack([x, x * x, x**3]))(tg.tensor(2.0))
@@ -86,7 +86,7 @@ def jacfwd(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
 
 
 def _results(recorded: Recorded, has_aux: bool, op: str) -> tuple[list[Value], tree.Tree, Any]:
-    """The results of a function, their form, and what it gives besides."""
+    """Run a function; return its results, their structure, and the auxiliary value."""
     result, extra = recorded.result, None
     if has_aux:
         if not isinstance(result, tuple) or len(result) != 2:
@@ -100,24 +100,24 @@ def _results(recorded: Recorded, has_aux: bool, op: str) -> tuple[list[Value], t
 
 
 def _inputs(recorded: Recorded, single: bool) -> tuple[list[Value], tree.Tree]:
-    """List the values to differentiate by, with their form: that of one argument, or a tuple of several."""
+    """List the differentiated values, with their structure: that of one argument, or a tuple of several."""
     shapes = recorded.shapes
     return recorded.inputs, shapes[0] if single else tree.Tree(tuple, (), tuple(shapes))
 
 
 def _basis(x: Value) -> Value:
-    """All tensors of one type that are 1 in one place and 0 elsewhere, stacked."""
+    """Stack all tensors of one type that are 1 at one position and 0 elsewhere."""
     count = x.type.count
     return reshape(eye(count, count, x.dtype, x.device), (count, *x.shape))
 
 
 def jacobian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that gives all derivatives of all elements of the result: its shape, then the argument's."""
+    """Transform a function to one that computes its Jacobian: the shape of the result, then the argument's."""
     return jacrev(fn, argnums)
 
 
 def hessian(fn: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that gives all second derivatives of all elements of the result.
+    """Transform a function to one that computes its Hessian.
 
     >>> import tilegrad as tg
     >>> hessian(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))

@@ -1,4 +1,4 @@
-"""Linear algebra that is made of products and sums (`tilegrad.linalg`). What needs a factorisation is not there."""
+"""Define linear algebra made of products and sums (`tilegrad.linalg`); there are no factorisations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """The vectors at right angles to pairs of vectors of three elements.
+    """Compute the cross products of vectors of three elements.
 
     >>> import tilegrad as tg
     >>> cross(tg.tensor([1.0, 0.0, 0.0]), tg.tensor([0.0, 1.0, 0.0]))
@@ -50,19 +50,19 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """The sums of the products of elements along a dimension."""
+    """Compute dot products along a dimension."""
     if x.dim() == y.dim() == 1 and x.shape != y.shape:
         raise ShapeError(f"vecdot: vectors of the shapes {shown(x.shape)} and {shown(y.shape)}")
     return (wrap(floats_of(x, "vecdot")) * wrap(floats_of(y, "vecdot"))).sum(dim)
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
-    """The sum of products of two vectors."""
+    """Compute the dot product of two vectors."""
     return dot(input, other)
 
 
 def first_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
-    """`tilegrad.cross`: along the first dimension of 3 elements, if none is given."""
+    """`tilegrad.cross`: by default along the first dimension of 3 elements."""
     if dim is None:
         found = [n for n, extent in enumerate(input.shape) if extent == 3]
         if not found:
@@ -72,14 +72,14 @@ def first_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """beta * input + alpha * the sum of all products of matrices of two batches."""
+    """Compute beta * input + alpha * the sum of the matrix products of two batches."""
     if not input.dtype.is_float:
         beta, alpha = int(beta), int(alpha)
     return input * beta + einsum("bik,bkj->ij", batch1, batch2) * alpha
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
-    """The product of several matrices; see `multi_dot`."""
+    """Multiply several matrices; see `multi_dot`."""
     return multi_dot(matrices) if len(matrices) > 1 else matrices[0]
 
 
@@ -91,7 +91,7 @@ def vector_norm(
     *,
     dtype: DType | None = None,
 ) -> Tensor:
-    """The norm of all elements, or along dimensions."""
+    """Compute the norm of all elements, or along dimensions."""
     return x.norm(ord, dim, keepdim, dtype)
 
 
@@ -103,7 +103,7 @@ def matrix_norm(
     *,
     dtype: DType | None = None,
 ) -> Tensor:
-    """The norm of matrices: "fro", or 1, -1, inf or -inf (sums of rows or columns)."""
+    """Compute the norm of matrices: "fro", or 1, -1, inf or -inf (sums of rows or columns)."""
     row, column = (n % A.dim() for n in dim)
     x = wrap(floats_of(A, "matrix_norm")) if dtype is None else A.to(dtype)
     if ord == "fro":
@@ -128,7 +128,7 @@ def norm(
     *,
     dtype: DType | None = None,
 ) -> Tensor:
-    """The norm of vectors, or of matrices where two dimensions are given."""
+    """Compute the norm of vectors, or of matrices if two dimensions are given."""
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
     axes = range(A.dim()) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
@@ -140,7 +140,7 @@ def norm(
 
 
 def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
-    """The n-th power of square matrices, for n from 0."""
+    """Raise square matrices to the n-th power, n >= 0."""
     if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
         raise ShapeError(f"matrix_power: {shown(A.shape)} is no square matrix")
     if n < 0:
@@ -159,7 +159,7 @@ def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
-    """The product of several matrices, in the order that takes the fewest multiplications."""
+    """Multiply several matrices in the order that takes the fewest multiplications."""
     given = list(tensors)
     if len(given) < 2:
         raise ArgumentError(f"multi_dot: {len(given)} tensors; at least two are multiplied")
@@ -185,7 +185,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803 - PyTorch's name
-    """The diagonals of matrices."""
+    """Take the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)
 
 

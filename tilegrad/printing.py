@@ -1,4 +1,4 @@
-"""The printed form of tensors, that of PyTorch."""
+"""Print tensors as PyTorch does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .lazy.handle import is_tracing
 
 
 class Options(NamedTuple):
-    """How tensors are printed."""
+    """Settings for printing tensors."""
 
     precision: int = 4
     threshold: float = 1000
@@ -37,7 +37,7 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Digits behind the point, how many elements are printed in full, how many at each edge, width of a line."""
+    """Set digits after the point, elements printed in full, elements at each edge, and line width."""
     global _options
     if profile is not None and profile not in PROFILES:
         raise ArgumentError(f"set_printoptions: profile is one of {', '.join(PROFILES)}, not {profile!r}")
@@ -47,7 +47,7 @@ def set_printoptions(
 
 
 class Form:
-    """How the numbers of one tensor are written: all in the same way, all of one width."""
+    """The number format of one tensor: all elements are printed alike, with one width."""
 
     def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
         self.floating = numbers.dtype.kind == "f"
@@ -68,7 +68,7 @@ class Form:
         self.width = max(1, *(len(self.text(n)) for n in finite))
 
     def text(self, n: Any) -> str:
-        """A number, as wide as it is."""
+        """Format a number to the common width."""
         if not self.floating:
             return str(n)
         if self.scientific:
@@ -82,7 +82,7 @@ class Form:
 
 
 def show(x: Any) -> str:
-    """A tensor as PyTorch prints it."""
+    """Print a tensor."""
     if is_tracing():
         return f"<traced tensor {x.value.type}>"
     array = array_of(x)
@@ -120,7 +120,7 @@ def _with_suffixes(text: str, suffixes: list[str]) -> str:
 
 
 def _edges(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What of a large tensor is printed."""
+    """Select the printed part of a large tensor."""
     edge = _options.edgeitems
     for axis, extent in enumerate(x.shape):
         if extent > 2 * edge:

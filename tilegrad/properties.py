@@ -1,4 +1,4 @@
-"""What all tensors are and can be asked: shape, type, gradients, and Python's protocols."""
+"""Define the attributes of all tensors: shape, type, gradients, and Python's protocols."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 class GradFn:
-    """The operation that a tensor was computed by, as far as gradients go."""
+    """The operation that computed a tensor, as a node of the gradient graph."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
 
     def name(self) -> str:
-        """The name of the operation, as PyTorch writes it."""
+        """The name of the operation, as PyTorch prints it."""
         return f"{type(self.value).__name__}Backward0"
 
     @property
     def next_functions(self) -> tuple[tuple[GradFn | None, int], ...]:
-        """Those of its operands."""
+        """The nodes of its operands."""
         return tuple([(GradFn(x) if x.tracked else None, 0) for x in self.value.inputs])
 
     def __repr__(self) -> str:
@@ -46,7 +46,7 @@ class GradFn:
 
 
 class HookHandle:
-    """Takes a hook away again."""
+    """Removes a hook."""
 
     def __init__(self, hooks: list[Any], hook: Any) -> None:
         self.hooks, self.hook = hooks, hook
@@ -73,7 +73,7 @@ class Properties(Handle):
 
     @property
     def dtype(self) -> DType:
-        """The type of the elements."""
+        """The element type."""
         return self._value.type.dtype
 
     @property
@@ -83,7 +83,7 @@ class Properties(Handle):
 
     @property
     def device(self) -> Device:
-        """Where the elements are."""
+        """The device of the elements."""
         return device(self._value.type.device)
 
     @property
@@ -93,17 +93,17 @@ class Properties(Handle):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Size of an element, in bytes."""
         return self._value.type.dtype.bytes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Size of all elements, in bytes."""
         return self.numel() * self.itemsize
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is in the memory of the CPU."""
+        """Whether it is on the CPU."""
         return self._value.type.device == "cpu"
 
     @property
@@ -113,7 +113,7 @@ class Properties(Handle):
 
     @property
     def _version(self) -> int:
-        """How often it was changed in place."""
+        """The number of in-place modifications."""
         return 0 if self._base is None else self._base.storage.version
 
     def size(self, dim: int | None = None) -> Any:
@@ -134,7 +134,7 @@ class Properties(Handle):
         return self.ndim
 
     def element_size(self) -> int:
-        """Bytes of an element."""
+        """Return the size of an element, in bytes."""
         return self.itemsize
 
     def is_floating_point(self) -> bool:
@@ -142,11 +142,11 @@ class Properties(Handle):
         return self.dtype.kind == "float"
 
     def is_complex(self) -> bool:
-        """Never: there are no complex numbers."""
+        """False: there are no complex numbers."""
         return False
 
     def get_device(self) -> int:
-        """The number of the GPU, -1 on the CPU."""
+        """Return the number of the GPU, -1 on the CPU."""
         name, _, number = self._value.type.device.partition(":")
         return -1 if name == "cpu" else int(number or 0)
 
@@ -154,7 +154,7 @@ class Properties(Handle):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients can be taken with respect to it."""
+        """Whether gradients flow to it."""
         return self.own_value().tracked
 
     @requires_grad.setter
@@ -163,18 +163,18 @@ class Properties(Handle):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it was made by the user, not computed from what requires gradients."""
+        """Whether it was not computed from tensors that require gradients."""
         value = self.own_value()
         return not value.tracked or "leaf" in value.__dict__
 
     @property
     def grad_fn(self) -> GradFn | None:
-        """The operation it was computed by; None for a leaf."""
+        """The operation that computed it; None for a leaf."""
         return None if self.is_leaf else GradFn(self.own_value())
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that has arrived here."""
+        """The accumulated gradient."""
         found = self.own_gradient()
         if state.trace is not None:
             state.trace.gradient_read(self)
@@ -200,7 +200,7 @@ class Properties(Handle):
 
     @property
     def data(self) -> Tensor:
-        """The same storage without history; changes through it go unnoticed by the check of saved values."""
+        """A tensor on the same storage without history; writes through it are hidden from the check of saved values."""
         return alias(self, hidden=True)
 
     @data.setter
@@ -221,13 +221,13 @@ class Properties(Handle):
         root_at(self, shared, sharing.replaced(old, shared._value) if old.tracked else shared._value)
 
     def detach(self) -> Tensor:
-        """The same storage without history."""
+        """Return a tensor on the same storage without history."""
         made = alias(self)
         compute_together([made])  # what is carried to the next step waits for no one there
         return made
 
     def detach_(self) -> Self:
-        """Forgets its history."""
+        """Drop the history."""
         if state.trace is not None:
             state.trace.reformed(self, "detach_")
         if self._moves:
@@ -238,7 +238,7 @@ class Properties(Handle):
         return self
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Makes it a leaf for which gradients are taken, or one for which none are."""
+        """Make it a leaf with or without gradients."""
         flag(requires_grad, "requires_grad_", "requires_grad")
         value = self.value
         if value.tracked == bool(requires_grad):
@@ -276,14 +276,14 @@ class Properties(Handle):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds the gradients of this tensor to `.grad` of the leaves that it was computed from."""
+        """Add the gradients of this tensor to `.grad` of the leaves that it depends on."""
         from .autograd.engine import backward
 
         own: Any = self
         backward(own, gradient, retain_graph, create_graph, inputs)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
-        """Calls a function with the gradient of this tensor, once it is known; it may return another one."""
+        """Call a function with the gradient of this tensor when it is computed; it may return another one."""
         value = self.value
         if not value.tracked:
             raise GradientError("register_hook: no gradient arrives at a tensor that does not require gradients")
@@ -310,14 +310,14 @@ class Properties(Handle):
         return HookHandle(hooks, on_value)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
-        """Calls a function with this leaf after a gradient was added to `.grad`."""
+        """Call a function with this leaf after a gradient was added to `.grad`."""
         hooks: list[Any] = self.__dict__.setdefault("_after_gradient", [])
         hooks.append(hook)
         Surroundings.changes += 1
         return HookHandle(hooks, hook)
 
     def retain_grad(self) -> None:
-        """Keeps the gradient of a computed tensor in `.grad`, as leaves do: as its hooks have left it."""
+        """Keep the gradient of a non-leaf tensor in `.grad`, after its hooks."""
         if self.is_leaf or self.retains_grad:
             return
         holder = weakref.ref(self)
@@ -349,7 +349,7 @@ class Properties(Handle):
         return self.dtype.kind in ("int", "float")
 
     def is_nonzero(self) -> bool:
-        """Whether the one element is not 0."""
+        """Whether its only element is not 0."""
         return bool(self)
 
     @checking_arguments
@@ -439,55 +439,57 @@ class Properties(Handle):
     # --- new tensors like this one ---------------------------------------------------------------
 
     def new_tensor(self, data: Any, **options: Any) -> Tensor:
-        """Data as a tensor in the same dtype and on the same device, unless others are named."""
+        """Make a tensor from data, by default with the same dtype and device."""
         return made(data, **self._like(options))
 
     def new_zeros(self, *size: Any, **options: Any) -> Tensor:
-        """Zeros in the same dtype and on the same device, unless others are named."""
+        """Make a tensor of zeros, by default with the same dtype and device."""
         return zeros(*size, **self._like(options))
 
     def new_ones(self, *size: Any, **options: Any) -> Tensor:
-        """Ones in the same dtype and on the same device, unless others are named."""
+        """Make a tensor of ones, by default with the same dtype and device."""
         return ones(*size, **self._like(options))
 
     def new_empty(self, *size: Any, **options: Any) -> Tensor:
-        """A tensor of the same dtype and on the same device whose elements do not matter."""
+        """Make an uninitialised tensor, by default with the same dtype and device."""
         return self.new_zeros(*size, **options)
 
     def new_full(self, size: Any, fill_value: Any, **options: Any) -> Tensor:
-        """One number in the same dtype and on the same device, unless others are named."""
+        """Make a tensor of one number, by default with the same dtype and device."""
         return full(size, fill_value, **self._like(options))
 
     def _like(self, options: dict[str, Any]) -> dict[str, Any]:
-        """`dtype`, `device` and `requires_grad` of a new tensor."""
+        """Complete `dtype`, `device` and `requires_grad` of a new tensor."""
         given = {name: chosen for name, chosen in options.items() if chosen is not None}
         return {"dtype": self.dtype, "device": self._value.type.device, **given}
 
     def realize(self) -> Self:
-        """Computes the elements now; reading them would do so as well."""
+        """Compute the elements now; reading them would do so as well."""
         compute(self)
         return self
 
     def share_memory_(self) -> Self:
-        """As it is: threads share memory anyway."""
+        """Return the tensor itself: threads share memory anyway."""
         return self
 
     def pin_memory(self, device: Device | str | None = None) -> Tensor:
-        """A copy in pinned memory of the CPU, from which GPUs copy while others work; as it is if there is no GPU."""
+        """Copy to page-locked memory of the CPU, from which GPUs copy asynchronously; without a GPU return it
+        unchanged.
+        """
         return conversion.pinned(self)  # type: ignore[arg-type]
 
     def record_stream(self, stream: Any) -> None:
-        """Nothing: memory remembers by itself on which streams it is read."""
+        """Do nothing: memory records the streams that read it."""
 
     def is_pinned(self, device: Device | str | None = None) -> bool:
-        """Whether it is in pinned memory."""
+        """Whether it is in page-locked memory."""
         return conversion.is_pinned(self)  # type: ignore[arg-type]
 
 
 def _restored(
     cls: type[Tensor], array: Any, name: str, requires_grad: bool, strides: tuple[int, ...] | None = None
 ) -> Tensor:
-    """A tensor from its pickled form."""
+    """Rebuild a tensor from its pickled form."""
     found = object.__new__(cls)
     found._value = from_array(array.copy(), name).value
     found._strides = strides

@@ -1,7 +1,4 @@
-"""Random tensors. The generator counts (Philox): same seed, same values, on every device.
-
-The number of threads does not matter either.
-"""
+"""Generate random tensors by a counter (Philox): same seed, same values, for any device and number of threads."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Generator:
-    """A source of random numbers: a seed, and how many numbers have been drawn."""
+    """A random generator: a seed, and how many numbers have been drawn."""
 
     def __init__(self, device: DeviceLike = None) -> None:
         self.device = place(device) if device is not None else "cpu"
@@ -47,7 +44,7 @@ class Generator:
         return self._tensor
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts anew from a seed."""
+        """Restart from a seed."""
         if not isinstance(seed, int):
             raise ArgumentError(f"manual_seed takes an integer, not {kind_of(seed)}")
         with one_writer:
@@ -58,28 +55,28 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Starts anew from a seed that nobody can foretell, and returns it."""
+        """Restart from a random seed, and return it."""
         seed = int.from_bytes(os.urandom(8)) >> 1
         self.manual_seed(seed)
         return seed
 
     def initial_seed(self) -> int:
-        """The seed that it started from."""
+        """Return the seed that it started from."""
         return int(array_of(self.tensor)[0])
 
     def get_state(self) -> Tensor:
-        """The state, to be given to set_state."""
+        """Return the state, for `set_state`."""
         with one_writer:
             return self.tensor.clone()
 
     def set_state(self, new_state: Tensor) -> Generator:
-        """Goes on from a state."""
+        """Restore a state."""
         with one_writer:
             self.tensor.write(cast(new_state.value, int64), "set_state")
         return self
 
     def draw(self, count: Dim) -> Value:
-        """The state to draw so many numbers from; the generator goes on behind them."""
+        """Return the state for drawing so many numbers, and advance the generator."""
         with one_writer:  # of two threads that draw at once, each gets numbers of its own
             return self._drawn(self.tensor, count)
 
@@ -98,8 +95,9 @@ def _state(seed: int, device: str) -> Tensor:
 
 
 def _state_outside(seed: int, device: str) -> Tensor:
-    """A first state. If a function that is traced is the first to draw, it finds the state outside of itself all the
-    same: its program goes on from call to call."""
+    """Make an initial state. If a traced function is the first to draw, it is made outside the trace, so that the
+    program advances it from call to call.
+    """
     trace, state.trace = state.trace, None
     try:
         made = _state(seed, device)
@@ -110,19 +108,19 @@ def _state_outside(seed: int, device: str) -> Tensor:
 
 
 def _wrapped(n: int) -> int:
-    """The number of 64 bits with a sign that has the same lowest bits."""
+    """Wrap a number to a signed 64-bit integer."""
     return (n + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 default_generator = Generator()
 
 _others: dict[str, Generator] = {}
-"""The default generators of devices but the CPU: a program finds the state on its own device."""
+"""The default generators of devices other than the CPU: a program finds the state on its own device."""
 _first_seed = 0
 
 
 def generator_of(device: str) -> Generator:
-    """The default generator of a device. One that was not used before starts where that of the CPU started."""
+    """Return the default generator of a device. A new one starts from the seed of the CPU's."""
     if device == "cpu":
         return default_generator
     with one_writer:
@@ -133,13 +131,13 @@ def generator_of(device: str) -> Generator:
 
 
 def forget(device: str) -> None:
-    """A device that is there no more has no generator either: `manual_seed` would look for it."""
+    """Drop the generator of a device that no longer exists."""
     with one_writer:
         _others.pop(device, None)
 
 
 def manual_seed(seed: int) -> Generator:
-    """Starts the default generators, that of every device, anew from a seed."""
+    """Seed the default generators of all devices."""
     global _first_seed
     default_generator.manual_seed(seed)
     with one_writer:
@@ -150,29 +148,29 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Starts the default generators anew from a seed that nobody can foretell."""
+    """Seed the default generators randomly."""
     made = int.from_bytes(os.urandom(8)) >> 1
     manual_seed(made)
     return made
 
 
 def initial_seed() -> int:
-    """The seed of the default generator."""
+    """Return the seed of the default generator."""
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """The state of the default generator."""
+    """Return the state of the default generator."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Puts the default generator into a state."""
+    """Restore the state of the default generator."""
     default_generator.set_state(new_state)
 
 
 def _drawn(count: Dim, generator: Generator | None, device: DeviceLike) -> Value:
-    """A state on the device on which numbers are wanted."""
+    """Draw from a generator, with the state on the device of the result."""
     if generator is None:
         return generator_of(place(device)).draw(count)
     found = generator.draw(count)
@@ -190,7 +188,7 @@ def rand(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Uniform in [0, 1)."""
+    """Draw uniformly from [0, 1)."""
     shape = new_shape(size, "rand")
     return _asked(
         ops.rand(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
@@ -205,7 +203,7 @@ def randn(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal, with mean 0 and standard deviation 1."""
+    """Draw from a normal distribution with mean 0 and standard deviation 1."""
     shape = new_shape(size, "randn")
     return _asked(
         ops.randn(_drawn(product(shape), generator, device), shape, typed(dtype) or get_default_dtype()), requires_grad
@@ -222,7 +220,7 @@ def randint(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Whole numbers from low (0 if only one is given) to below high."""
+    """Draw integers from low (0 if only one bound is given) to below high."""
     if size is None:
         if not isinstance(high, (tuple, list)):
             raise ArgumentError("randint: the size is missing, as in randint(10, (3, 4))")
@@ -242,7 +240,7 @@ def randperm(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """The numbers 0 to n - 1 in random order."""
+    """Return a random permutation of 0 to n - 1."""
     made = _asked(ops.randperm(_drawn(n, generator, device), n, typed(dtype) or int64), requires_grad)
     compute_together([made])  # whoever takes a part of it for each batch should not have it sorted for each
     return made
@@ -262,7 +260,7 @@ def rand_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Uniform in [0, 1), as many as another tensor has elements."""
+    """Draw uniformly from [0, 1), in the shape of another tensor."""
     x = input.value
     made = rand(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
     return lay(made, formatted(input, memory_format, "rand_like")).requires_grad_(requires_grad)
@@ -277,7 +275,7 @@ def randn_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Normal, as many as another tensor has elements."""
+    """Draw from a standard normal distribution, in the shape of another tensor."""
     x = input.value
     made = randn(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
     return lay(made, formatted(input, memory_format, "randn_like")).requires_grad_(requires_grad)
@@ -294,7 +292,7 @@ def randint_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Whole numbers from low to below high, as many as another tensor has elements."""
+    """Draw integers from low to below high, in the shape of another tensor."""
     low, high = (0, low) if high is None else (low, high)
     x = input.value
     made = randint(low, high, x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
@@ -302,7 +300,7 @@ def randint_like(
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that stands in the input (or p), else 0."""
+    """Draw 1 with the probability given by the input (or p), else 0."""
     x = input.value
     if p is None and not x.dtype.is_float and 0 not in x.shape:
         raise DTypeError(f"bernoulli takes floating-point probabilities, not {x.dtype.name}; convert them: x.float()")
@@ -314,7 +312,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 
 def _seen(x: Tensor) -> Any:
-    """Few numbers that are there: to be looked at without computing anything."""
+    """Return a small tensor's values in memory, for checks that compute nothing."""
     if state.trace is not None or x.value.buffer is None or not 0 < x.numel() <= SMALL:
         return None
     return array_of(x)
@@ -336,7 +334,7 @@ def normal(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Normal, with these means and standard deviations; of two numbers with a size, and with type and device."""
+    """Draw from normal distributions with given means and standard deviations; two numbers need a size."""
     least = _seen(std) if isinstance(std, Handle) else np.asarray(std)
     if least is not None and (least < 0).any():
         raise ArgumentError(f"normal: std={least.min()}: a standard deviation is 0 or more")
@@ -361,7 +359,7 @@ def normal(
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn with the probabilities (or weights) that stand in each row."""
+    """Draw indices with the probabilities (or weights) in each row."""
     if input.dim() not in (1, 2) or num_samples < 1:
         raise ArgumentError(f"multinomial: {num_samples} of {tuple(input.shape)}: at least one, of a row or of rows")
     known = _seen(input)
@@ -383,7 +381,9 @@ def multinomial(
 
 
 def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
-    """Each element 0 with probability p, the others scaled so that the mean stays; nothing if not in training."""
+    """Zero each element with probability p and scale the others so that the mean is preserved; identity if not in
+    training.
+    """
     if not train or p == 0:
         return input
     x = input.value
@@ -394,7 +394,7 @@ def dropout(input: Tensor, p: float = 0.5, train: bool = True) -> Tensor:
 
 
 def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by a number uniform in [from, to)."""
+    """Fill with uniform numbers from [from, to)."""
     if from_ > to:
         raise ArgumentError(f"uniform_: from {from_} to {to}: the first number must not be more than the second")
     x = self.value
@@ -404,7 +404,7 @@ def uniform_(self: Tensor, from_: float = 0, to: float = 1, *, generator: Genera
 
 
 def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by a normally distributed number."""
+    """Fill with normally distributed numbers."""
     if std < 0:
         raise ArgumentError(f"normal_: std={std}: a standard deviation is 0 or more")
     if not std > 0:
@@ -416,7 +416,7 @@ def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generat
 
 
 def bernoulli_(self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by 1 with probability p, else 0."""
+    """Fill with 1 with probability p, else 0."""
     x = self.value
     found = _drawn(x.type.count, generator, x.device)
     chance = p.value if isinstance(p, Handle) else _probability(p)
@@ -425,7 +425,7 @@ def bernoulli_(self: Tensor, p: Tensor | float = 0.5, *, generator: Generator | 
 
 
 def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by a whole number from `from` to below `to`; of one number, from 0 to below it."""
+    """Fill with integers from `from` to below `to`; a single bound means 0 to below it."""
     x = self.value
     if to is None:
         from_, to = (0, from_) if from_ else (0, 1 << (24 if x.dtype.is_float else min(x.dtype.bits - 1, 62)))
@@ -435,7 +435,7 @@ def random_(self: Tensor, from_: int = 0, to: int | None = None, *, generator: G
 
 
 def exponential_(self: Tensor, lambd: Number = 1, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by an exponentially distributed number."""
+    """Fill with exponentially distributed numbers."""
     if not lambd > 0:
         raise ArgumentError(f"exponential_: lambd={lambd}: a rate is more than 0")
     drawn = _uniform(self, generator)
@@ -444,7 +444,7 @@ def exponential_(self: Tensor, lambd: Number = 1, *, generator: Generator | None
 
 
 def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by the number of trials, each successful with probability p, up to a success."""
+    """Fill with the number of trials, each successful with probability p, up to the first success."""
     if not 0 < p < 1:
         raise ArgumentError(f"geometric_: p={p}: give a probability between 0 and 1, both excluded")
     waits = (_uniform(self, generator).log() / math.log1p(-p)).ceil().clamp(min=1)
@@ -453,7 +453,7 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by the exponential of a normally distributed number."""
+    """Fill with exponentials of normally distributed numbers."""
     x = self.value
     drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * std + mean).exp().value, "log_normal_")
@@ -461,7 +461,7 @@ def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Gen
 
 
 def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Generator | None = None) -> Tensor:
-    """Every element is replaced by a number of a Cauchy distribution."""
+    """Fill with numbers of a Cauchy distribution."""
     if not sigma > 0:
         raise ArgumentError(f"cauchy_: sigma={sigma} is not greater than 0")
     self.write(((math.pi * (_uniform(self, generator) - 0.5)).tan() * sigma + median).value, "cauchy_")
@@ -469,7 +469,7 @@ def cauchy_(self: Tensor, median: float = 0, sigma: float = 1, *, generator: Gen
 
 
 def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
-    """Uniform in (0, 1]: what has a logarithm."""
+    """Draw uniformly from (0, 1], on which the logarithm is finite."""
     x = like.value
     dtype = x.dtype if x.dtype.is_float else get_default_dtype()
     return 1 - rand(x.shape, dtype=dtype, device=x.device, generator=generator)

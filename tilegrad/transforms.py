@@ -1,7 +1,7 @@
-"""Functions made from functions, as in JAX: `grad`, `value_and_grad`, `vjp`, `jvp`, `vmap`, `checkpoint`.
+"""Define function transforms, as in JAX: `grad`, `value_and_grad`, `vjp`, `jvp`, `vmap`, `checkpoint`.
 
-Arguments and results may be nested containers (`tree.py`), the transforms may be nested in any order.
-A transform runs the function once on stand-ins for its arguments and changes the graph that this records.
+Arguments and results may be nested containers (`tree.py`), and transforms may be nested in any order. A transform runs
+the function once on placeholders for its arguments and transforms the recorded graph.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .transform.checkpoint import checkpointed
 
 @contextmanager
 def on_stand_ins() -> Iterator[None]:
-    """While a function runs on them, jitted functions in it run like any other: what they do is recorded, too."""
+    """Run jitted functions unjitted within the block, so that their operations are recorded, too."""
     state.stand_ins += 1
     try:
         yield
@@ -43,7 +43,7 @@ def on_stand_ins() -> Iterator[None]:
 
 
 def stand_in(x: Any, op: str) -> Value:
-    """A value equal to an argument, which gradients are taken for; they flow on to the argument."""
+    """Make a value equal to an argument, for which gradients are taken; they flow on to the argument."""
     if not isinstance(x, Handle):
         raise ArgumentError(
             f"{op}: what is differentiated must be a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)"
@@ -57,7 +57,7 @@ def stand_in(x: Any, op: str) -> Value:
 
 
 def freed(values: Sequence[Value | None]) -> list[Any]:
-    """Results without history, if that leads to no leaf and to no stand-in of a transform that is still at work."""
+    """Drop the history of results, if it leads to no leaf and to no placeholder of an active transform."""
     return [v if v is None or not v.tracked or _leads_outside(v) else detached(v) for v in values]
 
 
@@ -87,7 +87,7 @@ def argument_numbers(argnums: int | Sequence[int], args: Sequence[Any], op: str)
 
 
 def depends_on_a_stand_in(value: Value) -> bool:
-    """Whether a value is computed from what a transform differentiates by at the moment."""
+    """Whether a value depends on a placeholder of an active transform."""
     seen: set[Value] = set()
     stack = [value]
     while stack:
@@ -101,7 +101,7 @@ def depends_on_a_stand_in(value: Value) -> bool:
 
 
 class Recorded:
-    """A function that ran on stand-ins for some of its arguments."""
+    """A recorded run of a function on placeholders for some of its arguments."""
 
     def __init__(
         self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Any, numbers: Sequence[int], op: str
@@ -123,25 +123,25 @@ class Recorded:
             mode.differentiated = before
 
     def finish(self) -> Recorded:
-        """From now on the stand-ins are nothing but what they stand for."""
+        """Release the placeholders: they become aliases of the arguments."""
         for x in self.inputs:
             del x.__dict__["at work"]
         return self
 
     def gradients(self, outputs: Sequence[Value], upstreams: Sequence[Value]) -> list[Value]:
-        """The gradients of all inputs."""
+        """Compute the gradients of all inputs."""
         with walking(True, True):
             found = gradients(outputs, upstreams, self.inputs)
         return [fill_like(x, 0.0) if g is None else g for x, g in zip(self.inputs, found, strict=True)]
 
     def arranged(self, values: Sequence[Value], single: bool) -> Any:
-        """Gradients in the form of the arguments."""
+        """Arrange gradients in the structure of the arguments."""
         found = iter([wrap(v) for v in freed(values)])
         made = tuple([tree.unflatten(shape, [next(found) for _ in range(_count(shape))]) for shape in self.shapes])
         return made[0] if single else made
 
     def result_of(self, x: Any) -> Any:
-        """Results as the caller may have them."""
+        """Convert results to those that the caller gets."""
 
         def outside(y: Any) -> Any:
             return wrap(freed([y.value])[0]) if isinstance(y, Handle) else y
@@ -159,7 +159,7 @@ def _count(shape: tree.Tree) -> int:
 def value_and_grad(
     fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives what fn gives, a single number, and its gradient by some arguments.
+    """Transform a scalar-valued function to one that returns its value and its gradient by some arguments.
 
     >>> import tilegrad as tg
     >>> value_and_grad(lambda x: (x**3).sum())(tg.tensor([1.0, 2.0]))
@@ -204,7 +204,7 @@ def _single(result: Any) -> Value:
 
 
 def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of fn by some arguments.
+    """Transform a scalar-valued function to its gradient by some arguments.
 
     >>> import tilegrad as tg
     >>> grad(grad(lambda x: x**3))(tg.tensor(2.0))
@@ -222,7 +222,7 @@ def grad(fn: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool
 
 
 def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """What fn gives, and a function from upstream gradients of that to gradients of the arguments.
+    """Return fn's results, and a function from their upstream gradients to the gradients of the arguments.
 
     >>> import tilegrad as tg
     >>> y, pull = vjp(lambda x: x * x, tg.tensor([1.0, 2.0]))
@@ -252,7 +252,7 @@ def vjp(fn: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """What fn gives, and how that changes when the arguments move along the tangents.
+    """Return fn's results, and their derivatives along the tangents.
 
     >>> import tilegrad as tg
     >>> jvp(lambda x: x * x, (tg.tensor(3.0),), (tg.tensor(1.0),))
@@ -283,7 +283,7 @@ def jvp(fn: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any],
 
 
 def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callable[..., Any]:
-    """A function for single entries becomes one for all entries along a dimension of its arguments.
+    """Transform a function of single entries to one that maps over a dimension of its arguments.
 
     >>> import tilegrad as tg
     >>> vmap(tg.dot)(tg.ones(3, 4), tg.ones(3, 4))
@@ -321,7 +321,7 @@ def vmap(fn: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callabl
 
 
 def _entry(x: Any, dim: Any, wholes: dict[Value, Value]) -> Any:
-    """The argument for one entry, with placeholders for what is mapped."""
+    """Make the argument for one entry, with placeholders for mapped tensors."""
     if dim is None:
         return x
     leaves, shape = tree.flatten(x)
@@ -381,8 +381,9 @@ def checkpoint(
     debug: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """fn(*args), whose intermediate values are computed again for the gradient and not kept; without arguments:
-    a function that does so. Random numbers come out the same again; PyTorch's settings make no difference here.
+    """Call fn(*args) and recompute its intermediate values for the gradient instead of storing them; without arguments:
+    return a function that does so. Random numbers are the same in the recomputation; PyTorch's settings make no
+    difference.
 
     >>> import tilegrad as tg
     >>> x = tg.tensor([0.0, 1.0], requires_grad=True)

@@ -1,4 +1,4 @@
-"""Nested containers (tuples, lists, dicts, named tuples, None) with things in them: taken apart and put together.
+"""Flatten and unflatten nested containers (tuples, lists, dicts, named tuples, None).
 
 >>> leaves, shape = flatten({"w": 1, "b": (2, None)})
 >>> leaves, unflatten(shape, [10, 20])
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Tree(NamedTuple):
-    """The form of a container: its type, its keys if it has some, and the forms of what is in it."""
+    """The structure of a container: its type, its keys if any, and the structures of its contents."""
 
     kind: type | None
     keys: tuple[Any, ...]
@@ -24,7 +24,7 @@ NOTHING = Tree(type(None), (), ())
 
 
 def flatten(x: Any) -> tuple[list[Any], Tree]:
-    """What is in a container, and its form."""
+    """List the contents of a container, and its structure."""
     leaves: list[Any] = []
     return leaves, _flatten(x, leaves)
 
@@ -41,7 +41,7 @@ def _flatten(x: Any, leaves: list[Any]) -> Tree:
 
 
 def unflatten(shape: Tree, leaves: Iterable[Any]) -> Any:
-    """A container of this form with these things in it."""
+    """Build a container of this structure from its contents."""
     return _unflatten(shape, iter(leaves))
 
 
@@ -58,7 +58,7 @@ def _unflatten(shape: Tree, leaves: Iterator[Any]) -> Any:
 
 
 def mapped(fn: Callable[..., Any], x: Any, *others: Any) -> Any:
-    """The container with a function applied to each thing in it (and to its counterparts in others of its form)."""
+    """Apply a function to each leaf of a container (with the counterparts in others of its structure)."""
     leaves, shape = flatten(x)
     rows = [flatten(other)[0] for other in others]
     return unflatten(shape, [fn(*group) for group in zip(leaves, *rows, strict=True)])

@@ -1,4 +1,4 @@
-"""Differentiation of what users wrote: gradients, modes, user-written gradients, checks, and two teaching tools."""
+"""Differentiate user code: gradients, modes, user-written gradients, checks, and two teaching tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER = {
     **dict.fromkeys(("Function", "FunctionCtx", "once_differentiable"), "function"),
     **dict.fromkeys(("gradcheck", "gradgradcheck"), "checking"),
 }
-"""What is imported when it is first used, and from where."""
+"""Names that are imported on first use, with their modules."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Gradients compared with differences, as in PyTorch: to first order (`gradcheck`) and to second."""
+"""Check gradients against finite differences, as in PyTorch: first order (`gradcheck`) and second."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gradcheck(
     raise_exception: bool = True,
     **_: Any,
 ) -> bool:
-    """Whether the gradients of a function agree with differences, for all inputs that require gradients.
+    """Check that the gradients of a function agree with finite differences, for all inputs that require gradients.
 
     The inputs should be float64: in float32 differences are too coarse.
     """
@@ -67,7 +67,7 @@ def _tensors(made: Any) -> list[Any]:
 
 
 def _by_rows(y: Any, x: Any) -> np.ndarray[Any, Any]:
-    """The derivatives of all elements of y by all elements of x; row: element of x."""
+    """Return the Jacobian of y by x; one row per element of x."""
     columns: list[Any] = []
     if not y.requires_grad:
         return np.zeros((x.numel(), y.numel()))
@@ -94,7 +94,7 @@ def gradgradcheck(
     raise_exception: bool = True,
     **_: Any,
 ) -> bool:
-    """Whether the gradients of the gradients agree with differences."""
+    """Check that second derivatives agree with finite differences of the gradients."""
     given = (inputs,) if isinstance(inputs, Handle) else tuple(inputs)
     outputs = [y for y in _tensors(func(*given)) if y.requires_grad]
     if grad_outputs is None:
@@ -113,6 +113,6 @@ def gradgradcheck(
 
 
 def _flowing(y: Any, n: int) -> Any:
-    """Some upstream gradient: the same in every run."""
+    """Return an upstream gradient that is the same in every run."""
     numbers = np.random.default_rng(n).uniform(0.5, 1.5, tuple(y.shape))
     return y.new_tensor(numbers, dtype=y.dtype).requires_grad_()

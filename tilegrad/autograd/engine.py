@@ -1,4 +1,4 @@
-"""Gradients of tensors: from what users ask (`backward`, `grad`) to the differentiation of graphs and back."""
+"""Compute gradients of tensors: `backward` and `grad`, on top of graph differentiation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Walk(threading.local):
-    """What the gradient that is being taken keeps."""
+    """Per thread: whether the gradient in progress is recorded for higher derivatives."""
 
     retain = True
 
@@ -36,7 +36,7 @@ walk = Walk()
 
 @contextmanager
 def walking(retain: bool, create_graph: bool) -> Iterator[None]:
-    """While gradients are taken: operations in user-written rules are recorded only for higher derivatives."""
+    """Set the recording of user-written gradient rules while gradients are taken."""
     before = walk.retain, mode.enabled
     walk.retain, mode.enabled = retain, create_graph
     try:
@@ -52,7 +52,7 @@ def backward(
     create_graph: bool = False,
     inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None:
-    """Adds the gradients of the tensors (their sum) to `.grad` of the leaves that they are computed from."""
+    """Add the gradients of the tensors (of their sum) to `.grad` of the leaves that they depend on."""
     outputs = _listed(tensors)
     upstreams = _upstreams(outputs, grad_tensors, "backward")
     retain = create_graph if retain_graph is None else retain_graph
@@ -79,8 +79,9 @@ def backward(
 
 
 def _differentiable(gradient: Value) -> Value:
-    """A gradient that is to be differentiated: where only its conditions depend on what has gradients (the slope of a
-    ReLU), its own gradient is zero, and not missing."""
+    """Make a gradient differentiable: if only its conditions depend on inputs with gradients (the slope of a ReLU), its
+    own gradient is zero rather than missing.
+    """
     if gradient.tracked:
         return gradient
     reached = [v for v in topological([gradient], lambda v: v.tracked) if v.tracked and v.dtype.is_float]
@@ -93,7 +94,7 @@ def _holder(leaf: Value) -> Any:
 
 
 def accumulate(x: Tensor, gradient: Value, create_graph: bool) -> None:
-    """Adds to the gradient that a leaf has."""
+    """Add to a leaf's gradient."""
     known = x.grad
     if known is None:
         x._gradient = like(gradient, x)
@@ -119,7 +120,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the (sum of the) outputs with respect to the inputs."""
+    """Compute the gradients of the (sum of the) outputs with respect to the inputs."""
     if is_grads_batched:
         raise ArgumentError("grad: is_grads_batched is not there; use tilegrad.vmap over tilegrad.vjp")
     results, wanted = _listed(outputs), _listed(inputs)
@@ -168,7 +169,7 @@ def _listed(tensors: Any) -> list[Any]:
 
 
 def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
-    """What flows into each output: ones for a single element, else what is given."""
+    """Return the upstream gradient of each output: ones for a single element, else the given one."""
     several = isinstance(given, (list, tuple))
     ups = [None] * len(outputs) if given is None else list(given) if several else [given]
     if len(ups) != len(outputs):
@@ -182,8 +183,9 @@ def _upstreams(outputs: Sequence[Tensor], given: Any, op: str) -> list[Value]:
 
 
 def _noted_before(x: Value, what: str) -> str:
-    """What was noted of something that a value is computed from: a kernel that read what requires gradients, and stored
-    it (`severed`), or a history that was used up (`spent`); empty if nothing was."""
+    """Return why a value's history has no gradient: a kernel overwrote what requires gradients (`severed`), or the
+    history was released (`spent`); empty if neither.
+    """
     seen: set[Value] = set()
     stack = [x]
     while stack:

@@ -1,4 +1,4 @@
-"""Operations with a gradient that the user writes: `Function`, as in PyTorch."""
+"""Define operations with user-written gradients: `Function`, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FunctionCtx:
-    """What forward keeps for backward. Any attribute may be set on it."""
+    """The context that forward fills for backward. Any attribute may be set on it."""
 
     needs_input_grad: tuple[bool, ...] = ()
 
@@ -35,7 +35,7 @@ class FunctionCtx:
         self._dirty: set[int] = set()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keeps tensors for backward, which finds them in `saved_tensors`."""
+        """Save tensors for backward, which reads them from `saved_tensors`."""
         for x in tensors:
             if x is not None and not isinstance(x, Handle):
                 raise ArgumentError(
@@ -46,7 +46,7 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
-        """What was kept, if it was not changed since."""
+        """The saved tensors; an error if they were modified since."""
         name = type(self).__name__
         if self._released:
             raise GradientError(
@@ -64,20 +64,20 @@ class FunctionCtx:
         return tuple(self._saved)  # type: ignore[arg-type]
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """These results have no gradient."""
+        """Mark results as non-differentiable."""
         self._no_gradient.update(map(id, tensors))
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """These arguments were changed in place."""
+        """Mark arguments as modified in place."""
         self._dirty.update(map(id, tensors))
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros (True) or None where nothing flows."""
+        """Set whether missing upstream gradients are zeros (True) or None."""
         self._materialize = value
 
 
 class Function(FunctionCtx):
-    """An operation given by two static methods.
+    """An operation defined by two static methods.
 
     >>> import tilegrad as tg
     >>> class Cube(tg.autograd.Function):
@@ -108,17 +108,17 @@ class Function(FunctionCtx):
 
     @staticmethod
     def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
-        """The result; written by the subclass."""
+        """Compute the result; overridden by the subclass."""
         raise NotImplementedError("a Function needs a static method `forward(ctx, ...)`")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """The gradient of each argument of forward; written by the subclass."""
+        """Compute the gradient of each argument of forward; overridden by the subclass."""
         raise NotImplementedError("a Function that is differentiated needs a static method `backward(ctx, ...)`")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Runs forward, and records how gradients flow back."""
+        """Run forward and record backward as its gradient."""
         ctx = cls()
         ctx.needs_input_grad = tuple([isinstance(x, Handle) and x.value.tracked and mode.enabled for x in args])
         with no_grad():
@@ -139,7 +139,7 @@ class Function(FunctionCtx):
 
 
 def _recorded(cls: type[Function], ctx: Function, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    """The results with the gradients that the user wrote."""
+    """Wrap the results with the user-written gradient."""
     places = [n for n, x in enumerate(args) if isinstance(x, Handle)]
     types = [args[n].value.type for n in places]
     traced = state.trace is not None
@@ -179,7 +179,7 @@ def _upstream(ctx: Function, upstream: Value | None, result: Any) -> Tensor | No
 def _checked(
     cls: type[Function], shares: Any, count: int, places: Sequence[int], types: Sequence[Any]
 ) -> list[Value | None]:
-    """What backward returned, one gradient for each tensor among the arguments."""
+    """Check the gradients that backward returned: one for each tensor argument."""
     given = list(shares) if isinstance(shares, (tuple, list)) else [shares]
     while len(given) > count and given[-1] is None:
         given.pop()
@@ -214,7 +214,7 @@ def _checked(
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward whose result is not to be differentiated again."""
+    """Mark a backward whose result is not differentiable again."""
 
     @wraps(fn)
     def once(ctx: Any, *grads: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whether operations are recorded for gradients: context managers, decorators too."""
+"""Switch the recording of gradients: context managers and decorators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class Recording:
-    """Within the block, or the decorated function, gradients are recorded or not."""
+    """Records gradients or not, within the block or the decorated function."""
 
     enabled = True
 
@@ -36,12 +36,12 @@ class Recording:
         return within
 
     def again(self) -> Recording:
-        """The same, for one call of a decorated function."""
+        """Copy itself, for one call of a decorated function."""
         return type(self)()
 
 
 class _OrBare(type):
-    """Lets `@no_grad` do what `@no_grad()` does."""
+    """Metaclass that lets `@no_grad` work as `@no_grad()`."""
 
     def __call__(cls, *args: Any) -> Any:
         if len(args) == 1 and callable(args[0]) and not isinstance(args[0], bool):
@@ -50,7 +50,7 @@ class _OrBare(type):
 
 
 class no_grad(Recording, metaclass=_OrBare):
-    """Nothing is recorded.
+    """Disables recording.
 
     >>> import tilegrad as tg
     >>> x = tg.ones(2, requires_grad=True)
@@ -63,11 +63,11 @@ class no_grad(Recording, metaclass=_OrBare):
 
 
 class enable_grad(Recording, metaclass=_OrBare):
-    """Gradients are recorded, within no_grad too."""
+    """Enables recording, also within no_grad."""
 
 
 class inference_mode(Recording, metaclass=_OrBare):
-    """Nothing is recorded (`inference_mode(False)`: recorded)."""
+    """Disables recording (`inference_mode(False)`: enables it)."""
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class inference_mode(Recording, metaclass=_OrBare):
 
 
 class set_grad_enabled(Recording):
-    """Recorded or not; holds from the call on, or within a block."""
+    """Sets recording from the call on, or within a block."""
 
     def __init__(self, mode: bool) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def _switch(enabled: bool) -> tuple[bool, bool]:
 
 
 def is_grad_enabled() -> bool:
-    """Whether gradients are recorded now."""
+    """Whether gradients are recorded."""
     return mode.enabled
 
 

@@ -1,8 +1,8 @@
-"""Derivatives from differences: simple, slow, inexact, and so the judge of all other ways.
+"""Compute derivatives by finite differences: the simple, slow and inexact reference for all other methods.
 
-A forward difference asks for two values of the function and is wrong by a multiple of the step h; a central one is
-wrong by a multiple of h squared. Below some step the rounding of the values takes over: the error grows as 1/h.
-`error_study` shows the valley between.
+A forward difference needs two values of the function and has an error proportional to the step h; that of a central
+difference is proportional to h squared. Below some step rounding dominates: the error grows as 1/h. `error_study` shows
+the minimum between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Scheme = Literal["forward", "central"]
 
 
 def derivative(fn: Callable[[float], float], x: float, h: float = 1e-6, scheme: Scheme = "central") -> float:
-    """The derivative of a function of one number.
+    """Differentiate a function of one number.
 
     >>> round(derivative(lambda x: x**3, 2.0), 6)
     12.0
@@ -39,9 +39,9 @@ def derivative(fn: Callable[[float], float], x: float, h: float = 1e-6, scheme: 
 
 
 def jacobian(fn: Callable[..., Any], inputs: Sequence[Any], n: int, eps: float = 1e-6) -> list[np.ndarray[Any, Any]]:
-    """For each output of a function of tensors the derivatives of all its elements by all elements of input n.
+    """Compute the Jacobian of each output of a function of tensors by input n.
 
-    Central differences: two evaluations for each element of the input. Row: element of the input.
+    Central differences: two evaluations for each element of the input. One row per element of the input.
     """
     x = inputs[n]
     center = array_of(x.detach()).astype(np.float64)
@@ -65,7 +65,7 @@ def _outputs(made: Any) -> list[np.ndarray[Any, Any]]:
 
 
 class ErrorStudy(NamedTuple):
-    """The relative error of two schemes for a row of steps."""
+    """The relative errors of two schemes over a range of steps."""
 
     steps: tuple[float, ...]
     forward: tuple[float, ...]
@@ -80,7 +80,7 @@ class ErrorStudy(NamedTuple):
 
     @property
     def best(self) -> tuple[float, float]:
-        """The step with the least error, for each scheme."""
+        """The step with the smallest error, for each scheme."""
         least = [min(zip(errors, self.steps, strict=True))[1] for errors in (self.forward, self.central)]
         return least[0], least[1]
 
@@ -88,7 +88,7 @@ class ErrorStudy(NamedTuple):
 def error_study(
     fn: Callable[[float], float], exact: float, x: float, steps: Sequence[float] | None = None
 ) -> ErrorStudy:
-    """The error of differences against the step: large steps bend, small ones drown in rounding.
+    """Measure the error of finite differences against the step: truncation at large steps, rounding at small ones.
 
     >>> import math
     >>> study = error_study(math.exp, math.exp(1.0), 1.0)
@@ -102,6 +102,6 @@ def error_study(
 
 
 def numerical_gradient(fn: Callable[[Tensor], Tensor], x: Tensor, eps: float = 1e-6) -> Tensor:
-    """The gradient of a function of one tensor that gives a single number; x is best float64."""
+    """Compute the gradient of a scalar-valued function of one tensor; x should be float64."""
     (rows,) = jacobian(fn, [x.to(dtype=float64)], 0, eps)
     return from_array(rows.reshape(tuple(x.shape)), x.value.device)

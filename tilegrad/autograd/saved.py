@@ -1,7 +1,7 @@
-"""The check that nothing which a gradient needs has been changed in place since it was recorded.
+"""Check that no value saved for a gradient has been modified in place since it was recorded.
 
-Values do not change, so the gradient could still be computed; but what the user wrote would mean something
-else than it says (and, in PyTorch, fails). So it is refused.
+Values are immutable, so the gradient could still be computed; but it would not be the gradient of the program as
+written (and PyTorch raises an error). So it is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..transform.autodiff import is_leaf
 
 
 def check_saved(outputs: Sequence[Value]) -> None:
-    """Raises if the gradient of the outputs would read a value that a tensor no longer has."""
+    """Raise if the gradient of the outputs reads a value that its tensor no longer has."""
     for value in topological(outputs, lambda v: not v.tracked or is_leaf(v)):
         if not value.tracked or is_leaf(value) or "joint" in value.__dict__:
             continue
@@ -28,8 +28,9 @@ def check_saved(outputs: Sequence[Value]) -> None:
 
 
 def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None:
-    """Notes at gradients of outputs, which are differentiated later, what had been changed when they were made: they
-    read what an operation in place has replaced, as it was. So does all that was computed again for them (`jit`)."""
+    """Mark gradients that are differentiated later with the modifications known when they were made: they read the
+    original values. So does all that was recomputed for them (`jit`).
+    """
     stack, seen = list(gradients), set(topological(outputs))
     while stack:
         value = stack.pop()
@@ -42,7 +43,7 @@ def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None
 
 
 def _change(x: Value) -> Change | None:
-    """What happened to the memory of a value, or of the whole that it is a view of."""
+    """Return the modification of a value's memory, or of the base it is a view of."""
     while True:
         own = x.__dict__
         change: Change | None = own.get("changed")
@@ -56,7 +57,7 @@ def _change(x: Value) -> Change | None:
 
 
 def _by(change: Change, value: Value) -> bool:
-    """Whether the value is the very one that was written."""
+    """Whether the value is the result of that very write."""
     written = change.by()
     while written is not value:
         if not isinstance(written, (Cast, Expand, Reshape)):
@@ -66,7 +67,7 @@ def _by(change: Change, value: Value) -> bool:
 
 
 def _led_to(value: Value, change: Change) -> bool:
-    """Whether a value is a part of what was written: an operation in place may consist of several."""
+    """Whether a value is part of what was written: an in-place operation may consist of several."""
     written = change.by()
     return written is not None and value in topological([written], lambda v: "changed" in v.__dict__ or is_leaf(v))
 

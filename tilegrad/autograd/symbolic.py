@@ -1,8 +1,8 @@
-"""Derivatives of formulas: the way of the textbook, and why it is not how programs are differentiated.
+"""Differentiate formulas symbolically, to show why programs are not differentiated in this way.
 
-A formula is a tree. Its derivative repeats parts of it (the product rule copies both factors), so the derivatives of
-deeper formulas grow much faster than the formulas; `growth` shows by how much. Reverse-mode differentiation of a
-graph, which keeps what is shared, adds a constant factor.
+A formula is a tree. Its derivative repeats subtrees (the product rule copies both factors), so derivatives of deep
+formulas grow much faster than the formulas; `growth` measures it. Reverse-mode differentiation of a graph, which shares
+subexpressions, adds a constant factor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir.node import Structure
 
 
 class Formula(Structure):
-    """Numbers, variables, and operators on them; written with Python's operators."""
+    """Numbers, variables, and operators; written with Python's operators."""
 
     sign: ClassVar[str] = ""
 
@@ -81,14 +81,14 @@ class Power(Formula):
 
 
 class Call(Formula):
-    """A function of the table on a formula."""
+    """A known function applied to a formula."""
 
     name: str
     x: Formula
 
 
 class Known(NamedTuple):
-    """A function of one number, and its derivative."""
+    """A function of one number with its derivative."""
 
     evaluate: Callable[[float], float]
     derivative: Callable[[Formula], Formula]
@@ -104,7 +104,7 @@ FUNCTIONS: dict[str, Known] = {
 
 
 def formula(x: Operand) -> Formula:
-    """A number as a formula."""
+    """Convert a number to a formula."""
     return x if isinstance(x, Formula) else Number(float(x))
 
 
@@ -155,12 +155,12 @@ def tanh(x: Formula) -> Formula:
 
 
 def variables(names: str) -> tuple[Variable, ...]:
-    """Variables with these names."""
+    """Make variables with these names."""
     return tuple(Variable(name) for name in names.split())
 
 
 def differentiate(f: Formula, x: Variable) -> Formula:
-    """The derivative of a formula by a variable.
+    """Differentiate a formula by a variable.
 
     >>> (x,) = variables("x")
     >>> print(differentiate(x**2 * sin(x), x))
@@ -183,7 +183,7 @@ def differentiate(f: Formula, x: Variable) -> Formula:
 
 
 def evaluate(f: Formula, values: Mapping[str, float]) -> float:
-    """The number that a formula is when its variables have values."""
+    """Evaluate a formula for values of its variables."""
     match f:
         case Number(value):
             return value
@@ -201,7 +201,7 @@ def evaluate(f: Formula, values: Mapping[str, float]) -> float:
 
 
 def size(f: Formula) -> int:
-    """How many numbers, variables and operators a formula is written with."""
+    """Count the numbers, variables and operators of a formula."""
     match f:
         case Plus(a, b) | Times(a, b):
             return 1 + size(a) + size(b)
@@ -225,7 +225,7 @@ class Growth(NamedTuple):
 
 
 def growth(step: Callable[[Formula], Formula], depths: Sequence[int] = range(1, 8)) -> Growth:
-    """How formulas, made by repeating a step, and their derivatives grow with the depth.
+    """Measure how formulas, made by iterating a step, and their derivatives grow with depth.
 
     >>> print(growth(lambda f: f * (1 - f), range(1, 5)))
     depth formula derivative
@@ -245,7 +245,7 @@ def growth(step: Callable[[Formula], Formula], depths: Sequence[int] = range(1, 
 
 
 def shown(f: Formula, outer: int = 0) -> str:
-    """A formula as a person would write it; `outer` is how tightly what stands around it binds."""
+    """Print a formula; `outer` is the precedence of its context."""
     match f:
         case Number(value):
             text, own = f"{value:g}", 4 if value >= 0 else 0

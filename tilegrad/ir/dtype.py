@@ -1,4 +1,4 @@
-"""Element types, and what two of them promote to."""
+"""Define the element types and their promotion table."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class DType(Node):
 
     @property
     def min(self) -> float | int:
-        """The least finite value."""
+        """The smallest finite value."""
         if self.is_float:
             return -self.max
         return 0 if self.kind != "int" else -(1 << (self.bits - 1))
 
     @property
     def max(self) -> float | int:
-        """The greatest finite value."""
+        """The largest finite value."""
         if self.is_float:
             return LARGEST[self]
         return 1 if self.kind == "bool" else (1 << (self.bits - (self.kind == "int"))) - 1
@@ -92,8 +92,9 @@ float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 8)
 
 DTYPES = (bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64)
 FLOAT8 = (float8_e4m3fn, float8_e5m2)
-"""What is kept, moved, converted and multiplied (`dot`), and not computed with otherwise. Nothing is infinite in
-float8_e4m3fn: what is beyond its range becomes its nearest end."""
+"""Storage-only types: they can be stored, copied, cast and multiplied (`dot`), but not computed with otherwise.
+float8_e4m3fn has no infinity: values beyond its range saturate.
+"""
 LARGEST = {
     float8_e4m3fn: 448.0,
     float8_e5m2: 57344.0,
@@ -110,7 +111,7 @@ _FROM_NUMPY = {n: d for d, n in _NUMPY.items()}
 
 
 def _with_others() -> dict[DType, np.dtype]:
-    """numpy's dtypes with those of another package: it is loaded when one of them is needed first."""
+    """Add the numpy dtypes of `ml_dtypes`, which is imported when one of them is first needed."""
     import ml_dtypes
 
     for d in _OTHERS:
@@ -120,12 +121,12 @@ def _with_others() -> dict[DType, np.dtype]:
 
 
 def dtype_named(name: str) -> DType:
-    """The dtype with this long or short name."""
+    """Look up a dtype by its long or short name."""
     return _BY_NAME[name]
 
 
 def from_numpy_dtype(dtype: object) -> DType | None:
-    """The dtype that stores what this numpy dtype stores, or None."""
+    """Return the dtype with the same storage as a numpy dtype, or None."""
     wanted = np.dtype(dtype)  # type: ignore[call-overload]
     if bfloat16 not in _NUMPY and wanted.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         _with_others()
@@ -133,7 +134,7 @@ def from_numpy_dtype(dtype: object) -> DType | None:
 
 
 def promote(x: DType, y: DType) -> DType:
-    """The type in which values of two types meet (PyTorch's table, for two tensors).
+    """Return the common type of two operands (PyTorch's table, for two tensors).
 
     >>> promote(float16, bfloat16), promote(uint8, int8), promote(int64, float16)
     (tilegrad.float32, tilegrad.int16, tilegrad.float16)

@@ -1,7 +1,7 @@
-"""The functions on single elements: one table that the scalar and the tile language share.
+"""Define the functions on single elements: one table shared by the scalar and the tile language.
 
-A backend implements this table and nothing else of arithmetic. `evaluate` is the meaning, on numpy
-values; integer division by zero gives 0, and `maximum`/`minimum` pass NaN on.
+A backend implements this table and no other arithmetic. `evaluate` defines each function on numpy values; integer
+division by zero gives 0, and `maximum`/`minimum` propagate NaN.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Function(NamedTuple):
     result: Result = "same"
     """The type of the result: that of the arguments, bool, that of the last argument, or named in the node."""
     symbol: str = ""
-    """The operator it is printed with, if it has one."""
+    """The operator it is printed as, if any."""
     domain: str = "bif"
-    """Which arguments it takes: b(ool), i(nteger), f(loat)."""
+    """Accepted arguments: b(ool), i(nteger), f(loat)."""
     in_kernels: bool = True
     """Whether the tile language has it."""
 
 
 def _safely(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Integer division that gives 0 where the divisor is 0."""
+    """Divide integers; the result is 0 where the divisor is 0."""
 
     def divided(x: Any, y: Any) -> Any:
         if np.issubdtype(np.asarray(y).dtype, np.integer):
@@ -93,7 +93,7 @@ def _shift_right(x: Any, y: Any) -> Any:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """Integer powers wrap; a negative exponent gives what division to 0 would: 0, 1 or -1."""
+    """Raise integers to a power with wrap-around; a negative exponent gives the integer part of 1 / x**n."""
     x, y = np.asarray(x), np.asarray(y)
     if x.dtype.kind not in "iu":
         return np.power(x, y)
@@ -189,11 +189,11 @@ FUNCTIONS: dict[str, Function] = {f.name: f for f in _LIST}
 
 
 class Reducer(NamedTuple):
-    """A function that can run over an axis."""
+    """A function that can reduce an axis."""
 
     fn: str
     printed: str
-    """What the tile language calls it."""
+    """Its name in the tile language."""
     scan: str
     evaluate: Callable[..., Any]
     accumulate: Callable[..., Any] | None
@@ -212,7 +212,7 @@ REDUCERS: dict[str, Reducer] = {
 
 
 def identity(fn: str, dtype: DType) -> float | int | bool:
-    """What a reduction over nothing gives."""
+    """The result of a reduction over no elements."""
     least = -float("inf") if dtype.is_float else dtype.min
     greatest = float("inf") if dtype.is_float else dtype.max
     if dtype is bool_:
@@ -232,7 +232,7 @@ def identity(fn: str, dtype: DType) -> float | int | bool:
 
 
 def convert(x: Any, dtype: DType) -> Any:
-    """The meaning of `cast`: to bool is `!= 0`; a float beyond an integer's range is whatever the machine gives."""
+    """Convert as `cast` does: to bool is `!= 0`; a float outside an integer's range is machine-defined."""
     with np.errstate(all="ignore"):
         if dtype in FLOAT8:
             x = np.asarray(x).astype(np.float32)

@@ -21,13 +21,13 @@ from .scalar import Expr, Position
 from .size import Dim, Shape, Size, product
 
 Reader: TypeAlias = "Callable[[Value, Position], Expr]"
-"""Gives the element of a value at a position: from memory, or by computing it on the spot."""
+"""Returns the element of a value at a position, by loading or by computing it."""
 
 Cost = Literal["free", "cheap", "dear"]
 
 
 class TensorType(Structure):
-    """What is known of a tensor before it has values."""
+    """The dtype and shape of a tensor."""
 
     dtype: DType
     shape: Shape
@@ -65,7 +65,7 @@ class TensorType(Structure):
 
 
 def check_extent(extent: object) -> None:
-    """Refuses what would be compared and computed with as if it were a size: a tensor, a number of numpy, a bool."""
+    """Reject an extent that only looks like a size: a tensor, a numpy number or a bool."""
     if not isinstance(extent, Size):
         raise ArgumentError(f"a size is an integer, not {type(extent).__name__}; convert it: int(...)")
 
@@ -74,15 +74,15 @@ def check_extent(extent: object) -> None:
 class Value(Node, ABC):
     """One tensor in a graph.
 
-    Fields annotated `Value` or `tuple[Value, ...]` are the values it reads, all others attributes.
+    Fields annotated `Value` or `tuple[Value, ...]` are its inputs, all others are attributes.
     """
 
     cost: ClassVar[Cost] = "cheap"
-    """What computing an element again costs, compared with reading it from memory."""
+    """Cost of recomputing an element, relative to loading it."""
     opaque: ClassVar[bool] = False
     """Whether the op has no element form, but kernels of its own."""
     op: ClassVar[str]
-    """The name of the op, as it is printed."""
+    """The printed name of the op."""
     input_fields: ClassVar[tuple[str, ...]] = ()
     attribute_fields: ClassVar[tuple[str, ...]] = ()
 
@@ -91,7 +91,7 @@ class Value(Node, ABC):
     type: ClassVar[TensorType]
     location: ClassVar[Location | None]
     tracked: ClassVar[bool]
-    """Whether a gradient may be asked for something that this value is computed from."""
+    """Whether a gradient may be requested for a value upstream of this one."""
 
     buffer: ClassVar[Any] = None
     """The memory that holds the elements, once they have been computed."""
@@ -123,19 +123,19 @@ class Value(Node, ABC):
         return {"current_location": current_location}
 
     differentiable: ClassVar[bool] = True
-    """Whether gradients flow through the op at all."""
+    """Whether the op propagates gradients at all."""
 
     @abstractmethod
     def infer(self) -> TensorType:
-        """The type of the value, or an error in the user's words if the inputs do not fit."""
+        """Return the type of the value, or raise an error in the user's words if the inputs do not fit."""
 
     @abstractmethod
     def element(self, position: Position, read: Reader) -> Expr:
-        """The meaning of the op: its element at a position, from elements of its inputs."""
+        """Define the op: return its element at a position from elements of its inputs."""
 
     @abstractmethod
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """For each input, its share of the upstream gradient (None: no gradient flows)."""
+        """Return, for each input, its share of the upstream gradient (None: no gradient)."""
 
     @property
     def dtype(self) -> DType:
@@ -150,17 +150,17 @@ class Value(Node, ABC):
         return self.type.device
 
     def hold(self, buffer: Any) -> None:
-        """Keeps the memory in which the elements were put: the value need not be computed again."""
+        """Attach the memory that holds the computed elements, so that the value is not computed again."""
         self.__dict__["buffer"] = buffer
 
     def copied(self) -> Self:
-        """The same as another object."""
+        """Copy the node."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made
 
     def with_inputs(self, inputs: Sequence[Value], **changes: Any) -> Value:
-        """The same op on other inputs (and with other attributes); the same object if they are the same."""
+        """Return the same op on other inputs and attributes; the same object if they are unchanged."""
         if not changes and all(x is y for x, y in zip(inputs, self.inputs, strict=True)):
             return self
         remaining = iter(inputs)
@@ -185,7 +185,7 @@ def _shown(attribute: object) -> str:
 
 @final
 class Input(Value):
-    """A tensor that is given: by the caller of a graph, or because it has been computed already."""
+    """A tensor that is given: an argument of the graph, or a tensor that has been computed before."""
 
     cost = "free"
     declared: TensorType
@@ -205,9 +205,9 @@ class Input(Value):
 
 
 def topological(outputs: Sequence[Value], stop: Callable[[Value], bool] | None = None) -> list[Value]:
-    """Every value that the outputs are computed from, once, producers before consumers.
+    """List every value that the outputs depend on once, producers before consumers.
 
-    Where `stop` says so, what a value is computed from is left out.
+    The inputs of values for which `stop` is true are not visited.
     """
     seen: set[Value] = set()
     order: list[Value] = []
@@ -236,7 +236,7 @@ class Graph(Node):
     outputs: tuple[Value, ...]
 
     def values(self) -> list[Value]:
-        """Every value once, producers before consumers; the inputs are where it ends."""
+        """List every value once, producers before consumers; the traversal ends at the inputs."""
         found = self.__dict__.get("_values")
         if found is None:
             given = set(self.inputs)
@@ -249,7 +249,7 @@ class Graph(Node):
         return names | {v: f"%{i}" for i, v in enumerate(body)}
 
     def consumers(self) -> dict[Value, list[Value]]:
-        """For each value those that read it, once for each time that they do."""
+        """Map each value to its readers, one entry per use."""
         given = set(self.inputs)
         readers: dict[Value, list[Value]] = {v: [] for v in self.values()}
         for v in list(readers):
@@ -262,7 +262,7 @@ class Graph(Node):
         return self.text()
 
     def text(self, marks: Mapping[Value, str] = {}) -> str:
-        """The graph in print, each marked value with its mark, the user's line at the end of each line."""
+        """Print the graph with annotations of values and the user's line at the end of each line."""
         names = self.names()
         given = set(self.inputs)
         lines = []

@@ -1,4 +1,4 @@
-"""Checks a graph: its types follow from its ops, it has no cycles, and all that it reads is given or computed."""
+"""Check a graph: types follow from the ops, there are no cycles, and every value read is an input or computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .size import Size
 
 
 def check_graph(graph: Graph) -> Graph:
-    """The graph itself; CompileError, naming the value, if a pass has broken it.
+    """Return the graph itself; raise CompileError, naming the value, if a pass has broken it.
 
     >>> from .dtype import float32
     >>> from .graph import TensorType
@@ -28,7 +28,7 @@ def check_graph(graph: Graph) -> Graph:
 
 
 def _check_order(graph: Graph) -> None:
-    """A depth-first walk of its own: `topological` would go round a cycle in silence."""
+    """Detect cycles by depth-first search (`topological` would not report them)."""
     given = set(graph.inputs)
     done: set[Value] = set()
     path: set[Value] = set()

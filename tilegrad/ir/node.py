@@ -1,8 +1,8 @@
-"""What the nodes of the four languages share: named fields, given once, never changed.
+"""Define the base classes of all IR nodes: named fields, set once, immutable.
 
-A subclass of `Node` is written like a frozen dataclass and behaves like one, but costs 20 us to
-define where `dataclasses` takes 500 (it compiles source when the class is made; we when the first
-node is): `import tilegrad` defines some hundreds of them and has a tenth of a second.
+A subclass of `Node` is declared like a frozen dataclass and behaves like one. It is cheaper to define, because its
+`__init__` is compiled when the first node is made: `import tilegrad` defines hundreds of classes in a tenth of a
+second.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from weakref import WeakSet, WeakValueDictionary
 
 
 class FrozenNodeError(AttributeError):
-    """Somebody assigned to a field of a node."""
+    """Raised on assignment to a field of a node."""
 
 
 making = RLock()
-"""Threads make nodes at the same time: of each class there is one `__init__`, of each interned node one object."""
+"""Lock for node construction: each class has one `__init__`, each interned structure one object."""
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Node:
-    """Named fields in the order of their annotations; equal only to itself."""
+    """Named fields in the order of their annotations; compares by identity."""
 
     fields: ClassVar[tuple[str, ...]] = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
     annotations: ClassVar[dict[str, str]] = {}
-    """The type of each field as it is written."""
+    """The source of each field's annotation."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -43,12 +43,12 @@ class Node:
 
     @classmethod
     def init_lines(cls) -> list[str]:
-        """What `__init__` does besides keeping its arguments, as source (`own` is the node's dict)."""
+        """Return source lines to add to `__init__` after the fields are set (`own` is the node's `__dict__`)."""
         return []
 
     @classmethod
     def init_names(cls) -> dict[str, object]:
-        """The names that `init_lines` uses."""
+        """Return the names that `init_lines` refers to."""
         return {}
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -65,12 +65,12 @@ class Node:
         return tuple([own[name] for name in self.fields])
 
     def replaced(self, **changes: Any) -> Any:
-        """The same node with some fields changed."""
+        """Return the same node with some fields changed."""
         return type(self)(**{name: changes.get(name, self.__dict__[name]) for name in self.fields})
 
 
 def as_written(annotation: object) -> str:
-    """An annotation as its source, also where a module has evaluated it.
+    """Return an annotation as source, also if a module has evaluated it.
 
     >>> as_written("Value"), as_written(int), as_written(tuple[Node, ...])
     ('Value', 'int', 'tuple[Node, ...]')
@@ -83,10 +83,9 @@ def as_written(annotation: object) -> str:
 
 
 def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
-    """Write the `__init__` of a class when its first node is made, and call it.
+    """Compile the `__init__` of a class when its first node is made, then call it.
 
-    Another thread may have been faster: then the one of this class is called, and not that of a class above it which
-    is still to be written.
+    If another thread has already compiled it, the class's own `__init__` is called, not an inherited one.
     """
     with making:
         inits = ((c, c.__dict__.get("__init__")) for c in type(self).__mro__)
@@ -97,7 +96,7 @@ def _first_init(self: Node, *args: Any, **kwargs: Any) -> None:
 
 
 _written: WeakSet[Callable[..., None]] = WeakSet()
-"""Every `__init__` that was made here: a class may have one of its own, which calls that of the class above."""
+"""Every `__init__` generated here: a class may define its own, which calls the generated one of its base class."""
 
 
 def _written_init(cls: type[Node]) -> Callable[..., None]:
@@ -115,7 +114,7 @@ def _written_init(cls: type[Node]) -> Callable[..., None]:
 
 
 class Structure(Node):
-    """A node that equals every node of the same class with equal fields."""
+    """A node that compares by structure: equal class and equal fields."""
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -131,13 +130,13 @@ class Structure(Node):
         return own["_hash"]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not the hash, since in another process words have other ones, nor what is quickly made."""
+        """Pickle the fields without cached values: hashes of strings differ between processes."""
         own = self.__dict__.copy()  # another thread may find out the hash meanwhile
         return {name: x for name, x in own.items() if name not in ("_hash", "_parts")}
 
 
 class _Interning(type):
-    """Makes a class hand out the same object for the same fields."""
+    """Metaclass that returns the same object for the same fields."""
 
     def __call__(cls, *args: Any) -> Any:
         key = cls.intern_key(*args)  # type: ignore[attr-defined]
@@ -154,10 +153,10 @@ _interned: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
 
 class Interned(Node, metaclass=_Interning):
-    """A node of which there is one object for each structure: comparing is `is`, a set of them cheap.
+    """A node with one object per structure, so that comparison is `is` and hashing is cheap.
 
-    Expressions that share parts are graphs, not trees; without this, comparing two of them would
-    walk every path. Fields are given by position.
+    Expressions that share parts are graphs, not trees; without interning, a comparison would follow every path. Fields
+    are passed by position.
     """
 
     @classmethod

@@ -1,8 +1,7 @@
-"""Arithmetic on positions: a normal form in which equal positions are the same object.
+"""Normalise index arithmetic, so that equal positions are the same object.
 
-A position is kept as a sum of products with integer coefficients. Division and remainder are
-resolved by what is known of the ranges of indices, so that moving data about (reshape, slice,
-flip, ...) composes to plain strides wherever it can:
+A position is kept as a sum of products with integer coefficients. Division and remainder are simplified using the
+ranges of indices, so that data movement (reshape, slice, flip, ...) composes to plain strides where possible:
 
 >>> from .scalar import Index
 >>> i, j = Index("i", 4), Index("j", 8)
@@ -26,7 +25,7 @@ Bounds: TypeAlias = "tuple[Dim | None, Dim | None]"
 
 
 def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
-    """The normal form of an application to int64, or None where there is nothing to do."""
+    """Return the normal form of an int64 application, or None if it is already normal."""
     x = args[0]
     match fn:
         case "add" | "sub":
@@ -51,7 +50,7 @@ def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
 
 
 def logical(fn: str, args: tuple[Expr, ...]) -> Expr | None:
-    """The normal form of an application to bool, or None."""
+    """Return the normal form of a bool application, or None."""
     if fn == "invert" and args[0] in (TRUE, FALSE):
         return FALSE if args[0] is TRUE else TRUE
     if fn not in ("bitand", "bitor"):
@@ -66,7 +65,7 @@ def logical(fn: str, args: tuple[Expr, ...]) -> Expr | None:
 
 
 def linear(e: Expr) -> Sum:
-    """An int64 expression as a sum: {factors: coefficient}."""
+    """Decompose an int64 expression into a sum: {factors: coefficient}."""
     known: Sum | None = e.__dict__.get("_linear")
     if known is None:
         match e:
@@ -94,7 +93,7 @@ def _multiplied(x: Sum, y: Sum) -> Sum:
 
 
 def _sum(total: Sum) -> Expr:
-    """The expression of a sum: large coefficients first, the constant last."""
+    """Build the expression of a sum: large coefficients first, the constant last."""
     total = _recombined({p: c for p, c in total.items() if c})
     if not total:
         return const(0, int64)
@@ -115,7 +114,7 @@ def _sum(total: Sum) -> Expr:
 
 
 def _recombined(total: Sum) -> Sum:
-    """Puts `(x // c) * c + x % c` back together."""
+    """Merge `(x // c) * c + x % c` into `x`."""
     for product, k in total.items():
         for n, factor in enumerate(product):
             if not (isinstance(factor, Apply) and factor.fn == "mod"):
@@ -136,7 +135,7 @@ def _recombined(total: Sum) -> Sum:
 
 
 def _complement(other: Product, coefficient: int, rest: Product, k: int, x: Expr, c: Expr) -> Expr | None:
-    """What `k * rest * (x % c)` and the other product make together, if they belong together."""
+    """Return the sum of `k * rest * (x % c)` and another product if they merge, else None."""
     scale = _multiplied({rest: k}, linear(c))
     if len(scale) != 1:
         return None
@@ -160,7 +159,7 @@ def _complement(other: Product, coefficient: int, rest: Product, k: int, x: Expr
 
 
 def bounds(e: Expr) -> Bounds:
-    """The least and the greatest value an int64 expression can have, where that is known."""
+    """Return the lower and upper bound of an int64 expression, each None if unknown."""
     known: Bounds | None = e.__dict__.get("_bounds")
     if known is None:
         known = e.__dict__["_bounds"] = _bounds(e)
@@ -198,7 +197,7 @@ def _bounds(e: Expr) -> Bounds:
 
 
 def _bounds_of_extreme(greater: bool, x: Bounds, y: Bounds) -> Bounds:
-    """Of the two, the side on which one of them suffices, and that on which both must be known."""
+    """Bound a minimum or maximum: one side follows from either operand, the other needs both."""
     one = 0 if greater else 1
     a, b = x[one], y[one]
     near = b if a is None else a if b is None or (_least(a - b) >= 0) is greater else b
@@ -233,12 +232,12 @@ def _bounds_of_sum(total: Sum) -> Bounds:
 
 
 def _surely_natural(x: Dim) -> bool:
-    """Whether a size is 0 or more, whatever its names stand for (2 or more each)."""
+    """Whether a size is non-negative for all values of its symbols (each at least 2)."""
     return sum(min(c, 0) for c in _terms(x).values()) == 0 or _least(x) >= 0
 
 
 def _least(x: Dim) -> float:
-    """A lower bound of a size whose names are all 2 or more."""
+    """Return a lower bound of a size whose symbols are all at least 2."""
     low = 0.0
     for names, c in _terms(x).items():
         if c < 0 and names:
@@ -248,7 +247,7 @@ def _least(x: Dim) -> float:
 
 
 def _least_of_difference(x: Dim) -> float:
-    """For a size like `4*n - n - 3` that has settled negative terms there is no bound without more knowledge."""
+    """Bound a size such as `4*n - n - 3`; without more knowledge negative terms have no bound."""
     return -math.inf
 
 
@@ -257,7 +256,7 @@ def _surely_positive(x: Dim) -> bool:
 
 
 def _divided(fn: str, x: Expr, divisor: Expr) -> Expr | None:
-    """`x // divisor` or `x % divisor`: what is divisible comes out, what is smaller falls away."""
+    """Simplify `x // divisor` or `x % divisor`: divisible terms move out, smaller terms vanish."""
     products = linear(divisor)
     if len(products) != 1:
         return None
@@ -332,7 +331,7 @@ def _remainder(x: Expr, divisor: Expr) -> Expr:
 
 
 def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
-    """A comparison that the ranges of its sides decide."""
+    """Decide a comparison by the ranges of its operands."""
     low, high = _difference(x, y)
     always = {
         "lt": high is not None and _least(-1 - high) >= 0,
@@ -349,7 +348,7 @@ def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
 
 
 def _difference(x: Expr, y: Expr) -> Bounds:
-    """The bounds of x - y. Where int64 would wrap around, they are those of whole numbers, which do not:
+    """Bound x - y as a whole number, without the wrap-around of int64:
 
     >>> i = Index("i", 4)
     >>> print(i >= -(2**63), apply("maximum", i, const(-(2**63), int64)))
@@ -376,7 +375,7 @@ def _extreme(fn: str, x: Expr, y: Expr) -> Expr | None:
 
 
 def digits(e: Expr) -> tuple[tuple[Index, Expr], ...] | None:
-    """The indices of a number in mixed radix, each with its step, lowest first; None if it is something else.
+    """Decompose a mixed-radix number into its indices with their steps, lowest first; None if it is not one.
 
     >>> b, r = Index("b", 64), Index("r", 32)
     >>> [(str(i), str(step)) for i, step in digits(b * 32 + r)]

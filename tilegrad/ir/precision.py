@@ -1,12 +1,12 @@
-"""How exact products of float32 matrices are, in the field's words, and what each word means.
+"""Define the precision of float32 matrix products.
 
     highest    float32 arithmetic
-    high       each number is rounded to 11 bits (tf32), or is the sum of two of bfloat16, and three of the four
-               products of these are added
-    medium     each number is rounded to bfloat16
+    high       operands are rounded to 11 bits (tf32), or split into a sum of two bfloat16 of which three of the four
+               products are added
+    medium     operands are rounded to bfloat16
 
-A word says how exact a product is at least: a device may do better. With sums of two, what is infinite, NaN, or so
-small that its bfloat16 parts lose bits is multiplied as at `highest`; `medium` and tf32 round it first.
+Each is a lower bound: a device may be more precise. Split operands that are infinite, NaN, or so small that their
+bfloat16 parts lose bits are multiplied as at `highest`; `medium` and tf32 round first.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ Precision: TypeAlias = Literal["highest", "high", "medium"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 PRODUCTS: dict[Precision, str] = {"highest": "mul", "high": "mul_high", "medium": "mul_medium"}
-"""The function of the scalar language that multiplies two numbers."""
+"""The function of the scalar language that multiplies two numbers at each precision."""
 
 PRECISION_OF: dict[str, Precision] = {fn: precision for precision, fn in PRODUCTS.items()}
 
 BFLOAT16_PARTS: dict[Precision, tuple[int, int]] = {"highest": (3, 6), "high": (2, 3), "medium": (1, 1)}
-"""Where a unit multiplies only bfloat16: the parts that a float32 number is the sum of, and products that are added."""
+"""Number of bfloat16 parts of each operand and of partial products that are added, on units that multiply bfloat16
+only.
+"""
 
 TRITON: dict[str, Precision] = {
     "ieee": "highest",
@@ -34,16 +36,16 @@ TRITON: dict[str, Precision] = {
     "bf16x3": "highest",
     "tf32": "high",
 }
-"""What Triton's words for `input_precision` become: ours that are at least as exact."""
+"""Triton's `input_precision` words, mapped to ours that are at least as precise."""
 
 SMALLEST = 2.0**-100
-"""Below this, the lower part of a number may be too small for bfloat16 to hold all of its bits."""
+"""Magnitude below which the lower bfloat16 part of a float32 may lose bits."""
 LARGEST = 3.3895313892515355e38
-"""Of bfloat16. What would be rounded up to infinity is cut off instead, where a lower part holds the rest."""
+"""Largest finite bfloat16. Values that would round to infinity are truncated instead if a lower part holds the rest."""
 
 
 def to_bfloat16(x: Any) -> Any:
-    """Each float32 number rounded to the nearest of bfloat16, as float32.
+    """Round float32 to the nearest bfloat16, returned as float32.
 
     >>> to_bfloat16(np.float32([1.0, 1.00390625, 1.01171875, np.inf])).tolist()
     [1.0, 1.0, 1.015625, inf]
@@ -55,7 +57,7 @@ def to_bfloat16(x: Any) -> Any:
 
 
 def in_parts(x: Any) -> tuple[Any, Any]:
-    """Finite numbers as sums of two of bfloat16, up to 2**-17 of each.
+    """Split finite numbers into a sum of two bfloat16, with a relative error of at most 2**-17.
 
     >>> upper, lower = in_parts(np.float32([1.01, 1e38]))
     >>> bool(np.all(np.abs(upper + lower - np.float32([1.01, 1e38])) <= 2.0**-17 * upper))
@@ -67,12 +69,12 @@ def in_parts(x: Any) -> tuple[Any, Any]:
 
 
 def is_plain(x: Any) -> Any:
-    """Which numbers have parts that say all of them."""
+    """Select the numbers that two bfloat16 parts represent."""
     return (np.isfinite(x) & (np.abs(x) >= SMALLEST)) | (x == 0)
 
 
 def product(x: Any, y: Any, precision: Precision, times: Callable[[Any, Any], Any] = np.multiply) -> Any:
-    """What `times`, a product of float32 numbers or of matrices of them, gives at a precision."""
+    """Multiply float32 numbers or matrices with `times` at a precision."""
     x, y = np.asarray(x), np.asarray(y)
     if precision == "highest" or x.dtype != np.float32:
         return times(x, y)

@@ -1,4 +1,4 @@
-"""The program language: in which order kernels run, in which memory, on which device and stream.
+"""Define the program language: the order of kernels, their memory, devices and streams.
 
     program  ::= Program(name, sizes, buffers, inputs, outputs, steps, arena)
     buffer   ::= Buffer(name, type, role, offset, alias)
@@ -6,9 +6,9 @@
                | Foreign(work, inputs, outputs, stream) | Record(event, stream) | Wait(event, stream)
     argument ::= the name of a buffer | a size
 
-`sizes` are the names that stand for axes which vary from call to call; everything else is settled.
-Before memory is planned a program has `Allocate` and `Free` steps; afterwards temporaries have an offset in the
-arena, and outputs that are updated in place have the name of the input whose memory they take (`alias`).
+`sizes` are the symbols of axes that vary from call to call; everything else is static. Before memory is planned a
+program has `Allocate` and `Free` steps; afterwards temporaries have an offset in the arena, and outputs that are
+updated in place name the input whose memory they reuse (`alias`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Buffer(Structure):
 
 
 class Tiles(Structure):
-    """How many tiles of some extent cover an axis: an extent of a grid."""
+    """A grid extent: the number of tiles of a given extent that cover an axis."""
 
     extent: Dim
     tile: int
@@ -65,9 +65,9 @@ class Launch(Structure):
     grid: tuple[Tiles, ...]
     stream: int = 0
     work: float = 0.0
-    """An estimate of the operations of one instance: decides how instances are dealt to threads."""
+    """Estimated operations per instance; decides how instances are partitioned among threads."""
     users: bool = False
-    """Whether the kernel was written by a person, with masks that are for the borders only."""
+    """Whether a user wrote the kernel, whose masks then only guard the borders."""
 
 
 class Copy(Structure):
@@ -77,7 +77,7 @@ class Copy(Structure):
 
 
 class Foreign(Structure):
-    """A call of what is no kernel of ours (`runtime/work.py`). An output that starts from an input is in both lists."""
+    """A call of external code (`runtime/work.py`). An output that is updated in place is in both lists."""
 
     work: Any
     inputs: tuple[str, ...]
@@ -99,12 +99,12 @@ Step: TypeAlias = "Allocate | Launch | Copy | Foreign | Free | Record | Wait"
 
 
 def name_of(step: Launch | Foreign) -> str:
-    """What a kernel, or what stands for one, is called."""
+    """Return the name of a kernel or of its placeholder."""
     return step.kernel.name if isinstance(step, Launch) else str(step.work)
 
 
 def uses(step: Step) -> tuple[str, ...]:
-    """The buffers that a step reads and writes.
+    """Return the buffers that a step reads and writes.
 
     >>> uses(Copy("x", "y")), uses(Free("x"))
     (('x', 'y'), ())
@@ -127,7 +127,7 @@ class Program(Structure):
     outputs: tuple[str, ...]
     steps: tuple[Step, ...]
     arena: Dim = 0
-    """The bytes that all temporaries take together."""
+    """The size of the arena of temporaries, in bytes."""
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

@@ -1,7 +1,7 @@
-"""Checks a program: that its kernels get what they take, and that memory is written before it is read.
+"""Check a program: kernels get the arguments they declare, and memory is written before it is read.
 
-Steps of one stream run in order; those of two streams only as events say. A step is ordered after another
-only if every schedule that respects this runs it later; the steps before each are kept as the bits of a number.
+Steps of one stream run in order; steps of different streams are ordered by events only. A step is ordered after another
+only if every schedule that respects this runs it later; the predecessors of each step are kept as a bit set.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .tile_access import Accesses, accesses
 from .tile_checker import check as check_kernel
 
 MOST_INSTANCES = (2**31 - 1, 65535, 65535)
-"""Along each axis of a grid, on the strictest device."""
+"""Largest grid extent along each axis on the strictest device, in instances."""
 
 
 def check_program(program: Program) -> None:
-    """CompileError, naming the step, if the program is wrong."""
+    """Raise CompileError, naming the step, if the program is wrong."""
     _Checker(program).check()
 
 
@@ -31,10 +31,10 @@ class _Checker:
         self.buffers = {b.name: b for b in program.buffers}
         self.kernels: dict[Kernel, Accesses] = {}
         self.writers: dict[str, int] = {}
-        """The steps that have written each memory, as bits."""
+        """The steps that have written each memory, as a bit set."""
         self.readers: dict[str, int] = {}
         self.holder: dict[str, str] = {}
-        """The buffer whose elements are in a memory now."""
+        """The buffer whose elements each memory holds now."""
         self.streams: dict[int, int] = {}
         self.events: dict[int, int] = {}
         self.freed: set[str] = set()
@@ -78,7 +78,7 @@ class _Checker:
         return target
 
     def memory(self, name: str) -> str:
-        """The buffer in whose memory this one is."""
+        """Resolve aliases: return the buffer that owns the memory."""
         return self.buffers[name].alias or name
 
     def step(self, number: int, step: Step) -> None:
@@ -188,7 +188,7 @@ class _Checker:
             raise self.error(f"{what}, while step {other} {they} it on another stream: wait for an event", number)
 
     def overlaps(self) -> None:
-        """Two temporaries may share memory only if all steps of one come after all steps of the other."""
+        """Allow two temporaries to share memory only if all steps of one come after all steps of the other."""
         placed: list[tuple[int, int, str, int]] = []
         for b in self.program.buffers:
             if b.offset is None or isinstance(b.offset, Size) or isinstance(b.type.bytes, Size):

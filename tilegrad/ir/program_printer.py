@@ -1,4 +1,4 @@
-"""Writes programs: what memory there is, and what is done in which order."""
+"""Print programs: their memory and their steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .size import Dim, Size
 
 
 def show_program(program: Program) -> str:
-    """A program as text.
+    """Print a program.
 
     >>> from .dtype import float32
     >>> from .graph import TensorType
@@ -31,7 +31,7 @@ def show_program(program: Program) -> str:
 
 
 def show_step(step: Step) -> str:
-    """One step, on one line."""
+    """Print a step on one line."""
     return _step(step)
 
 
@@ -73,7 +73,7 @@ def _beside(texts: list[str], comments: list[str]) -> list[str]:
 
 
 def peak(program: Program) -> tuple[Dim, Dim]:
-    """The bytes of temporaries at their most, and those of all other buffers.
+    """Return the peak bytes of temporaries, and the bytes of all other buffers.
 
     Before memory is planned, temporaries count while they are allocated.
     """
@@ -87,7 +87,7 @@ def peak(program: Program) -> tuple[Dim, Dim]:
 
 
 def _allocated(program: Program) -> Dim:
-    """With sizes that vary all that is ever allocated: which moment is the worst depends on them."""
+    """With symbolic sizes, return the sum of all allocations: the peak depends on the sizes."""
     moves: list[Dim] = []
     for step in program.steps:
         if isinstance(step, Allocate):

@@ -1,16 +1,16 @@
-"""The scalar language: what one element of a tensor is computed from.
+"""Define the scalar language: how one element of a tensor is computed.
 
     expr ::= Const(value, dtype)                  a number
-           | Index(name, extent)                  where we are along an axis, 0 <= index < extent
+           | Index(name, extent)                  the position along an axis, 0 <= index < extent
            | Symbol(name)                         a size that is known only when the program runs
            | Read(source, position, dtype)        an element of a tensor in memory
            | Apply(fn, args, dtype)               a function of `functions.FUNCTIONS`
            | Reduce(fn, index, body, dtype)       fn over all values of an index
            | Scan(fn, index, body, at, dtype)     fn over the values of an index up to `at`
 
-Positions are int64. There is one object per structure (`Interned`), so a part that is used twice is computed once:
-sharing needs no node of its own, and the printer shows it as `let`. Write expressions with functions of this module and
-operators, not with constructors: those of int64 and bool keep a normal form (`position.py`), equal positions being one.
+Positions are int64. There is one object per structure (`Interned`), so a shared part is computed once: sharing needs no
+node of its own, and the printer shows it as `let`. Build expressions with the functions of this module and operators,
+not with constructors: int64 and bool expressions are kept in a normal form (`position.py`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Symbol(Scalar):
 
 class Read(Scalar):
     source: Any
-    """What is read: a graph value, or a name."""
+    """The source of the read: a graph value, or a name."""
     position: tuple[Expr, ...]
     dtype: DType  # type: ignore[misc]
 
@@ -143,13 +143,13 @@ Position: TypeAlias = tuple[Expr, ...]
 
 NormalForm: TypeAlias = Callable[[str, tuple[Expr, ...]], "Expr | None"]
 NORMAL_FORMS: dict[DType, NormalForm] = {}
-"""For a type of the first argument: what an application becomes, or None if it stays (see `position.py`)."""
+"""Normalisers by the type of the first argument; each returns the normal form or None (see `position.py`)."""
 
 TRUE, FALSE = Const(True, bool_), Const(False, bool_)
 
 
 def const(value: float, dtype: DType) -> Const:
-    """A number; integers wrap around, as in memory."""
+    """Build a constant; integers wrap around, as in memory."""
     if dtype is bool_:
         return Const(bool(value), dtype)
     if dtype.is_float:
@@ -159,12 +159,12 @@ def const(value: float, dtype: DType) -> Const:
 
 
 def literal(x: Expr | float, dtype: DType) -> Expr:
-    """A Python number as an expression of a type; an expression as it is."""
+    """Convert a Python number to an expression of a type; return an expression unchanged."""
     return x if isinstance(x, Scalar) else const(x, dtype)
 
 
 def size(extent: Dim) -> Expr:
-    """A size as an expression."""
+    """Convert a size to an expression."""
     if not isinstance(extent, Size):
         return const(extent, int64)
     total: Expr = const(0, int64)
@@ -177,7 +177,7 @@ def size(extent: Dim) -> Expr:
 
 
 def apply(fn: str, *args: Expr) -> Expr:
-    """A function of the table, in normal form if its type has one."""
+    """Apply a function of the table, in normal form if its type has one."""
     normal = NORMAL_FORMS.get(args[0].dtype)
     if normal is not None:
         settled = normal(fn, args)
@@ -189,7 +189,7 @@ def apply(fn: str, *args: Expr) -> Expr:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """An element as another type; numbers are converted at once."""
+    """Convert to another type; constants are folded."""
     if x.dtype is dtype:
         return x
     if isinstance(x, Const) and not (isinstance(x.value, float) and not math.isfinite(x.value) and not dtype.is_float):
@@ -198,26 +198,26 @@ def cast(x: Expr, dtype: DType) -> Expr:
 
 
 def const_array(x: Const) -> Any:
-    """A number as an array without axes, for numpy's conversions."""
+    """Wrap a number in a zero-dimensional array, for numpy's conversions."""
     import numpy as np
 
     return np.array(x.value, x.dtype.numpy)
 
 
 def bitcast(x: Expr, dtype: DType) -> Expr:
-    """The same bits, read as another type of the same width."""
+    """Reinterpret the bits as another type of the same width."""
     return x if x.dtype is dtype else Apply("bitcast", (x,), dtype)
 
 
 def where(condition: Expr, x: Expr, y: Expr) -> Expr:
-    """x where the condition holds, else y. What is not chosen is not read."""
+    """Select x where the condition holds, else y. The other operand is not read."""
     if condition is TRUE or x is y:
         return x
     return y if condition is FALSE else Apply("where", (condition, x, y), x.dtype)
 
 
 def reduce(fn: str, index: Index, body: Expr) -> Expr:
-    """fn over all values of an index.
+    """Reduce with fn over all values of an index.
 
     >>> k = Index("k", 8)
     >>> print(reduce("add", k, k * 2))
@@ -231,14 +231,14 @@ def reduce(fn: str, index: Index, body: Expr) -> Expr:
 
 
 def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
-    """fn over the values of an index from 0 up to `at`, that included."""
+    """Scan with fn over the values of an index from 0 up to and including `at`."""
     if index.extent == 1:
         return const(0, int64) if fn.startswith("arg") else substitute(body, {index: const(0, int64)})
     return Scan(fn, index, body, at, int64 if fn.startswith("arg") else body.dtype)
 
 
 def parts(e: Expr) -> tuple[Expr, ...]:
-    """The expressions that an expression is made of directly."""
+    """List the operands of an expression."""
     own = e.__dict__
     found: tuple[Expr, ...] | None = own.get("_parts")
     if found is None:
@@ -255,27 +255,27 @@ def parts(e: Expr) -> tuple[Expr, ...]:
 
 
 class Facts(NamedTuple):
-    """What follows for an expression from its parts; kept with it, because it is asked often."""
+    """Cached properties of an expression that follow from its operands."""
 
     reads: tuple[Read, ...]
-    """The reads in it, each once, inner ones first."""
+    """All reads in the expression, each once, inner ones first."""
     indices: frozenset[Index]
-    """The indices in it, those that it reduces over included."""
+    """All indices in the expression, including those of reductions."""
     loops: bool
     """Whether it has reductions or scans."""
     symbols: bool
     checked: bool
-    """Whether indices in it are checked: they must be those of elements that exist."""
+    """Whether it has indices that are bounds-checked."""
     choices: int  # `where` inside each other
 
     @property
     def data(self) -> bool:
-        """Whether it depends on more than on where we are."""
+        """Whether it depends on data, not on positions only."""
         return self.loops or len(self.reads) > 0
 
 
 def facts(e: Expr) -> Facts:
-    """What follows for an expression from its parts: worked out once, without recursion."""
+    """Derive the properties of an expression, once and without recursion."""
     found: Facts | None = e.__dict__.get("_facts")
     if found is not None:
         return found
@@ -311,7 +311,7 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
 
 
 def free(e: Expr) -> frozenset[Index]:
-    """The indices that an expression depends on: those that it goes over itself are not among them.
+    """List the free indices of an expression: indices bound by its reductions and scans are excluded.
 
     >>> i, k = Index("i", 4), Index("k", 8)
     >>> [str(index) for index in free(reduce("add", k, i * 2 + k))]
@@ -339,7 +339,7 @@ def _free_from(e: Expr) -> frozenset[Index]:
 
 
 def loops_in(e: Expr) -> list[Expr]:
-    """The reductions and scans in an expression, and what has some in it; each once, parts before wholes."""
+    """List the reductions and scans in an expression and everything that contains one; each once, operands first."""
     found: dict[Expr, None] = {}
     stack = [e] if facts(e).loops else []
     while stack:
@@ -353,7 +353,7 @@ def loops_in(e: Expr) -> list[Expr]:
 
 
 def walk(*roots: Expr) -> Iterator[Expr]:
-    """Every expression below the roots once, parts before wholes."""
+    """List every expression below the roots once, operands first."""
     seen: set[Expr] = set()
     stack = [(e, False) for e in reversed(roots)]
     while stack:
@@ -369,10 +369,10 @@ def walk(*roots: Expr) -> Iterator[Expr]:
 
 
 def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:
-    """The roots with every part that `change` gives something for replaced by it, from the inside out.
+    """Rewrite the roots bottom-up with `change`, which returns a replacement or None.
 
-    `change` sees an expression whose parts are changed already. An expression that has become one of its parts (a
-    choice between two that are equal now) is not changed once more.
+    `change` sees an expression whose operands have been rewritten. An expression that has simplified to one of its
+    operands (a selection between two that have become equal) is not rewritten again.
     """
     new: dict[Expr, Expr] = {}
     for e in walk(*roots):
@@ -385,7 +385,7 @@ def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> t
 
 
 def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
-    """An expression made again from the new forms of its parts."""
+    """Rebuild an expression from rewritten operands."""
     match e:
         case Read(source, position, dtype):
             moved = tuple([new[p] for p in position])
@@ -408,12 +408,12 @@ def remade(e: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """The expression with some of its indices replaced by others, or by expressions, all at once."""
+    """Substitute indices by other expressions, all at once."""
     return substituted((e,), values)[0]
 
 
 def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr]:
-    """The same for several expressions: what they share is looked at once."""
+    """Substitute in several expressions; shared parts are visited once."""
     new: dict[Expr, Expr] = dict(values)
     roots = list(roots)
     stack = list(roots)
@@ -436,7 +436,7 @@ def substituted(roots: Iterable[Expr], values: Mapping[Expr, Expr]) -> list[Expr
 
 
 def _refuse_capture(e: Reduce | Scan, new: Mapping[Expr, Expr]) -> None:
-    """Refuse to substitute an expression that holds the index of a loop into that loop: it would be captured."""
+    """Reject a substitution of an expression that holds the index of a loop into that loop: it would be captured."""
     bound = new[e.index]
     assert isinstance(bound, Index), f"the index {e.index.name} of a loop cannot be {bound}"
     for index in facts(e.body).indices:
@@ -448,16 +448,16 @@ _numbers = count(1)
 
 
 def fresh_index(extent: Dim) -> Index:
-    """An index that nothing else uses; lowering gives it its final name."""
+    """Make an index with a unique name; lowering gives it its final name."""
     return Index(f"_{next(_numbers)}", extent)
 
 
 LONG = 200
-"""Letters from which on what an expression is sorted by is not what is printed."""
+"""Length from which an expression's sort key is not its printed form, in letters."""
 
 
 def spelling(e: Expr) -> str:
-    """What expressions are sorted by: as they are printed, but never long, however often they share a part."""
+    """Return the sort key of an expression: its printed form, bounded in length however much it shares."""
     found: str | None = e.__dict__.get("_spelling")
     if found is None:
         below = [spelling(p) for p in parts(e)]
@@ -472,7 +472,7 @@ def spelling(e: Expr) -> str:
 
 
 def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
-    """An expression as a person would write it; parts that have names are shown by them."""
+    """Print an expression; named parts are printed as their names."""
     if e in names:
         return names[e]
 

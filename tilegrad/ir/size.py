@@ -1,4 +1,4 @@
-"""Sizes of axes: an int, or a polynomial over names where a size varies from call to call.
+"""Define sizes of axes: an int, or a polynomial over symbols where a size varies from call to call.
 
 size ::= int | Size          Size = sum of coefficient * name * name ...
 """
@@ -52,7 +52,7 @@ class Size:
         return hash(self.terms_of_all())
 
     def terms_of_all(self) -> tuple[tuple[Monomial, int], ...]:
-        """The terms, as what equal sizes have in common."""
+        """The terms as a canonical key: equal sizes have equal terms."""
         return tuple(self.terms.items())
 
     def __add__(self, other: Dim) -> Dim:
@@ -90,7 +90,7 @@ class Size:
         return 0
 
     def divided(self, other: Dim) -> Dim | None:
-        """The exact quotient by a number or a single product of names, or None."""
+        """Divide exactly by a number or a single product of symbols; None if there is a remainder."""
         divisor = _terms(other)
         if len(divisor) != 1:
             return 1 if self == other else None
@@ -124,14 +124,14 @@ class Size:
 
 
 _compared = local()
-"""The comparisons that a thread notes, if it does."""
+"""Per thread: the comparisons recorded by `comparisons`, if active."""
 
 Comparisons: TypeAlias = "dict[object, tuple[Size, Dim]]"
 
 
 @contextmanager
 def comparisons() -> Iterator[Comparisons]:
-    """Note which sizes are taken for different within the block, though they are equal in some calls.
+    """Record the sizes that compare unequal within the block, though they are equal for some values of their symbols.
 
     >>> n = Size.named("n")
     >>> with comparisons() as found:
@@ -148,7 +148,7 @@ def comparisons() -> Iterator[Comparisons]:
 
 
 def may_be_equal(x: Size, other: Dim) -> bool:
-    """Whether two sizes are the same number in some call, as far as their signs tell: names are at least 2."""
+    """Whether two sizes are equal for some values of their symbols, judged by signs only: symbols are at least 2."""
     apart = _added(x.terms, {m: -c for m, c in _terms(other).items()})
     signs = {c > 0 for m, c in apart.items() if m and c}
     if len(signs) != 1:
@@ -162,7 +162,7 @@ def _key(x: Dim) -> object:
 
 
 def _asked_by_user() -> bool:
-    """Whether the hash of a size is wanted by code that is not of this package."""
+    """Whether the hash of a size is requested by code outside this package."""
     caller = str(sys._getframe(2).f_globals.get("__name__", ""))
     return caller.partition(".")[0] != __name__.partition(".")[0]
 
@@ -191,10 +191,10 @@ def product(shape: Iterable[Dim]) -> Dim:
 
 
 def known(size: Dim, values: Mapping[str, int]) -> int:
-    """The number that a size stands for once its names have values."""
+    """Evaluate a size once its symbols have values."""
     return size.value(values) if isinstance(size, Size) else size
 
 
 def is_static(shape: Iterable[Dim]) -> bool:
-    """Whether no extent varies."""
+    """Whether all extents are ints."""
     return all(type(extent) is int for extent in shape)

@@ -1,9 +1,8 @@
-"""Nodes as text, and back: how programs are kept on disk.
+"""Serialise nodes: the format of programs on disk.
 
-The text is JSON: the names of the classes that are used, then numbers and words, then rows. A row is the number of a
-class and, for each of its fields, the number of what was read before: a constant, or the node of an earlier row. A
-node that stands at two places is one row. Reading makes nodes of the languages and nothing else, in time and memory
-that are linear in the text.
+The text is JSON: the names of the classes used, then the constants, then rows. A row has the number of a class and, for
+each field, the number of an earlier entry: a constant, or the node of an earlier row. A shared node is one row. Reading
+makes nodes of the languages and nothing else, in time and memory linear in the text.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from .size import Size
 
 PLAIN = (str, int, float, bool, type(None))
 ROOMS = (tile, program, graph)
-"""The modules with the classes of nodes that programs are made of."""
+"""The modules that define the node classes of programs."""
 
 
 class NotStored(Exception):
-    """Something that has no text."""
+    """Raised for an object that has no serialised form."""
 
 
 def text_of(root: Structure, names: Mapping[int, str] = {}) -> str:
-    """The text of a node. `names` are words for things in it that have none, by their `id`.
+    """Serialise a node. `names` are placeholders, by `id`, for contents that have no serialised form.
 
     >>> text_of(tile.Assign("i", tile.Apply("add", (tile.Name("x"), tile.Name("x")))))
     '[["Name","tuple","Apply","Assign"],["i","add","x"],[[0,2],[0,2],[1,3,4],[2,1,5],[3,0,6]]]'
@@ -37,7 +36,7 @@ def text_of(root: Structure, names: Mapping[int, str] = {}) -> str:
 
 
 def node_of(text: str | bytes, named: Mapping[str, Any] = {}) -> Any:
-    """The node that a text is for; some exception, if it is no such text."""
+    """Read a node from its text; raises some exception if the text is invalid."""
     classes, made, rows = json.loads(text)
     makers = [_named(named) if name == "named" else _maker(name) for name in classes]
     add = made.append
@@ -47,7 +46,7 @@ def node_of(text: str | bytes, named: Mapping[str, Any] = {}) -> Any:
 
 
 Maker: TypeAlias = "Callable[[list[int], list[Any]], Any]"
-"""Makes a thing from its row and all that was made before."""
+"""Builds an object from its row and the entries before it."""
 
 
 class _Writer:
@@ -79,7 +78,7 @@ class _Writer:
         return json.dumps([list(self.classes), constants, rows], separators=(",", ":"))
 
     def parts(self, x: Any) -> Sequence[Any]:
-        """List the parts of an object."""
+        """List the children of an object."""
         if type(x) is tuple:
             return x
         if id(x) in self.names:
@@ -105,7 +104,7 @@ class _Writer:
         return self.classes.setdefault(name, len(self.classes))
 
     def constant(self, x: Any) -> int:
-        """By type and writing: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+        """Key constants by type and text: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
         return self.constants.setdefault((type(x), repr(x)), (len(self.constants), x))[0]
 
     def number(self, x: Any) -> int:
@@ -122,7 +121,7 @@ def _named(named: Mapping[str, Any]) -> Maker:
 
 @cache
 def _maker(name: str) -> Maker:
-    """Find the function that builds objects of a class."""
+    """Find the constructor for objects of a class."""
     match name:
         case "tuple":
             return lambda row, made: tuple([made[n] for n in row[1:]])

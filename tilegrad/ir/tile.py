@@ -1,4 +1,4 @@
-"""The tile language: what one program instance of a kernel does.
+"""Define the tile language: what one program instance of a kernel does.
 
     kernel    ::= Kernel(name, parameters, body, origin)
     parameter ::= Parameter(name, dtype, pointer)
@@ -11,29 +11,28 @@
                 | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis)
                 | Dot(x, y, accumulator, precision) | Gather(x, index, axis)
 
-Every value is a tile: an array of static shape, `()` for a scalar. It is written as Triton is, and
-means what it means there:
+Every value is a tile: an array of static shape, `()` for a scalar. Notation and semantics are Triton's:
 
-- Names are variables: assigned again inside `For`, `While` or `If` they carry a value on. A name first
-  assigned inside a block is known only there. All assignments of a name in a kernel have one type, also in blocks
-  beside each other; so the type of an expression depends on nothing but the expression.
-- `ProgramId`, `NumPrograms` and `Arange` are int32. A literal takes the type of what it meets, or is
-  int32 (int64 if it must), float32 or bool alone. Integers of two widths meet in the wider if that holds the
+- Names are variables: assigned again inside `For`, `While` or `If` they are loop-carried. The scope of a name first
+  assigned inside a block is that block. All assignments of a name in a kernel have one type, also in sibling blocks,
+  so the type of an expression depends on the expression alone.
+- `ProgramId`, `NumPrograms` and `Arange` are int32. A literal takes the type of its other operands; alone it is
+  int32 (int64 if it must), float32 or bool. Integers of two widths are promoted to the wider if that holds the
   values of both; nothing else is converted.
-- Shapes meet as in numpy (broadcasting).
-- A pointer plus integers is a tile of pointers; `Load` and `Store` go through it element by element. Where
+- Shapes broadcast as in numpy.
+- A pointer plus integers is a tile of pointers; `Load` and `Store` access it element by element. Where
   `mask` is false nothing is read (the element is `other`, or unspecified) and nothing written.
   A mask and `other` broadcast to the pointer's shape, and so does the value of a `Store`.
-- The instances of a kernel run in any order, or at once. What is loaded must not be what another instance stores.
-- An `Atomic` is a store that reads at the same time: no other instance comes between. Between the lanes of a tile,
-  and between instances, the order is any. `name`, if there is one, gets what was there before.
-- `Gather` takes, along its axis, the elements with the numbers in `index`; a number outside the axis is an error.
-- `Print` and `Assert` are for those who look for mistakes: what a backend does with an `Assert` is its affair.
+- The instances of a kernel run in any order, or concurrently. No instance may load what another stores.
+- An `Atomic` is an indivisible read-modify-write. The order between the lanes of a tile
+  and between instances is unspecified. `name`, if given, is assigned the old value.
+- `Gather` takes, along its axis, the elements selected by `index`; an index out of range is an error.
+- `Print` and `Assert` are for debugging: each backend decides what an `Assert` does.
 - Reductions and scans of float16 and bfloat16 accumulate in float32 and round at the end.
 - Arange may have any length. Integer overflow of an offset is an error of the kernel.
-- `Reduce` drops its axis; for argmax and argmin it gives int32, the first place where several are equal, or
-  that of the first NaN. `Dot` is float32 (float64, int32) inside for float (float64, integer) operands;
-  `input_precision` says how exact it is at least for float32 operands (`precision.py`).
+- `Reduce` drops its axis; argmax and argmin give int32, the first position if several are equal, or
+  that of the first NaN. `Dot` accumulates in float32 (float64, int32) for float (float64, integer) operands;
+  `input_precision` is its minimum precision for float32 operands (`precision.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from .precision import Precision
 
 
 def printers() -> Any:
-    """How kernels are printed; loaded when one is."""
+    """Import the printer when a kernel is first printed."""
     return import_module(f"{__package__}.tile_printer")
 
 
@@ -102,7 +101,7 @@ class Name(Tile):
 
 
 def tile(x: Tile | float) -> Tile:
-    """A Python number as an expression; an expression as it is."""
+    """Convert a Python number to an expression; return an expression unchanged."""
     return x if isinstance(x, Tile) else Literal(x)
 
 
@@ -110,7 +109,7 @@ class Literal(Tile):
     value: int | float | bool
 
     def field_values(self) -> tuple[Any, ...]:
-        """1, 1.0 and True are three literals; so are 0.0 and -0.0."""
+        """Key the literals 1, 1.0 and True apart, and so 0.0 and -0.0."""
         return (type(self.value).__name__, repr(self.value))
 
 
@@ -123,7 +122,7 @@ class NumPrograms(Tile):
 
 
 class Arange(Tile):
-    """start, start + 1, ... stop - 1."""
+    """The integers start, start + 1, ... stop - 1."""
 
     start: int
     stop: int
@@ -136,7 +135,7 @@ class Load(Tile):
 
 
 class Apply(Tile):
-    """A function of `functions.FUNCTIONS`, element by element."""
+    """A function of `functions.FUNCTIONS`, applied elementwise."""
 
     fn: str
     args: tuple[Tile, ...]
@@ -159,7 +158,7 @@ class Full(Tile):
 
 
 class Expand(Tile):
-    """`x[:, None]`: axes of extent 1, given by where they are in the result."""
+    """`x[:, None]`: inserts axes of extent 1, given by their positions in the result."""
 
     x: Tile
     axes: tuple[int, ...]
@@ -212,7 +211,7 @@ class Gather(Tile):
 
 
 def parts(x: Tile) -> tuple[Tile, ...]:
-    """The expressions that an expression is made of directly.
+    """List the operands of an expression.
 
     >>> parts(Load(Name("x") + Name("i"), Name("m")))
     (Apply(fn='add', args=(Name(name='x'), Name(name='i'))), Name(name='m'))
@@ -244,7 +243,7 @@ class Store(Structure):
 
 
 class Atomic(Structure):
-    """`fn` is one of `ATOMICS`; `expected` is what cas compares with; `name` is empty if nobody wants the old value."""
+    """`fn` is one of `ATOMICS`; `expected` is the comparand of cas; `name` is empty if the old value is unused."""
 
     fn: str
     pointer: Tile
@@ -258,21 +257,21 @@ ATOMICS = ("add", "max", "min", "and", "or", "xor", "xchg", "cas")
 
 
 class Print(Structure):
-    """A line for each element: the program, the text, and the values."""
+    """Prints a line for each element: the program, the text, and the values."""
 
     text: str
     values: tuple[Tile, ...]
 
 
 class Assert(Structure):
-    """All elements of the condition are true."""
+    """Requires that all elements of the condition are true."""
 
     condition: Tile
     text: str
 
 
 class For(Structure):
-    """index = start, start + step, ... as long as it is below stop; the step is positive."""
+    """A loop: index = start, start + step, ... while it is below stop; the step is positive."""
 
     index: str
     start: Tile
@@ -308,17 +307,17 @@ class Kernel(Structure):
     parameters: tuple[Parameter, ...]
     body: tuple[Statement, ...]
     origin: str = ""
-    """A comment: which lines of the user it computes."""
+    """A comment: the user's lines that the kernel computes."""
 
     def digest(self) -> str:
-        """What tells its code from that of others, the same in all processes."""
+        """A hash of the code, the same in all processes."""
         own = self.__dict__
         if "_digest" not in own:
             self._described()
         return own["_digest"]  # type: ignore[no-any-return]
 
     def form(self) -> str:
-        """What its code is found by: all but names, which are numbered as they appear. Layers of one shape share code.
+        """A hash of the code with names numbered by first appearance, so that layers of one shape share code.
 
         >>> one, other = (Kernel("double", (), (Assign(x, Name(y)),)) for x, y in ("ab", "cd"))
         >>> one.form() == other.form(), one.form() == Kernel("double", (), (Assign("a", Name("a")),)).form()
@@ -330,7 +329,7 @@ class Kernel(Structure):
         return own["_form"]  # type: ignore[no-any-return]
 
     def _described(self) -> None:
-        """Find the digest and the form, both from one text: writing it takes longer than the rest."""
+        """Compute the digest and the form from one text: printing dominates the cost of both."""
         import re
         from hashlib import sha256
 
@@ -348,7 +347,7 @@ class Kernel(Structure):
 
     @classmethod
     def known(cls, *fields: Any) -> Kernel:
-        """A kernel from its fields, its digest and its form, which take longer to find than all the rest."""
+        """Build a kernel from its fields and its precomputed digest and form."""
         *own, digest, form = fields
         made = cls(*own)
         made.__dict__.update(_digest=digest, _form=form)

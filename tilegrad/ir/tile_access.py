@@ -1,4 +1,4 @@
-"""Walks through kernels, and which memory a kernel reads and writes."""
+"""Walk kernels, and find the memory that a kernel reads and writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .tile_types import Types
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """Every statement, those inside blocks too."""
+    """List every statement, including those of nested blocks."""
     for statement in body:
         yield statement
         match statement:
@@ -23,7 +23,7 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def roots(statement: Statement) -> tuple[Tile, ...]:
-    """The expressions of a statement itself."""
+    """List the expressions of a statement itself."""
     match statement:
         case Assign(_, value):
             return (value,)
@@ -42,7 +42,7 @@ def roots(statement: Statement) -> tuple[Tile, ...]:
 
 
 def walk(*tiles: Tile) -> Iterator[Tile]:
-    """Every expression object once, wholes before parts."""
+    """List every expression object once, parents before operands."""
     seen: set[int] = set()
     stack = list(reversed(tiles))
     while stack:
@@ -56,20 +56,20 @@ def walk(*tiles: Tile) -> Iterator[Tile]:
 
 
 class Accesses(NamedTuple):
-    """Names of pointer parameters."""
+    """Names of pointer parameters that a kernel loads from and stores to."""
 
     loaded: frozenset[str]
     stored: frozenset[str]
 
 
 def precisions(kernel: Kernel) -> list[Precision]:
-    """The precisions of products that need not be float32's, in the order of their names."""
+    """List the precisions of dots below float32's, sorted by name."""
     parts = walk(*(root for s in statements(kernel.body) for root in roots(s)))
     return sorted({x.precision for x in parts if isinstance(x, Dot)} - {"highest"})
 
 
 def accesses(kernel: Kernel, types: Types) -> Accesses:
-    """Through which parameters a kernel reads, and through which it writes.
+    """Find the parameters that a kernel reads through and writes through.
 
     >>> from .tile_checker import check
     >>> from .tile_parser import parse
@@ -100,7 +100,7 @@ def accesses(kernel: Kernel, types: Types) -> Accesses:
 
 
 def stored_through(kernel: Kernel, types: Types) -> set[str]:
-    """The pointers (parameters, variables) through which something is stored, or through one that comes from them."""
+    """List the pointers (parameters, variables) that are stored through, directly or by a derived pointer."""
     every = list(statements(kernel.body))
     moved = [s for s in every if isinstance(s, Assign) and types.variables[s.name].pointer]
     found = {n for s in every if isinstance(s, Store | Atomic) for n in _pointers(s.pointer, types)}
@@ -110,7 +110,7 @@ def stored_through(kernel: Kernel, types: Types) -> set[str]:
 
 
 def _pointers(x: Tile, types: Types) -> Iterator[str]:
-    """The names of pointers that a pointer is made of."""
+    """List the names of the pointers that a pointer expression is made of."""
     if isinstance(x, Name):
         yield x.name
     for part in parts(x):
@@ -119,7 +119,7 @@ def _pointers(x: Tile, types: Types) -> Iterator[str]:
 
 
 def _bases(pointer: Tile, bases: dict[str, set[str]], types: Types) -> set[str]:
-    """The parameters into whose memory a pointer may point."""
+    """List the parameters whose memory a pointer may refer to."""
     if isinstance(pointer, Name):
         return bases.get(pointer.name, set())
     return set().union(*(_bases(x, bases, types) for x in parts(pointer) if types.of(x).pointer))

@@ -1,6 +1,6 @@
-"""Checks a kernel, and gives the types of everything in it.
+"""Type-check a kernel.
 
-One pass over the statements; what a wrong one is told names the kernel, the statement and the reason.
+One pass over the statements; errors name the kernel, the statement and the reason.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .tile_types import (
 __all__ = ["Checker", "Mistake", "Refused", "TileType", "Types", "check", "loop_dtype"]
 
 _RESERVED = frozenset({"tl", "tg", "range", "float"})
-"""What the printed form of a kernel uses."""
+"""Names reserved by the printed form of a kernel."""
 
 
 class Mistake(KernelError):
-    """A wrong statement: why, and which part of it."""
+    """An invalid statement: the reason, and the part at fault."""
 
     def __init__(self, kernel: str, statement: Statement, reason: str, tile: Tile | None) -> None:
         text = show_statement(statement).split("\n")[0]
@@ -36,7 +36,7 @@ class Mistake(KernelError):
 
 
 def check(kernel: Kernel) -> Types:
-    """The types of a kernel's variables and expressions; KernelError if it is wrong.
+    """Return the types of a kernel's variables and expressions; raise KernelError if it is wrong.
 
     >>> from .dtype import int32
     >>> from .tile import Arange, Name, Parameter
@@ -52,14 +52,14 @@ def check(kernel: Kernel) -> Types:
 
 
 class Checker:
-    """Takes the statements of a kernel one after the other."""
+    """Checks the statements of a kernel in order."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel.name
         self.variables: dict[str, TileType] = {}
-        """Every name of the kernel: it has this type wherever it is known."""
+        """Every name of the kernel with its type, which is the same in all scopes."""
         self.types = Types({})
-        """What is known here: inside a block more than after it."""
+        """The types of the names in scope."""
         self.beyond: dict[int, tuple[Tile, TileType]] = {}
         """Types of expressions in blocks that have been left."""
         self.indices: list[str] = []
@@ -74,7 +74,7 @@ class Checker:
                 raise KernelError(f"kernel {self.kernel}: {refused.reason}") from None
 
     def finished(self) -> Types:
-        """The types of the whole kernel, scopes forgotten."""
+        """Return the types of the whole kernel, ignoring scopes."""
         types = Types(self.variables)
         types.known = {**self.beyond, **self.types.known}
         return types
@@ -120,7 +120,7 @@ class Checker:
                 raise Refused(f"{type(statement).__name__} is no statement")
 
     def bind(self, name: str, found: TileType) -> None:
-        """A name gets a value of a type: its first here, or another one."""
+        """Bind a name to a value of a type; a second binding must have the same type."""
         before = self.types.variables.get(name)
         if before is None:
             if not name.isidentifier() or iskeyword(name) or name in _RESERVED:
@@ -165,7 +165,7 @@ class Checker:
             raise Refused(f"a condition is one bool, and `{condition}` is {found}: reduce it with tl.any or tl.all")
 
     def block(self, body: tuple[Statement, ...], names: dict[str, TileType] = {}) -> None:
-        """Statements whose own names are forgotten after them, and with these the expressions that use them."""
+        """Check a nested block; its own names, and the expressions that use them, go out of scope after it."""
         outer = self.enter()
         for name, found in names.items():
             self.bind(name, found)
@@ -184,7 +184,7 @@ class Checker:
 
 
 def loop_dtype(types: Types, loop: For) -> DType:
-    """The dtype of a loop's index: the widest of its bounds, int32 for bounds that are all literals."""
+    """Return the dtype of a loop index: the widest of its bounds, int32 if all bounds are literals."""
     bounds = (loop.start, loop.stop, loop.step)
     found = [types.number(x) for x in bounds]
     if any(t.shape for t in found) or not all(t.dtype.is_integer for t in found):

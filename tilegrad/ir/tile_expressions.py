@@ -1,4 +1,4 @@
-"""Reads the expressions of kernels; `tile_parser` reads the rest."""
+"""Parse the expressions of kernels; `tile_parser` parses statements."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BUILTINS = {"min": "minimum", "max": "maximum", "abs": "abs"}
 
 
 class Source:
-    """A kernel's text, and how to point into it."""
+    """A kernel's text with the means to point into it."""
 
     def __init__(self, text: str) -> None:
         self.text, self.lines, self.name = text, text.split("\n"), ""
@@ -81,7 +81,7 @@ class Source:
         return KernelError(f"{what}: {reason}\n    {shown}\n    {' ' * column}{'^' * max(1, length)}")
 
     def comment_above(self, line: int) -> str:
-        """The comment that ends right above a line."""
+        """Return the comment directly above a line."""
         first = line - 1
         while first > 0 and self.lines[first - 1].startswith("#"):
             first -= 1
@@ -89,7 +89,7 @@ class Source:
 
 
 class ExpressionParser:
-    """`constants` are names that stand for numbers."""
+    """Parses expressions; `constants` maps names to numbers."""
 
     def __init__(self, source: Source, constants: Mapping[str, int | float | bool]) -> None:
         self.source, self.constants = source, constants
@@ -190,7 +190,7 @@ class ExpressionParser:
         return Trans(x, tuple(reversed(range(len(self.type_of(x, node).shape)))))
 
     def function_name(self, node: ast.expr) -> str | None:
-        """What is called: `exp` for tl.exp, tl.math.exp and libdevice.exp; the name itself for a builtin."""
+        """Return the called function: `exp` for tl.exp, tl.math.exp and libdevice.exp; the name of a builtin."""
         match node:
             case ast.Name(id=name):
                 return name if name in BUILTINS or name in ("range", "float") else None
@@ -235,7 +235,7 @@ class ExpressionParser:
         raise self.error(node.func, f"a kernel calls functions of tl; `{ast.unparse(node.func)}` is none")
 
     def bound(self, node: ast.Call, function: Callable[..., T]) -> T:
-        """The function on the arguments of a call, which must be those that it takes."""
+        """Bind the arguments of a call to the function's parameters."""
         keywords = {k.arg: k.value for k in node.keywords if k.arg is not None}
         try:
             arguments = inspect.signature(function).bind(*node.args, **keywords)
@@ -246,7 +246,7 @@ class ExpressionParser:
     # What must be known when a kernel is read.
 
     def static(self, node: ast.expr) -> int:
-        """A whole number: written out, or computed from constants."""
+        """Evaluate a static integer: a literal, or an expression of constants."""
         match node:
             case ast.Constant(value=int(value)):
                 return int(value)
@@ -286,7 +286,7 @@ class ExpressionParser:
         return isinstance(node, ast.Constant) and node.value is True
 
     def reduced(self, name: str, node: ast.expr, axis: ast.expr | None, keep: ast.expr | None) -> Tile:
-        """Over all axes if none is given."""
+        """Build a reduction, over all axes if none is given."""
         x = self.tile(node)
         place = self.axis(axis, x, node)
         if axis is None:
@@ -357,7 +357,7 @@ class ExpressionParser:
         return Dot(self.tile(x), self.tile(y), self.optional(acc), self.precision(input_precision))
 
     def precision(self, node: ast.expr | None) -> Precision:
-        """Ours, or a word of Triton's for one that is no more exact."""
+        """Read a precision: one of ours, or a Triton word for one that is at most as precise."""
         match node:
             case None | ast.Constant(value=None):
                 return "highest"
@@ -376,7 +376,7 @@ class ExpressionParser:
         return Apply("minimum", (Apply("maximum", (self.tile(x), self.tile(min))), self.tile(max)))
 
     def tl_multiple_of(self, x: ast.expr, values: ast.expr) -> Tile:
-        """A hint to Triton's compiler; ours derives it."""
+        """Ignore Triton's hint: divisibility is derived here."""
         return self.tile(x)
 
     tl_max_contiguous = tl_multiple_of

@@ -1,6 +1,6 @@
-"""Reads kernels as `tile_printer` writes them, and as people write Triton.
+"""Parse kernels in the notation of `tile_printer`, and as people write Triton.
 
-`parse(str(kernel)) == kernel` for every kernel that is right. What is wrong is told with its line.
+`parse(str(kernel)) == kernel` for every valid kernel. Errors name the line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tile_types import Refused
 
 
 def parse(text: str) -> Kernel:
-    """The kernel that a text defines, checked.
+    """Parse and check the kernel that a text defines.
 
     >>> kernel = parse('''
     ... # doubles
@@ -59,7 +59,7 @@ def parse(text: str) -> Kernel:
 
 
 class StatementParser(ExpressionParser):
-    """Keeps from where each part came, so that the checker's words can be given their line."""
+    """Parses statements and keeps the line of each part for the checker's errors."""
 
     def __init__(self, source: Source, constants: Mapping[str, int | float | bool]) -> None:
         super().__init__(source, constants)

@@ -1,4 +1,4 @@
-"""Writes kernels as a person would have written them, in Triton's notation. `tile_parser` reads them back."""
+"""Print kernels in Triton's notation. `tile_parser` reads them back."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from .tile_types import Refused, TileType, Types, dtype_text
 
 COMPARISON, UNARY, ATOM = 0, 7, 8
 PRECEDENCE = {"|": 1, "^": 2, "&": 3, "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6}
-"""How tightly Python's operators bind; comparisons bind least, and are not chained."""
+"""Precedence of Python's operators; comparisons bind least, and are not chained."""
 
 SPELLED = {"mulhi": "umulhi"}
-"""Functions that Triton calls otherwise than we do."""
+"""Functions whose name in Triton differs from ours."""
 
 
 def show_tile(tile: Tile, types: Types | None = None) -> str:
-    """An expression. Where the ranks of names are known, `x[:, None]` shows all axes.
+    """Print an expression. If the ranks of names are known, `x[:, None]` shows all axes.
 
     >>> i = Name("i")
     >>> print(Load(Name("x") + (i + 1) * 2, i < Name("n"), Literal(0.0)))
@@ -59,12 +59,12 @@ def show_tile(tile: Tile, types: Types | None = None) -> str:
 
 
 def show_statement(statement: Statement) -> str:
-    """One statement, with what is inside it."""
+    """Print one statement with its nested blocks."""
     return "\n".join(_Printer(Types({})).statement(statement))
 
 
 def show_kernel(kernel: Kernel) -> str:
-    """A kernel as source.
+    """Print a kernel as source.
 
     >>> from .dtype import float32
     >>> body = (Assign("i", ProgramId(0)), Store(Name("x") + Name("i"), Literal(1.0)))
@@ -92,13 +92,13 @@ def _number(x: Literal) -> str:
 
 
 def zero(full: Full) -> bool:
-    """Whether it is what `tl.zeros` means."""
+    """Whether the tile prints as `tl.zeros`."""
     nought = False if full.dtype is bool_ else 0.0 if full.dtype.is_float else 0
     return bool(full.shape) and full.value == Literal(nought)
 
 
 class _Printer:
-    """Learns the types of names on its way down, as far as there are any."""
+    """Collects the ranks of names while it prints, as far as they are known."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
@@ -164,7 +164,7 @@ class _Printer:
         return ", ".join(shown)
 
     def expression(self, tile: Tile, binds: int = COMPARISON) -> str:
-        """In parentheses if what stands around it binds more tightly than it does itself."""
+        """Print an expression, in parentheses if its context binds more tightly."""
         text, precedence = self.precise(tile)
         return f"({text})" if precedence < binds else text
 
@@ -186,7 +186,7 @@ class _Printer:
         return f"tl.{self.call(tile)}", ATOM
 
     def postfix(self, x: Tile) -> str:
-        """What stands before a dot or a bracket."""
+        """Print an expression that is followed by a dot or a bracket."""
         shown = self.expression(x, ATOM)
         return f"({shown})" if type(x) is Literal and shown[0] != "(" else shown
 
@@ -212,7 +212,7 @@ class _Printer:
         return ", ".join([self.expression(x) for x in tiles])
 
     def call(self, tile: Tile) -> str:
-        """A function of `tl` with its arguments."""
+        """Print a call of a `tl` function."""
         match tile:
             case ProgramId(axis):
                 return f"program_id({axis})"

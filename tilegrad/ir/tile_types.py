@@ -1,8 +1,8 @@
-"""The types of tile expressions.
+"""Infer the types of tile expressions.
 
-The type of an expression follows from its form and from the types of its names, and a name has one
-type in a whole kernel: so `Types.of` answers for every expression over a kernel's names, also for one that a
-backend has just made. Answers are kept by object, which makes asking again cost a dictionary look-up.
+The type of an expression follows from its form and from the types of its names, and a name has one type in a whole
+kernel: so `Types.of` answers for every expression over a kernel's names, also for one that a backend has just made.
+Answers are cached by object.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KIND_NAMES = {"b": "bool", "i": "integers", "f": "floats"}
 
 
 class Refused(KernelError):
-    """A tile expression that has no type. Whoever knows the statement says where it stands."""
+    """A tile expression that has no type. The caller adds the location."""
 
     def __init__(self, reason: str, tile: Tile | None = None) -> None:
         super().__init__(reason)
@@ -67,15 +67,15 @@ class TileType(Structure):
 
 
 class Types:
-    """The types of a kernel's variables, and from them those of its expressions."""
+    """The types of a kernel's variables and of the expressions over them."""
 
     def __init__(self, variables: dict[str, TileType]) -> None:
         self.variables = variables
         self.known: dict[int, tuple[Tile, TileType]] = {}
-        """By the identity of the expression, which is kept alive here."""
+        """Cached types by the identity of the expression, which is kept alive here."""
 
     def of(self, tile: Tile) -> TileType:
-        """The type of an expression; of a literal, the type that it has alone."""
+        """Return the type of an expression; of a literal, its default type."""
         found = self.known.get(id(tile))
         if found is not None:
             return found[1]
@@ -84,9 +84,9 @@ class Types:
         return made
 
     def arguments(self, apply: Apply) -> DType:
-        """The dtype in which the arguments of a function meet (of `where`: the two that it chooses from).
+        """Return the dtype to which the arguments of a function are promoted (of `where`: its two values).
 
-        Literals among the arguments have this dtype too. For pointers it is that of their offsets.
+        Literal arguments take this dtype too. For pointers it is the dtype of their offsets.
         """
         args = apply.args[1:] if apply.fn == "where" else apply.args
         types = [self.of(a) for a in args if type(a) is not Literal]
@@ -96,7 +96,7 @@ class Types:
         return self.meet(apply, args)
 
     def meet(self, whole: Tile, args: tuple[Tile, ...]) -> DType:
-        """The one dtype of several operands; integers of different widths meet in the wider."""
+        """Promote the dtypes of several operands; integers of different widths become the wider."""
         dtype: DType | None = None
         literals: list[Literal] = []
         for a in args:
@@ -119,7 +119,7 @@ class Types:
         return dtype
 
     def takes(self, x: Tile, dtype: DType, role: str) -> tuple[int, ...]:
-        """The shape of an operand that must have a dtype (a literal takes it)."""
+        """Return the shape of an operand that must have a given dtype (a literal takes it)."""
         if type(x) is Literal:
             fit_literal(x, dtype)
             return ()
@@ -129,7 +129,7 @@ class Types:
         return found.shape
 
     def number(self, x: Tile) -> TileType:
-        """The type of an operand that must not be a pointer."""
+        """Return the type of an operand that must not be a pointer."""
         found = self.of(x)
         if found.pointer:
             raise Refused(f"`{x}` is a pointer: read through it with tl.load", x)
@@ -137,7 +137,7 @@ class Types:
 
 
 def wider_integer(x: DType, y: DType) -> DType | None:
-    """The integer type that holds the values of both, if it is one of the two."""
+    """Return the wider of two integer types if it holds the values of both."""
     if not (x.is_integer and y.is_integer):
         return None
     if x.kind == y.kind:
@@ -147,7 +147,7 @@ def wider_integer(x: DType, y: DType) -> DType | None:
 
 
 def literal_dtype(x: Literal) -> DType:
-    """The dtype of a literal that meets nothing."""
+    """Return the default dtype of a literal."""
     match x.value:
         case bool():
             return bool_
@@ -162,7 +162,7 @@ def literal_dtype(x: Literal) -> DType:
 
 
 def fit_literal(x: Literal, dtype: DType) -> None:
-    """Refuses a literal that is no value of the dtype."""
+    """Reject a literal that the dtype cannot represent."""
     kind = type(x.value)
     if kind is bool:
         fits = dtype is bool_
@@ -186,7 +186,7 @@ def _meeting_literals(literals: list[Literal]) -> DType:
 
 
 def broadcast(whole: Tile, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which shapes meet, as in numpy."""
+    """Broadcast shapes as in numpy."""
     result = shapes[0]
     for shape in shapes[1:]:
         if shape == result or not shape:
@@ -203,7 +203,7 @@ def broadcast(whole: Tile, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def spreads(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether a shape broadcasts to exactly this shape."""
+    """Whether a shape broadcasts to exactly the other."""
     if shape == target or not shape:
         return True
     if len(shape) > len(target):
@@ -212,7 +212,7 @@ def spreads(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 
 def dtype_text(dtype: DType) -> str:
-    """How a kernel names a dtype."""
+    """Return a kernel's name for a dtype."""
     return "tl.int1" if dtype is bool_ else f"tl.{dtype.name}"
 
 
@@ -263,7 +263,7 @@ def _load(types: Types, x: Load) -> TileType:
 
 
 def pointer_type(types: Types, x: Tile) -> TileType:
-    """The type of an expression that must be a pointer."""
+    """Return the type of an expression that must be a pointer."""
     found = types.of(x)
     if not found.pointer:
         raise Refused(f"`{x}` is {found}, and not a pointer", x)
@@ -271,7 +271,7 @@ def pointer_type(types: Types, x: Tile) -> TileType:
 
 
 def mask_fits(types: Types, mask: Tile | None, pointer: TileType) -> None:
-    """Refuses a mask that does not spread over the pointers it is for."""
+    """Reject a mask that does not broadcast to the shape of its pointers."""
     if mask is None:
         return
     shape = types.takes(mask, bool_, "the mask")
@@ -380,7 +380,7 @@ def _reducible(types: Types, x: Reduce | Scan) -> TileType:
 
 
 def dot_dtype(dtype: DType) -> DType:
-    """In which a dot of operands of this dtype is computed."""
+    """Return the accumulator dtype of a dot."""
     return float64 if dtype is float64 else float32 if dtype.is_float else int32
 
 

@@ -1,1 +1,1 @@
-"""`tg.jit`: functions that become programs: watched once, compiled for each kind of arguments, called."""
+"""Implement `tg.jit`: functions are traced once per kind of arguments, compiled to programs, and called."""

@@ -1,7 +1,7 @@
-"""Results that are no memory of their own: arguments, tensors from outside, views of them, views of other results.
+"""Recreate results that alias other tensors: arguments, captured tensors, views of them, views of other results.
 
-A program makes new memory. What shares memory in the plain function is made anew from what it shares it with, after
-each call: the same tensor, or the same view.
+A program allocates new memory for its outputs. What shares memory in the plain function is recreated from its base
+after each call: the same tensor, or the same view.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from .tracing import NoProgram, Trace
 
 
 class Alias(Node):
-    """A result on the memory of something else."""
+    """A result that shares the memory of another tensor."""
 
     argument: int | None
-    """The number of an argument,"""
+    """The number of the argument that it aliases,"""
     result: int | None
     """or that of a result,"""
     outside: Any
-    """or a tensor that was there before, or the base that it would be a view of."""
+    """or a captured tensor, or the base that it is a view of."""
     moves: tuple[Move, ...]
-    """How the result is cut from it; without moves and not `detached` it is the very same tensor."""
+    """The moves that cut it from its base; without moves and not `detached` it is the very same tensor."""
     detached: bool
     hidden: bool
 
     def text(self, n: str, leaves: str) -> str:
-        """The text that makes it of `result0`, `result1` ... and of arguments `x0`, `x1` ..., which are the leaves."""
+        """Return source that makes it from `result0`, `result1` ... and from the leaves of the arguments `x0`, `x1`
+        ....
+        """
         if not self.moves and not self.detached and self.outside is None:
             return f"x{self.argument}" if self.result is None else f"result{self.result}"
         results = "()" if self.result is None else f"{{{self.result}: result{self.result}}}"
         return f"alias{n}.made({leaves}, {results})"
 
     def made(self, leaves: Sequence[Any], results: Any) -> Any:
-        """The result of one call."""
+        """Make the result of one call."""
         whole = self.outside
         if self.argument is not None:
             whole = leaves[self.argument]
@@ -54,12 +56,12 @@ class Alias(Node):
         return whole
 
     def key(self) -> tuple[Any, ...]:
-        """Equal for what is made in the same way, as far as can be seen."""
+        """A key that is equal for aliases made in the same way, conservatively."""
         return self.argument, self.result, id(self.outside), len(self.moves), self.detached, self.hidden
 
 
 def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace, varies: bool) -> dict[int, Alias]:
-    """The results that share memory; what several are views of, and is none of them, becomes one more result."""
+    """Find the aliases among the results; a common base that is not a result itself becomes a further one."""
     numbers = {id(x): n for n, x in enumerate(arguments) if x is not None}
     storages = {x._base.storage: n for n, x in enumerate(arguments) if x is not None and x._base is not None}
     found: dict[int, Alias] = {}
@@ -99,14 +101,14 @@ def _cut(x: Any, whole: Any, place: tuple[int | None, int | None, Any]) -> Alias
 
 
 def _on(base: Base) -> Any:
-    """A tensor that is all of a base."""
+    """Return a tensor on the whole of a base."""
     whole: Any = handle_on(base.value)
     whole._base = base
     return whole
 
 
 def _among(results: list[Any], sharing: list[int], trace: Trace) -> dict[int, Alias]:
-    """Results that share memory which the function made."""
+    """Find results that share memory allocated by the function."""
     if len(sharing) < 2:
         return {}
     recorded = [n for n in sharing if results[n].own_value().tracked] or sharing  # others are detached from these

@@ -1,8 +1,7 @@
-"""Places outside in which a function puts other tensors: what stands there comes in as an argument does, and what the
-function leaves there goes out as a result does.
+"""Handle variables outside that a function assigns tensors to: the old tensor is an input, the new one an output.
 
-So each call puts a new tensor there, as in Python, and whoever holds the one from before keeps its elements. A place
-in which others put tensors between calls (another jitted function does, say) is looked at in the same way.
+So each call assigns a new tensor, as in Python, and holders of the old one keep its elements. A variable that others
+assign between calls (another jitted function, say) is handled in the same way.
 """
 
 from __future__ import annotations
@@ -23,15 +22,16 @@ if TYPE_CHECKING:
 
 
 class NewPlaces(Exception):  # noqa: N818 - no error: the function is traced again
-    """Raised when a traced function has put tensors in places that do not come in as arguments yet."""
+    """Raised when a traced function has assigned to variables that are not inputs yet."""
 
     def __init__(self, places: Sequence[Watched]) -> None:
         self.places = places
 
 
 def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int] = ()) -> Call | None:
-    """Add the tensors that stand at places to the leaves of a call, each tensor once; None if one is no tensor, or also
-    stands where a program looks for the very same ones (`elsewhere`, by identity)."""
+    """Append the tensors in variables to the leaves of a call, each tensor once; None if a value is no tensor, or is
+    also found where a program requires an identical object (`elsewhere`).
+    """
     if not places:
         return call
     leaves = list(call.leaves)
@@ -51,8 +51,9 @@ def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int
 
 
 def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence[Watched]) -> list[Watched]:
-    """List the places whose tensors come in: those of other programs, those where somebody puts another tensor of the
-    type again and again, and more."""
+    """List the variables whose tensors become inputs: those of other programs, those that are repeatedly assigned
+    tensors of one type, and `more`.
+    """
     wanted = {w.key() for p in programs for w in p.incoming} | {w.key() for w in more}
     replaced = Counter([key for p in programs for key in {w.key() for w, x in p.outside if _is_replaced(p, w, x)}])
     wanted |= {key for key, count in replaced.items() if count > 1}
@@ -63,7 +64,7 @@ def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence
 
 
 def _is_replaced(program: Specialised, watched: Watched, found: Any) -> bool:
-    """Whether another tensor stands where a program found one that it only reads."""
+    """Whether a variable that a program only reads holds another tensor."""
     if not isinstance(found, Handle) or (now := watched.read()) is found or not isinstance(now, Handle):
         return False
     if found._base is not None and id(found._base.storage) in program.written:
@@ -73,8 +74,9 @@ def _is_replaced(program: Specialised, watched: Watched, found: Any) -> bool:
 
 
 def left_behind(outside: Outside, standing: dict[tuple[int, Any], Handle]) -> list[tuple[Watched, Handle]]:
-    """List the places in which a traced function has put other tensors, with those; `standing` is what stood at the
-    places that come in."""
+    """List the variables that a traced function has assigned tensors to, with these; `standing` are the previous values
+    of the variables that are inputs.
+    """
     made: dict[tuple[int, Any], tuple[Watched, Handle]] = {}
     for watched, found in outside.others:
         if not isinstance(found, Handle):
@@ -105,7 +107,7 @@ def left_behind(outside: Outside, standing: dict[tuple[int, Any], Handle]) -> li
 
 
 def put_back(trace: Trace, outside: Outside, before: Sequence[tuple[Watched, Any]]) -> None:
-    """No placeholder stays where a tensor was before the function was traced."""
+    """Restore variables that held a tensor before the trace and hold a placeholder now."""
     for watched, found in outside.others:
         if isinstance(found, Handle) and (now := watched.there()) is not found and id(now) in trace.own:
             watched.write(found)

@@ -1,7 +1,7 @@
-"""What a traced function changes outside that is no tensor's elements: a counter, a flag, an entry of a dict, a list.
+"""Detect side effects of a traced function other than tensor writes: counters, flags, entries of dicts and lists.
 
-A program would not change it again, and what the trace changed would be changed twice if the function then ran. So
-what was there before is put back, and the function runs without a program in calls that find this there.
+A program would not repeat them, and running the function after the trace would repeat them twice. So the old state is
+restored, and calls that find this state run the function without a program.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .watched import Outside
 
 
 class Effects:
-    """What stands outside before a function is traced."""
+    """A snapshot of the state outside before a function is traced."""
 
     def __init__(self, outside: Outside) -> None:
         self.outside = outside
@@ -32,14 +32,14 @@ class Effects:
         self.standing: list[Any] = []
         self.reason = ""
         self.written: frozenset[int] = frozenset()
-        """The numbers that the function changed, by their place among all that it reads."""
+        """Numbers that the function assigned, by their index among all that it reads."""
 
     def begin(self) -> None:
-        """Note the placeholders that stand where numbers were, before the function runs."""
+        """Record the placeholders put in place of numbers, before the function runs."""
         self.standing = [w.there() for w, _ in self.numbers]
 
     def note(self, given: Any, structure: Tree, leaves: list[Any]) -> bool:
-        """Compare with what is there when the function has run on arguments; whether nothing was changed."""
+        """Compare the state after the function has run; return whether it is unchanged."""
         pairs = zip(self.numbers, self.standing, strict=True)
         moved = [n for n, ((w, _), before) in enumerate(pairs) if not _stays(w.there(), before)]
         self.written = frozenset(moved)
@@ -56,7 +56,7 @@ class Effects:
         return not self.reason
 
     def refuse(self) -> None:
-        """Refuse a program for a function that changed something."""
+        """Raise NoProgram if the function had side effects."""
         if self.reason:
             raise NoProgram(
                 f"it changes {self.reason}, which a program would not do again: make a number a tensor that is "
@@ -64,7 +64,7 @@ class Effects:
             )
 
     def undo(self) -> None:
-        """Put back what was there before."""
+        """Restore the state from before the trace."""
         mode.enabled = self.recording
         for place, saved in [*self.contents, *zip(self.outside.groups, self.settings, strict=True)]:
             _refill(place, saved)
@@ -78,7 +78,7 @@ def _stays(now: Any, before: Any) -> bool:
 
 
 def _is_changed(w: Watched, found: Any) -> bool:
-    """Tensors in the place of tensors are `assigned`."""
+    """Whether a value was replaced; tensors that replace tensors are handled in `assigned`."""
     if isinstance(w, Snapshot):
         return not w.keeps(found)
     now = w.there()
@@ -96,7 +96,7 @@ def _name(w: Watched) -> str:
 
 
 def _contents(place: Any) -> Any:
-    """A copy of what a container has, not of its entries."""
+    """Copy a container, shallowly."""
     match place:
         case dict() | set():
             return place.copy()
@@ -107,7 +107,7 @@ def _contents(place: Any) -> Any:
 
 
 def _refill(place: Any, saved: Any) -> None:
-    """Give a container the entries that it had, unless it has them."""
+    """Restore the entries of a container, unless they are unchanged."""
     match place:
         case dict():
             if _rewritten(place, saved):

@@ -1,7 +1,7 @@
-"""The shortest way from a call to its program: for tensors as plain arguments, checked and called by written code.
+"""Generate a fast path for the calls of one program: straight-line source that checks plain tensor arguments.
 
-Looping over arguments and results takes longer than a small program runs; so for the program that was used last
-a function is written that does with straight code what `Kind.sizes` and `Specialised.__call__` do.
+Looping over arguments and results takes longer than a small program runs; so for the program used last source is
+generated that does what `Kind.sizes` and `Specialised.__call__` do.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .places import Watched
 from .specialised import Specialised
 
 MISS = object()
-"""What the function gives for a call that it is not for."""
+"""Returned by the fast path for a call that it does not handle."""
 
 
 class Shortcut(NamedTuple):
     arity: int
     call: Callable[..., Any]
     writes: bool
-    """Whether it changes anything that outlives the call."""
+    """Whether a call has effects that outlive it."""
     program: Specialised
 
 
 def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
-    """The function for a program, if its calls are of the simple kind."""
+    """Generate the fast path of a program, if its signature is simple enough."""
     kind = program.kind
     special = program.changed or program.differentiable or program.passed or any(kind.tracked)
     if special or any(p is not LEAF for p in kind.call.structure.parts[0].parts):
@@ -61,7 +61,7 @@ def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | Non
 
 
 def _running(program: Specialised, names: dict[str, Any], kept: bool) -> list[str]:
-    """The lines that run the program on what is given."""
+    """Emit the lines that run the program on `given`."""
     run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
     if kept:
         names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
@@ -78,7 +78,7 @@ def _running(program: Specialised, names: dict[str, Any], kept: bool) -> list[st
 
 
 def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Watched]) -> dict[str, Any]:
-    """What the text of the function mentions."""
+    """Bind the names that the generated source refers to."""
     kind = program.kind
     names: dict[str, Any] = {
         "MISS": MISS,
@@ -100,14 +100,14 @@ def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Wa
 
 
 def _is_simple(program: Specialised) -> bool:
-    """Whether the function returns a tensor, or leaves nothing but tensors outside, of sizes that are known."""
+    """Whether the function returns one tensor, or only writes tensors, with static sizes."""
     returned = program.result_structure is LEAF or (program.result_structure is NOTHING and bool(program.assigned))
     made = all(form is not None and not form.varies for n, form in enumerate(program.forms) if n not in program.aliases)
     return returned and made and len(program.results) >= (program.result_structure is LEAF) + len(program.assigned)
 
 
 def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
-    """The lines that make the tensors of the results and put them in their places; the one that is returned last."""
+    """Emit the lines that wrap the outputs and assign them to variables; the returned one last."""
     lines: list[str] = []
     for n, form in enumerate(program.forms):
         if form is None:
@@ -129,12 +129,12 @@ def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
 
 
 def _leaves(program: Specialised) -> str:
-    """The text of the arguments and what stands at places."""
+    """Print the arguments and captured variables as source."""
     return f"({''.join(f'x{n}, ' for n in range(len(program.kind.types)))})"
 
 
 def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
-    """The lines that look what stands at places; None where one tensor comes in twice."""
+    """Emit the lines that read variables; None if one tensor is read twice."""
     places, count = program.incoming, len(program.kind.types)
     first = count - len(places)
     if program.kind.call.at_places() != [*range(first, count)]:
@@ -156,7 +156,7 @@ def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
 
 
 def _keeps(program: Specialised, runner: Any) -> bool:
-    """Whether a run may write its gradients to the memory of those of the run before."""
+    """Whether a run may reuse the memory of the previous run's gradients."""
     forms = program.gradient_forms
     if not forms or program.common or any(form is None or form.varies for form in forms):
         return False
@@ -173,9 +173,9 @@ def _source(
     inside: int = 0,
     shared: bool = False,
 ) -> str:
-    """The text of the function; `run` is how the program runs on what is given, and what becomes of its results;
-    `places` finds what comes in from outside as arguments do, behind them: so many are `inside`, and whether others may
-    share their memory is `shared`.
+    """Generate the source of the fast path; `run` are the lines that run the program on `given` and wrap its outputs;
+    `places` are the lines that read variables whose tensors are further inputs: `inside` is their number, and `shared`
+    says for each input whether others may share its memory.
 
     >>> print(_source([False], [], False, False, ["made = runner(given)", "return made"]))
     def call(x0):
@@ -211,7 +211,7 @@ def _source(
 
 
 def _looked_at(n: int, tracked: bool, shared: bool) -> list[str]:
-    """The lines that look whether a tensor is of the kind, and find its memory, which others may share."""
+    """Emit the checks of one tensor and the lookup of its memory, which others may share."""
     shares = f"x{n}._moves" if shared else f"x{n}._base is not None"
     return [
         f"if not isinstance(x{n}, Tensor) or {shares} or x{n}._strides != strides{n}: return MISS",

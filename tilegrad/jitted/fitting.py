@@ -1,4 +1,4 @@
-"""How much memory a program takes, and what is computed again so that it takes no more: `tg.jit(fit="2GB")`."""
+"""Report the memory of a program and of rematerialisation under a byte budget: `tg.jit(fit="2GB")`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 def bytes_of(amount: str | float, what: str = "fit") -> int:
-    """An amount of memory as people write it.
+    """Parse an amount of memory.
 
     >>> bytes_of("2GB"), bytes_of("512 MiB"), bytes_of(4096)
     (2000000000, 536870912, 4096)
@@ -34,23 +34,23 @@ def bytes_of(amount: str | float, what: str = "fit") -> int:
 
 
 class Memory(NamedTuple):
-    """What a program takes, in bytes, at its peak; and what is computed again to take no more."""
+    """The peak memory of a program, in bytes, and the cost of rematerialisation to stay within it."""
 
     temporaries: Dim
     inputs: Dim
     results: Dim
-    """The outputs that are not new values of inputs."""
+    """Outputs that do not update inputs."""
     gradients: Dim
-    """What of the results stays in `.grad` of parameters."""
+    """Results that stay in `.grad` of parameters."""
     again: str
     values: int
-    """How many values are computed again."""
+    """Number of recomputed values."""
     operations: int
-    """That this takes."""
+    """Operations of the recomputation."""
     share: float
-    """How many that is for each operation that is needed anyway."""
+    """The same per operation of the original program."""
     kept: int = 0
-    """What is made of captured tensors and kept from call to call."""
+    """Values hoisted from captured tensors and cached between calls."""
 
     @property
     def peak(self) -> Dim:
@@ -74,7 +74,7 @@ class Memory(NamedTuple):
 
 
 def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
-    """What a compiled program takes."""
+    """Measure the memory of a compiled program."""
     temporaries, rest = peak(compiled.program)
     steady, kept = compiled.executable.steady, 0
     if steady is not None:
@@ -97,7 +97,7 @@ def _inputs(program: Program) -> Dim:
 
 
 def shown_bytes(count: Dim) -> str:
-    """Bytes for people.
+    """Format a number of bytes.
 
     >>> shown_bytes(123), shown_bytes(45_600), shown_bytes(785_000_000)
     ('123 bytes', '45.6 kB', '785.0 MB')

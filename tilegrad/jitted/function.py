@@ -1,11 +1,11 @@
-"""`tg.jit`: a function becomes one program for each kind of arguments that it meets.
+"""Implement `tg.jit`: a function is compiled to one program for each kind of arguments.
 
-The first call with arguments of some kind runs the Python function once, on placeholders (`tracing.py`),
-and compiles what it recorded (`specialised.py`). Later calls gather memory, run the program, and hand out results.
+The first call with arguments of some kind runs the Python function once, on placeholders (`tracing.py`), and compiles
+what it recorded (`specialised.py`). Later calls gather buffers, run the program, and wrap the results.
 
-- Tensors that the function reads from outside are inputs too; those it writes are updated in place; where it assigns
-  to a name outside, what stood there is an input, and what it puts there a result.
-- Python numbers, among the arguments or outside, are taken as they are; one that varies becomes an input.
+- Captured tensors that the function reads are inputs too; those it writes are updated in place; for a variable
+  that it assigns, the old value is an input and the new value an output.
+- Python numbers, among the arguments or captured, are constants; one that varies becomes an input.
 - When a size varies, a second program is compiled for all its values at once (a symbol).
 """
 
@@ -58,7 +58,7 @@ def tracing() -> bool:
 
 
 def host_scalar(read: Callable[[], float]) -> Tensor:
-    """A number of the host as a 0-d tensor, which a traced function reads anew at every call."""
+    """Wrap a number of the host in a zero-dimensional tensor that a traced function reads anew at every call."""
     if state.trace is None:
         return tensor(read(), dtype=float64)
     return wrap(state.trace.number(read, TensorType(float64, ())))
@@ -71,13 +71,13 @@ def jit(
     fn: None = None, *, tune: str | float | None = None, fit: str | float | None = None
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fit: str | float | None = None) -> Any:
-    """Makes a function run as one compiled program per kind of arguments.
+    """Run a function as one compiled program per kind of arguments.
 
-    With `tune="20s"` its kernels are measured in other ways for so long, before the first call of each kind runs, and
-    what is fastest is kept in `kernels.lock`: docs/tuning.md.
+    With `tune="20s"` variants of its kernels are measured for so long before the first call of each kind runs, and the
+    fastest are stored in `kernels.lock`: docs/tuning.md.
 
-    With `fit="2GB"` each program takes at most so much memory: where it would take more, values are computed again
-    for the gradients instead of kept. What that costs, the function's `memory` says.
+    With `fit="2GB"` each program takes at most so much memory: values are recomputed for the gradients instead of
+    stored where it would take more. The function's `memory` says what that costs.
     """
     seconds = 0.0
     if tune is not None:
@@ -93,9 +93,9 @@ def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fi
 
 
 kernels: list[Callable[[Any], Any]] = []
-"""What makes a kernel of the tile language of a function: `tilegrad.language` puts it here."""
+"""Makes a tile kernel from a function; set by `tilegrad.language`."""
 MOST_STALE = 32
-"""Programs for what stood outside before that are kept: it may come back."""
+"""Number of programs kept for an earlier state of captured variables, which may return."""
 OF_KERNELS = frozenset("check race ir source asm report as_torch warmup compiled".split())
 
 
@@ -104,7 +104,7 @@ _adding = lock()
 
 
 def _forget_half() -> None:
-    """Lets go of the older half of each function's programs, and of the only one of every other function."""
+    """Evict the older half of each function's programs, and the only one of every other function."""
     with _adding:
         functions = list(_functions)
     for n, function in enumerate(functions):
@@ -117,7 +117,7 @@ shrinkers.append(_forget_half)
 
 
 class Jitted(Generic[P, R]):
-    """A function and its programs, the one that was made last first."""
+    """A function and its programs, newest first."""
 
     def __init__(self, fn: Callable[P, R], tune: float = 0.0, fit: int = 0) -> None:
         check_callable(fn, "jit")
@@ -129,29 +129,29 @@ class Jitted(Generic[P, R]):
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.tune = tune
-        """Seconds that are left for tuning."""
+        """Remaining time for tuning, in seconds."""
         self.fit = fit
-        """The most bytes that a program may take; 0: any number."""
+        """Memory budget of each program, in bytes; 0: none."""
         self.programs: list[Specialised] = []
         self.outside: Outside | None = None
         self.varying: set[int] = set()
-        """Numbers among the arguments that are inputs, because they varied."""
+        """Indices of numbers among the arguments that are inputs, because they varied."""
         self.varying_outside: set[int] = set()
         self.deciding: set[tuple[bool, int]] = set()
-        """Numbers that decide what is computed, so that they cannot be inputs; with whether they are outside."""
+        """Numbers that control flow depends on, so that they cannot be inputs; with whether they are captured."""
         self.former: dict[tuple[bool, int], float] = {}
         """The values that varying numbers had in another call."""
         self.said: set[str] = set()
-        """Why there is no program for some calls, as far as users were told."""
+        """Reasons for missing programs that have been reported."""
         self.shortcut: Shortcut | None = None
         self.fixed: set[tuple[Any, ...]] = set()
-        """Kinds with symbols for which the function cannot be traced."""
+        """Symbolic kinds for which the function cannot be traced."""
         self._one_at_a_time: tuple[int, AbstractContextManager[bool]] = os.getpid(), RLock()
         with _adding:
             _functions.add(self)
 
     def __get__(self, owner: object, cls: type | None = None) -> Any:
-        """As a method: bound to its object, with programs of its own."""
+        """Bind a method to its object, with programs of its own."""
         if owner is None:
             return self
         name = f"_jitted_{self.fn.__name__}"
@@ -165,7 +165,7 @@ class Jitted(Generic[P, R]):
 
     @functools.cached_property
     def tile_kernel(self) -> Any:
-        """The function as a kernel of the tile language: in scripts that were written for Triton `jit` marks those."""
+        """Convert the function to a tile kernel: Triton scripts mark kernels with `jit`."""
         if not kernels:
             raise ArgumentError(
                 f"jit: {self.__name__}[...] launches a kernel of the tile language: `import tilegrad.language as tl`, "
@@ -174,7 +174,7 @@ class Jitted(Generic[P, R]):
         return kernels[0](self.fn)
 
     def __getitem__(self, grid: Any) -> Any:
-        """`f[grid](...)`: the function is a kernel, and is launched."""
+        """Launch the function as a tile kernel: `f[grid](...)`."""
         return self.tile_kernel[grid]
 
     def __getattr__(self, name: str) -> Any:
@@ -190,7 +190,7 @@ class Jitted(Generic[P, R]):
         return self
 
     def __reduce__(self) -> Any:
-        """By name, as functions are; programs are made anew."""
+        """Pickle by name, as functions are; programs are compiled again."""
         fn: Any = self.fn
         if isinstance(fn, MethodType):
             return getattr, (fn.__self__, fn.__name__)
@@ -219,8 +219,9 @@ class Jitted(Generic[P, R]):
             return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
 
     def _alone(self) -> AbstractContextManager[bool]:
-        """Held from the tracing of a call to the end of its run: what is traced is in place only then (the state of an
-        optimizer, gradients). A forked child has a lock of its own, as who holds it may not be there."""
+        """Lock a call from tracing to the end of its run: traced state (of an optimizer, gradients) is only then in
+        place. A forked child makes a new lock, as the holder may not exist there.
+        """
         if self._one_at_a_time[0] != os.getpid():
             self._one_at_a_time = os.getpid(), RLock()
         return self._one_at_a_time[1]
@@ -236,7 +237,7 @@ class Jitted(Generic[P, R]):
 
     @property
     def memory(self) -> Memory | None:
-        """What the program that was made last takes, and what is computed again to take no more; None before a call.
+        """The memory of the newest program, and the cost of rematerialisation; None before a call.
 
         >>> step = jit(lambda x: (x.exp() * 2).sum())
         >>> _ = step(tensor([1.0, 2.0]))
@@ -249,7 +250,7 @@ class Jitted(Generic[P, R]):
         return None if known is None else memory(known.compiled, known.gradient_bytes)
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
-        """The program for these arguments, compiled if there is none yet; it is not run."""
+        """Return the program for these arguments, compiled if needed; it is not run."""
         call = self._call(args, kwargs)
         known = self._known(call)
         if known is not None:
@@ -267,14 +268,14 @@ class Jitted(Generic[P, R]):
         return made
 
     def _call(self, args: Any, kwargs: Any) -> Call:
-        """The arguments, and the numbers from outside."""
+        """Collect the arguments and the captured numbers."""
         if self.outside is None:
             self.outside = outside(self.fn)
         leaves, structure = flatten((args, kwargs))
         return Call(structure, [_taken(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled, ())
 
     def _known(self, call: Call) -> Prepared | None:
-        """The program for a call, if there is one."""
+        """Look up the program for a call."""
         present.leaves = call.leaves
         for program in self.programs:
             given = with_places(call, program.incoming, program.elsewhere)
@@ -284,7 +285,7 @@ class Jitted(Generic[P, R]):
         return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
-        """Compiles a program anew, with its kernels tuned in the time that is left."""
+        """Recompile a program with its kernels tuned in the remaining time."""
         from .tuning import tune_compiled  # loads the compiler
 
         start = time.perf_counter()
@@ -292,7 +293,7 @@ class Jitted(Generic[P, R]):
         self.tune -= time.perf_counter() - start
 
     def _look_outside(self, call: Call) -> Call:
-        """Looks again where the function reads; programs for numbers at other places are forgotten."""
+        """Search the captured state again; programs whose numbers are at other places are dropped."""
         before, self.outside = self.outside, outside(self.fn, call.leaves)
         if before is None or [w.key() for w in before.numbers] != [w.key() for w in self.outside.numbers]:
             self.programs.clear()
@@ -302,7 +303,7 @@ class Jitted(Generic[P, R]):
         return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded, call.places)
 
     def _made(self, call: Call) -> tuple[Specialised, Call]:
-        """Make a program for a call that none fits; what stands at places to which it assigns is given to it, too."""
+        """Make a program for a call without one; variables that it assigns become inputs."""
         assert self.outside is not None
         more: list[Watched] = []
         while True:
@@ -314,7 +315,7 @@ class Jitted(Generic[P, R]):
                 more += found.places
 
     def _specialise(self, call: Call) -> Specialised:
-        """Makes a program for a call that none fits."""
+        """Specialise the function for a call without a program."""
         self._notice_numbers(call)
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
         for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
@@ -343,7 +344,7 @@ class Jitted(Generic[P, R]):
         return made
 
     def _is_told_apart(self, call: Call, symbolic: list[TensorType | None]) -> bool:
-        """Whether the program for all sizes is not for those of a call: it took some for different that are equal."""
+        """Whether a symbolic program was compiled under size inequalities that do not hold in a call."""
         for program in self.programs:
             sizes = program.kind.sizes(call) if program.kind.types == symbolic else None
             if sizes is not None and not program.serves(sizes):
@@ -351,7 +352,7 @@ class Jitted(Generic[P, R]):
         return False
 
     def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
-        """A program in which the numbers that vary are inputs, but for those that decide what is computed."""
+        """Trace with the varying numbers as inputs, except those that control flow depends on."""
         varying = [(False, n) for n in sorted(self.varying) if n < len(call.leaves) and may_vary(call.leaves[n])]
         varying += [(True, n) for n in sorted(self.varying_outside) if may_vary(call.numbers[n])]
         tried = [v for v in varying if v not in self.deciding]
@@ -375,7 +376,7 @@ class Jitted(Generic[P, R]):
         return best.compile()
 
     def _plain(self, made: Specialised) -> Specialised:
-        """Note that calls of a kind run the function itself, whatever the numbers are that it changes each time."""
+        """Record that calls of a kind run without a program, whatever the values of changing numbers."""
         made.kind = made.kind.replaced(watched=made.written_numbers & self.varying_outside)
         if made.plainly not in self.said:
             self.said.add(made.plainly)
@@ -385,7 +386,7 @@ class Jitted(Generic[P, R]):
     def _elsewhere(
         self, call: Call, types: list[TensorType | None], varying: list[tuple[bool, int]]
     ) -> list[Specialised]:
-        """Trace the function with the varying numbers as they were in another call."""
+        """Trace with the values that varying numbers had in another call."""
         known = [p for p in self.programs if _differs_in_numbers(p.kind, call, types)]
         if known:
             return known[:1]
@@ -402,7 +403,7 @@ class Jitted(Generic[P, R]):
             return []
 
     def _recorded(self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]]) -> Specialised:
-        """A program with some numbers as inputs, that is not compiled."""
+        """Trace with some numbers as inputs, without compiling."""
         assert self.outside is not None
         among, outside = ({n for kind, n in inputs if kind is wanted} for wanted in (False, True))
         return Specialised(self.fn, kind_of(call, types, among, outside), call.leaves, self.outside, self.fit)
@@ -410,7 +411,9 @@ class Jitted(Generic[P, R]):
     def _with_inputs(
         self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]], points: list[Specialised]
     ) -> Specialised | None:
-        """The same, if it does what the function does with the numbers themselves: in this call, and in another."""
+        """Trace with inputs, and check the result against traces with the numbers themselves: of this call, and of
+        another.
+        """
         try:
             made = self._recorded(call, types, inputs)
         except Exception:  # whatever a function raises that cannot do with placeholders for numbers
@@ -418,7 +421,7 @@ class Jitted(Generic[P, R]):
         return made if all(made.means(point) for point in points) else None
 
     def _notice_numbers(self, call: Call) -> None:
-        """Marks numbers that were different in an otherwise equal call: they become inputs."""
+        """Mark the numbers that differ from an otherwise equal call: they become inputs."""
         for program in self.programs:
             known = program.kind.call
             if known.structure != call.structure:
@@ -452,7 +455,7 @@ class Prepared(NamedTuple):
 
     @property
     def compiled(self) -> Compiled:
-        """The program itself; a function that runs without one has none to look at."""
+        """The compiled program; an error for a function that runs without one."""
         if self.program.plainly:
             raise TraceError(
                 f"{self.program.name} runs without a program, so that there is none to look at: {self.program.plainly}"
@@ -460,16 +463,16 @@ class Prepared(NamedTuple):
         return self.program.compiled
 
     def buffers(self) -> list[Buffer]:
-        """The memory of all inputs of the program, as it is now."""
+        """The current buffers of all inputs of the program."""
         return self.program._buffers(self.leaves)
 
 
 watchers: list[Callable[[Prepared], None]] = []
-"""Who is told when a function has been compiled for another kind of calls, before it runs."""
+"""Called when a function has been compiled for another kind of calls, before it runs."""
 
 
 def _taken(x: Any) -> Any:
-    """An argument as functions see it: of numpy, arrays are tensors and scalars are numbers."""
+    """Convert an argument: numpy arrays to tensors, numpy scalars to numbers."""
     if isinstance(x, np.ndarray):
         return tensor(x)
     return x.item() if isinstance(x, np.generic) else x
@@ -480,7 +483,7 @@ def _varies(x: Any, before: Any) -> bool:
 
 
 def _differs_in_numbers(kind: Kind, call: Call, types: list[TensorType | None]) -> bool:
-    """Whether a call may be of a kind but for what some numbers are."""
+    """Whether a call may be of a kind except for the values of numbers."""
     known = kind.call
     if kind.types != types or known.structure != call.structure or known.recorded is not call.recorded:
         return False

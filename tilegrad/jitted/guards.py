@@ -1,9 +1,8 @@
-"""What a program looks at before every call, in straight code.
+"""Generate the guards of a program: straight-line source that compares captured state before every call.
 
-A network of some layers has a hundred things that might have been replaced since its program was made: layers,
-functions, parameters. A loop over them takes as long as a small network itself. As long as all of them are the very
-same things, comparing them one after the other in an expression takes a tenth of that; if one is not, `is_current`
-decides.
+A network of some layers depends on hundreds of objects that might be replaced: layers, functions, parameters. A loop
+over them takes as long as a small network itself; one generated expression of identity comparisons takes a tenth of
+that. If a comparison fails, `is_current` decides.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ if TYPE_CHECKING:
     from .specialised import Specialised
 
 Look = Callable[[], "tuple[Buffer, ...] | None"]
-"""Gives the memory of what a program captured, and of numbers, if nothing has changed; None if something may have."""
+"""Returns the buffers of captured storages and numbers if all guards hold; None otherwise."""
 
 
 def look_at(program: Specialised) -> Look | None:
-    """The look for a program; None if memory that it writes to is not its storage's own yet."""
+    """Generate the guards of a program; None if a storage that it updates does not own its memory yet."""
     if not all(program.captured[n].storage.owned is not None for n in program.updated):
         return None
     if any(n >= len(program.captured) or program.captured[n].storage.owned is None for n in program.lent):
@@ -37,7 +36,7 @@ def look_at(program: Specialised) -> Look | None:
 
 
 def _compared(program: Specialised) -> tuple[dict[str, Any] | None, list[str]]:
-    """Collect the names that guards compare, and the comparisons."""
+    """Collect the guards as source, and the names that it refers to."""
     names: dict[str, Any] = {}
     same: list[str] = []
     for n, (watched, found) in enumerate(program.outside):
@@ -65,8 +64,8 @@ def source(
     updated: Collection[int] = (),
     lent: Collection[int] = (),
 ) -> str:
-    """The text of a look. Of the values some are memory that their storages own; of these, nobody may read those that
-    are `updated`, and those that are handed out with results are `lent`.
+    """Generate the source of guards. `owned` storages own their memory; of these, the `updated` must have no readers,
+    and the memory of `lent` ones is shared with results.
 
     >>> print(source(["place0[name0] is found0", "base0.value is value0"], 3, 1, [0, 1], [0]))
     def look():
@@ -92,9 +91,9 @@ def source(
 
 
 def kept_gradients(count: int) -> list[str]:
-    """The text that runs a program on the memory of gradients that the last call left behind, if nobody reads them.
+    r"""Emit the lines that run a program on the memory of the previous call's gradients if nothing reads them.
 
-    >>> print("\\n".join(kept_gradients(1)))
+    >>> print("\n".join(kept_gradients(1)))
     holder0._gradient = None
     m0 = left0.free()
     if m0 is not None:

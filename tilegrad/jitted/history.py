@@ -1,4 +1,4 @@
-"""The history of what a program gave: gradients of its results are those of the traced graph."""
+"""Attach gradient histories to the results of a program: they are those of the traced graph."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def with_history(
     present: Mapping[Value, Value],
     sizes: Mapping[str, int],
 ) -> list[Value]:
-    """Gives results and changed arguments a way back: their gradients are those of the traced graph, recorded when
-    they are asked for. In those of a program for all sizes the sizes of the call are put in."""
+    """Attach histories to results and changed arguments: their gradients are those of the traced graph, recorded on
+    demand. For a symbolic program the sizes of the call are substituted.
+    """
     inputs = [s for s in [*program.standing, *program.captured_standing] if s is not None and s.tracked]
     outputs, actual = program.tracked, [present[s] for s in inputs]
     parts = {x: Part(value, False) for x, value in present.items()}
@@ -69,7 +70,7 @@ def with_history(
 
 
 def _standing_for(upstream: Value, type: TensorType) -> Value:
-    """A placeholder of the type that a gradient has where sizes are symbols."""
+    """Make a placeholder for a gradient, whose type may have symbolic sizes."""
     made = Input(type)
     made.__dict__["tracked"] = upstream.tracked
     return made

@@ -1,7 +1,7 @@
-"""What a program computes from captured tensors alone, such as packed weights: kept from one call to the next.
+"""Cache hoisted values, such as packed weights, that a program computes from captured tensors alone.
 
-It is computed again when one of them was written to, or was given other memory; and in every call as long as others
-can write to that memory without our knowing (`runtime/exposed.py`).
+They are recomputed when a tensor was written to or given other memory; and in every call while foreign code can write
+to that memory unnoticed (`runtime/exposed.py`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from ..runtime.exposed import Exposures, rely_on
 
 
 class Kept:
-    """The memory of such values, and for which state of the tensors they are right."""
+    """The buffers of hoisted values, and the versions of the tensors that they were computed from."""
 
     def __init__(self, steady: Steady, storages: Sequence[Storage]) -> None:
         self.steady = steady
         self.storages = storages
-        """Of the tensors that they are computed from."""
+        """The storages that they depend on."""
         self._run = steady.executable.bound()
         self._made: tuple[int, tuple[Buffer, ...]] = (-1, ())
-        """Both at once: threads may call a program at the same time."""
+        """Versions and buffers as one object: threads may call a program at the same time."""
 
     def state(self) -> int:
-        """A number that grows with every write: as users count them, and with those that they do not see."""
+        """Return the write counts of the storages, both visible and hidden ones."""
         return sum([s.version + s.changes for s in self.storages]) + Exposures.count
 
     def buffers(self, given: Sequence[Buffer]) -> tuple[Buffer, ...]:
-        """The memory of the values, for the inputs of a call; they are computed if they have changed."""
+        """Return the buffers for a call, recomputed if a storage has changed."""
         state = self.state()
         known, made = self._made
         if known == state:

@@ -1,4 +1,4 @@
-"""The calls that one program is for: their structure, the types of tensors, and what numbers are."""
+"""Describe the calls that one program handles: argument structure, tensor types, and numbers."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from .places import Watched, same
 
 
 class Call(Node):
-    """The arguments of a call: their structure, their leaves, and the numbers that the function reads outside."""
+    """The arguments of a call: their structure, their leaves, and the captured numbers."""
 
     structure: Tree
     leaves: list[Any]
     numbers: list[Any]
     recorded: bool
-    """Whether gradients can be taken of what is computed."""
+    """Whether operations are recorded for gradients."""
     places: tuple[Watched, ...]
-    """Outside, whose tensors are leaves, too (`assigned.py`)."""
+    """Variables outside whose tensors are leaves, too (`assigned.py`)."""
 
     def arguments(self) -> Tree:
         """The structure of the arguments alone."""
         return Tree(tuple, (), self.structure.parts[:2])
 
     def of_arguments(self, leaves: list[Any]) -> list[Any]:
-        """Those of some leaves that are in the arguments."""
+        """Select the leaves that belong to the arguments."""
         return leaves[: len(leaves) - len(self.structure.parts) + 2]
 
     def at_places(self) -> list[int]:
-        """Which leaves stand at the places."""
+        """Pair the variables with their leaves."""
         return list(self.structure.keys)
 
 
 MOST_EXTENT = 2**31
-"""An axis that varies is shorter: kernels of users count along it in 32 bits."""
+"""Extents of symbolic axes are below this: kernels of users count in 32 bits."""
 
 
 class Kind(Node):
-    """The calls that one program is for."""
+    """The calls that one program handles."""
 
     call: Call
-    """The call that it was traced for (without its tensors)."""
+    """The call that was traced, without its tensors."""
     types: list[TensorType | None]
-    """For tensors; sizes that vary are symbols."""
+    """Types of tensors; varying sizes are symbols."""
     tracked: list[bool]
     leaf: list[bool]
-    """Tells leaves from tracked tensors that were computed from others."""
+    """Whether each tensor with a gradient is a leaf."""
     strides: list[Shape | None]
-    """Those of tensors that do not lie row by row."""
+    """Strides of tensors that are not row-major."""
     inputs: frozenset[int]
-    """The numbers among the arguments that are inputs."""
+    """Indices of number arguments that are inputs."""
     watched: frozenset[int]
-    """The numbers from outside that are inputs."""
+    """Captured numbers that are inputs."""
 
     def sizes(self, call: Call) -> dict[str, int] | None:
-        """The values of the symbols in a call, or None if it is of another kind."""
+        """Match a call: return the values of the symbols, or None if it is of another kind."""
         known = self.call
         if call.structure != known.structure or call.recorded is not known.recorded:
             return None
@@ -93,12 +93,12 @@ class Kind(Node):
         return sizes
 
     def _lies(self, x: Handle, n: int) -> bool:
-        """Whether a tensor has the strides that the program is for; one for all sizes is for tensors row by row."""
+        """Whether a tensor has the strides of the kind; symbolic programs need row-major tensors."""
         return strides_of(x) == self.strides[n]
 
 
 def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
-    """Whether a type with symbols fits one without, and what the symbols then are."""
+    """Match a type with symbols against a static one; return the values of the symbols."""
     if type.dtype is not have.dtype or len(type.shape) != len(have.shape) or type.device != have.device:
         return False
     for wanted, extent in zip(type.shape, have.shape, strict=True):
@@ -112,7 +112,7 @@ def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
 
 
 def kind_of(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
-    """Make the kind of a call, with some numbers among its arguments and outside as inputs."""
+    """Make the kind of a call, with some of its number arguments and captured numbers as inputs."""
     kept = call.replaced(leaves=[None if isinstance(x, Handle) else x for x in call.leaves])
     tracked = [isinstance(x, Handle) and x._value.tracked for x in call.leaves]
     leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
@@ -121,7 +121,7 @@ def kind_of(call: Call, types: list[TensorType | None], inputs: set[int], outsid
 
 
 def generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
-    """Types in which the sizes that differ from those of a known kind are symbols, or None."""
+    """Replace sizes that differ from those of a known kind by symbols; None if the kinds differ otherwise."""
     if known.call.structure != call.structure or known.call.recorded is not call.recorded:
         return None
     if any(known.strides) or any(isinstance(x, Handle) and strides_of(x) for x in call.leaves):

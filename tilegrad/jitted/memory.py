@@ -1,4 +1,4 @@
-"""The memory that programs are given, and what they make: tensors, numbers of the host, memory to update."""
+"""Bind memory to programs: buffers of tensors, numbers of the host, and storages that are updated in place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .tracing import HostNumber
 
 
 class Form:
-    """Everything that the tensors of one output share but their memory."""
+    """The attributes shared by the tensors of one output in all calls."""
 
     def __init__(self, type: TensorType, strides: Shape | None = None) -> None:
         self.type = type
@@ -32,7 +32,7 @@ class Form:
         self.shared = dict(Input(type).__dict__)
 
     def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
-        """A tensor on memory that a program filled."""
+        """Make a tensor on memory that a program has filled."""
         if self.varies:
             type = self.type.with_shape(tuple([settled(d, sizes) for d in self.type.shape]))
             return Form(type).filled(buffer)
@@ -46,17 +46,17 @@ class Form:
 
 
 def varying(type: TensorType) -> bool:
-    """Whether a type has sizes that vary."""
+    """Whether a type has symbolic sizes."""
     return any(isinstance(extent, Size) for extent in type.shape)
 
 
 def form_of(x: Handle | None) -> Form | None:
-    """Return the type and the strides that tensors like this one have."""
+    """Return the type and strides of tensors like this one."""
     return None if x is None else Form(x._value.type, strides_of(x))
 
 
 class HostMemory:
-    """A number of the host, with the memory in which programs find it."""
+    """A number of the host and the buffer in which programs read it."""
 
     def __init__(self, number: HostNumber) -> None:
         self.read = number.read
@@ -68,7 +68,7 @@ class HostMemory:
         self.array = self.device.view(self.buffer, type.dtype, ())
 
     def on(self, place: Device) -> Callable[[], Buffer]:
-        """Gives memory with the number on another device: the same as long as the number is the same."""
+        """Return a buffer with the number on another device: cached while the number is unchanged."""
         before: Any = None
         there = self.buffer
 
@@ -82,15 +82,15 @@ class HostMemory:
         return brought
 
     def is_its_kind(self) -> bool:
-        """Whether the number is of the class that the program was made for."""
+        """Whether the number has the class that the program was compiled for."""
         return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
 
     def copied(self) -> Buffer:
-        """Memory of its own with what the number is now."""
+        """Copy the current number to a new buffer."""
         return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
 
     def renewed(self) -> Buffer:
-        """The memory, with what the number is now."""
+        """Return the buffer, updated to the current number."""
         now = self.read()
         if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
             raise LookupError("a number is of another kind than when the function was traced")
@@ -101,12 +101,12 @@ class HostMemory:
 
 
 def settled(x: Any, sizes: Mapping[str, int]) -> Any:
-    """An extent with the sizes of one call; anything else as it is."""
+    """Substitute the sizes of one call in an extent; return anything else unchanged."""
     return x.value(sizes) if isinstance(x, Size) else x
 
 
 def memory_of(x: Handle) -> Buffer:
-    """Return the buffer of a tensor, computing its elements if need be."""
+    """Return the buffer of a tensor, computing its elements if needed."""
     return memory_in(x.value)
 
 
@@ -117,18 +117,18 @@ def memory_in(value: Value) -> Buffer:
 
 
 def apart(found: Buffer) -> Buffer:
-    """Memory to hand out: a copy of what somebody else may write to."""
+    """Return memory that is safe to hand out: a copy if others may write to it."""
     return found.device.copy(found) if found.shared else found
 
 
 def _filled(value: Fill) -> Buffer:
-    """Memory that has one number everywhere, as the state of an optimizer at first: not worth a program."""
+    """Fill memory with one number, as the initial state of an optimizer: cheaper than a program."""
     shape = tuple([known(extent, {}) for extent in value.shape])
     return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
 def renewed_memory(base: Base) -> Buffer:
-    """Gives a storage memory of its own with the same elements: nobody else sees the update."""
+    """Copy a storage's elements to memory that it owns, so that no reader sees the update."""
     value = base.current()
     memory = _filled(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
     base.own(memory)

@@ -1,6 +1,6 @@
-"""Tensors that stand on other memory than when a program was made: `.data = ...`, a leaf made of a view, `t_()`.
+"""Rebind a program when captured tensors have moved to other memory: `.data = ...`, a leaf made of a view, `t_()`.
 
-The program looks for their elements where they are now, if what shared memory then still does, and nothing else.
+The program uses the new storages if the same tensors share memory as before.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """Where a tensor had its elements."""
+    """The storage of a captured tensor."""
 
     tensor: Handle
     base: Base
     storage: Storage
     moves: tuple[Move, ...]
     lies: Any
-    """How they lie in the storage."""
+    """Its layout in the storage."""
 
 
 def places_of(tensors: Iterable[Handle]) -> list[Place]:
-    """The places of those tensors that have memory which others could share."""
+    """List the storages of the tensors that may share memory."""
     return [Place(x, x._base, x._base.storage, x._moves, _lies(x)) for x in tensors if x._base is not None]
 
 
 def _lies(x: Handle) -> Any:
-    """What must stay as it was: how the elements lie in the whole, and where gradients arrive."""
+    """Key the layout of a tensor in its storage and the leaf that it is part of."""
     base = x._base
     assert base is not None
     return layout(x) if x._moves else x._strides, x._value.type, base.storage.value.type, type(base), base.is_tracked()
 
 
 def follow(program: Specialised) -> bool:
-    """Points a program to the memory that its tensors have now; whether that could be done."""
+    """Rebind a program to the current storages of its tensors; return whether that was possible."""
     if all(p.base is p.tensor._base and p.moves == p.tensor._moves for p in program.places):
         return True
     now = places_of(p.tensor for p in program.places)
@@ -61,7 +61,7 @@ def follow(program: Specialised) -> bool:
 
 
 def _renew(program: Specialised) -> None:
-    """What a program knows of the storages that it captured."""
+    """Update what a program stores about captured storages."""
     program.written = {id(program.captured[n].storage) for n in program.updated}
     program.kept = {id(base.storage) for base in program.captured} - program.written
     if program.steady is not None:
@@ -71,7 +71,7 @@ def _renew(program: Specialised) -> None:
 
 
 def overlapping(program: Specialised, leaves: Sequence[Any]) -> bool:
-    """Whether memory that a program writes to is reached in two ways, which it was not made for."""
+    """Whether two inputs overlap in memory that the program writes to, which it was not compiled for."""
     written, read = set(program.written), set(program.kept)
     for n, x in enumerate(leaves):
         if not isinstance(x, Handle):

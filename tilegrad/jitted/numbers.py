@@ -1,9 +1,9 @@
-"""Python numbers that vary from call to call, as a traced function meets them: placeholders that count like numbers.
+"""Trace Python numbers that vary from call to call: placeholders that compute like numbers.
 
-A placeholder is no number, and a function may notice: it may ask for the type, take the number as a key, or compute
-with more digits than a tensor has. So the graph that was recorded with placeholders is compared with the one that was
-recorded with the numbers themselves (`meaning`): where they differ, the number decides what is computed, and each
-value of it gets a program of its own.
+A placeholder is not a number, and a function may observe that: it may ask for the type, use it as a key, or compute
+with more digits than a tensor has. So the graph recorded with placeholders is compared with the one recorded with the
+numbers themselves (`meaning`): if they differ, control flow depends on the number, and each value of it gets a program
+of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from ..runtime.device import device
 from ..tensor import Tensor
 
 LARGEST = 2**31
-"""Integers from here on are no inputs: Python's have no end, and products of two of these would pass that of int64."""
+"""Magnitude from which integers are not inputs: Python's are unbounded, and a product of two of these would overflow
+int64.
+"""
 
 
 def may_vary(x: Any) -> bool:
@@ -38,12 +40,12 @@ def may_vary(x: Any) -> bool:
 
 
 def same_number(x: Any, y: Any) -> bool:
-    """Whether numbers of one class are the very same: 0.0 is not -0.0, and NaN equals itself."""
+    """Whether numbers of one class are identical: 0.0 differs from -0.0, and NaN equals itself."""
     return x == y if x.__class__ is not float else exact(x) == exact(y)
 
 
 def number_type(x: float) -> TensorType:
-    """The type of the placeholder of a number: all digits that Python has."""
+    """Return the type of a number's placeholder, which has all digits of Python's."""
     return TensorType(float64 if isinstance(x, float) else int64, ())
 
 
@@ -51,9 +53,9 @@ class Number(Tensor):
     """A placeholder of a number: with numbers it computes as Python does, with tensors it counts as a number."""
 
     _number: float
-    """The plain number, for other threads, which may meet the placeholder while one traces."""
+    """The plain number, for other threads that meet the placeholder during a trace."""
     _reckoned: Reckoned
-    """How it is computed from numbers outside and among the arguments; None if that is not known."""
+    """The step that computes it from input numbers; None if unknown."""
 
     @property
     def value(self) -> Value:
@@ -73,7 +75,7 @@ class Number(Tensor):
 
 
 def stand_for(value: Value, number: float | None = None, reckoned: Reckoned | None = None) -> Number:
-    """A number on a value of it."""
+    """Make a number on a placeholder value."""
     made: Any = wrap(value)
     made.__class__ = Number
     made._value.__dict__["weak"] = True
@@ -85,14 +87,13 @@ def stand_for(value: Value, number: float | None = None, reckoned: Reckoned | No
 
 
 Reckoned: TypeAlias = Callable[[list[Any]], Any]
-"""Gives a number from those that were reckoned before it in the same call."""
+"""Computes a number from those before it in the same call."""
 
 
 class Reckoning:
-    """Computes what Python would compute of numbers that vary, so that a call is refused as Python refuses it.
+    """Replays Python arithmetic on varying numbers, so that a call raises what Python raises.
 
-    A program divides by 0 without a word. So where numbers are divided, or raised to a power, a call first does what
-    the function does with them.
+    A program divides by 0 silently. So divisions and powers of numbers are first computed in Python at each call.
     """
 
     def __init__(self) -> None:
@@ -100,7 +101,7 @@ class Reckoning:
         self.may_fail = False
 
     def step(self, compute: Callable[..., Any], *operands: Any) -> Reckoned | None:
-        """Notes a step; None if it is not known where an operand comes from."""
+        """Record a step; None if the origin of an operand is unknown."""
         found = [x.__dict__.get("_reckoned") if isinstance(x, Number) else _constant(x) for x in operands]
         given: list[Reckoned] = [g for g in found if g is not None]
         if len(given) < len(found):
@@ -114,7 +115,9 @@ class Reckoning:
         return lambda made: made[place]
 
     def holds(self) -> bool:
-        """Do all steps for the numbers of a call, and raise what they raise; whether all results are plain numbers."""
+        """Replay all steps for the numbers of a call, raising what they raise; return whether all results are plain
+        numbers.
+        """
         made: list[Any] = []
         for step in self.steps:
             made.append(step(made))
@@ -122,7 +125,7 @@ class Reckoning:
 
 
 class _Present(threading.local):
-    """The arguments of the call that a thread looks for a program for."""
+    """Per thread: the arguments of the call that is being looked up."""
 
     leaves: Sequence[Any] = ()
 
@@ -143,7 +146,7 @@ def from_outside(read: Callable[[], Any]) -> Reckoned:
 
 
 def _reckon(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned | None:
-    """Note a step of the function that is being traced."""
+    """Record a step of the function that is being traced."""
     if state.trace is None:
         return None
     reckoning: Reckoning | None = state.trace.__dict__.get("reckoning")
@@ -156,7 +159,7 @@ def _reckon(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned 
 
 
 def _value(x: Any, floating: bool) -> Tensor:
-    """A number, or what stands for one, as Python would convert it before it computes."""
+    """Convert a number or placeholder as Python would before it computes."""
     value = x.value if isinstance(x, Number) else Fill(x, number_type(x))
     return wrap(cast(value, float64) if floating else value)
 
@@ -209,9 +212,9 @@ FOLDED: dict[type[Value], Callable[..., Any]] = {
 
 
 def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Buffer]) -> tuple[Any, ...]:
-    """What a graph computes, as a key: equal for graphs that differ only in what is known of numbers.
+    """Return a key of what a graph computes: equal for graphs that differ only in which numbers are inputs.
 
-    `numbers` are inputs with the numbers that they stand for; the last inputs hold constants.
+    `numbers` are inputs with the numbers that they represent; the last inputs hold constants.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
@@ -243,10 +246,10 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
 
 
 def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
-    """Identify the op of a value.
+    """Key the op of a value.
 
-    Work from outside may have a number in its code that others load: it goes by its name, and an operator of users by
-    what its reference and its code for the device do, which may ask what a number is.
+    External work may have a number in code that is loaded separately: it is keyed by its name, and a user's operator by
+    its reference and its device code, which may depend on the number.
     """
     if isinstance(value, Declared):
         meant: Meaning = value.meaning
@@ -260,12 +263,12 @@ def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
 
 
 def _in_work(value: Value, x: Value, known: Mapping[Value, Any]) -> bool:
-    """Whether an argument is a number that the code of work from outside may have in itself."""
+    """Whether an argument of external work is a number that may be compiled into it."""
     return isinstance(value, (Declared, Outside)) and x in known
 
 
 def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
-    """The one number that all elements of a value are, in its type; None if that depends on inputs."""
+    """Fold a constant value to the one number of all its elements; None if it depends on inputs."""
     numpy: Any = value.dtype.numpy
     if isinstance(value, Fill):
         return np.asarray(value.value, numpy)

@@ -1,4 +1,4 @@
-"""Places outside of a function that its program depends on, and what is compared there before each call."""
+"""Watch variables outside of a function that its program depends on, and generate the guards that compare them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ..lazy.handle import Handle
 from .numbers import Number, same_number
 
 stood: dict[int, Handle] = {}
-"""The tensors at whose places something else stands while a function is traced, by the number of what stands there."""
+"""The tensors replaced by placeholders during a trace, by the `id` of the placeholder."""
 
 ABSENT = object()
-"""Read at a place that is empty now."""
+"""The value of a variable that does not exist now."""
 
 MOST_BYTES = 1 << 20
-"""Arrays that can change are compared with what they were up to this size."""
+"""Size up to which mutable arrays are compared by their contents, in bytes."""
 
 
 _FIXED = (int, float, bool, str, bytes, complex, range, frozenset)
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether one argument stands for another in a program: the same thing, or an equal one."""
+    """Whether a program can use one argument for another: identical, or equal and immutable."""
     if x is y:
         return True
     if x.__class__ is not y.__class__ or isinstance(x, Handle):
@@ -40,7 +40,7 @@ def same(x: Any, y: Any) -> bool:
 
 
 def unchanged(x: Any, y: Any) -> bool:
-    """Whether what stands outside is the same thing as before, or an equal one that cannot change."""
+    """Whether a captured object is identical to the earlier one, or equal and immutable."""
     return x is y or (x.__class__ in _FIXED and same(x, y))
 
 
@@ -49,14 +49,14 @@ def is_number(x: object) -> bool:
 
 
 class Watched(Node):
-    """Something outside: where it is, under which name."""
+    """A watched variable: its container and its name."""
 
     place: Any
-    """A cell, a list, or a dict: one of the user's, or that of a module or of an object."""
+    """A cell, a list, or a dict: a user's, or that of a module or object."""
     name: Any
 
     writable = True
-    """Whether a placeholder of a number can be put there."""
+    """Whether a placeholder can be assigned to it."""
 
     def read(self) -> Any:
         found = self.there()
@@ -65,7 +65,7 @@ class Watched(Node):
         return stood.get(id(found), found) if stood else found
 
     def there(self) -> Any:
-        """The same, or the placeholder that stands there while the function is traced."""
+        """Read the variable, or the placeholder in it while the function is traced."""
         try:
             return self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
         except (LookupError, ValueError):
@@ -78,16 +78,16 @@ class Watched(Node):
             self.place[self.name] = value
 
     def reading(self, n: str) -> str:
-        """The text that reads what stands there."""
+        """Return source that reads the variable."""
         cell = self.place.__class__ is CellType
         return f"place{n}.cell_contents" if cell else f"place{n}[name{n}]"
 
     def writing(self, n: str, value: str) -> str:
-        """The text that puts something there."""
+        """Return source that assigns the variable."""
         return f"{self.reading(n)} = {value}"
 
     def test(self, n: str, found: Any) -> str:
-        """The text of the test that what was found is still there; `n` is behind the names of what it compares."""
+        """Return source that tests whether the variable holds the same value; `n` numbers the names in it."""
         if self.place.__class__ is CellType:
             return f"place{n}.cell_contents is found{n}"
         if found is ABSENT:
@@ -95,11 +95,11 @@ class Watched(Node):
         return f"place{n}[name{n}] is found{n}"
 
     def keeps(self, found: Any) -> bool:
-        """Whether what was found is still there."""
+        """Whether the variable holds the same value."""
         return unchanged(self.read(), found)
 
     def key(self) -> tuple[int, Any]:
-        """Equal for what is at one place under one name."""
+        """A key that is equal for the same container and name."""
         return id(self.place), self.name
 
 
@@ -110,7 +110,7 @@ class ReadOnly(Watched):
 
 
 class Length(Watched):
-    """How many entries there are."""
+    """The number of entries."""
 
     def there(self) -> int:
         return len(self.place)
@@ -120,7 +120,7 @@ class Length(Watched):
 
 
 class Attribute(Watched):
-    """An attribute without a dict: defaults of a function, slots."""
+    """An attribute that is not in a `__dict__`: defaults of a function, slots."""
 
     def there(self) -> Any:
         return getattr(self.place, self.name, ABSENT)
@@ -139,7 +139,7 @@ class Attribute(Watched):
 
 
 class OfClass(Attribute):
-    """An attribute of a class itself."""
+    """An attribute of the class itself."""
 
     def there(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
@@ -158,7 +158,7 @@ class Kept:
         self.entries = entries(container)
 
     def __eq__(self, other: object) -> bool:
-        """Whether they are the very same things: equal ones that can change would have to be looked at again."""
+        """Whether all entries are identical: equal mutable ones would have to be watched again."""
         return isinstance(other, Kept) and self.are(other.entries)
 
     __hash__ = None  # type: ignore[assignment]
@@ -168,12 +168,12 @@ class Kept:
 
 
 def entries(container: Any) -> list[Any]:
-    """Keys and values of a dict, the entries of a list."""
+    """List the keys and values of a dict or the entries of a list."""
     return [*container, *container.values()] if isinstance(container, Mapping) else list(container)
 
 
 class Snapshot(Watched):
-    """Something whose contents are compared with what they were."""
+    """An object whose contents are compared with a snapshot."""
 
     writable = False
 
@@ -203,7 +203,7 @@ class Members(Snapshot):
 
 
 class Contents(Snapshot):
-    """The elements of an array of numpy's, or of bytes that can change."""
+    """The elements of a numpy array or another mutable buffer."""
 
     def read(self) -> Any:
         return self.place.shape, self.place.tobytes()

@@ -1,8 +1,7 @@
-"""Find out whether a function, while it is traced, draws random numbers, asks a clock or reads a file.
+"""Detect whether a traced function draws random numbers, reads a clock or reads a file.
 
-A program would repeat the first answer for ever, so such a function runs without one. Generators of random numbers are
-looked at before and after; clocks and files show only when they are called, so calls are watched where they are
-mentioned at all.
+A program would repeat the first answer for ever, so such a function runs without one. Random generators are compared
+before and after; clocks and files show only when called, so calls are profiled if the function mentions them at all.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from typing import Any
 from .tracing import NoProgram
 
 CLOCKS = frozenset("time datetime secrets uuid _io io posix nt os pathlib random".split())
-"""Modules whose functions answer otherwise each time."""
+"""Modules whose functions return something else each time."""
 ASKED = frozenset("time _io posix nt".split())
 SILENT = frozenset("sleep fspath getpid write flush".split())
-"""Functions of these that a result does not depend on."""
+"""Functions of these modules that do not affect results."""
 
 
 def is_asked(x: Any) -> bool:
-    """Whether something is a function or a class of a clock, of files, or the like."""
+    """Whether an object is a function or class of a clock, of files, or the like."""
     if isinstance(x, BuiltinFunctionType):
         module = x.__module__ or type(x.__self__).__module__
     else:
@@ -35,10 +34,10 @@ def is_asked(x: Any) -> bool:
 
 @contextmanager
 def same_again(asks: bool, drawn: Sequence[Any], unseen: str) -> Iterator[None]:
-    """Within the block a function runs; refuses a program for it if another run would be given other answers, or
-    depends on something that cannot be looked at (`unseen`).
+    """Run a function in the block; refuse a program for it if another run would get other answers, or if it depends on
+    something that cannot be compared (`unseen`).
 
-    Generators are put back, for the run that follows.
+    Generators are restored, for the run that follows.
     """
     if unseen:
         raise NoProgram(unseen)
@@ -67,7 +66,7 @@ def same_again(asks: bool, drawn: Sequence[Any], unseen: str) -> Iterator[None]:
 
 
 def _asked(frame: FrameType, event: str, called: Any) -> str:
-    """The name of a clock or the like that the user's code calls, perhaps by way of the standard library."""
+    """Return the name of a clock or the like that the user's code calls, directly or through the standard library."""
     if event != "c_call" or not isinstance(called, BuiltinFunctionType):
         return ""
     kind = called.__self__

@@ -1,4 +1,4 @@
-"""One program of a jitted function: traced and compiled for one kind of arguments, and called."""
+"""Compile one program of a jitted function, traced for one kind of arguments, and call it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ MOST_LOOKS = 4
 
 
 class Specialised:
-    """A program, with what its inputs are and where its outputs go.
+    """A program with the sources of its inputs and the targets of its outputs.
 
-    Inputs: the tensors and numbers among the arguments, captured storages, numbers of the host, constants.
-    Outputs: the tensors among the results, arguments that were changed, gradients that were given, and the new
-    elements of captured storages, which are written in place.
+    Inputs: the tensors and numbers among the arguments, captured storages, numbers of the host, constants. Outputs: the
+    tensors among the results, modified arguments, assigned gradients, and the new elements of captured storages, which
+    are updated in place.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Specialised:
     ) -> None:
         self.kind = kind
         self.incoming = kind.call.places
-        """Whose tensors are arguments, too, behind the others."""
+        """Variables whose tensors are arguments, too, after the others."""
         given = {w.key() for w in self.incoming}
         self.outside = [(w, found) for w, found in outside.others if not given or w.key() not in given]
         self.elsewhere = {id(x) for w, x in self.outside if given and isinstance(x, Handle) and w.writable}
-        """The tensors from outside that must be the very same ones, if there are others that need not be."""
+        """Captured tensors that must be identical objects, if there are others that need not be."""
         self.assigned: list[tuple[Watched, int]] = []
-        """Places, and which result is put there."""
+        """Variables, and the output that is assigned to each."""
         self.layers = outside.layers
         self.name = title(fn)
         self.fit = fit
@@ -68,11 +68,11 @@ class Specialised:
         self._looks = 0
         self._surroundings = Surroundings.changes
         self.moves = 0
-        """How often captured tensors were found on other memory than before."""
+        """How often captured tensors were found on other memory."""
         self.different: list[tuple[Size, Dim]] = []
-        """Sizes that the program takes for different: it is not for calls in which they are equal."""
+        """Sizes that the trace took for unequal: the program does not handle calls in which they are equal."""
         self.plainly = ""
-        """Why there is no program, if so: the function runs like any other."""
+        """The reason if there is no program: the function runs unjitted."""
         trace, effects = Trace(), Effects(outside)
         try:
             with one_writer:
@@ -90,7 +90,7 @@ class Specialised:
         self._plan(trace)
 
     def _forget(self) -> Trace:
-        """Nothing comes in, and nothing goes out."""
+        """Clear the inputs and outputs."""
         for made in (self.placeholders, self.arguments, self.standing, self.assigned):
             made.clear()
         self.results, self.result_structure = flatten(None)
@@ -103,13 +103,13 @@ class Specialised:
         return trace
 
     def _trace(self, trace: Trace, fn: Callable[..., Any], leaves: Sequence[Any], effects: Effects) -> None:
-        """Runs the function on placeholders."""
+        """Run the function on placeholders."""
         outside = effects.outside
         self.placeholders: list[Input | None] = []
         self.arguments: list[Tensor | None] = []
         self.standing: list[Value | None] = []
         self.sources: dict[int, Tensor] = {}
-        """The tensors that arguments which are no leaves were computed from."""
+        """The tensors from which non-leaf arguments were computed."""
         numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
         before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
@@ -149,12 +149,12 @@ class Specialised:
             if t is not None and t._base is not None and t._base.storage.changes > 0
         ]
         self.graded = [n for n, t in enumerate(self.arguments) if id(t) in trace.asked and t is not None]
-        """The arguments whose gradient is asked for or given: they have none before a call, or there is no program."""
+        """The arguments whose gradient is requested or assigned: they have none before a call."""
         if any(source._gradient is not None for source in self.sources.values()):
             raise NoProgram("a gradient flows out of it, to what an argument was computed from")
 
     def _run_traced(self, fn: Callable[..., Any], args: Any, kwargs: Any, symbols: bool) -> None:
-        """Keep what the function returns for placeholders."""
+        """Record what the function returns for placeholders."""
         raised = TilegradError.raised
         with comparisons() as found:
             self.results, self.result_structure = flatten(fn(*args, **kwargs))
@@ -163,13 +163,13 @@ class Specialised:
             raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
 
     def serves(self, sizes: Mapping[str, int]) -> bool:
-        """Whether sizes that the function took for different ones are that in a call."""
+        """Whether sizes that the trace took for unequal are unequal in a call."""
         if not self.different or tuple(sizes.items()) in self.runners:
             return True
         return all(a.value(sizes) != known(b, sizes) for a, b in self.different)
 
     def _note_assigned(self, made: Sequence[tuple[Watched, Handle]]) -> None:
-        """What the function has put in places outside is given out behind its results."""
+        """Append the tensors that the function has assigned to variables to the outputs."""
         for watched, x in made:
             self.assigned.append((watched, len(self.results)))
             self.results.append(x)
@@ -234,13 +234,13 @@ class Specialised:
         self.moved = [
             n for n in self.changed if self.kind.tracked[n] and not self.kind.leaf[n] and self._changed(n).tracked
         ]
-        """The arguments that were changed, and have a gradient that flows back from what they are then."""
+        """The modified arguments that have a gradient flowing back from their new value."""
         self.tracked = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
         self.tracked += [self._changed(n) for n in self.moved]
         self.rewritten = self._rewritten()
         read = set(topological(self.tracked))
         self.remembered = {n for n in self.updated if captured[n][1].placeholder in read}
-        """The captured storages that are written to, and that gradients of results read as they were before."""
+        """The written storages whose old elements are read by gradients of results."""
 
     def _rewritten(self) -> list[Value]:
         """List the values of leaves that the function wrote to, and the leaves that it made itself."""
@@ -258,7 +258,7 @@ class Specialised:
         return None if argument is None else argument._gradient
 
     def means(self, other: Specialised) -> bool:
-        """Whether the program does what another does, in which numbers are known that are inputs of this one."""
+        """Whether the program computes the same as another in which the numbers are constants."""
         if self.plainly or other.plainly:
             return False
         given = [[r for r in p.results if not isinstance(r, Tensor)] for p in (self, other)]
@@ -266,7 +266,7 @@ class Specialised:
         return alike and self._meaning(other) == other._meaning(self)
 
     def _meaning(self, other: Specialised) -> tuple[Any, ...]:
-        """Make a key of the program's meaning, for the numbers that are not inputs of the other one."""
+        """Key what the program computes, for the numbers that are not inputs of the other one."""
         known: dict[Value, Any] = {}
         for n in self.kind.inputs - other.kind.inputs:
             known[self.placeholders[n]] = other.kind.call.leaves[n]  # type: ignore[index]
@@ -284,35 +284,36 @@ class Specialised:
         )  # fmt: skip
 
     def compile(self) -> Specialised:
-        """Makes it ready to run."""
+        """Compile the program."""
         first = len([p for p in self.placeholders if p is not None])
         fixed = self._read_only(first)
         self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
         self.passed = self._passed_on(range(first))
-        """The arguments that are results as they are."""
+        """The arguments that are returned unchanged."""
         self.lent = frozenset([n - first for n in self._passed_on(range(first, len(self.given)))])
-        """The captured storages and numbers whose memory is that of a result."""
+        """The captured storages and numbers whose memory a result shares."""
         found = self.compiled.executable.steady
         self.steady = found and Kept(found, [self.captured[n - first].storage for n in found.inputs])
         return self
 
     def _read_only(self, first: int) -> tuple[int, ...]:
-        """The inputs that are mostly what they were in the last call: what an inference reads, and does not write."""
+        """List the inputs that seldom change: captured storages that are only read."""
         trained = any(self.captured_standing[n].tracked for n in self.updated)
         if trained or self.gradients or (self.differentiable and self.kind.call.recorded):
             return ()
         return tuple([first + n for n, t in enumerate(self.captured_types) if t.shape and n not in self.updated])
 
     def _passed_on(self, inputs: range) -> frozenset[int]:
-        """Find the inputs whose memory a result has."""
+        """Find the inputs whose memory a result shares."""
         program = self.compiled.program
         results = set(program.outputs[: len(program.outputs) - len(self.updated)])
         return frozenset([n for n in inputs if program.inputs[n] in results])
 
     def look(self) -> Sequence[Buffer] | None:
-        """The memory of what was captured, if nothing outside is another thing than before; None: perhaps something is.
+        """Return the buffers of captured storages if all guards hold; None if one may not.
 
-        What is looked at is settled at the second call, and anew when that has changed, but not again and again.
+        Guards are generated at the second call, and again when the captured state has changed, a limited number of
+        times.
         """
         if self._surroundings != Surroundings.changes and not self._is_in_its_surroundings():
             return None
@@ -330,16 +331,16 @@ class Specialised:
         return None
 
     def forget_look(self) -> None:
-        """Storages that were looked at are others now."""
+        """Drop the guards: captured storages have changed."""
         self._look, self._looks = None, 0
         self.moves += 1
 
     def _are_read(self) -> bool:
-        """Whether somebody reads the elements that the program would write over."""
+        """Whether elements that the program would overwrite have readers."""
         return any(self.captured[n].storage.free() is None for n in self.updated)
 
     def is_current(self) -> bool:
-        """Whether what was read outside is still there, and of the kind that the program was made for."""
+        """Whether captured variables hold the same values, or compatible ones."""
         for watched, found in self.outside:
             if not watched.keeps(found):
                 return False
@@ -352,7 +353,7 @@ class Specialised:
         return all(number.is_its_kind() for number in self.host) and all(read() == v for read, v in self.guards)
 
     def _is_in_its_surroundings(self) -> bool:
-        """Whether the settings of layers, all hooks, and where tensors lie are as the program was made with."""
+        """Whether settings of layers, hooks, and the storages of tensors are those of the trace."""
         now = Surroundings.changes
         same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
         if same and all(hooks_of(tensor) == before for tensor, before in self.seen) and follow(self):
@@ -362,12 +363,12 @@ class Specialised:
 
     @property
     def gradient_bytes(self) -> Dim:
-        """What the gradients take that are left behind."""
+        """Return the size of the gradients left behind."""
         found: list[Any] = [form.type.bytes for form in self.gradient_forms if form is not None]
         return sum(found)  # type: ignore[no-any-return]
 
     def runs_plainly(self, leaves: Sequence[Any]) -> bool:
-        """Whether the function itself is to run on these arguments: the program was not made for what they are."""
+        """Whether the function is to run unjitted on these arguments: the program does not handle them."""
         if self.plainly or (self.writes and overlapping(self, leaves)):
             return True
         if any(leaves[n]._gradient is not None for n in self.graded):
@@ -375,7 +376,7 @@ class Specialised:
         return any(flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.kind.tracked))
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        """Runs the program."""
+        """Run the program."""
         key = tuple(sizes.items())
         runner = self.runners.get(key)
         if runner is None:
@@ -392,14 +393,14 @@ class Specialised:
         return self.finished(leaves, runner(buffers), sizes, present)
 
     def let_go(self) -> None:
-        """Forgets the gradients that others will replace, so that their memory is free for those."""
+        """Drop gradients that the run replaces, so that their memory is reused."""
         for holder, _ in self.gradients:
             holder._gradient = None
         for left in self.left:
             left.owned = left.lent = None
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
-        """The memory of all inputs."""
+        """Collect the buffers of all inputs."""
         buffers: list[Buffer] = []
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
@@ -411,7 +412,7 @@ class Specialised:
         return buffers if self.steady is None else [*buffers, *self.steady.buffers(buffers)]
 
     def state(self) -> list[Buffer]:
-        """The memory of captured storages, and of numbers of the host."""
+        """Collect the buffers of captured storages and of numbers of the host."""
         buffers: list[Buffer] = []
         updated = frozenset(self.updated)
         for n, base in enumerate(self.captured):
@@ -428,7 +429,7 @@ class Specialised:
         return buffers
 
     def number_at(self, n: int) -> Callable[[], Buffer]:
-        """Gives the memory of a number of the host where the program looks for it."""
+        """Copy a number of the host to the program's device."""
         number = self.host[n]
         if len(self.captured) + n in self.lent:
             return number.copied
@@ -443,7 +444,7 @@ class Specialised:
         sizes: Mapping[str, int] = {},
         present: Mapping[Value, Value] | None = None,
     ) -> Any:
-        """Hands out what the program made; `present` is what it was given, if results are to have a history."""
+        """Wrap the outputs; `present` are the inputs if results are to have a history."""
         outputs = iter(made)
         results = [
             form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
@@ -472,7 +473,7 @@ class Specialised:
         return unflatten(self.result_structure, results)
 
     def _write(self, x: Any, n: int, value: Value) -> None:
-        """Gives an argument its new elements, as the function did: unseen (`.data`), or where nothing is recorded."""
+        """Write new elements to an argument as the function did: hidden (`.data`), or unrecorded."""
         argument = self.arguments[n]
         if argument is not None and argument._version == 0:
             alias_of(x, hidden=True).write(value, "jit")
@@ -483,7 +484,7 @@ class Specialised:
             x.write(value, "jit")
 
     def leave(self, made: Sequence[Buffer]) -> None:
-        """Leaves gradients behind: if nobody reads them, the next call writes to the same memory."""
+        """Store gradients, so that the next call writes to the same memory if nothing reads them."""
         own = made[sum(form is not None for form in self.forms) :]
         for left, buffer in zip(self.left, own, strict=False):
             left.owned = buffer

@@ -1,8 +1,8 @@
-"""Watching a function run once: what it read, what it wrote, what it returned.
+"""Trace one run of a function: its reads, its writes, its results.
 
-While a trace is open, arguments and everything else that the function reads from outside (*captured*
-tensors: parameters, optimiser state, the random state) have placeholders instead of elements. What
-it writes to captured tensors is found afterwards, and undone; the compiled program will do it.
+While a trace is open, arguments and everything that the function reads from outside (*captured* tensors: parameters,
+optimiser state, the random state) have placeholders instead of elements. Writes to captured tensors are collected
+afterwards and undone; the compiled program will repeat them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class NoProgram(TraceError):
-    """Raised for a traced function that cannot become a program, and runs plainly."""
+    """Raised for a traced function that cannot be compiled to a program; it runs unjitted."""
 
 
 class Captured(Node):
-    """A storage from outside, with the history that was read, and what stands for its elements."""
+    """A captured storage with the history that was read, and the placeholder of its elements."""
 
     base: Base
     placeholder: Input
 
 
 class HostNumber(Node):
-    """A number that is asked for anew at every call."""
+    """A number that is read anew at every call."""
 
     read: Callable[[], float]
     placeholder: Input
@@ -45,58 +45,58 @@ class HostNumber(Node):
 
 
 class Written(Node):
-    """A captured storage that the function wrote to, and what to put back."""
+    """A captured storage that the function wrote to, and the state to restore."""
 
     base: Base
     before: State
 
 
 class Branch(Node):
-    """Part of a function: it may turn out not to be taken, or is done for each entry of an axis."""
+    """A part of the function that may not be executed, or is mapped over an axis."""
 
     op: str
     before: frozenset[int]
     """The tensors made before it."""
     storages: set[Storage]
-    """Those made in it."""
+    """The storages made in it."""
 
 
 class Trace:
-    """One function while it is watched."""
+    """One traced run of a function."""
 
     at_once = False
 
     def __init__(self) -> None:
         self.own: dict[int, Handle] = {}
-        """The tensors made inside; kept, so that no other gets their number."""
+        """The tensors made inside; kept alive, so that their `id` is not reused."""
         self.own_storages: set[Storage] = set()
         self.captured: dict[Storage, Captured] = {}
         self.standing: dict[Base, Value] = {}
         self.histories: dict[Base, Value] = {}
-        """What bases from outside had when they were read first."""
+        """The histories of captured bases when they were first read."""
         self.written: dict[Storage, Written] = {}
         self.finals: dict[Storage, Value] = {}
-        """What written storages have in the end."""
+        """The final values of written storages."""
         self.seen: dict[int, tuple[Handle, Any]] = {}
         """Captured tensors, with the gradient each had."""
         self.given: set[int] = set()
-        """Tensors whose gradient from before no longer matters: the function gave them another, or asked for it."""
+        """Tensors whose previous gradient is unused: the function assigned another, or requested it."""
         self.branch: Branch | None = None
         self.mapped: list[Branch] = []
-        """What `vmap` maps at the moment."""
+        """The axes that `vmap` maps now."""
         self.arguments: set[int] = set()
-        """Tensors made inside that stand for arguments."""
+        """Tensors made inside that represent arguments."""
         self.asked: set[int] = set()
-        """Of these, the ones whose gradient was asked for or given."""
+        """Those of them whose gradient was requested or assigned."""
         self.numbers: list[HostNumber] = []
         self.late: dict[Base, Value] = {}
         self.parts: list[Value] = []
-        """Leaves from outside that are views, and views of them."""
+        """Captured leaves that are views, and views of them."""
         self.guards: list[tuple[Callable[[], Any], Any]] = []
-        """What the function read of Python's state (whether a module trains), and how to read it again."""
+        """Python state that the function read (whether a module trains), with a function to read it again."""
 
     def read(self, tensor: Handle) -> Value:
-        """The value of a tensor, or what stands for it."""
+        """Return the value of a tensor, or its placeholder."""
         if id(tensor) in self.own:
             whole = tensor._base
             if whole is not None and whole.storage in self.written:  # a view of what was written through another tensor
@@ -115,7 +115,7 @@ class Trace:
         return found
 
     def read_whole(self, base: Base) -> Value:
-        """The same for all of a storage, with the history of a base."""
+        """Return the whole of a storage, or its placeholder, with the history of a base."""
         storage = base.storage
         if storage in self.own_storages or storage in self.written:
             self._check_history(base)
@@ -132,22 +132,22 @@ class Trace:
         return standing
 
     def _check_history(self, base: Base) -> None:
-        """Refuse writes to tensors that were computed outside and have a history."""
+        """Reject writes to captured tensors that have a computed history."""
         known = base.value
         if base.storage not in self.own_storages and known.tracked and "leaf" not in known.__dict__:
             raise NoProgram("it writes to a tensor from outside that is computed from what requires gradients")
 
     def _note_history(self, base: Base) -> None:
-        """Keep the history of a base that is first met when its storage has been written to: it goes back to it."""
+        """Save the history of a base that is first read after a write to its storage; it is restored later."""
         if base not in self.histories and base.storage not in self.own_storages:
             self.late.setdefault(base, base.value)
 
     def made(self, tensor: Handle) -> None:
-        """A tensor was made inside."""
+        """Record a tensor made inside."""
         self.own[id(tensor)] = tensor
 
     def stored(self, tensor: Handle, storage: Storage) -> None:
-        """A tensor got a storage."""
+        """Record that a tensor got a storage."""
         if id(tensor) in self.own:
             self.own_storages.add(storage)
             for part in [*self.mapped, *([] if self.branch is None else [self.branch])]:
@@ -155,7 +155,7 @@ class Trace:
                     part.storages.add(storage)
 
     def writing(self, tensor: Handle, base: Base) -> None:
-        """A storage is about to be written to."""
+        """Record a write to a storage before it happens."""
         if id(tensor) not in self.own:
             self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
         storage = base.storage
@@ -174,7 +174,7 @@ class Trace:
 
     @contextmanager
     def within(self, op: str) -> Iterator[None]:
-        """What happens now may turn out not to happen: only what is made within it may be changed in place."""
+        """Enter a branch: only tensors made within it may be modified in place."""
         outer, self.branch = self.branch, Branch(op, frozenset(self.own), set())
         try:
             yield
@@ -183,7 +183,7 @@ class Trace:
 
     @contextmanager
     def making(self, op: str) -> Iterator[set[Storage]]:
-        """The storages that are made within it."""
+        """Collect the storages made within the block."""
         part = Branch(op, frozenset(self.own), set())
         self.mapped.append(part)
         try:
@@ -192,14 +192,14 @@ class Trace:
             self.mapped.remove(part)
 
     def number(self, read: Callable[[], float], type: TensorType, kind: type | None = None) -> Input:
-        """A number that is asked for anew at every call."""
+        """Return a placeholder for a number that is read anew at every call."""
         made = Input(type, f"number{len(self.numbers)}")
         made.__dict__["number"] = True  # kernels take numbers where tensors would be pointers
         self.numbers.append(HostNumber(read, made, kind))
         return made
 
     def gradient_read(self, tensor: Handle) -> None:
-        """`.grad` is looked at. The program is for calls in which the tensor has the same one, or none again."""
+        """Record a read of `.grad`. The program requires the same gradient, or none, at each call."""
         if id(tensor) in self.own or id(tensor) in self.given:
             self.asked.add(id(tensor))
             return
@@ -208,27 +208,26 @@ class Trace:
         self.guards.append((lambda: tensor._gradient is before, True))
 
     def gradient_set(self, tensor: Handle) -> None:
-        """`.grad` is replaced."""
+        """Record an assignment of `.grad`."""
         self.asked.add(id(tensor))
         if id(tensor) not in self.own:
             self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
             self.given.add(id(tensor))
 
     def reformed(self, tensor: Handle, what: str) -> None:
-        """A tensor becomes another in place: its shape, its type, or whether it requires gradients."""
+        """Reject a tensor that is changed in place to another shape, type, or `requires_grad`."""
         if id(tensor) not in self.own or id(tensor) in self.arguments:
             raise NoProgram(f"{what} changes what a tensor from outside is, not only its elements")
 
     def refuse_history(self, results: Sequence[Value]) -> None:
-        """Results that have gradients with respect to a leaf from outside that is a view: the program has no place for
-        that leaf."""
+        """Reject results with gradients for a captured leaf that is a view: the program has no input for that leaf."""
         parts = {gradient_place(v) for v in topological(self.parts) if is_leaf(v)}
         tracked = [v for v in results if v.tracked]
         if parts and any(gradient_place(v) in parts for v in topological(tracked) if is_leaf(v)):
             raise NoProgram("the gradient of a result flows to a leaf that is a view of another tensor")
 
     def gradients(self) -> list[tuple[Handle, Tensor | None]]:
-        """The captured tensors that were given another gradient."""
+        """List the captured tensors that were assigned another gradient."""
         changed: list[tuple[Handle, Tensor | None]] = []
         for tensor, before in self.seen.values():
             now = tensor._gradient
@@ -246,7 +245,7 @@ class Trace:
         state.trace = None
 
     def finish(self) -> None:
-        """Notes what was written, and puts back what was there before."""
+        """Collect the writes, and restore the state before the trace."""
         self.changed_gradients = self.gradients()
         for storage, written in self.written.items():
             self.finals[storage] = storage.value

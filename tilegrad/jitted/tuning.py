@@ -1,7 +1,7 @@
-"""Tuning what has been compiled: `tg.jit(tune="20s")`, and `python -m tilegrad tune SCRIPT`.
+"""Tune compiled programs: `tg.jit(tune="20s")`, and `python -m tilegrad tune SCRIPT`.
 
-The kernels of programs are measured in other ways, on the device that they are for (`schedule/tune.py`); what is
-fastest goes into `kernels.lock`, and the programs are compiled anew with it.
+Variants of the programs' kernels are measured on their device (`schedule/tune.py`); the fastest are written to
+`kernels.lock`, and the programs are recompiled with them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Running(NamedTuple):
 
 
 def seconds_of(time: str | float, what: str = "tune") -> float:
-    """A time as people write it.
+    """Parse a duration.
 
     >>> seconds_of("20s"), seconds_of("1.5m"), seconds_of(3)
     (20.0, 90.0, 3.0)
@@ -47,7 +47,7 @@ def seconds_of(time: str | float, what: str = "tune") -> float:
 
 
 def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None = None) -> Tuned:
-    """Tunes the kernels of programs that `kernels.lock` has no choice for, and writes down what is found as it is."""
+    """Tune the kernels of programs that have no choice in `kernels.lock`, and write each result as it is found."""
     jobs = [job for job in together(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
     line = Line()
     target = path or place()
@@ -77,7 +77,7 @@ def _jobs(programs: Sequence[Running]) -> list[Job]:
 
 
 def told(tuned: Tuned, seconds: float) -> str:
-    """What came of it, in one line."""
+    """Summarise the result in one line."""
     if not tuned.jobs:
         return "nothing to tune: there is no kernel with a choice that is not settled"
     left = tuned.jobs - tuned.finished
@@ -89,7 +89,7 @@ def told(tuned: Tuned, seconds: float) -> str:
 
 
 class Line:
-    """A line of progress on the standard error output, written over and over where that is a terminal."""
+    """A progress line on standard error, overwritten in place on a terminal."""
 
     def __init__(self) -> None:
         self.width = 0
@@ -107,7 +107,7 @@ class Line:
 
 
 def tune_compiled(compiled: Compiled, sizes: Mapping[str, int], seconds: float) -> Compiled:
-    """A program compiled anew, with its kernels tuned; says what came of it."""
+    """Tune the kernels of a program and recompile it; report the result."""
     tuned = tune_programs([Running(compiled, sizes)], seconds)
     if not tuned.jobs:
         return compiled

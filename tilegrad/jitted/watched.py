@@ -1,8 +1,8 @@
-"""What a function reads from outside by name: closures, globals, attributes, entries of lists and dicts.
+"""Search what a function reads from outside by name: closures, globals, attributes, entries of lists and dicts.
 
-A trace sees only what is there at the time. So that nothing is silently frozen, jit looks again at every call. A
-number that changes becomes an input of the program, or, where it decides what is computed, gets programs of its own;
-anything else that was replaced (a tensor, a layer, a mode, a function) makes the program one for other calls.
+A trace sees only the values of one call. So that nothing is silently frozen, jit compares them at every call. A number
+that changes becomes an input of the program, or, if control flow depends on it, gets programs of its own; any other
+replaced object (a tensor, a layer, a mode, a function) requires another program.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from .places import (
 from .sources import is_asked
 
 MOST_ENTRIES = 256
-"""Longer lists and dicts are looked at as a whole."""
+"""Number of entries above which lists and dicts are watched as a whole."""
 MOST_WATCHED = 1 << 14
-"""A function that reads more places, in long lists and dicts, runs without a program."""
+"""Number of watched variables in long lists and dicts above which a function runs without a program."""
 
 _IMPLIED = frozenset(
     f"__{name}__"
@@ -67,9 +67,9 @@ _IMPLIED = frozenset(
 """Methods that are called without being named."""
 
 MAYBE = "?"
-"""Stands before an attribute that may not be there."""
+"""Prefix of an attribute that may be missing."""
 ANY = "*"
-"""Stands among the attributes for all: a function looks up some whose names are computed."""
+"""Stands for all attributes: the function looks some up by computed names."""
 
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CALLED = ("__call__", "forward")
@@ -80,23 +80,23 @@ class Outside(Node):
 
     numbers: list[Watched]
     others: list[tuple[Watched, Any]]
-    """With what was found there."""
+    """Other variables with their values."""
     layers: list[tuple[Any, Any]]
-    """Layers of the library, and their settings and hooks, which are looked at when `Surroundings` change."""
+    """Layers of the library with their settings and hooks, compared when `Surroundings` change."""
     unseen: str
-    """A reason, in words, why what it reads cannot be compared before each call; empty if there is none."""
+    """Why something that it reads cannot be compared before each call; empty if everything can."""
     asks: bool
     """Whether it mentions a clock, a file or the like."""
     drawn: list[Any]
-    """Generators of random numbers, of Python's or of numpy's."""
+    """Random generators of Python or numpy."""
     groups: list[dict[str, Any]]
-    """Settings of the library's optimizers that the user's code reaches: programs read them anew at every call."""
+    """Parameter groups of the library's optimizers: programs read them anew at every call."""
 
 
 def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
-    """What the code of a function, and that of the user's functions which it mentions, reads by name.
+    """Find what the code of a function, and of the user's functions that it mentions, reads by name.
 
-    Of objects among its arguments, too, but their numbers do not become inputs: they are not there in every call.
+    Objects among its arguments are searched, too, but their numbers do not become inputs: they are not in every call.
     """
     attributes = set(_CALLED)
     while True:
@@ -132,7 +132,7 @@ def hooks_of(tensor: Handle) -> tuple[Any, ...]:
 
 
 def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether settings are what they were; an equal thing that can change may have been another."""
+    """Whether settings are unchanged; an equal mutable object may have been another one."""
     hooks = now["_hooks"] == before["_hooks"]
     return (
         hooks
@@ -142,7 +142,7 @@ def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
 
 
 class _Search:
-    """One walk from a function through what it mentions; attributes are followed if they have one of some names."""
+    """One search from a function through what it mentions; attributes are followed by name."""
 
     def __init__(self, attributes: set[str]) -> None:
         self.known = attributes
@@ -158,21 +158,21 @@ class _Search:
         self.groups: list[dict[str, Any]] = []
 
     def follow(self, beginnings: Sequence[Any]) -> None:
-        """Walk from some things through all that they mention; a long chain of objects is no deep recursion."""
+        """Follow all references from some objects, iteratively, so that a long chain does not overflow the stack."""
         for x in beginnings:
             self.visit(x)
         while self.waiting:
             self._enter(self.waiting.popleft())
 
     def visit(self, x: Any) -> None:
-        """Enter something later, unless it is known or mentions nothing."""
+        """Queue an object, unless it was visited or has no references."""
         if x is None or isinstance(x, (Handle, str, bytes)) or is_number(x) or id(x) in self.seen:
             return
         self.seen[id(x)] = x
         self.waiting.append(x)
 
     def _enter(self, x: Any) -> None:
-        """Notes what is mentioned in a function, or kept in a container or an object."""
+        """Visit a function, container or object."""
         match x:
             case FunctionType():
                 self._function(x)
@@ -206,7 +206,7 @@ class _Search:
                 self._other(x)
 
     def _other(self, x: Any) -> None:
-        """Notes what has no names or entries, and objects."""
+        """Visit other kinds of objects."""
         match x:
             case np.ndarray():
                 self._array(x)
@@ -231,7 +231,7 @@ class _Search:
                 self._object(x)
 
     def notice(self, place: Any, name: Any, kind: type[Watched] = Watched) -> None:
-        """Notes what is at a place, and follows it."""
+        """Record a variable, and follow its value."""
         watched = kind(place, name)
         value = watched.read()
         if value is ABSENT or isinstance(value, ModuleType):
@@ -266,7 +266,7 @@ class _Search:
         self.visit(fn.__dict__.get("__wrapped__"))
 
     def _of_others(self, fn: FunctionType) -> None:
-        """Search on from a function of the standard library or of a foreign package; what it reads itself stays."""
+        """Search the arguments of a function of the standard library or of an installed package, not its code."""
         self.asks = self.asks or is_asked(fn)
         if fn is os.getenv:
             self.visit(os.environ)
@@ -275,7 +275,7 @@ class _Search:
         self.visit(fn.__dict__.get("__wrapped__"))
 
     def _global(self, found: dict[str, Any], name: str) -> None:
-        """Watch a name that may be put over a builtin later."""
+        """Watch a global name that may later shadow a builtin."""
         if name in found:
             self.notice(found, name)
             return
@@ -292,7 +292,7 @@ class _Search:
                 self.visit(builtin)
 
     def _of(self, names: Mapping[str, Any]) -> set[str]:
-        """Select the names that the function may ask an object for."""
+        """Select the attribute names that the function may look up on an object."""
         return {n for n in names if isinstance(n, str)} if ANY in self.known else self.known & names.keys()
 
     def _container(self, x: Any, kind: type[Watched] = Watched) -> None:
@@ -309,7 +309,7 @@ class _Search:
         self.others.append((watched, watched.read()))
 
     def _array(self, x: np.ndarray) -> None:
-        """Watch the elements of an array, unless nobody can change them."""
+        """Watch the elements of an array, unless it is read-only."""
         whole: Any = x
         while not whole.flags.writeable and isinstance(whole.base, np.ndarray):
             whole = whole.base
@@ -352,7 +352,7 @@ class _Search:
             self.visit(type(x))
 
     def _module(self, x: ModuleType) -> None:
-        """Watch the names of a Python module; search on in the user's own."""
+        """Watch the names of a Python module; follow them in the user's own modules."""
         own = vars(x)
         for name in sorted(self.known & own.keys()):
             self.asks = self.asks or is_asked(own[name])
@@ -362,7 +362,7 @@ class _Search:
                 self.notice(own, name)
 
     def _inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
-        """Watch an attribute inherited from the class: an own one may replace it."""
+        """Watch an inherited class attribute, which an instance attribute may shadow later."""
         holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
         if holder is None and own is not None and MAYBE + name in self.known:
             self.others.append((Watched(own, name), ABSENT))
@@ -375,7 +375,7 @@ class _Search:
             self.others.append((Watched(own, name), ABSENT))
 
     def _class(self, x: type) -> None:
-        """What stands in a class for all its objects."""
+        """Watch the attributes of a class."""
         if not _is_ours(x.__module__):
             own = vars(x)
             for name in sorted(own.keys() & self.known | own.keys() & _IMPLIED):
@@ -386,7 +386,7 @@ class _Search:
 
 
 def _is_the_users(module: ModuleType) -> bool:
-    """Whether a module of Python is neither of the standard library nor installed."""
+    """Whether a module is neither of the standard library nor installed."""
     file = getattr(module, "__file__", None) or ""
     return module.__name__.partition(".")[0] not in sys.stdlib_module_names and "-packages" not in file
 
@@ -398,7 +398,7 @@ def _is_pythons(module: str | None) -> bool:
 
 @functools.cache
 def _is_foreign(package: str) -> bool:
-    """Whether a package is installed and has nothing of tilegrad: its functions are not entered, as PyTorch's."""
+    """Whether a package is installed and independent of tilegrad: its functions are not searched, as PyTorch's."""
     modules = [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
     modules = [m for m in modules if m.__name__.partition(".")[0] == package]
     if not any("-packages" in (getattr(m, "__file__", None) or "") for m in modules):
@@ -416,7 +416,7 @@ def _is_ours(module: str | None) -> bool:
 
 @functools.cache
 def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
-    """The globals, and the attributes, that code and the functions defined in it look up."""
+    """List the globals and attributes that code and its nested functions look up."""
     import dis
 
     names: dict[str, None] = {}
@@ -439,7 +439,7 @@ def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
 
 
 def _computes_names(code: CodeType) -> bool:
-    """Whether code calls `getattr` without a text for the name."""
+    """Whether code calls `getattr` with a computed name."""
     import dis
 
     waiting = False
@@ -454,7 +454,7 @@ def _computes_names(code: CodeType) -> bool:
 
 
 def title(fn: Callable[..., Any]) -> str:
-    """What a function is called where people read of it; a module by its class."""
+    """Return the display name of a function; of a module its class."""
     if isinstance(fn, functools.partial):
         return title(fn.func)
     name: str = getattr(fn, "__name__", type(fn).__name__)

@@ -1,1 +1,1 @@
-"""What a tensor is below its methods: a handle on a graph value, the storage it shares, when it is computed."""
+"""Implement tensors below their methods: handles on graph values, shared storage, lazy evaluation."""

@@ -1,4 +1,4 @@
-"""From tensors to elements: what has been recorded is computed when somebody looks."""
+"""Evaluate recorded tensors when their elements are needed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..runtime.device import device, known_devices
 from .handle import Handle, handle_on, state, written
 
 SMALL = 1 << 16
-"""Indices up to so many, if they are in memory, are checked at once."""
+"""Number of indices up to which an index tensor in memory is checked at once."""
 
 
 class Check(NamedTuple):
-    """Indices that must be inside an axis, once they are known."""
+    """A deferred bounds check of indices."""
 
     bounds: tuple[Value, ...]
-    """The least and the greatest; nothing if these are known already."""
+    """The smallest and largest index as tensors; empty if these are known."""
     extent: int
     axis: int
     op: str
@@ -38,21 +38,22 @@ class Check(NamedTuple):
 
 
 class Pending(threading.local):
-    """What waits until something is computed, in each thread."""
+    """Per thread: checks and gradients that wait for the next evaluation."""
 
     def __init__(self) -> None:
         self.checks: list[Check] = []
-        """Indices that were not known when they were used."""
+        """Checks of indices that were not computed when they were used."""
         self.differentiated: WeakValueDictionary[int, Handle] = WeakValueDictionary()
-        """Tensors of which gradients were asked for, and these gradients. By identity: `==` compares elements."""
+        """Tensors whose gradients were requested, with these gradients. By identity: `==` compares elements."""
 
 
 pending = Pending()
 
 
 def compute(*tensors: Handle) -> list[Value]:
-    """Computes tensors, all in one program, and keeps their elements; none: what waits for a look at anything. The
-    values that they had: other threads may give them others meanwhile."""
+    """Compute tensors in one program and keep their elements; without tensors, run what is pending. Returns the values
+    that they had: another thread may assign new ones meanwhile.
+    """
     try:
         own = [x.value for x in tensors]
     except AttributeError:
@@ -90,15 +91,16 @@ def compute(*tensors: Handle) -> list[Value]:
 
 
 def in_memory(x: Handle) -> Value:
-    """The value of a tensor, computed."""
+    """Compute a tensor and return its value."""
     value = x.value
     return value if value.buffer is not None else compute(x)[0]
 
 
 def _written() -> list[Value]:
-    """What was written to and waits. It is computed with whatever is looked at first: running statistics, sums over a
-    loop and parameters that are updated by hand would otherwise grow by an operation at every step, with all that
-    these read. What has a history keeps that anyway."""
+    """List the written storages that are not computed. They are computed with any other evaluation: running statistics,
+    loss sums and manually updated parameters would otherwise grow by one operation per step, with everything that these
+    read. A value with a gradient history keeps those operations anyway.
+    """
     if not written.storages:
         return []
     found = [s.value for s in written.storages.values()]
@@ -107,21 +109,21 @@ def _written() -> list[Value]:
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:
-    """Whichever of these is looked at first, the others are computed with it, as they have nearly all of the work in
-    common; those that nobody holds any more are not."""
+    """Compute these tensors together when one of them is evaluated, as they share most of their work; those that are no
+    longer referenced are skipped.
+    """
     if state.trace is None:
         pending.differentiated.update({id(x): x for x in tensors if x._value.buffer is None})
 
 
 def _is_known(values: Sequence[Value]) -> bool:
-    """Whether values can be computed: those of a function that was mapped or traced stand for nothing outside it."""
+    """Whether values can be computed: values of a mapped or traced function have no elements outside it."""
     reached = topological(values, lambda v: v.buffer is not None)
     return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
 
 
 def is_recorded(given: Sequence[Any]) -> bool:
-    """Whether what works on elements is recorded for later: a function is traced, or a tensor depends on a
-    placeholder."""
+    """Whether work on elements is deferred: a function is being traced, or a tensor depends on a placeholder."""
     tensors = [x for x in given if isinstance(x, Handle)]
     if state.trace is not None:
         return bool(tensors)
@@ -129,7 +131,7 @@ def is_recorded(given: Sequence[Any]) -> bool:
 
 
 def settle(x: Handle) -> None:
-    """A tensor whose elements are in memory forgets what it was computed from, if no gradient needs that."""
+    """Drop the history of a computed tensor if no gradient needs it."""
     value = x._value
     if value.buffer is None or not value.inputs:
         return
@@ -158,7 +160,7 @@ def settle(x: Handle) -> None:
 
 
 def _forget(written: Value) -> None:
-    """The same for a leaf, and for what was written to a storage, whoever has it."""
+    """Drop the history of a leaf, and of writes to a storage, for all tensors on it."""
     if written.buffer is not None and isinstance(written, Detach):
         memory = Input(written.type)
         memory.hold(written.buffer)
@@ -166,7 +168,7 @@ def _forget(written: Value) -> None:
 
 
 def _spent(memory: Value, value: Value) -> Any:
-    """Elements whose history was used up by a gradient."""
+    """Return the elements of a value whose history was released by a gradient."""
     placeholder = Input(value.type)
     placeholder.__dict__["tracked"] = True
     said = (
@@ -184,7 +186,7 @@ def _spent(memory: Value, value: Value) -> Any:
 
 
 def array_of(x: Handle) -> np.ndarray[Any, Any]:
-    """The elements of a tensor as an array on its memory where the host can reach it; not to be written to."""
+    """Return the elements as an array, on the tensor's memory if the host can access it; not to be written to."""
     return _array(in_memory(x))
 
 
@@ -196,13 +198,13 @@ def _array(value: Value) -> np.ndarray[Any, Any]:
 
 
 def _has_all_of(value: Value) -> bool:
-    """Whether the elements are those of another value: moved, repeated, or converted to meet a wider operand."""
+    """Whether the elements are those of another value: moved, repeated, or converted for a wider operand."""
     widened = isinstance(value, Cast) and value.x.dtype.bits <= value.dtype.bits
     return widened or isinstance(value, (Expand, Permute, Reshape))
 
 
 def has_zero(value: Value, compute_it: bool = False) -> bool:
-    """Whether an element is known to be 0: those of a few in memory that the host can reach, or all if computed."""
+    """Whether some element is known to be 0: inspects few elements in accessible memory, or all if computed."""
     while value.buffer is None and _has_all_of(value):
         value = value.inputs[0]
     own = value.__dict__
@@ -221,10 +223,10 @@ def has_zero(value: Value, compute_it: bool = False) -> bool:
 
 
 def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> Value:
-    """Sees to it that indices are inside an axis: now if they are known, else when they will be; gives the indices to
+    """Check that indices are inside an axis, now if they are known, else when they are computed; return the indices to
     use, which the kernels of a traced function check themselves.
 
-    `from_end`: whether negative ones count from its end.
+    `from_end`: whether negative indices count from the end.
     """
     if state.trace is not None:
         return inside(index, extent, axis, op, from_end) if index.type.count != 0 else index
@@ -246,7 +248,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
 
 
 def refuse_outside(low: int, high: int, check: Check) -> None:
-    """Raises unless all indices from low to high are inside an axis."""
+    """Raise unless all indices from low to high are inside an axis."""
     extent = check.extent
     least = -extent if check.from_end else 0
     if low < least or high >= extent:
@@ -257,5 +259,5 @@ def refuse_outside(low: int, high: int, check: Check) -> None:
 
 
 def live_bytes() -> int:
-    """The memory that live tensors hold, on all devices that were used."""
+    """Count the bytes that live tensors hold, on all devices in use."""
     return sum(place.statistics.live for place in known_devices())

@@ -1,4 +1,4 @@
-"""What a tensor is below its methods: a handle on a graph value, with or without a storage it shares."""
+"""Implement the state of a tensor: a handle on a graph value, with or without shared storage."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
 
 class Mode(threading.local):
-    """What is recorded, for each thread."""
+    """Recording state of each thread."""
 
     enabled = True
-    """Whether gradients can be taken of what is computed now."""
+    """Whether operations are recorded for gradients."""
     inference = False
     differentiated = ""
-    """The transform (`grad`, `vjp`, `jvp`) whose function runs on stand-ins now."""
+    """The transform (`grad`, `vjp`, `jvp`) whose function is running on placeholders."""
 
 
 mode = Mode()
 
 
 class Trace(Protocol):
-    """Somebody who watches which tensors a function reads, makes and writes (`jit`)."""
+    """Observes the tensors that a function reads, makes and writes (`jit`)."""
 
     at_once: bool
-    """Whether operations are computed as they are made (a profile), so that elements are known."""
+    """Whether operations are computed eagerly (a profile), so that elements are known."""
 
     def read(self, tensor: Handle) -> Value:
-        """The value to take for a tensor."""
+        """Return the value to use for a tensor."""
 
     guards: list[tuple[Callable[[], Any], Any]]
-    """What else was read, and how to see whether it is still the same."""
+    """Other state that was read, with functions that check that it is unchanged."""
 
     def made(self, tensor: Handle) -> None: ...
 
@@ -71,52 +71,52 @@ class Trace(Protocol):
 
 
 class State(threading.local):
-    """Who watches, in each thread: while one traces a function, what others do is none of its business."""
+    """The active tracer of each thread. A trace sees only its own thread."""
 
     trace: Trace | None = None
     inspect: Callable[[Sequence[Value]], None] | None = None
-    """Who looks at what was computed (`first_nan`): jitted functions then run like any other."""
+    """Inspects what was computed (`first_nan`); jitted functions then run unjitted."""
     stand_ins = 0
-    """How many transforms (`grad`, `vmap`, `checkpoint` ...) have a function run on stand-ins now: in it, too."""
+    """Number of active transforms (`grad`, `vmap`, `checkpoint` ...) that run a function on placeholders."""
 
 
 state = State()
 
 
 class Surroundings:
-    """State that seldom changes besides elements: hooks and settings of layers, tensors that become others in place."""
+    """State besides elements that seldom changes: hooks and settings of layers, tensors that are replaced in place."""
 
     changes = 0
-    """How often any of it did: a program that was made before looks whether something is another thing for it."""
+    """Counts changes of it: a compiled function compares it before it reuses a program."""
 
 
 def is_tracing() -> bool:
-    """Whether a function is traced: operations are recorded for other elements than those that are known."""
+    """Whether a function is being traced: operations are recorded for elements other than the known ones."""
     return state.trace is not None and not state.trace.at_once
 
 
 def read_outside(read: Callable[[], Any]) -> None:
-    """Makes something of the process that is read now a part of what a traced function is compiled for."""
+    """Make process state that is read now part of the key of the traced function."""
     trace = state.trace
     if trace is not None and not any(known is read for known, _ in trace.guards):
         trace.guards.append((read, read()))
 
 
 class Written(threading.local):
-    """What was written to, in each thread, since something was computed last."""
+    """Per thread: storages written since the last evaluation."""
 
     def __init__(self) -> None:
         self.storages: WeakValueDictionary[int, Storage] = WeakValueDictionary()
-        """By identity, in the order of the writes: a loop that runs again finds its program."""
+        """By identity, in order of the writes, so that a loop finds its program again."""
 
 
 written = Written()
 _first_base = lock()
-"""Of two threads that look for the storage of a tensor at once, both must find the same."""
+"""Lock that lets concurrent threads create one storage for a tensor."""
 
 
 class Left(Storage):
-    """A gradient that a program left behind: its memory, of which a tensor is made when somebody asks for it."""
+    """A gradient that a program computed: its memory; the tensor is made on demand."""
 
     __slots__ = ("make",)
 
@@ -125,34 +125,34 @@ class Left(Storage):
         self.make = make
 
     def tensor(self) -> Tensor:
-        """The gradient as a tensor."""
+        """Make the gradient a tensor."""
         memory = self.loan()
         assert memory is not None, "a gradient that was left behind has memory"
         return self.make(memory)
 
 
 NEVER = -1
-"""The count of writes that a tensor has seen which holds a stand-in: its elements are asked for anew each time."""
+"""Write count of a tensor on a placeholder: its elements are fetched each time."""
 
 
 class Handle:
-    """The state of a tensor. Attributes that most tensors do not need have their default in the class."""
+    """The state of a tensor. Attributes that most tensors do not need default to those of the class."""
 
     _value: Value
     _base: Base | None = None
     _moves: tuple[Move, ...] = ()
     _strides: Shape | None = None
-    """Those of the whole that the moves cut from; None: it lies row by row."""
+    """The strides of the base that the moves cut from; None: row-major."""
     _layout: Any = None
-    """The offset and the strides of a view, once somebody asked."""
+    """The cached offset and strides of a view."""
     stands_for: Tensor | None = None
-    """The tensor that this one is a copy of, in the order that its strides say."""
+    """The tensor that this one copies into the memory order of its strides."""
     _seen: int = 0
     _gradient: Tensor | Left | None = None
 
     @property
     def value(self) -> Value:
-        """The graph value that the tensor has now; marked as that of a tensor, see `wrap`."""
+        """The current graph value, marked as that of a tensor, see `wrap`."""
         if state.trace is not None:
             value = state.trace.read(self)
         else:
@@ -163,7 +163,7 @@ class Handle:
         return value
 
     def own_value(self) -> Value:
-        """The value, whoever watches."""
+        """The current value, bypassing a tracer."""
         value, base = self._value, self._base
         if base is None:
             return value
@@ -180,17 +180,17 @@ class Handle:
         return whole
 
     def own_gradient(self) -> Tensor | None:
-        """The gradient, whoever watches."""
+        """The gradient, bypassing a tracer."""
         found = self._gradient
         if isinstance(found, Left):
             found = self._gradient = found.tensor()
         return found
 
     def base(self, laid: bool = True) -> Base:
-        """Return the whole that the tensor is a view of: itself, if it is none.
+        """Return the base that the tensor is a view of: itself, if it is not a view.
 
-        One with strides of its own becomes a view of memory in their order, unless it stays row by row: parameters,
-        and (not `laid`) what a traced function reads.
+        A tensor with strides becomes a view of memory in their order, unless it stays row-major: parameters, and (not
+        `laid`) what a traced function reads.
         """
         if self._base is None:
             with _first_base:
@@ -206,7 +206,7 @@ class Handle:
         return self._base
 
     def _lay_out(self, strides: tuple[Any, ...]) -> Value:
-        """Become a view of memory in which the elements lie as the strides say: that memory."""
+        """Become a view of memory in the order of the strides; return that memory."""
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         whole = permute(self._value, order)
         if whole is not self._value:
@@ -216,7 +216,7 @@ class Handle:
         return whole
 
     def write(self, value: Value, op: str) -> None:
-        """Every element is replaced, for all who share the storage."""
+        """Replace every element, for all tensors that share the storage."""
         base, value = self.base(), own(value)
         whole = current(base)
         if mode.enabled and not base.hidden and (base.unrecorded or base.is_leaf(whole)):
@@ -264,7 +264,7 @@ class Handle:
 
 
 def current(base: Base) -> Value:
-    """The elements of a storage, as they are now for whoever watches."""
+    """Return the current elements of a storage, as the tracer sees them."""
     return base.current() if state.trace is None else state.trace.read_whole(base)
 
 
@@ -277,54 +277,54 @@ _class: Any = Handle
 
 
 class Watch(Protocol):
-    """Who is told of tensors while time is measured (`timing.py`)."""
+    """Receives notifications about tensors while time is measured (`timing.py`)."""
 
     def made(self, tensor: Handle, value: Value) -> None:
-        """A tensor was made."""
+        """Called when a tensor is made."""
 
     def note(self, tensor: Handle, value: Value) -> None:
-        """A tensor was written to."""
+        """Called when a tensor is written to."""
 
     def is_view(self, tensor: Handle) -> None:
-        """A tensor that was made is part of another."""
+        """Called when a tensor is made as a view of another."""
 
 
 _watch: Watch | None = None
 
 
 def watch_with(told: Watch | None) -> None:
-    """From now on this is told of tensors; None: nobody."""
+    """Set the receiver of notifications; None for none."""
     global _watch
     _watch = told
 
 
 def watching() -> Watch | None:
-    """Who is told."""
+    """Return the receiver of notifications."""
     return _watch
 
 
 def set_class(cls: type[Handle]) -> None:
-    """The class of which results are."""
+    """Set the class of results."""
     global _class
     _class = cls
 
 
 def result_class() -> Any:
-    """That class."""
+    """Return the class of results."""
     return _class
 
 
 def wrap(value: Value) -> Tensor:
-    """Make a tensor of the result of an operation.
+    """Wrap the result of an operation in a tensor.
 
-    Where there was nothing to do (the sum of one element, a roll by 0) the result is the value of the operand. The new
-    tensor gets a value of its own: what is written to one of the two must not be taken for a write to the other.
+    An identity operation (the sum of one element, a roll by 0) returns the value of the operand. The new tensor gets a
+    copy of the value: a write to one of the two must not count as a write to the other.
     """
     return shared(sharing.kept_separate(value) if "held" in value.__dict__ else value)
 
 
 def shared(value: Value) -> Tensor:
-    """Make a tensor that has a value, whoever else has it."""
+    """Make a tensor with a value that others may share."""
     if value.tracked and not mode.enabled:
         value = sharing.detached(value)
     made = _new(_class)
@@ -337,14 +337,14 @@ def shared(value: Value) -> Tensor:
 
 
 def handle_on(value: Value) -> Tensor:
-    """A tensor that has just this value, whether gradients are wanted now or not: to compute it."""
+    """Make a handle on exactly this value, whether or not gradients are recorded, to compute it."""
     made = _new(_class)
     made._value = value
     return made  # type: ignore[no-any-return]
 
 
 def view(whole: Handle, move: Move) -> Tensor:
-    """A tensor that is part of another and shares its storage."""
+    """Make a view of a tensor, on its storage."""
     base, value = whole.base(), whole.value
     made = shared(sharing.cut(value, (move,)))
     made._base = base if mode.enabled or not value.tracked else _unrecorded(base)
@@ -358,14 +358,14 @@ def view(whole: Handle, move: Move) -> Tensor:
 
 
 def _unrecorded(base: Base) -> Base:
-    """The same storage for views that are made where nothing is recorded: without history."""
+    """Return the base without history for views made while nothing is recorded."""
     made = _without_history(base, sharing.detached(current(base)), base.hidden)
     made.unrecorded = not base.hidden
     return made
 
 
 def _without_history(base: Base, whole: Value, hidden: bool) -> Base:
-    """The same storage, of which this is the whole."""
+    """Return a base on the same storage without history."""
     storage = base.storage
     if state.trace is None and storage.owned is not None:
         return Base(storage, sharing.stand_in(whole), hidden)
@@ -375,7 +375,7 @@ def _without_history(base: Base, whole: Value, hidden: bool) -> Base:
 
 
 def become(tensor: Handle, cut: Handle, op: str) -> None:
-    """The tensor is from now on what a view of it is; others that share its storage stay as they are."""
+    """Make the tensor a view of its former self; other tensors on its storage are unchanged."""
     if state.trace is not None:
         state.trace.reformed(tensor, op)
     if mode.enabled and "leaf" in tensor.own_value().__dict__:
@@ -390,9 +390,9 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
 
 
 def root_at(tensor: Handle, shared: Handle, root: Value) -> None:
-    """The tensor is from now on on the memory that another shares, with a history of its own that begins with `root`.
+    """Move the tensor to the memory of another base, with a history of its own that begins with `root`.
 
-    Programs that read or wrote its memory look where it is now.
+    Programs that use its memory look up where it is now.
     """
     base, moves = shared.base(), shared._moves
     whole = sharing.detached(current(base))
@@ -405,7 +405,7 @@ def root_at(tensor: Handle, shared: Handle, root: Value) -> None:
 
 
 def resize(tensor: Handle, value: Value, op: str) -> None:
-    """The tensor is from now on a value of another shape, in memory of its own."""
+    """Assign the tensor a value of another shape, in memory of its own."""
     if state.trace is not None:
         raise ShapeError(
             f"{op}: `out` has shape {_shape(tensor)}, the result {list(value.shape)}: within a traced function they "
@@ -417,7 +417,7 @@ def resize(tensor: Handle, value: Value, op: str) -> None:
 
 
 def alias(of: Handle, hidden: bool = False) -> Tensor:
-    """A tensor on the same storage without history (`detach`; hidden: `.data`)."""
+    """Make a tensor on the same storage without history (`detach`; hidden: `.data`)."""
     if state.trace is not None:
         state.trace.read(of)
     origin = of.base()

@@ -1,8 +1,8 @@
-"""Layouts of elements: strides of views, what `stride`, `is_contiguous` and `view` ask, and strides of results.
+"""Compute layouts: strides of views, `stride`, `is_contiguous` and `view`, and strides of results.
 
-The strides of results are PyTorch's: those of its operands where an operation works element by element. A result is
-recorded, computed and kept row by row, whatever its strides: they are noted at the tensor. `Handle.base` makes it a
-view of memory in that order when somebody asks for memory: kernels of users, C++, DLPack.
+The strides of results are PyTorch's: elementwise operations propagate those of their operands. A result is recorded,
+computed and stored row-major, whatever its strides: these are kept on the tensor. `Handle.base` makes it a view of
+memory in that order when its memory is used: by kernels of users, C++, DLPack.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Layout(NamedTuple):
-    """Element (i, j, ...) lies at offset + i * strides[0] + j * strides[1] + ..., counted in elements."""
+    """The address of element (i, j, ...) is offset + i * strides[0] + j * strides[1] + ..., in elements."""
 
     strides: Shape
     offset: Dim
 
 
 def layout(x: Handle) -> Layout:
-    """The layout of a tensor; one that is no view is dense, unless other strides are noted."""
+    """Return the layout of a tensor; a tensor that is not a view is dense, unless it has strides."""
     if not x._moves:
         return Layout(x._strides or dense(x._value.shape), 0)
     if x._layout is None:
@@ -48,7 +48,7 @@ def layout(x: Handle) -> Layout:
 
 
 def is_dense(x: Handle) -> bool:
-    """Whether the elements lie one after the other, in row-major order."""
+    """Whether the elements are contiguous in row-major order."""
     if not x._moves and x._strides is None:
         return True
     shape, strides = x._value.shape, layout(x).strides
@@ -57,7 +57,7 @@ def is_dense(x: Handle) -> bool:
 
 
 def dense(shape: Shape) -> Shape:
-    """The strides of elements one after the other; an axis of none counts as if it had one, as in PyTorch."""
+    """Return contiguous row-major strides; an empty axis counts as one of extent 1, as in PyTorch."""
     return row_major(tuple([1 if extent == 0 else extent for extent in shape]))
 
 
@@ -92,7 +92,7 @@ def _of(view: Value, whole: Value, own: Shape) -> Layout:
 
 
 def reshaped(shape: Shape, strides: Shape, sizes: Sequence[Dim]) -> Shape | None:
-    """The strides with which elements can be seen in another shape without being moved, or None.
+    """Return the strides of a reshaped view, or None if elements would have to be moved.
 
     >>> reshaped((2, 6), (12, 1), (2, 3, 2)), reshaped((2, 6), (12, 1), (12,))
     ((12, 2, 1), None)
@@ -122,7 +122,7 @@ def reshaped(shape: Shape, strides: Shape, sizes: Sequence[Dim]) -> Shape | None
 
 
 def _runs(axes: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
-    """Neighbouring axes that lie in memory like one: its extent, and the stride of its elements."""
+    """Merge neighbouring axes that are contiguous in memory; return (extent, stride) of each group."""
     runs: list[tuple[Dim, Dim]] = []
     for extent, stride in axes:
         if runs and runs[-1][1] == stride * extent:
@@ -140,7 +140,7 @@ CHANNELS_LAST = {4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 
 
 class MemoryFormat(NamedTuple):
-    """A name for the order of axes in memory."""
+    """A named order of axes in memory."""
 
     name: str
 
@@ -154,14 +154,14 @@ RANKS = {channels_last: 4, channels_last_3d: 5}
 
 
 class Lying(NamedTuple):
-    """How an operand lies."""
+    """The memory layout of an operand of an elementwise operation."""
 
     shape: tuple[Any, ...]
     strides: tuple[Any, ...]
 
 
 def strides_of(x: Handle) -> Shape | None:
-    """The strides of a tensor, without the gaps that it has as a part of another; None if it lies row by row."""
+    """Return the dense strides of a tensor, without the gaps of a view; None if it is row-major."""
     if (not x._moves and x._strides is None) or not _is_sized(x):
         return None
     strides = preserved(x)
@@ -169,7 +169,7 @@ def strides_of(x: Handle) -> Shape | None:
 
 
 def elementwise(value: Value, *operands: Any) -> Tensor:
-    """The tensor of what was computed element by element: it has the strides that PyTorch computes for it.
+    """Give an elementwise result the strides that PyTorch computes for it.
 
     >>> import tilegrad as tg
     >>> x = tg.zeros(2, 3, 4).permute(1, 2, 0)
@@ -186,7 +186,7 @@ def elementwise(value: Value, *operands: Any) -> Tensor:
 
 
 def _as_computed(made: Handle, operands: Sequence[Any]) -> tuple[Lying, ...]:
-    """How operands lie when they meet: those that are converted to a common type first are copied for that."""
+    """Return the layouts of operands after type promotion: converted operands are copied first."""
     given = [y for y in operands if y is not None]
     types = {y._value.type.dtype for y in given if isinstance(y, Handle) and y._value.type.shape}
     if not types:
@@ -198,60 +198,60 @@ def _as_computed(made: Handle, operands: Sequence[Any]) -> tuple[Lying, ...]:
 
 
 def _is_of(x: Any, dtype: DType) -> bool:
-    """Whether an operand is not converted: numbers and tensors without axes lie in no order anyway."""
+    """Whether an operand needs no conversion; numbers and zero-dimensional tensors have no order."""
     if not isinstance(x, Handle) or not x._value.type.shape:
         return True
     return x._value.type.dtype is dtype or x._value.type.dtype is bool_
 
 
 def _copied(x: Handle) -> Lying:
-    """How a copy of a tensor lies."""
+    """Return the layout of a copy of a tensor."""
     shape = x._value.type.shape
     return Lying(shape, preserved(x) or dense(shape))
 
 
 def like(value: Value, x: Any) -> Tensor:
-    """The tensor of what has the shape of another one, and its strides as far as these leave no gaps."""
+    """Give a result that has the shape of another tensor its strides, without gaps."""
     made = wrap(value)
     return lay(made, strides_of(x)) if x._moves or x._strides is not None else made
 
 
 def lay(x: Tensor, strides: Shape | None) -> Tensor:
-    """Give a new tensor strides; None: row by row."""
+    """Set the strides of a new tensor; None: row-major."""
     if strides is not None and x._base is None and strides != dense(x._value.shape):
         x._strides = strides
     return x
 
 
 def _is_sized(x: Handle) -> bool:
-    """Whether all extents of a tensor are known."""
+    """Whether all extents of a tensor are static."""
     return all(extent.__class__ is int for extent in x._value.type.shape)
 
 
 def lying(x: Any) -> Lying:
-    """How an operand lies; a number is a tensor without axes."""
+    """Return the layout of an operand; a number is a zero-dimensional tensor."""
     return Lying(x._value.type.shape, layout(x).strides) if isinstance(x, Handle) else Lying((), ())
 
 
 def preserved(x: Handle) -> Shape | None:
-    """The strides of a copy of a tensor, as of `clone` and `empty_like`."""
+    """Return the strides of a copy of a tensor, as of `clone` and `empty_like`."""
     return without_gaps(lying(x))
 
 
 def without_gaps(given: Lying) -> Shape | None:
-    """Strides in the same order as some, that leave no gaps; None: row by row."""
+    """Return gap-free strides in the same order of axes; None: row-major."""
     return given.strides if _is_known(given) and leaves_no_gaps(*given) else computed(given.shape, (given,))
 
 
 def formatted(x: Handle, format: MemoryFormat | None, op: str) -> Shape | None:
-    """The strides of a copy of a tensor in a memory format; None: row by row."""
+    """Return the strides of a copy of a tensor in a memory format; None: row-major."""
     if format is None or format == preserve_format:
         return strides_of(x)
     return None if format == contiguous_format else in_channels_last(_fitting(x, format, op))
 
 
 def has_format(x: Handle, format: MemoryFormat, op: str = "is_contiguous") -> bool:
-    """Whether the elements of a tensor lie one after the other in a memory format."""
+    """Whether the elements of a tensor are contiguous in a memory format."""
     if format == contiguous_format:
         return is_dense(x)
     if format == preserve_format:
@@ -272,21 +272,22 @@ def _fitting(x: Handle, format: MemoryFormat, op: str) -> Shape:
 
 
 def suggested(x: Handle) -> MemoryFormat:
-    """The format that PyTorch takes a tensor to be in: `suggest_memory_format`."""
+    """Return the memory format that PyTorch infers from strides: `suggest_memory_format`."""
     if not suggests_channels_last(x):
         return contiguous_format
     return channels_last if len(x._value.shape) == 4 else channels_last_3d
 
 
 def in_channels_last(shape: Shape) -> Shape:
-    """The strides of (batch, channels, ...) with the channels innermost."""
+    """Return the strides of (batch, channels, ...) with the channels innermost."""
     return in_order(shape, CHANNELS_LAST[len(shape)])
 
 
 def in_memory_order(x: Any) -> Any:
-    """A tensor whose elements are in memory as its strides say: the tensor itself, or where its elements have to stay
-    row by row (parameters, what shares their memory) a copy of it. What is written to that is written to the tensor,
-    too, by whoever writes (`stands_for`)."""
+    """Return a tensor whose elements are in memory in the order of its strides: itself, or a copy if its elements have
+    to stay row-major (parameters and what shares their memory). A write to the copy also writes to the tensor
+    (`stands_for`).
+    """
     if x._strides is not None:
         x.base()
     if x._strides is None:
@@ -302,8 +303,7 @@ def in_memory_order(x: Any) -> Any:
 
 
 def suggests_channels_last(x: Handle) -> bool:
-    """Whether results of layers are to have the channels innermost, as an operand has: PyTorch's
-    `suggest_memory_format`."""
+    """Whether layers should return channels-last results, as an operand is: PyTorch's `suggest_memory_format`."""
     if not x._moves and x._strides is None:
         return False
     given = lying(x)
@@ -323,9 +323,10 @@ def suggests_channels_last(x: Handle) -> bool:
 
 @lru_cache(4096)
 def computed(shape: Shape, given: tuple[Lying, ...]) -> Shape | None:
-    """The strides of what is computed of operands element by element; None: row by row.
+    """Compute the strides of an elementwise result; None: row-major.
 
-    Operands that agree keep theirs. Else axes go by the strides of the first operand that can tell them apart.
+    Operands that agree keep theirs. Otherwise axes are sorted by the strides of the first operand that distinguishes
+    them.
     """
     if not all(_is_known(x) for x in given) or not all(isinstance(extent, int) for extent in shape):
         return None
@@ -347,14 +348,14 @@ def _is_known(x: Lying) -> bool:
 
 
 def repeated_strides(x: Lying, shape: Shape) -> Shape:
-    """The strides of an operand in the shape of the result: 0 where it is repeated."""
+    """Return the strides of an operand broadcast to the result: 0 along repeated axes."""
     lead = len(shape) - len(x.shape)
     own = zip(x.shape, x.strides, shape[lead:], strict=True)
     return (0,) * lead + tuple([0 if extent == 1 and whole != 1 else stride for extent, stride, whole in own])
 
 
 def _sorted_axes(shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> list[int]:
-    """The axes from the outermost to the innermost. Insertion, since not all pairs can be compared."""
+    """Sort axes from the outermost to the innermost. Insertion sort, since not all pairs are comparable."""
     order = list(range(len(shape)))[::-1]
     for n in range(1, len(order)):
         at = n
@@ -381,7 +382,7 @@ def _compared(a: int, b: int, shape: tuple[Any, ...], strides: Sequence[tuple[An
 
 
 def in_order(shape: Shape, order: Sequence[int]) -> Shape:
-    """The strides of elements one after the other, the axes in this order from the outermost."""
+    """Return contiguous strides for an order of axes, outermost first."""
     return _spread(tuple([extent if extent != 0 else 1 for extent in shape]), order)
 
 
@@ -395,7 +396,7 @@ def _spread(shape: tuple[Any, ...], order: Sequence[int]) -> Shape:
 
 
 def lies_in_order(shape: tuple[Any, ...], strides: tuple[Any, ...], order: Sequence[int] | None = None) -> bool:
-    """Whether elements lie one after the other, the axes in an order from the outermost: that in which they stand."""
+    """Whether elements are contiguous for an order of axes, outermost first; by default the given order."""
     axes = range(len(shape)) if order is None else order
     if order is None and 0 in shape:
         return True
@@ -409,7 +410,7 @@ def lies_in_order(shape: tuple[Any, ...], strides: tuple[Any, ...], order: Seque
 
 
 def leaves_no_gaps(shape: tuple[Any, ...], strides: tuple[Any, ...]) -> bool:
-    """Whether elements lie one after the other in some order of the axes; an empty axis counts as PyTorch counts it."""
+    """Whether elements are contiguous for some order of axes; an empty axis counts as in PyTorch."""
     if len(shape) == 1 and shape[0] == 0:
         return True
     step: Any = 1
@@ -426,7 +427,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def keeping_strides(function: F) -> F:
-    """A function whose results have the strides of its first argument."""
+    """Decorate a function whose results have the strides of its first argument."""
 
     @wraps(function)
     def kept(*args: Any, **kwargs: Any) -> Any:
@@ -439,7 +440,7 @@ def keeping_strides(function: F) -> F:
 
 
 def row_by_row(function: F) -> F:
-    """A function whose results lie row by row, though what it computes on the way need not."""
+    """Decorate a function whose results are row-major, though intermediate results need not be."""
 
     @wraps(function)
     def kept(*args: Any, **kwargs: Any) -> Any:
@@ -449,8 +450,9 @@ def row_by_row(function: F) -> F:
 
 
 def keeping_format(*places: int) -> Callable[[F], F]:
-    """A function whose results have the channels innermost if one of the arguments at these places has, be that a
-    tensor or a list of them that all have; else they lie row by row."""
+    """Decorate a function whose results are channels-last if one of the arguments at these positions is, be it a tensor
+    or a list of tensors; else they are row-major.
+    """
 
     def decorated(function: F) -> F:
         @wraps(function)
@@ -473,7 +475,7 @@ def _has_channels_last(given: Any) -> bool:
 
 
 def _laid(result: Any, strides: Callable[[Any], Any], args: Sequence[Any]) -> Any:
-    """Results with other strides than they have; of what is an argument a copy."""
+    """Give results other strides; an argument that is returned is copied."""
     if isinstance(result, tuple):
         parts = [_laid(x, strides, args) for x in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)

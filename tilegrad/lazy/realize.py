@@ -1,7 +1,7 @@
-"""Computes what tensors stand for: from recorded values to elements in memory.
+"""Realize tensors: compute recorded values into memory.
 
-Reading a tensor comes here. The graph that it needs is recognised by its structure, so that code that
-runs again (the next step of a training loop) finds its program in the cache and only runs it.
+The recorded graph is looked up by its structure, so that code that runs again (the next step of a training loop) finds
+its program in the cache.
 """
 
 from __future__ import annotations
@@ -34,27 +34,29 @@ class Numbers(NamedTuple):
     """The numbers in graphs of one structure."""
 
     first: Key
-    """Those of the first one."""
+    """Numbers of the first graph."""
     varied: frozenset[int]
-    """Which of them have been others since. A number that changes from step to step (a rate, a power of one) would
-    otherwise compile a program at every step."""
+    """Indices of those that have varied since. A number that changes from step to step (a rate, a power of one) would
+    otherwise compile a program at every step.
+    """
 
 
 _programs: dict[Key, tuple[Compiled, Runner]] = {}
 _numbers: dict[Key, Numbers] = {}
 MIXED = (Add, Sub, Mul, Div)
-"""What takes a number from memory as well as one that is known: a power, say, does not."""
+"""Ops that accept a number in memory as well as a literal: a power, say, does not."""
 _lock = lock()
 MOST_PROGRAMS = 4096
 MOST_COPIED = 1 << 26
-"""Bytes of the rows of a tensor that are copied before a program is looked for."""
+"""Size up to which sliced rows are copied before a program is looked for, in bytes."""
 MOST_MADE, FEW, LARGEST = 64, 64, 1 << 28
-"""Operations, and numbers in memory, that a tensor is made of at most that is computed as a whole for its rows; and its
-bytes."""
+"""Limits for computing a generated tensor as a whole when only rows of it are read: operations, input numbers, and
+bytes.
+"""
 
 
 def realize(values: Sequence[Value]) -> None:
-    """Computes values, all in one program, and lets them hold their elements."""
+    """Compute values in one program and attach their memory."""
     wanted = [v for v in dict.fromkeys(values) if v.buffer is None]
     try:
         for place in {v.device for v in wanted}:
@@ -85,7 +87,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
 
 
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
-    """The program for a graph, and which of its numbers are given to it: those that were others before."""
+    """Find or compile the program for a graph, and the numbers passed to it: those that have varied."""
     exactly = tuple([exact(v.value) for v in numbers])
     first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
     varied |= {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y}
@@ -104,7 +106,7 @@ def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple
 
 
 def _forget_half() -> None:
-    """Lets go of the older half of the programs."""
+    """Evict the older half of the programs."""
     with _lock:
         for known in list(_programs)[: (len(_programs) + 1) // 2]:
             del _programs[known]
@@ -115,12 +117,12 @@ shrinkers.append(_forget_half)
 
 
 def compiled_programs() -> list[Compiled]:
-    """What has been compiled for tensors that were looked at."""
+    """List the programs compiled for evaluated tensors."""
     return [compiled for compiled, _ in _programs.values()]
 
 
 def undetermined(value: Value) -> TraceError:
-    """The error for reading what depends on the arguments of a function that is being traced, or was."""
+    """Build the error for reading a value that depends on the arguments of a traced function."""
     if state.trace is None:
         return TraceError(
             f"the elements of a tensor are asked for that depend on a placeholder ({value}: {value.type}): on an "
@@ -136,8 +138,9 @@ def undetermined(value: Value) -> TraceError:
 
 
 def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], list[Fill]]:
-    """What makes two graphs the same program, but for the numbers that tensors are mixed with; its values in order,
-    those in memory that it starts from, and those numbers."""
+    """Return the cache key of a graph apart from the numbers mixed into it; its values in order, its inputs in memory,
+    and those numbers.
+    """
     number: dict[Value, int] = {}
     leaves: list[Value] = []
     numbers: dict[Fill, int] = {}
@@ -181,8 +184,9 @@ def structure(wanted: Sequence[Value]) -> tuple[Key, list[Value], list[Value], l
 
 
 def _copy_rows(cut: Slice) -> None:
-    """A few rows of what is in memory are copied, not read where they lie: which rows they are would belong to the
-    program, and every batch of a loop would have one of its own. Many are not: that would take as long again."""
+    """Copy a few rows of a tensor in memory instead of reading them in the program: their position would belong to the
+    program, and every batch of a loop would have its own. Many rows are not copied: that would double the traffic.
+    """
     whole = cut.x
     shape: Any = whole.shape
     rows: Any = cut.sizes[0]
@@ -205,7 +209,7 @@ def _copy_rows(cut: Slice) -> None:
 
 
 def _is_made_of_numbers(x: Value) -> bool:
-    """Whether a tensor is drawn, or counted up, and little more: it is then computed as a whole, and once."""
+    """Whether a tensor is generated (random or arange) by few operations: it is then computed as a whole, once."""
     bytes: Any = x.type.bytes
     if bytes > LARGEST:
         return False
@@ -223,8 +227,9 @@ def _is_made_of_numbers(x: Value) -> bool:
 
 
 def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph:
-    """The graph that a key stands for, with plain inputs for what is in memory, so that the program keeps no memory
-    alive. Which values read which is taken from the key: other threads may have computed some of them meanwhile."""
+    """Rebuild the graph of a key with plain inputs, so that the program keeps no memory alive. The edges come from the
+    key: other threads may have computed some values meanwhile.
+    """
     made: list[Value] = []
     leaves: list[Value] = []
     count = sum(isinstance(entry, TensorType) for entry in key)
@@ -241,7 +246,7 @@ def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph
 
 
 def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Buffer]]:
-    """The graph from given placeholders and whatever is in memory (further inputs, with their memory)."""
+    """Build a graph from given placeholders and whatever is in memory (as further inputs, with their memory)."""
     leaves = topological(outputs, lambda v: v.buffer is not None)
     placeholders = set(given)
     constants = [v for v in leaves if v.buffer is not None and v not in placeholders]
@@ -259,7 +264,7 @@ def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:
 
 
 def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
-    """The same op as another object, which stays without memory when the first one is computed."""
+    """Copy an op, so that the copy stays without memory when the original is computed."""
     if inputs:
         return moved(value, inputs)
     if isinstance(value, Input):

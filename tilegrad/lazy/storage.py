@@ -1,16 +1,16 @@
-"""Memory that several tensors share: what a write through one of them changes for the others.
+"""Implement storage that several tensors share: a write through one changes the others.
 
-Values never change; a write gives the storage a new one. A tensor that shares its storage is a `Base` (one
-history for gradients: the tensor that was made first, or one that was detached from it) and a chain of
-`Move`s (how its view is cut from the base). A write goes back through the chain and makes a new whole from
-the old whole and the new part (`ops.indexing.put`); whoever reads later runs its chain forwards on the new whole.
+Values are immutable; a write gives the storage a new one. A tensor that shares its storage is a `Base` (one gradient
+history: that of the tensor made first, or of one detached from it) and a chain of `Move`s (how its view is cut from the
+base). A write follows the chain backwards and makes a new whole from the old whole and the new part
+(`ops.indexing.put`); a later reader applies its chain to the new whole.
 
-A tensor that has neither views nor writes behind it has no storage at all.
+A tensor without views or writes has no storage.
 
-Memory that a value holds is never written to. A storage can *own* memory instead, which programs and kernels write in
-place: nobody else knows that memory. Whoever reads the storage is given a value on a `Loan` of it; as long as a loan is
-alive (in a value, in what is recorded, in an array of numpy) the owner writes to a copy. So it does not matter how a
-buffer gets from value to value: nothing that was ever read changes.
+Memory that a value holds is never written to. A storage can instead *own* memory, which programs and kernels update in
+place: nothing else refers to that memory. A reader of the storage gets a value on a `Loan` of it; while a loan is alive
+(in a value, in a recorded graph, in a numpy array) the owner writes to a copy. So nothing that was ever read changes,
+however a buffer travels between values.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from ..runtime.buffer import Buffer, Loan
 from ..runtime.once import lock
 
 _lending = lock()
-"""Makes two threads that read a storage at once find the same loan."""
+"""Lock that lets concurrent readers of a storage find the same loan."""
 
 one_writer = lock()
-"""Held by who writes to memory that threads have in common (the random state): while a function is traced, when what
-it writes to has placeholders for elements; while its program runs, which writes in place; while numbers are drawn."""
+"""Serialises writers of memory shared by threads (the random state): while a traced function has placeholders in it,
+while its program updates it in place, and while random numbers are drawn.
+"""
 
 Move: TypeAlias = "Callable[[Value], Value]"
 """Cuts a part out of a whole, by movement ops."""
 
 
 class Change(NamedTuple):
-    """What happened to a value that a tensor no longer has."""
+    """A write that replaced a value of a tensor."""
 
     op: str
     location: Location | None
     by: ref[Value]
-    """What the operation computed; weak, as that is often computed from the value to which this happened."""
+    """The value that the write stored; a weak reference, as it is often computed from the replaced value."""
 
 
 class Epoch:
-    """The time between two writes to a storage."""
+    """The period between two writes to a storage."""
 
     __slots__ = ("change",)
 
@@ -59,42 +60,42 @@ class Epoch:
 
 
 class Storage:
-    """One piece of memory, as users see it."""
+    """Memory shared by tensors."""
 
     __slots__ = ("__weakref__", "change", "changes", "common", "epoch", "lent", "owned", "traced", "value", "version")
 
     def __init__(self, value: Value) -> None:
         self.traced = 0
-        """The thread that traces a function which writes to it: it has placeholders for elements meanwhile."""
+        """The thread that traces a function that writes to it; it holds placeholders meanwhile."""
         self.value = value
-        """The elements; where memory is owned only a stand-in for them, of the same type."""
+        """The elements; if memory is owned, only a placeholder of the same type."""
         self.version = 0
-        """Counts writes, for users and for the check of saved values."""
+        """Counts the writes visible to users and to the check of saved values."""
         self.change: Change | None = None
-        """The last of them."""
+        """The last write."""
         self.epoch: Epoch | None = None
-        """Where the next change is noted for values that are not `value` itself, if there are any."""
+        """The current epoch, if values other than `value` need to learn of the next write."""
         self.changes = 0
-        """Counts all writes, those through `.data` too, which hide from that check."""
+        """Counts all writes, including those through `.data` that are hidden from that check."""
         self.common = False
-        """Whether threads that know nothing of each other write to it (random state): they do so one at a time."""
+        """Whether unrelated threads write to it (random state): writes are serialised."""
         self.owned: Buffer | None = None
-        """The memory that is written in place: known to nobody else."""
+        """The owned memory that is updated in place: nothing else refers to it."""
         self.lent: Callable[[], Loan | None] | None = None
-        """The last loan of it (a weak reference)."""
+        """A weak reference to its last loan."""
 
     def wait(self) -> None:
-        """Waits until no other thread traces a function that writes to it."""
+        """Wait until no other thread traces a function that writes to it."""
         while self.traced and self.traced != get_ident():
             with one_writer:
                 pass
 
     def free(self) -> Buffer | None:
-        """The memory that it owns, if nobody reads it, so that it can be written in place."""
+        """Return the owned memory if there is no reader, so that it can be updated in place."""
         return self.owned if self.lent is None or self.lent() is None else None
 
     def loan(self) -> Loan | None:
-        """The memory that it owns, to read: it stays as it is as long as the loan is alive. None if it owns none."""
+        """Lend the owned memory to a reader: it is unchanged while the loan is alive. None if there is none."""
         with _lending:
             owned, found = self.owned, None if self.lent is None else self.lent()
             if owned is not None and found is None:
@@ -103,8 +104,9 @@ class Storage:
             return found if owned is not None else None
 
     def seen_by(self, value: Value) -> None:
-        """Lets the check of saved values find the next change at a value of another history, which has the elements
-        that the storage has now."""
+        """Attach the current epoch to a value of another history that has the current elements, so that the check of
+        saved values finds the next write.
+        """
         if self.epoch is None:
             self.epoch = Epoch()
         value.__dict__["epoch"] = self.epoch
@@ -121,26 +123,26 @@ class State(NamedTuple):
 
 
 class Base:
-    """A storage together with one history for gradients."""
+    """A storage with one gradient history."""
 
     __slots__ = ("__weakref__", "hidden", "keeper", "reader", "seen", "storage", "unrecorded", "value")
 
     def __init__(self, storage: Storage, value: Value, hidden: bool = False) -> None:
         self.storage = storage
         self.value = value
-        """The whole value; where memory is owned, a stand-in with its type and its history."""
+        """The whole value; if memory is owned, a placeholder with its type and its history."""
         self.seen = storage.changes
         self.hidden = hidden
-        """Whether writes hide from the check of saved values (`.data`)."""
+        """Whether writes are hidden from the check of saved values (`.data`)."""
         self.unrecorded = False
-        """Whether it was made within `no_grad`, from what requires gradients: writes are allowed there only."""
+        """Whether it was made within `no_grad` from what requires gradients: writes are allowed there only."""
         self.reader: ref[Value] | None = None
-        """The last value on a loan of memory that is owned."""
+        """The last value on a loan of owned memory."""
         self.keeper: tuple[list[Any], Any] | None = None
-        """The last of the hooks of the value, which keeps its gradient (`retain_grad`)."""
+        """The last hook of the value, which keeps its gradient (`retain_grad`)."""
 
     def current(self) -> Value:
-        """The whole value, after what others wrote."""
+        """Return the whole value, including writes of other bases."""
         storage = self.storage
         while True:  # other threads may write meanwhile: what was found counts if nothing has happened since
             if storage.traced:
@@ -160,19 +162,19 @@ class Base:
                 return value
 
     def cut(self, whole: Value, moves: Sequence[Move]) -> Value:
-        """What a tensor of this history has of a whole."""
+        """Cut the part of a tensor of this history from the whole."""
         return cut(whole, moves)
 
     def is_leaf(self, whole: Value) -> bool:
-        """Whether gradients arrive here, so that writes have to be within `no_grad`."""
+        """Whether gradients accumulate here, so that writes need `no_grad`."""
         return "leaf" in whole.__dict__
 
     def is_tracked(self) -> bool:
-        """Whether what is computed of it has gradients."""
+        """Whether gradients flow through what is computed from it."""
         return self.standing().tracked
 
     def standing(self) -> Value:
-        """The type and the history of the whole value, without its elements where memory is owned."""
+        """The type and history of the whole value, without its elements if memory is owned."""
         if self.storage.owned is None:
             return self.current()
         if self.seen != self.storage.changes:
@@ -181,7 +183,7 @@ class Base:
         return self.value
 
     def _reader(self, loan: Loan) -> Value:
-        """A value on a loan; the same as long as somebody has it."""
+        """Return a value on a loan; the same while it is referenced."""
         found = None if self.reader is None else self.reader()
         if found is None or found.buffer is not loan:
             value = self.standing()
@@ -193,7 +195,7 @@ class Base:
         return found
 
     def own(self, memory: Buffer) -> None:
-        """The storage has its elements in this memory, which nobody else knows, from now on."""
+        """Take ownership of memory that nothing else refers to and that has the storage's elements."""
         storage = self.storage
         value = self.standing()
         storage.owned, storage.lent = memory, None  # first: see `current`
@@ -204,7 +206,7 @@ class Base:
         self.seen = storage.changes
 
     def hooks(self) -> list[Any]:
-        """The hooks of the value that it has now, which go with its history."""
+        """The hooks of the current value, which belong to its history."""
         values = {self.standing(), self.current()}
         hooks: list[Any] = next((v.__dict__["hooks"] for v in values if "hooks" in v.__dict__), [])
         for value in values:
@@ -212,7 +214,7 @@ class Base:
         return hooks
 
     def write(self, value: Value, op: str, by: Value) -> None:
-        """The whole has another value from now on; `by` is what an operation computed for it, or for a part of it."""
+        """Assign a new value to the whole; `by` is the value that an operation stored in it or in a part of it."""
         storage, before = self.storage, self.state()
         if not self.hidden:
             self.note(op, by)
@@ -226,7 +228,7 @@ class Base:
             listener(self, before)
 
     def _keep_gradient_of(self, value: Value) -> None:
-        """Moves what keeps a gradient on to a new value: the gradient wanted is that of the elements there are."""
+        """Move `retain_grad` to a new value: the gradient wanted is that of the current elements."""
         assert self.keeper is not None
         before, keep = self.keeper
         before.remove(keep)
@@ -235,7 +237,7 @@ class Base:
         self.keeper = hooks, keep
 
     def wrote(self, op: str) -> None:
-        """The elements in the memory that the storage owns are others now: nobody had a loan of it."""
+        """Record that a program has updated the owned memory in place."""
         storage, before = self.storage, self.state()
         if not self.hidden:
             self.note(op, self.value)
@@ -245,7 +247,7 @@ class Base:
             listener(self, before)
 
     def note(self, op: str, by: Value) -> None:
-        """Notes a write for users, and that gradients which need the value from before are not those of the program."""
+        """Record a write: bump the version, and mark the old value for the check of saved values."""
         storage = self.storage
         change = storage.change = Change(op, current_location(), ref(by))
         reader = None if self.reader is None else self.reader()
@@ -265,7 +267,7 @@ class Base:
         return State(self.standing(), storage.value, storage.owned, storage.lent, storage.epoch)
 
     def restore(self, state: State) -> None:
-        """Has again what it had before writes that must not count."""
+        """Restore the state before writes that must not count."""
         storage = self.storage
         self.value, storage.value, storage.owned, storage.lent, storage.epoch = state
         if state.epoch is not None:
@@ -286,18 +288,18 @@ class Part(Base):
     def __init__(self, of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> None:
         super().__init__(of.storage, whole)
         self.moves = moves
-        """How the part is cut from the whole, of which `value` has no history."""
+        """The moves that cut the part from the whole, of which `value` has no history."""
         root.__dict__.setdefault("hooks", [])
         self.root = stand_in(root)
         """The history of the part, without its elements."""
         self._of, self._found = ref(whole), ref(root)
 
     def cut(self, whole: Value, moves: Sequence[Move]) -> Value:
-        """What a tensor of this history has of a whole: the part, or a view of the part."""
+        """Cut a tensor of this history from the whole: the part, or a view of it."""
         return cut(self._part(whole), moves[len(self.moves) :])
 
     def _part(self, whole: Value) -> Value:
-        """The part of a whole with its history; the same value as long as somebody has it."""
+        """Return the part of a whole with its history; the same value while it is referenced."""
         found = self._found()
         if found is None or self._of() is not whole:
             found = replaced(self.root, cut(whole, self.moves))
@@ -306,34 +308,34 @@ class Part(Base):
         return found
 
     def is_leaf(self, whole: Value) -> bool:
-        """Whether gradients arrive here, so that writes have to be within `no_grad`."""
+        """Whether gradients accumulate here, so that writes need `no_grad`."""
         return "leaf" in self.root.__dict__
 
     def is_tracked(self) -> bool:
-        """Whether what is computed of it has gradients."""
+        """Whether gradients flow through what is computed from it."""
         return self.root.tracked
 
 
 def rooted(of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> Base:
-    """A history of its own for what a tensor shares with others; `root` is the first value of it."""
+    """Give a tensor on shared memory a history of its own that begins with `root`."""
     of.storage.seen_by(root)
     return Part(of, whole, moves, root) if moves else Base(of.storage, root)
 
 
 write_listeners: list[Callable[[Base, State], None]] = []
-"""Called with each base that was written to, and with what it and its storage had before."""
+"""Called with each base that was written to and with its previous state."""
 
 changes_of_saved_values = False
 
 
 def mark_changes() -> None:
-    """From now on it can be that a value which a gradient needs was changed."""
+    """Enable the check of saved values: some value has been replaced."""
     global changes_of_saved_values
     changes_of_saved_values = True
 
 
 def replaced(old: Value, new: Value) -> Value:
-    """New elements for a history: a leaf stays a leaf, a computed value keeps how gradients flow from it."""
+    """Return new elements with an existing history: a leaf stays a leaf, a computed value keeps its gradient."""
     if "leaf" in old.__dict__:
         renewed = leaf(new, old.__dict__["leaf"])
         if "hooks" in old.__dict__:
@@ -347,13 +349,13 @@ def replaced(old: Value, new: Value) -> Value:
 
 
 def vanishing(new: Value, *olds: Value) -> Value:
-    """Elements whose gradients with respect to others are zero: those that they replace in place, for example."""
+    """Return elements whose gradients by other values are zero, for example by those that they overwrite."""
     zeros = [fill(0.0, old.shape, old.dtype, old.device) for old in olds]
     return joint_outputs([new], olds, lambda upstreams: zeros)[0]
 
 
 def stand_in(value: Value) -> Value:
-    """The type and the history of a value without its elements. (What is computed keeps them: its history does.)"""
+    """Return the type and history of a value without its elements. (A computed value keeps them in its history.)"""
     own = value.__dict__
     if (own["tracked"] and "leaf" not in own) or (isinstance(value, Input) and "buffer" not in own):
         return value
@@ -363,12 +365,12 @@ def stand_in(value: Value) -> Value:
 
 
 def detached(value: Value) -> Value:
-    """The same elements, without history."""
+    """Return the same elements without history."""
     return _cut(value) if value.tracked else value
 
 
 def kept_separate(value: Value) -> Value:
-    """The same elements and history as a value of its own, so that changes to one are not taken for the other's."""
+    """Copy a value, so that writes to one are not taken for writes to the other."""
     copy = Detach(value)
     if not value.tracked:
         return copy
@@ -377,7 +379,7 @@ def kept_separate(value: Value) -> Value:
 
 
 def leaf(value: Value, holder: object) -> Value:
-    """The same elements as a place where gradients arrive; `holder` is a weak reference to who keeps them."""
+    """Return the same elements as a leaf; `holder` is a weak reference to the keeper of its gradient."""
     made = _cut(value)
     made.__dict__["leaf"] = holder
     made.__dict__["tracked"] = True
@@ -395,8 +397,9 @@ def _cut(value: Value) -> Value:
 
 
 def cut(whole: Value, moves: Iterable[Move]) -> Value:
-    """What a view has of a whole. Its values are noted to be in the memory of the whole: the same operations make
-    copies, too."""
+    """Cut a view from a whole. Its values are marked as sharing the memory of the whole: the same operations also make
+    copies.
+    """
     for move in moves:
         made = move(whole)
         value = made
@@ -408,7 +411,7 @@ def cut(whole: Value, moves: Iterable[Move]) -> Value:
 
 
 def path_to(view: Value, whole: Value) -> list[Value]:
-    """The movements by which a view came from a whole, the first one first."""
+    """List the movement ops from a whole to a view, outermost first."""
     path: list[Value] = []
     while view is not whole:
         path.append(view)
@@ -417,8 +420,8 @@ def path_to(view: Value, whole: Value) -> list[Value]:
 
 
 def own(value: Value) -> Value:
-    """What is written to a tensor: a number that many share is copied, since only that of a tensor may hold elements.
+    """Copy an interned number before it is written to a tensor, since only a tensor's own value may hold elements.
 
-    If the shared one did, it would be a tensor from outside to all that is computed with this number afterwards.
+    Otherwise everything computed with this number afterwards would refer to the tensor's memory.
     """
     return Fill(value.value, value.type) if isinstance(value, Fill) and "common" in value.__dict__ else value

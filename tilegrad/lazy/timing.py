@@ -1,13 +1,13 @@
-"""Computes what was recorded where somebody measures time, what nobody holds any more included.
+"""Compute recorded work where the user measures time, even if its results are dropped.
 
-Work is lazy: a result that is dropped before it is looked at is never computed. Who times a function by events or by
-`synchronize`, and drops what it returns, wants that work done. From the first event or `synchronize` on, tensors are
-noted as they are made; what is recorded when an event is, or when somebody synchronises, is computed then. A
-thousand dropped results do not wait for that, so that what they hold on to is not kept. Nothing is noted any more when
-nobody has asked for long, and no event that times is left.
+Work is lazy: a result that is dropped before it is read is never computed. A user who times a function by events or by
+`synchronize`, and drops its results, wants that work done. From the first event or `synchronize` on, new tensors are
+tracked, and what is recorded when an event is, or at a synchronisation, is computed then. After a number of dropped
+results they are computed earlier, to release what they hold. Tracking ends when nobody has synchronised for long and no
+timing event is alive.
 
-Results that share work are computed in one program, others apart: ten calls of a function are ten times the program of
-one, as a warm-up has left it.
+Results that share work are computed in one program, others separately: ten calls of a function run the program of one
+ten times, the one compiled in the warm-up.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .evaluation import compute
 from .handle import Handle, handle_on, state
 
 LEAST_DROPPED = 64
-"""Tensors that are dropped before it is looked whether some are results."""
+"""Number of dropped tensors after which they are checked for pending results."""
 PATIENCE = 1 << 16
-"""Tensors that are made before nobody seems to measure time any more."""
+"""Number of tensors made without a synchronisation after which tracking ends."""
 
 
 class Noted(ref[Any]):
-    """A tensor that may be gone, and the value that it had when it was made."""
+    """A weak reference to a tensor, and its value when it was made."""
 
     __slots__ = ("number", "value")
     number: int
@@ -40,7 +40,7 @@ class Noted(ref[Any]):
 
 
 class Watch:
-    """The tensors that were made since somebody measures time, and are not computed."""
+    """Tracks tensors that are made and not computed while time is measured."""
 
     def __init__(self) -> None:
         self.held: dict[int, Noted] = {}
@@ -51,7 +51,7 @@ class Watch:
         self.busy = False
 
     def made(self, tensor: Handle, value: Value) -> None:
-        """Notes a tensor; computes what was dropped, when that is a lot."""
+        """Track a tensor; compute dropped results when there are many."""
         if value.buffer is None:
             self.note(tensor, value)
         self.left -= 1
@@ -59,17 +59,17 @@ class Watch:
             self._look()
 
     def note(self, tensor: Handle, value: Value) -> None:
-        """Notes the value that a tensor has now."""
+        """Update the tracked value of a tensor."""
         noted = Noted(tensor, self._ended)
         noted.number, noted.value = id(tensor), value
         self.held[noted.number] = noted
 
     def is_view(self, tensor: Handle) -> None:
-        """A view is no work: that of what it is part of is noted already."""
+        """Ignore a view: its base is tracked."""
         self.held.pop(id(tensor), None)
 
     def _ended(self, noted: Noted) -> None:
-        """A tensor is gone. Nothing is computed here: this is called anywhere, the collector of garbage included."""
+        """Note that a tensor was destroyed. Computes nothing: this may run inside the garbage collector."""
         if self.held.get(noted.number) is noted:
             del self.held[noted.number]
             if noted.value.buffer is None:
@@ -88,13 +88,13 @@ class Watch:
                 self.alone.release()
 
     def finish(self) -> None:
-        """Computes all."""
+        """Compute everything tracked."""
         with self.alone:
             self._compute(held=True)
         self.left = PATIENCE
 
     def _compute(self, held: bool) -> None:
-        """Computes what was dropped and is no part of something else, and with `held` all that is not computed."""
+        """Compute dropped results that are not part of other work, and with `held` also those still referenced."""
         if self.busy:
             return  # what computes has made a tensor
         self.busy = True
@@ -134,7 +134,7 @@ class Watch:
 
 
 def _own_or_whole(x: Handle) -> Value:
-    """The value of a tensor, of a view (that was written to) that of what it is part of."""
+    """Return the value of a tensor; for a view (that was written to) that of its base."""
     return x.base().current() if x._moves else x.own_value()
 
 
@@ -143,7 +143,7 @@ def _is_computed(value: Value) -> bool:
 
 
 def _unknown(order: Iterable[Value]) -> set[int]:
-    """The values that depend on a placeholder, such as those that a trace has left: nobody can compute them."""
+    """List the values that depend on a placeholder, such as a trace leaves behind: they cannot be computed."""
     found: set[int] = set()
     for v in order:
         if v.buffer is None and (isinstance(v, Input) or any(id(x) in found for x in v.inputs)):
@@ -152,7 +152,7 @@ def _unknown(order: Iterable[Value]) -> set[int]:
 
 
 def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> list[list[Handle]]:
-    """Tensors by the work that they have in common."""
+    """Group tensors that share work."""
     group: dict[int, int] = {}
     above: list[int] = []
 
@@ -178,13 +178,12 @@ def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> li
 
 
 events: WeakSet[Any] = WeakSet()
-"""Those that time and may still be recorded."""
+"""Timing events that may still be recorded."""
 _watch = Watch()
 
 
 def time_with(event: Any) -> None:
-    """From now on what is recorded is computed by `finish`, though it may be dropped before: as long as an event lives
-    that somebody may time with."""
+    """Track tensors for `finish` while a timing event is alive."""
     events.add(event)
     _begin()
 
@@ -199,7 +198,7 @@ def _begin() -> None:
 
 
 def finish() -> None:
-    """Computes all that was recorded, in the order of recording; nothing, while a function is traced."""
+    """Compute all tracked work, in the order of recording; no-op while a function is traced."""
     if state.trace is None:
         _begin()
         _watch.finish()
@@ -207,9 +206,9 @@ def finish() -> None:
 
 
 def synchronize() -> None:
-    """Waits until everything is done that was recorded: for who looks at a clock.
+    """Compute all recorded work and wait for it, for use with a clock.
 
-    It is computed, too, if nobody holds it any more, from the first call on.
+    From the first call on, work whose results were dropped is computed, too.
 
     >>> import tilegrad as tg, time
     >>> x = tg.ones(300, 300)

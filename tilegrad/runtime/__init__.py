@@ -1,1 +1,1 @@
-"""What runs programs: devices, memory, the executor, what is kept on disk. Knows no operators and no compiler."""
+"""Run programs: devices, memory, the executor, caches on disk. Knows no operators and no compiler."""

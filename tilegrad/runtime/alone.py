@@ -1,4 +1,4 @@
-"""Memory that only one value has: it can be given another owner without a copy."""
+"""Transfer memory that has a single owner to a new owner without a copy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .exposed import expose, is_exposed
 
 
 def alone(held: dict[str, Any]) -> Buffer | None:
-    """The memory that `held["buffer"]` has, if nobody else has it: in another buffer then.
+    """Take the memory of `held["buffer"]` in a new buffer if nothing else refers to it, else return None.
 
-    Whether somebody has it is seen by letting go of it: a buffer that is gone is in no value, array or program. Where
-    an interpreter lets go of things later than at once, the memory counts as somebody's.
+    The test is to drop the only known reference: if the buffer is destroyed, no value, array or program used it. On an
+    interpreter that destroys objects later, the memory counts as shared.
     """
     twin = held["buffer"].twin()
     if twin is None:

@@ -1,4 +1,4 @@
-"""The shortest time that a machine needs for so many bytes and operations."""
+"""Compute roofline bounds: the shortest time that a machine needs for given bytes and operations."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ Bound = Literal["memory", "cache", "arithmetic", ""]
 
 
 class Limit(NamedTuple):
-    """The shortest time that the hardware allows, in seconds, and by what."""
+    """The shortest time that the hardware allows, in seconds, and the resource that bounds it."""
 
     seconds: float
     bound: Bound
 
     def share(self, seconds: float) -> float:
-        """How much of what is possible a time stands for: 1 is all of it."""
+        """Return the fraction of the bound that a time achieves: 1 is the bound itself."""
         return self.seconds / seconds if seconds > 0 else 0.0
 
 
 def limit(bytes: float, operations: float, limits: Mapping[str, Any]) -> Limit:
-    """What the machine needs for this at least.
+    """Compute the roofline bound of a kernel.
 
-    Data that fit the caches may still be there from the kernel before: they are held against the caches' speed
-    where it is known, and otherwise not at all.
+    Data that fit a cache may still be there from the kernel before: they are charged at the cache's bandwidth if it is
+    known, and otherwise not at all.
 
     >>> limits = {"copy": 40e9, "read": 35e9, "fma": 200e9, "L3": 1 << 20}
     >>> limit(1 << 23, 0, limits).bound, limit(16, 10**9, limits).bound
@@ -41,7 +41,7 @@ def limit(bytes: float, operations: float, limits: Mapping[str, Any]) -> Limit:
 
 
 def memory_level(bytes: float, limits: Mapping[str, Any]) -> str:
-    """The smallest cache that may hold so much (all cores together); empty: none does."""
+    """Return the smallest cache that holds so many bytes (all cores together); empty if none does."""
     threads = limits.get("threads", 1)
     for level in ("L1", "L2", "L3"):
         shared = 1 if level == "L3" else threads

@@ -1,4 +1,4 @@
-"""A piece of a device's memory. It goes back when the last reference to it goes."""
+"""Define buffers: memory of a device, freed with the last reference."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Buffer:
     """`bytes` bytes of memory of a device.
 
-    `address` is where they are, for devices that have addresses; `memory` is whatever else the device needs
-    to find them (an array, a handle). Devices with a pool have a subclass that gives the memory back to it.
+    `address` is set for devices that have addresses; `memory` is whatever else the device needs to find the memory (an
+    array, a handle). Devices with a pool subclass this to return the memory to it.
     """
 
     __slots__ = ("__weakref__", "address", "bytes", "device", "memory")
@@ -33,32 +33,32 @@ class Buffer:
             self.device.usage.add(-self.bytes)
 
     shared: ClassVar[bool] = False
-    """Whether it is memory of somebody else, who may write to it at any time."""
+    """Whether foreign code shares the memory and may write to it at any time."""
 
     @property
     def owner(self) -> Buffer:
-        """The buffer whose memory this is: itself, unless it is a loan."""
+        """The buffer that owns the memory: itself, unless it is a loan."""
         return self
 
     def lend(self, offset: int = 0) -> Loan:
-        """A loan of the memory from some byte on."""
+        """Lend the memory from a byte offset on."""
         return Loan(self, offset)
 
     def twin(self) -> Buffer | None:
-        """Another buffer on the same memory, which this one still gives back; None if that cannot be."""
+        """Return a second buffer on the same memory, which this one still owns; None if the device has none."""
         return None
 
     def hand_over(self, twin: Any) -> None:
-        """From now on the twin gives the memory back, not this one."""
+        """Transfer ownership to the second buffer: it frees the memory, not this one."""
 
     def __repr__(self) -> str:
         return f"<{self.bytes} bytes on {self.device.name}>"
 
 
 class Loan(Buffer):
-    """The memory of another buffer from some byte on.
+    """The memory of another buffer from a byte offset on.
 
-    Who writes to memory lends it to readers: as long as a loan is alive, somebody may still read.
+    Writers lend memory to readers: while a loan is alive, it may still be read.
     """
 
     __slots__ = ("whole",)
@@ -84,7 +84,7 @@ class Loan(Buffer):
 
 
 class Everything(Buffer):
-    """All that a device has addresses for, from address 0 on."""
+    """The whole address space of a device, from address 0 on."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class Everything(Buffer):
 
 
 class Usage:
-    """How much memory of a device is in use."""
+    """Memory of a device in use."""
 
     def __init__(self) -> None:
         self.live = 0

@@ -1,11 +1,11 @@
-"""Compiled code and measurements on disk, found again by what they were made from.
+"""Cache compiled code and measurements on disk, keyed by the hash of what they were made from.
 
-A key is the sha256 of everything that matters (`key`); a file holds a header, the key, a checksum and the payload.
-Files appear whole (written aside, then renamed), so that processes may share a folder; a file that is torn, foreign
-or of another version counts as absent and is written anew. When a folder grows over its size the entries that were
-not used for longest go. A folder that cannot be written is no error: the work is done again in the next process.
+A key is the sha256 of all inputs (`key`); a file holds a header, the key, a checksum and the payload. Files are written
+under a temporary name and renamed, so that processes may share a folder; a file that is truncated, foreign or of
+another version counts as absent and is rewritten. When a folder exceeds its size, the least recently used entries are
+evicted. A folder that cannot be written is no error: the work is repeated in the next process.
 
-What is in an entry is executed. So one counts as absent, too, if anybody but this user (or root) could have written it
+Entries are executed. So an entry counts as absent, too, if anybody but this user (or root) could have written it
 (`private.py`).
 """
 
@@ -24,7 +24,7 @@ HEADER = b"tilegrad cache 2\n"
 
 
 def key(*parts: object) -> str:
-    """The name of what is made from these parts.
+    """Hash the parts that an entry is made from.
 
     >>> key("ab", "c") == key("a", "bc"), len(key())
     (False, 64)
@@ -44,11 +44,12 @@ class Cache:
         self.folder = folder
         self.limit = limit
         self._until_scan = int.from_bytes(os.urandom(4)) % (limit // 20 + 1)
-        """Bytes that may be written before the folder is measured again. At first a number drawn by lot: if every
-        process began with measuring, a large folder would make each of them wait."""
+        """Bytes to write before the folder is measured again. Initially random: if every process began with measuring,
+        a large folder would delay each of them.
+        """
 
     def read(self, key: str) -> bytes | None:
-        """The payload that was written under this key, or None."""
+        """Read the payload under a key, or None."""
         if self.folder is None:
             return None
         try:
@@ -63,7 +64,7 @@ class Cache:
         return payload if data[start - 32 : start] == hashlib.sha256(payload).digest() else None
 
     def write(self, key: str, payload: bytes) -> None:
-        """Keeps a payload under a key, in place of what was there."""
+        """Write a payload under a key, replacing an existing one."""
         if self.folder is None:
             return
         data = HEADER + bytes.fromhex(key) + hashlib.sha256(payload).digest() + payload
@@ -74,7 +75,7 @@ class Cache:
                 self._evict(folder)
 
     def _evict(self, folder: PrivateFolder) -> None:
-        """Removes the entries that were not used for longest, until a tenth of the room is free."""
+        """Evict least recently used entries until a tenth of the limit is free."""
         entries = sorted(
             (status.st_mtime, status.st_size, name) for name, status in folder.files() if name.endswith(SUFFIX)
         )
@@ -90,7 +91,7 @@ class Cache:
 
 @functools.cache
 def sources(*parts: str) -> str:
-    """Which source stands in some folders and files of the package: what other source made is not taken for its own."""
+    """Hash source files of the package, so that a change of the source invalidates entries."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found: list[tuple[str, int, int]] = []
     waiting = [os.path.join(package, part) for part in parts]
@@ -106,7 +107,7 @@ def sources(*parts: str) -> str:
 
 
 def shared(name: str) -> Cache:
-    """The cache for one kind of thing, in a folder of its own under the one that the knobs name."""
+    """Return the cache for one kind of entry, in its own folder under the configured one."""
     folder = settings().cache_folder
     return _opened(folder / name if folder else None, settings().cache_bytes)
 

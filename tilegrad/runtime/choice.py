@@ -1,9 +1,9 @@
-"""What is free in a kernel, settled: how large its tiles are, and which way it goes.
+"""Represent the tuned parameters of a kernel: its loop strategy and its tile sizes.
 
-    choice ::= way name=number ...        m=64 n=128 k=196      across height=32 width=32
+    choice ::= strategy name=number ...        m=64 n=128 k=196      across height=32 width=32
 
-A choice is small, prints, and is read back from what it prints: that is how `kernels.lock` keeps it. What makes sense
-for a group, and what is taken if nobody says anything, is the matter of `schedule/options.py`.
+A choice is parsed from its printed form, which `kernels.lock` stores. The candidates for a group and the default are in
+`schedule/options.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ WORD = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9]\d*)|(?P<way>[a-z]+)")
 
 
 class Choice(NamedTuple):
-    """A way to go about a kernel, and the sizes of its tiles by name.
+    """The loop strategy of a kernel and its tile sizes by name.
 
     >>> print(chosen("across", height=32, width=16))
     across height=32 width=16
@@ -27,12 +27,12 @@ class Choice(NamedTuple):
     sizes: tuple[tuple[str, int], ...]
 
     def size(self, name: str, otherwise: int = 1) -> int:
-        """A size by its name."""
+        """Return a size by its name."""
         return next((number for known, number in self.sizes if known == name), otherwise)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What its sizes are called."""
+        """The names of the sizes."""
         return tuple([name for name, _ in self.sizes])
 
     def __str__(self) -> str:
@@ -40,12 +40,12 @@ class Choice(NamedTuple):
 
 
 def chosen(way: str = "", **sizes: int) -> Choice:
-    """A choice from its parts."""
+    """Build a choice."""
     return Choice(way, tuple(sizes.items()))
 
 
 def parse_choice(text: str) -> Choice:
-    """A choice from what it prints; a `ValueError` says what is wrong."""
+    """Parse the printed form of a choice; a `ValueError` names the mistake."""
     way, sizes = "", {}
     for n, word in enumerate(text.split()):
         found = WORD.fullmatch(word)
@@ -61,7 +61,7 @@ def parse_choice(text: str) -> Choice:
 
 
 def power(number: int) -> int:
-    """The least power of two that is not below a number.
+    """Round up to a power of two.
 
     >>> power(1), power(5), power(64)
     (1, 8, 64)

@@ -1,6 +1,6 @@
-"""Evict what is kept for speed alone when there is too much of it.
+"""Shrink in-memory caches when they grow too large.
 
-A kernel in memory takes two mappings of the process's address space, of which systems allow some ten thousands.
+A loaded kernel takes two memory mappings of the process, of which systems allow some ten thousands.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import gc
 from collections.abc import Callable
 
 shrinkers: list[Callable[[], None]] = []
-"""Each lets go of half of what it keeps, the oldest first."""
+"""Functions that each evict the older half of their cache."""
 
 
 def shrink() -> None:
-    """Lets go of what can be made again."""
+    """Shrink all registered caches."""
     for shrinker in shrinkers:
         shrinker()
     gc.collect()  # programs and the functions that call them refer to each other

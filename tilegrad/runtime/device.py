@@ -1,8 +1,8 @@
-"""Devices: where memory is and programs run.
+"""Define devices: they own memory and run programs.
 
 To add one, write a folder `tilegrad/backend/<kind>` whose `__init__.py` has `devices() -> list[Device]`, or call
-`register` with an object. A device that has `allocate`, `from_host`, `to_host` and `compile` runs whole programs:
-`load` then gives an executor that walks their steps. A device that can do better has a `load` of its own.
+`register` with an object. A device that has `allocate`, `from_host`, `to_host` and `compile` runs whole programs: the
+default `load` gives an executor that interprets their steps. A device with a faster executor overrides `load`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 class Statistics(NamedTuple):
-    """The memory of a device, in bytes: held by live buffers (now, at most), taken from the system, and how often."""
+    """Memory statistics of a device, in bytes: live buffers (now, peak), reserved from the system, and allocation
+    counts.
+    """
 
     live: int
     peak: int
@@ -39,14 +41,14 @@ class Statistics(NamedTuple):
 
 
 class Device(ABC):
-    """A place for tensors. There is one object for each: `device("cpu") is device("cpu")`."""
+    """A device on which tensors live. There is one object for each: `device("cpu") is device("cpu")`."""
 
     low: DType = bfloat16
-    """The type of products in mixed precision, where none is named."""
+    """Default element type of products in mixed precision."""
     runs = True
-    """Whether kernels are carried out, so that times mean something."""
+    """Whether kernels are executed, so that times are meaningful."""
     shows_source = False
-    """Whether `source` is written for people, as one stage that `explain` prints."""
+    """Whether `source` is readable, as a stage that `explain` prints."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,94 +64,94 @@ class Device(ABC):
 
     @property
     def type(self) -> str:
-        """The same, as PyTorch calls it."""
+        """PyTorch's name for `kind`."""
         return self.kind
 
     @property
     def index(self) -> int | None:
-        """Its number among those of its kind; None where there is one alone, without a number."""
+        """Its number among devices of its kind; None if the name has no number."""
         number = self.name.partition(":")[2]
         return int(number) if number else None
 
     @abstractmethod
     def allocate(self, bytes: int) -> Buffer:
-        """Memory with any contents."""
+        """Allocate uninitialised memory."""
 
     def maker(self, bytes: int) -> Callable[[], Buffer]:
-        """A function that makes buffers of this size, as fast as the device can."""
+        """Return a function that allocates buffers of a fixed size, as fast as the device can."""
         return partial(self.allocate, bytes)
 
     @abstractmethod
     def from_host(self, array: np.ndarray) -> Buffer:
-        """A buffer with the elements of an array, row by row."""
+        """Copy an array to a new buffer, in row-major order."""
 
     @abstractmethod
     def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
-        """A new array with the elements of a buffer."""
+        """Copy the elements of a buffer to a new array."""
 
     def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
-        """An array *on* the memory of a buffer, which it keeps alive; None where the host cannot reach it."""
+        """Return an array *on* the memory of a buffer, which it keeps alive; None if the host cannot access it."""
         return None
 
     def adopt(self, array: np.ndarray) -> Buffer | None:
-        """A buffer on the memory of an array, which it keeps alive; None where this device cannot reach it."""
+        """Return a buffer on the memory of an array, which it keeps alive; None if the device cannot access it."""
         return None
 
     def address(self, buffer: Buffer) -> int:
-        """Where a buffer begins, for functions in machine code."""
+        """Return the address of a buffer, for functions in machine code."""
         if isinstance(buffer.memory, np.ndarray):
             return int(buffer.memory.ctypes.data)
         raise DeviceError(f"{self.name} runs no foreign functions")
 
     def copy(self, source: Buffer) -> Buffer:
-        """A new buffer here with the contents of one of any device."""
+        """Copy a buffer of any device to a new buffer on this one."""
         return self.from_host(source.device.to_host(source, uint8, (source.bytes,)))
 
     def number_from(self, source: Buffer) -> Buffer:
-        """The number in a buffer of another device, in one of this device that is only read."""
+        """Copy a number from a buffer of another device to a read-only buffer of this one."""
         return self.copy(source)
 
     def page_locked(self, source: Buffer) -> Buffer | None:
-        """The contents of a CPU buffer in CPU memory from which this device copies while others work; None: no need."""
+        """Copy a CPU buffer to page-locked memory for asynchronous transfers; None if the device does not need it."""
         return None
 
     def deliver(self, source: Buffer, target: Buffer) -> None:
-        """Puts the contents of a buffer of this device in one of the CPU."""
+        """Copy a buffer of this device into a CPU buffer."""
         array = self.to_host(source, uint8, (source.bytes,))
         target.device.overwrite(target, target.device.from_host(array))
 
     def overwrite(self, target: Buffer, source: Buffer) -> None:
-        """Puts the contents of one buffer of this device in another."""
+        """Copy a buffer of this device into another."""
         array = self.to_host(source, uint8, (source.bytes,))
         np.frombuffer(target.memory, np.uint8)[: source.bytes] = array
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
-        """One kernel as a function."""
+        """Compile a kernel to a function."""
         raise DeviceError(f"{self.name} does not run kernels")
 
     def load(self, program: Program) -> Executable:
-        """Compiles a program for this device."""
+        """Compile a program for this device."""
         from .executor import StepExecutable
 
         return StepExecutable(self, program)
 
     def load_for(self, program: Program, steady: Set[str]) -> Executable:
-        """The same for calls in which some inputs are what they were the last time: see `Executable.steady`."""
+        """Compile a program for calls in which some inputs stay constant: see `Executable.hoisted`."""
         return self.load(program)
 
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
-        """Waits until everything that was started here is done."""
+        """Wait until all work started here is done."""
 
     def source(self, kernel: Kernel) -> str:
-        """What the backend makes of a kernel before the machine code: LLVM IR, CUDA C++; for people to read."""
+        """Return the readable source that the backend generates for a kernel: LLVM IR, CUDA C++."""
         return ""
 
     def assembly(self, kernel: Kernel) -> str:
-        """The machine code of a kernel, in print."""
+        """Return the disassembly of a kernel."""
         return ""
 
     def trim(self) -> None:  # noqa: B027 - most devices keep none
-        """Returns memory that is kept for reuse to the system."""
+        """Release pooled memory to the system."""
 
     @property
     def statistics(self) -> Statistics:
@@ -158,35 +160,35 @@ class Device(ABC):
 
     @property
     def everything(self) -> Buffer | None:
-        """All memory, for pointers that are made of addresses; None where there are no addresses."""
+        """Return a buffer of the whole address space, for pointers made from addresses; None if it has none."""
         return None
 
     @property
     def machine(self) -> str:
-        """The hardware in words: what times that were measured here are for."""
+        """Describe the hardware for which measured times are valid."""
         return self.name
 
     @cached_property
     def target(self) -> TargetModel:
-        """How finely work is cut for this device: what the scheduler goes by."""
+        """The target model of the scheduler for this device."""
         from .target_model import TargetModel
 
         return TargetModel()
 
     @property
     def products(self) -> Mapping[Precision, str]:
-        """In what arithmetic float32 products are made at each precision: at least as exact as the word demands."""
+        """The arithmetic of float32 products at each precision: at least as precise as requested."""
         return dict.fromkeys(PRECISIONS, "float32")
 
     def arithmetic(self, kernel: Kernel) -> list[str]:
-        """What is made of the products of a kernel that need not be float32's, in words."""
+        """Describe the arithmetic used for a kernel's reduced-precision products."""
         from ..ir.tile_access import precisions
 
         return [f'input_precision="{word}": {self.products[word]} on {self.name}' for word in precisions(kernel)]
 
     @property
     def limits(self) -> Mapping[str, Any]:
-        """What the hardware can do, as measured: bytes and operations per second, cache sizes, units."""
+        """Return measured limits of the hardware: bytes and operations per second, cache sizes, units."""
         return {}
 
     def __repr__(self) -> str:
@@ -198,20 +200,20 @@ class Device(ABC):
 
 _devices: dict[str, Device] = {}
 _kinds: set[str] = set()
-"""The kinds whose devices are known."""
+"""Device kinds that have been enumerated."""
 _lock = lock()
 _backends = f"{__package__.rpartition('.')[0]}.backend"  # by name: it stands below us and finds itself
 
 
 def register(device: Device) -> Device:
-    """Makes a device known by its name, in place of any that had it."""
+    """Register a device by its name, replacing an earlier one."""
     with _lock:
         _devices[device.name] = device
     return device
 
 
 def device(name: str | Device, index: int | None = None) -> Device:
-    """The device with this name; `cuda` is the one that the thread has chosen, `cuda:0` if it has not."""
+    """Look up a device by name; `cuda` is the thread's current device, by default `cuda:0`."""
     if isinstance(name, Device):
         return name
     if index is not None:
@@ -221,7 +223,7 @@ def device(name: str | Device, index: int | None = None) -> Device:
 
 
 class _Chosen(threading.local):
-    """What a thread means by the name of a kind."""
+    """The current device of each kind, per thread."""
 
     def __init__(self) -> None:
         self.of_kind: dict[str, Device] = {}
@@ -231,7 +233,7 @@ _chosen = _Chosen()
 
 
 def choose(kind: str, device: Device | None) -> Device | None:
-    """From now on this thread means this device by the name of its kind (None: the first); what it meant before."""
+    """Set the thread's current device of a kind (None: the first); return the previous one."""
     before = _chosen.of_kind.pop(kind, None)
     if device is not None:
         _chosen.of_kind[kind] = device
@@ -239,14 +241,14 @@ def choose(kind: str, device: Device | None) -> Device | None:
 
 
 def devices() -> list[Device]:
-    """All devices of this machine, the CPU first."""
+    """List all devices of this machine, the CPU first."""
     for kind in importlib.import_module(_backends).kinds():
         _add_kind(kind)
     return sorted(_devices.values(), key=lambda d: (d.name != "cpu", d.name))
 
 
 def known_devices() -> list[Device]:
-    """The devices that somebody has asked for."""
+    """List the devices that have been looked up."""
     return list(_devices.values())
 
 
@@ -263,7 +265,7 @@ def _searched(name: str) -> Device:
 
 
 def _why_none(kind: str) -> str:
-    """What a backend has to say about devices that are not there."""
+    """Return a backend's reason for having no devices."""
     if kind not in importlib.import_module(_backends).kinds():
         return ""
     absence = getattr(importlib.import_module(f"{_backends}.{kind}"), "absence", str)()

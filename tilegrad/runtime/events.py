@@ -1,10 +1,10 @@
-"""Report to listeners what happens while programs run.
+"""Emit events while programs run.
 
     event ::= Event(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
     run   ::= Run(launches, start, stop, stamps, workers)                   a whole program, its launches by time stamps
 
-Emitted low (devices, pools, executors), read high (profiles, traces, tests). Where nobody listens an event costs
-one look at an empty list: write `if listeners: emit(...)`. A run is one record however many launches it has; listeners
+Emitted in low layers (devices, pools, executors), consumed in high ones (profiles, traces, tests). Without listeners
+an event costs a test of an empty list: write `if listeners: emit(...)`. A run is one record; listeners
 with a method `run` get the record, others get an event for each launch.
 """
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
     start: int
     stop: int
     bytes: int = 0
-    """Of a launch: what its buffers have together, each once."""
+    """Of a launch: total size of its buffers, in bytes, each counted once."""
     operations: float = 0.0
     origin: str = ""
     """The user's line, as `file.py:12`, where it is known."""
@@ -97,7 +97,7 @@ def emit(
     kind: Kind, name: str, device: str, start: int = 0, stop: int = 0, bytes: int = 0, operations: float = 0.0,
     origin: str = "",
 ) -> None:  # fmt: skip
-    """Tell every listener; an event without times has happened just now."""
+    """Send an event to every listener; without times, its time is now."""
     start = start or now()
     event = Event(kind, name, device, start, stop or start, bytes, operations, origin)
     for listener in tuple(listeners):
@@ -117,7 +117,7 @@ def emit_run(run: Run) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Within the block the listener is told of every event.
+    """Register a listener within the block.
 
     >>> seen = []
     >>> with listening(seen.append):
@@ -134,7 +134,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def timed(kind: Kind, name: str, device: str, bytes: int = 0) -> Iterator[None]:
-    """Emits one event that spans the block."""
+    """Emit one event that spans the block."""
     start = now()
     yield
     if listeners:

@@ -1,4 +1,4 @@
-"""Programs that are ready to run."""
+"""Define executables: compiled programs that are ready to run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from ..ir.program import Program
 
 CompiledKernel: TypeAlias = "Callable[[Sequence[Buffer | int], tuple[int, ...]], None]"
-"""Runs all instances of a grid: called with the kernel's arguments in order, and the extents of the grid."""
+"""Runs all instances of a grid: called with the kernel's arguments in order, and the grid's extents."""
 
 Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
-"""A program whose sizes are settled: outputs from inputs, nothing checked."""
+"""Computes outputs from inputs for fixed sizes, without checks."""
 
 
 class Executable(ABC):
-    """A program that is ready to run on its device."""
+    """A compiled program on its device."""
 
     steady: Steady | None = None
-    """What it wants to be given besides its inputs: made of some of them, as long as these stay as they are."""
+    """Parts of the program to be hoisted: their results are further inputs, recomputed only when their own inputs
+    change.
+    """
 
     origin: Any = None
     """A weak reference to the compilation (`compiler.Compiled`) that it belongs to, for profiles."""
@@ -34,18 +36,18 @@ class Executable(ABC):
 
     @abstractmethod
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
-        """The program with its sizes settled, the fastest way to call it: the inputs are not checked again.
+        """Specialise to sizes: return the fastest function that runs the program; it does not check its inputs.
 
-        Outputs are new buffers, but those with an `alias` are the buffer of that input, written in place.
+        Outputs are new buffers, except those with an `alias`: these are the buffer of that input, updated in place.
         """
 
     def run(self, inputs: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> tuple[Buffer, ...]:
-        """Checks the inputs, runs the program, and returns its outputs."""
+        """Check the inputs, run the program, and return its outputs."""
         self.check(inputs, sizes)
         return self.bound(sizes)(inputs)
 
     def check(self, inputs: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
-        """Raises unless these are the inputs that the program wants."""
+        """Raise an error unless the inputs match the program's."""
         program = self.program
         if len(inputs) != len(program.inputs):
             raise RuntimeFault(f"{program.name} takes {len(program.inputs)} inputs, not {len(inputs)}")
@@ -60,14 +62,15 @@ class Executable(ABC):
 
 
 class Steady(NamedTuple):
-    """A part of a program that need not run in every call."""
+    """A part of a program whose inputs are constant between calls, so that it is hoisted out of them."""
 
     executable: Executable
     inputs: tuple[int, ...]
-    """Which inputs of the whole program it is given. What it makes are inputs of the rest, behind all others."""
+    """Indices of the program's inputs that it reads. Its results are appended to the inputs of the remaining program.
+    """
 
     @property
     def bytes(self) -> int:
-        """The memory of what it makes."""
+        """Size of its results, in bytes."""
         program = self.executable.program
         return sum([known(program.buffer(name).type.bytes, {}) for name in program.outputs])

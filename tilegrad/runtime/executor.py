@@ -1,6 +1,6 @@
-"""Runs programs step by step, on any device that can compile a kernel.
+"""Run programs step by step, on any device that can compile a kernel.
 
-The reference device and small devices use it; the CPU and CUDA have runners of their own.
+Used by the reference device and by simple devices; the CPU and CUDA have runners of their own.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class StepExecutable(Executable):
-    """A program whose steps are walked, one after the other.
+    """Interprets the steps of a program in order.
 
-    Buffers come from the device when a step first writes them: offsets in the arena are not used, so that a
-    plan that lets two live buffers overlap gives another result here than where the plan is followed.
+    Buffers are allocated when a step first writes them; arena offsets are ignored, so that a memory plan that lets two
+    live buffers overlap gives a different result here than on the CPU.
     """
 
     def __init__(self, device: Device, program: Program) -> None:
@@ -51,7 +51,7 @@ class StepExecutable(Executable):
         memory = dict(zip(program.inputs, inputs, strict=True))
 
         def place(name: str) -> Buffer:
-            """The memory of a buffer, made now if this is the first that is heard of it."""
+            """Return the memory of a buffer, allocated on first use."""
             if name not in memory:
                 owner = name
                 while owner not in memory and (above := declared[owner].alias):
@@ -94,7 +94,7 @@ class StepExecutable(Executable):
             ran.append((events.Launched(kind, name, len(ran) + 1, bytes), events.now()))
 
     def _call(self, step: Foreign, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> str:
-        """Call foreign code on memory that the CPU reaches; its name."""
+        """Run foreign work on memory that the CPU can access."""
         declared = {b.name: b.type for b in self.program.buffers}
         types = [settled(declared[name], sizes) for name in (*step.inputs, *step.outputs)]
         count = len(step.inputs)

@@ -1,6 +1,6 @@
-"""Memory that others can write to without telling us: that of arrays that we share, and what we gave out an address of.
+"""Track memory that foreign code can write to unnoticed: shared arrays, and memory whose address was handed out.
 
-Whoever keeps something that was computed from memory asks here whether changes of it would be noticed.
+A cache of something computed from memory asks here whether it would notice changes of that memory.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _relied_on: WeakSet[Buffer] = WeakSet()
 
 
 class Exposures:
-    """How often memory that somebody relied on was exposed."""
+    """Counts exposures of memory that a cache relied on."""
 
     count = 0
 
 
 def expose(buffer: Buffer) -> None:
-    """From now on others may write to this memory."""
+    """Mark memory as writable by foreign code."""
     _exposed.add(buffer.owner)
     if buffer.owner in _relied_on:
         Exposures.count += 1
 
 
 def is_exposed(buffer: Buffer) -> bool:
-    """Whether others may write to this memory."""
+    """Whether foreign code may write to this memory."""
     return buffer.owner in _exposed
 
 
 def rely_on(buffers: list[Buffer]) -> bool:
-    """Whether nobody else can write to any of them; if that changes, `Exposures.count` does.
+    """Rely on memory being unexposed: return whether it is; if that changes, `Exposures.count` does.
 
     >>> from .device import device
     >>> x, before = device("reference").allocate(8), Exposures.count

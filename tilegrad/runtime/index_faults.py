@@ -1,8 +1,7 @@
-"""Report indices outside of their axes that kernels meet while they run.
+"""Report out-of-bounds indices that kernels meet while they run.
 
-Within a compiled program nobody looks at indices beforehand. A kernel takes the nearest element that there is, so that
-nothing else is damaged, and leaves the first wrong index in a record of the device; whoever next waits for the device
-raises for it.
+Kernels do not check indices beforehand. A kernel clamps the index, so that no other memory is damaged, and stores the
+first bad index in a record of the device; the next synchronisation with the device raises the error.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from ..ir.location import Location
 from ..ir.size import Dim
 
 BYTES = 32
-"""The size of a record: the number of the place plus 1 (0: nothing was wrong), the index, the extent of its axis."""
+"""Size of a record, in bytes: the site number plus 1 (0: no fault), the index, the extent of its axis."""
 SYMBOL = "tilegrad_index_faults"
-"""The record in machine code that is linked with it."""
+"""Symbol of the record in machine code that is linked with it."""
 MOST_LINES = 3
-"""Lines of a place that a message names."""
+"""Number of the user's lines that a message names at most."""
 
 
 class Place(NamedTuple):
-    """An operation that takes indices along an axis."""
+    """An operation that indexes an axis."""
 
     op: str
     axis: int
     from_end: bool
     """Whether negative indices count from the end."""
     lines: dict[Location, None]
-    """The user's lines; used as a set that keeps its order."""
+    """The user's lines, as an ordered set."""
 
 
 _places: dict[int, Place] = {}
 
 
 def number_of(op: str, axis: int, from_end: bool, extent: Dim, location: Location | None) -> int:
-    """Give an operation the number by which a kernel reports it: the same in all processes, and on all lines.
+    """Number an operation for reports of kernels: the same in all processes, and for all lines.
 
     >>> first, again, other = [number_of("gather", axis, False, 5, None) for axis in (0, 0, 1)]
     >>> first == again != other
@@ -53,7 +52,7 @@ def number_of(op: str, axis: int, from_end: bool, extent: Dim, location: Locatio
 
 
 def outside_axis(op: str, index: int, extent: int, axis: int, from_end: bool, lines: str) -> IndexRangeError:
-    """The error for an index outside of its axis; `lines` says where the user wrote the operation."""
+    """Build the error for an index out of bounds; `lines` are the user's lines of the operation."""
     least = -extent if from_end else 0
     allowed = f"indices {least} to {extent - 1}" if extent else "none is inside"
     return IndexRangeError(
@@ -63,7 +62,7 @@ def outside_axis(op: str, index: int, extent: int, axis: int, from_end: bool, li
 
 
 class IndexFaults:
-    """The record of a device: `BYTES` of zeros that its kernels and the host reach, at an address or anywhere."""
+    """The record of a device: `BYTES` of zeros that both its kernels and the host can access."""
 
     def __init__(self, address: int = 0) -> None:
         words = ctypes.c_int64 * (BYTES // 8)
@@ -71,12 +70,12 @@ class IndexFaults:
         self.address = ctypes.addressof(self.words)
 
     def look(self) -> None:
-        """Raise for an index that was outside, and clear the record."""
+        """Raise an error for a recorded fault, and clear the record."""
         if self.words[0]:
             raise self._taken()
 
     def report(self, number: int, index: int, extent: int) -> None:
-        """Note an index that is outside, if none is noted: what kernels do."""
+        """Record an out-of-bounds index, as kernels do, unless a fault is recorded already."""
         if not self.words[0]:
             self.words[0], self.words[1], self.words[2] = number + 1, index, extent
 

@@ -1,12 +1,13 @@
-"""`kernels.lock`: what was found fastest for kernels, in a text that a person can read, edit, commit and ship.
+"""Read and write `kernels.lock`: the tuned choices of kernels, in a text that can be read, edited, committed and
+shipped.
 
     file    ::= (comment | section)...
     section ::= [tilegrad VERSION on MACHINE]  line...
-    line    ::= NAME DIGEST = CHOICE  # what was measured
+    line    ::= NAME DIGEST = CHOICE  # measurement
 
-A line is found by the digest of what its kernel computes; the name is for people. A section is for one version on one
-machine: others are left alone. The file is the one that `TILEGRAD_LOCK` names, or `kernels.lock` in the working
-directory, or beside the script.
+A line is looked up by the digest of what its kernel computes; the name is for people. A section is for one version on
+one machine; other sections are preserved. The file is the one that `TILEGRAD_LOCK` names, or `kernels.lock` in the
+working directory, or next to the script.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ except ImportError:  # Windows
 
 FILE = "kernels.lock"
 ENCODING = "utf-8-sig"
-"""Some editors put a mark before the first letter."""
+"""Some editors write a byte order mark."""
 HEAD = re.compile(r"\[tilegrad (?P<version>\S+) on (?P<machine>.+)\]")
 LINE = re.compile(r"(?P<name>\w+) (?P<digest>[0-9a-f]{12}) *=")
 COMMENT = """\
@@ -42,7 +43,7 @@ COMMENT = """\
 
 
 class Entry(NamedTuple):
-    """A line: what its kernel is called, how it is cut, and what was measured."""
+    """A line: the kernel's name, its choice, and the measurement."""
 
     name: str
     choice: Choice
@@ -51,21 +52,21 @@ class Entry(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """The choices for one version on one machine, by the digests of kernels, and where they stand."""
+    """The choices for one version on one machine by kernel digest, and the file they come from."""
 
     path: Path | None = None
     entries: Mapping[str, Entry] = {}
 
     @property
     def digest(self) -> str:
-        """Tells the choices from others; empty if there are none."""
+        """A hash of the choices; empty if there are none."""
         if not self.entries:
             return ""
         text = ", ".join(f"{digest} {entry.choice}" for digest, entry in sorted(self.entries.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def place(self, entry: Entry) -> str:
-        """Where an entry stands, in words."""
+        """Describe the location of an entry for messages."""
         return f"{self.path}, line {entry.line}" if entry.line else str(self.path or "the tuner")
 
 
@@ -73,12 +74,11 @@ Section = dict[str, Entry]
 
 
 def read(text: str, path: Path, own: tuple[str, str] | None = None) -> dict[tuple[str, str], Section]:
-    """The sections of a file by version and machine; what is wrong with a line is an error.
+    r"""Parse the sections of a file by version and machine; an invalid line is an error.
 
-    With `own`, the version and machine that matter, what other sections say is not looked at: other versions may write
-    other lines.
+    With `own`, the version and machine of interest, other sections are skipped: other versions may write other lines.
 
-    >>> lock = read("[tilegrad 1.0 on toy, 2 threads]\\nmatmul 0123456789ab = m=64 n=32 k=64  # 3 us", Path("k.lock"))
+    >>> lock = read("[tilegrad 1.0 on toy, 2 threads]\nmatmul 0123456789ab = m=64 n=32 k=64  # 3 us", Path("k.lock"))
     >>> print(lock["1.0", "toy, 2 threads"]["0123456789ab"].choice)
     m=64 n=32 k=64
     """
@@ -126,7 +126,7 @@ def _error(path: Path, number: int, line: str, reason: str) -> ArgumentError:
 
 
 def place() -> Path | None:
-    """The file with the choices, or where it would be made; None: choices are turned off."""
+    """Return the path of the lock file, existing or not; None if choices are disabled."""
     wanted = settings().lock
     if wanted:
         return None if wanted == "off" else Path(wanted)
@@ -135,7 +135,7 @@ def place() -> Path | None:
 
 
 def _beside() -> Path | None:
-    """The file beside the script that runs; what `python -m` runs is no script."""
+    """Return the lock file next to the running script; None under `python -m`."""
     script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
     if script is None or script.suffix != ".py" or script.name == "__main__.py" or not script.is_file():
         return None
@@ -143,7 +143,7 @@ def _beside() -> Path | None:
 
 
 def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
-    """The choices for a machine, from the file. That it has none for this one is said once."""
+    """Read the choices for a machine. Warn once if the file has none for it."""
     path = place()
     if path is None or not path.is_file():
         if path is not None and settings().lock:
@@ -165,7 +165,7 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
 
 
 def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
-    """Writes what was found for a machine into the file; all else in it stays as it is."""
+    """Write the choices for a machine into the file and preserve everything else."""
     with _held(path.parent):
         text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
         with replacing(path) as file:
@@ -174,7 +174,7 @@ def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Others who keep something in the folder wait meanwhile, where the system has that."""
+    """Lock the folder against concurrent writers, where the system supports it."""
     with ExitStack() as held:
         if fcntl is not None:
             with suppress(OSError):  # some file systems over a network have not
@@ -185,7 +185,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:
-    """The text of a file with some lines of a section replaced or added at its end."""
+    """Edit a file's text: replace some lines of a section, or append them."""
     lines, section = text.splitlines(), read(text, path, (version, machine)).get((version, machine))
     added = []
     for digest, entry in found.items():

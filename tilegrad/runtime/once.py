@@ -1,4 +1,4 @@
-"""Things of which a process has one."""
+"""Create process-wide singletons, safe under threads and fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 _locks: WeakSet[Any] = WeakSet()
 _taken: list[Any] = []
-"""Those that are held while the process forks."""
+"""Locks held while the process forks."""
 
 
 _locks.add(making)
@@ -26,20 +26,20 @@ _forking = RLock()
 
 
 def lock() -> Any:
-    """A lock that nobody holds in a forked child: forking waits for it."""
+    """Make a lock that no forked child finds held: forking waits for it."""
     return guarded(RLock())
 
 
 def guarded(lock: Any) -> Any:
-    """The same for a lock of somebody else, which one thread can take several times."""
+    """Register an existing reentrant lock in the same way."""
     _locks.add(lock)
     return lock
 
 
 def _take_all() -> None:
-    """Takes all locks, whatever order others take them in: who finds one taken lets go of the rest, and waits for it.
+    """Acquire all locks in any order without deadlock: on contention release everything, then wait for that lock.
 
-    Modules that other threads import are waited for, too: a child would wait for them for ever.
+    The import locks of other threads are awaited too: a child would wait for them for ever.
     """
     _forking.acquire()
     contended = None
@@ -60,13 +60,13 @@ def _take_all() -> None:
 
 
 def _imports() -> list[Any]:
-    """The locks of modules that other threads import now."""
+    """List the locks of modules that other threads are importing."""
     locks = [found() for found in list(getattr(_bootstrap, "_module_locks", {}).values())]
     return [x for x in locks if x is not None and getattr(x, "owner", None) not in (None, get_ident())]
 
 
 def _try_all(first: Any) -> bool:
-    """Takes all locks; False if one is taken: it is the last in `_taken` then, and not held."""
+    """Try to acquire all locks; on failure the contended one is last in `_taken`, not held."""
     if first is not None:
         first.acquire()
         _taken.append(first)
@@ -94,9 +94,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def once(make: Callable[[], T]) -> Callable[[], T]:
-    """Calls a function the first time only, and gives what it gave. Threads that come meanwhile wait.
+    """Memoise a function without arguments. Concurrent callers wait for the first call.
 
-    (`functools.cache` lets two threads call it, and throws one result away: no good for code that runs already.)
+    (`functools.cache` may run it twice and drop one result, which is wrong if the dropped one is already in use.)
 
     >>> @once
     ... def answer() -> int:

@@ -1,11 +1,11 @@
-"""Folders whose files are believed: only this user (or root) can ever have written them.
+"""Access trusted folders: only this user (or root) can ever have written their files.
 
-A folder is opened once for each use, and everything in it is reached through its descriptor, so that it does not matter
-where its path leads a moment later. Links are never followed, names that are written aside are random and new.
+A folder is opened once for each use, and everything in it is accessed through its descriptor, so that a change of its
+path has no effect. Links are never followed, temporary names are random and new.
 
-Whether a folder is believed stands in the folder itself: a file `MARK`, which is written when the folder is made
-(aside, so that it appears with its mark), or when it is taken over: then all entries are removed first, as somebody
-else could have written them. A folder in which others may write is taken over by the next one who writes to it.
+Trust is recorded in the folder itself: a file `MARK`, written when the folder is created (under a temporary name, so
+that it appears with its mark) or taken over: then all entries are removed first, as somebody else could have written
+them. A folder that others may write to is taken over by the next writer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 
 SUFFIX = ".entry"
 ASIDE = ".aside"
-"""Suffix of files that are being written, and of libraries that are being loaded."""
+"""Suffix of temporary files, and of libraries that are being loaded."""
 MARK = "private"
 ABANDONED = 86_400.0
-"""Seconds after which a file that was being written aside belongs to a process that has died."""
+"""Age from which a temporary file belongs to a dead process, in seconds."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 BY_DESCRIPTOR = os.open in os.supports_dir_fd
-"""Not on Windows, where the folders of a user are closed to others."""
+"""Whether files are accessed by descriptor. Not on Windows, where a user's folders are closed to others."""
 _DIRECTORY, _PLAIN = (
     getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | more
     for more in (getattr(os, "O_DIRECTORY", 0), getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -33,7 +33,7 @@ _DIRECTORY, _PLAIN = (
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Whether a file or folder belongs to this user or to root, and nobody else may write to it."""
+    """Whether a file or folder belongs to this user or root and nobody else may write to it."""
     return not BY_DESCRIPTOR or (status.st_uid in (0, os.geteuid()) and not status.st_mode & OTHERS_WRITE)
 
 
@@ -46,11 +46,11 @@ class PrivateFolder:
         self._before = "" if descriptor is not None else path + os.sep
 
     def is_believed(self) -> bool:
-        """Whether what is in it was written by this user or root."""
+        """Whether its contents were written by this user or root."""
         return is_ours(self._status()) and self._marked() is not None
 
     def read(self, name: str, used: bool = False) -> bytes | None:
-        """The contents of a file, or None unless there is one that is ours. `used` sets its time to now."""
+        """Read a file; None if it is missing or not ours. `used` updates its time."""
         try:
             file = os.open(self._before + name, os.O_RDONLY | _PLAIN, dir_fd=self.descriptor)
         except OSError:
@@ -69,7 +69,7 @@ class PrivateFolder:
             os.close(file)
 
     def write(self, name: str, data: bytes) -> None:
-        """Puts a file in place of what has its name, at once."""
+        """Replace a file atomically."""
         aside = self.put(name, data)
         try:
             os.replace(
@@ -80,7 +80,7 @@ class PrivateFolder:
             raise
 
     def put(self, name: str, data: bytes, mode: int = 0o600) -> str:
-        """Writes a file under a name that nobody knows beforehand: it begins with the given one."""
+        """Write a file under a random name with the given prefix."""
         aside = f"{name}.{os.urandom(8).hex()}{ASIDE}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
         file = os.open(self._before + aside, flags, mode, dir_fd=self.descriptor)
@@ -100,7 +100,7 @@ class PrivateFolder:
             os.unlink(self._before + name, dir_fd=self.descriptor)
 
     def files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """List the files of this package: entries, and unfinished ones."""
+        """List the files of this package: entries and temporary files."""
         with os.scandir(self.path if self.descriptor is None else self.descriptor) as found:
             for file in found:
                 if file.name.endswith((SUFFIX, ASIDE)):
@@ -108,14 +108,14 @@ class PrivateFolder:
                         yield file.name, file.stat(follow_symlinks=False)
 
     def place(self, name: str) -> str:
-        """A path to a file for those who open it by one: through the descriptor, where the system has that."""
+        """Return a path to a file: through the descriptor, where the system supports it."""
         through = f"/proc/self/fd/{self.descriptor}"
         return os.path.join(through if self.descriptor is not None and os.path.isdir(through) else self.path, name)
 
     def take_over(self) -> None:
-        """Makes the folder private and removes what others could have put there; nothing is done if it was private.
+        """Make the folder private and remove what others could have written; no-op if it was private.
 
-        Once a day files are removed that were left aside.
+        Once a day abandoned temporary files are removed.
         """
         status, marked = self._status(), self._marked()
         if not is_ours(status) or marked is None:
@@ -137,7 +137,7 @@ class PrivateFolder:
         return os.stat(self.path) if self.descriptor is None else os.fstat(self.descriptor)
 
     def _marked(self) -> float | None:
-        """When the folder was looked through last; None unless it has a mark of ours."""
+        """Return the time of the last clean-up; None unless the mark is ours."""
         try:
             status = os.stat(self._before + MARK, dir_fd=self.descriptor, follow_symlinks=False)
         except OSError:
@@ -147,7 +147,7 @@ class PrivateFolder:
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Iterator[PrivateFolder]:
-    """A folder that is there; OSError if there is none, or a link in its place."""
+    """Open an existing folder; OSError if it is missing or a link."""
     name = os.fspath(path)
     descriptor = os.open(name, os.O_RDONLY | _DIRECTORY) if BY_DESCRIPTOR else None
     try:
@@ -159,7 +159,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[PrivateFolder]:
 
 @contextmanager
 def owned(path: str | os.PathLike[str]) -> Iterator[PrivateFolder]:
-    """A private folder to write to, made if there is none; OSError if it cannot be had."""
+    """Open a private folder for writing, created if missing; OSError if that fails."""
     try:
         os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -170,7 +170,7 @@ def owned(path: str | os.PathLike[str]) -> Iterator[PrivateFolder]:
 
 
 def _made(path: Path) -> None:
-    """Makes a folder that has its mark from the first moment; the folders above it are private, too."""
+    """Create a folder that has its mark from the start; missing parents are private, too."""
     import tempfile
 
     for above in reversed([above for above in path.parents if not above.exists()]):

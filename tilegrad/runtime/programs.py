@@ -1,13 +1,12 @@
-"""Programs on disk: a process that runs what another one has compiled before it passes over the compiler.
+"""Cache compiled programs on disk: a later process skips the compiler.
 
-A program is found by its graph: the ops with their attributes and the lines that they stand on, the inputs, which
-outputs overwrite which inputs, how work is cut for the device, and the source of the compiler. Graphs with ops of a
-user's own, whose source nobody watches, and with attributes that are more than numbers and words, are compiled anew
-in each process.
+The key of a program is made from its graph (ops with attributes and source lines), the inputs, the aliases of outputs,
+the target model of the device, and the source of the compiler. Graphs with a user's own ops, whose source is not
+tracked, and with attributes other than numbers and words are compiled in each process.
 
-Foreign work (functions in C++, kernels of users) stands in a name by its mark, and so it does in what is kept: when a
-program is read, it gets the work of the graph that it is for. An operator that somebody declares stands in a name by
-what its kernel for the device records.
+Foreign work (functions in C++, kernels of users) is represented by its mark in the key and in the entry: when a program
+is read, it is bound to the work of its graph. A declared operator is represented in the key by the ops that its kernel
+for the device records.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from .cache import key, shared, sources
 from .work import Work
 
 COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
-"""What of the package decides what a graph becomes."""
+"""Folders of the package whose source decides how a graph is compiled."""
 PLAIN = (bool, int, float, str, bytes, type(None), DType, Size)
-"""Attributes whose `repr` says all about them."""
+"""Attribute types whose `repr` identifies them."""
 
 
 class Unknown(Exception):
-    """A part of a graph of which nothing is known but that it is there."""
+    """Raised for a part of a graph that has no key."""
 
 
 @runtime_checkable
 class Meaning(Protocol):
-    """What an operator is on a device (`ops/declared.py`)."""
+    """The definition of an operator on a device (`ops/declared.py`)."""
 
     label: str
 
@@ -46,16 +45,16 @@ class Meaning(Protocol):
 
 
 class Name(NamedTuple):
-    """What a program is kept under; `works` is the foreign work in it, by its marks."""
+    """The key of a program; `works` is its foreign work by mark."""
 
     key: str
     works: Mapping[str, Work]
 
 
 def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
-    """Name the program of a graph for the cache; None if it cannot be told from others or nothing is kept.
+    """Compute the key of a graph's program; None if it has none or caching is off.
 
-    `choices` are what the scheduler goes by besides: the target model of the device, and what was settled for kernels.
+    `choices` are the scheduler's other inputs: the target model and the tuned choices of kernels.
     """
     if shared("programs").folder is None:
         return None
@@ -68,7 +67,7 @@ def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: objec
 
 
 def read(name: Name) -> Program | None:
-    """The program that was kept under a name."""
+    """Read the program under a key."""
     found = shared("programs").read(name.key)
     if found is None:
         return None
@@ -80,7 +79,7 @@ def read(name: Name) -> Program | None:
 
 
 def write(name: Name, program: Program) -> None:
-    """Keeps a program for other processes."""
+    """Write a program for other processes."""
     works = [step.work for step in program.steps if isinstance(step, Foreign)]
     if all(work.mark in name.works for work in works):  # else some came in on the way
         with suppress(NotStored):
@@ -89,13 +88,13 @@ def write(name: Name, program: Program) -> None:
 
 
 class _Naming:
-    """Writes down what a graph is; `works` collects the foreign work that it meets."""
+    """Serialises a graph into its key; `works` collects its foreign work."""
 
     def __init__(self, works: dict[str, Work]) -> None:
         self.works = works
 
     def graph(self, graph: Graph) -> tuple[list[object], list[object]]:
-        """All values, and the numbers of the inputs and outputs among them."""
+        """Serialise all values, and the numbers of the inputs and outputs among them."""
         given = set(graph.inputs)
         number: dict[Value, int] = {}
         lines: list[object] = []
@@ -108,7 +107,7 @@ class _Naming:
         return lines, [[number[v] for v in graph.inputs], [number[v] for v in graph.outputs]]
 
     def plain(self, attributes: Iterable[object], device: str) -> list[object]:
-        """Attributes as their `repr` tells them apart: 1 from 1.0 and True, 0.0 from -0.0."""
+        """Serialise attributes, distinguishing 1 from 1.0 and True, and 0.0 from -0.0."""
         made: list[object] = []
         for x in attributes:
             if isinstance(x, tuple):
@@ -135,7 +134,7 @@ def _op(cls: type[Value]) -> str:
 
 
 def _place(location: Location | None) -> tuple[object, ...]:
-    """A location without looking its line up."""
+    """Serialise a location without looking its line up."""
     if location is None:
         return ()
     code = location.code

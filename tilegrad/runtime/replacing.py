@@ -1,8 +1,8 @@
-"""Writes files whole or not at all: aside under a random name, then renamed over what was there.
+"""Replace files atomically: write under a random name, then rename.
 
-What is replaced is the file that a path leads to: links stay links, a file keeps who may read it, and devices and pipes
-are written to. A file that could not be opened for writing is not replaced. Whoever writes at the same time has a file
-of their own; the last one to finish wins.
+Links are resolved and stay links, a file keeps its permissions, and devices and pipes are written to directly. A file
+that could not be opened for writing is not replaced. Concurrent writers each have their own temporary file; the last to
+finish wins.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import IO
 
 ASIDE = ".unfinished"
 ABANDONED = 86_400.0
-"""Seconds after which a file that was being written aside belongs to a process that has died."""
+"""Age from which a temporary file belongs to a dead process, in seconds."""
 LONGEST = 200
-"""Bytes of a name, so that there is room for what is added to it."""
+"""Length of a base name, in bytes, that leaves room for the temporary suffix."""
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], links: bool = True) -> Iterator[IO[bytes]]:
-    """A file to write to, put at the path when all is written. Without `links` it takes the place of a link."""
+    """Open a file for writing that replaces `path` when the block ends. Without `links` it replaces a link itself."""
     given = os.fspath(path)
     before = _status(given, links)
     _permitted(given, before)
@@ -57,7 +57,7 @@ def _status(path: str, links: bool) -> os.stat_result | None:
 
 
 def _permitted(path: str, before: os.stat_result | None) -> None:
-    """Raise where a file could not be opened for writing: to replace it, its folder's permission would be enough."""
+    """Raise if the file could not be opened for writing: to replace it, access to its folder would suffice."""
     if before is None and not os.path.basename(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     effective = os.access in os.supports_effective_ids
@@ -66,14 +66,14 @@ def _permitted(path: str, before: os.stat_result | None) -> None:
 
 
 def _is_file(found: os.stat_result, target: str) -> bool:
-    """Whether there is a file that can be replaced, or a link; not what has no name any longer (`/proc/self/fd`)."""
+    """Whether the path is a replaceable file or a link; unlinked files (`/proc/self/fd`) are not."""
     nameless = found.st_nlink == 0 and _status(target, False) is None  # or somebody has just replaced it
     return stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and not nameless)
 
 
 @contextmanager
 def _written_to(path: str) -> Iterator[IO[bytes]]:
-    """A device or a pipe; what comes to it comes from begin to end."""
+    """Write to a device or a pipe, sequentially."""
     with open(path, "wb") as file:
         if file.seekable() and stat.S_ISBLK(os.fstat(file.fileno()).st_mode):
             yield file
@@ -92,9 +92,9 @@ def _aside(target: str, mode: int) -> tuple[str, int]:
 
 
 def _like(file: int, before: os.stat_result) -> None:
-    """Give a new file the owner and the permissions of the one that it replaces, as far as that is permitted.
+    """Copy owner and permissions of the replaced file to the new one, as far as permitted.
 
-    Where the group cannot be kept, what the group could do is not permitted to another one.
+    If the group cannot be kept, its permissions are not granted to another group.
     """
     if not hasattr(os, "fchown"):
         return
@@ -115,7 +115,7 @@ _seen: set[str] = set()
 
 
 def _swept(folder: str) -> None:
-    """Removes what processes left behind that died while they wrote, when this one first writes to a folder."""
+    """Remove abandoned temporary files on the first write to a folder."""
     if folder in _seen:
         return
     _seen.add(folder)

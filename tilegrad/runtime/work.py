@@ -1,9 +1,9 @@
-"""Work that somebody else does: an entry in machine code, found by its address, that is told where its tensors are.
+"""Call external functions in machine code through one entry point.
 
-    int32_t entry(const void *call)      0: done; anything else: failed
+    int32_t entry(const void *call)      0: success; anything else: failure
 
-What `call` points to is the affair of who made the work; this module, and whoever runs programs, knows only the
-addresses of the fields in it that have the pointers to the tensors' elements.
+The maker of the work defines what `call` points to; this module and the executors know only the addresses of its fields
+that hold the pointers to the tensors' elements.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
 class Prepared:
-    """A call for tensors of certain types: only their places in memory change from run to run.
+    """A prepared call for tensors of given types: only their addresses change from run to run.
 
-    `data` are the addresses of the fields for the inputs, then the outputs. `stream`, unless it is 0, is that of the
-    field for the handle of a stream. The call is made once for each of the `offsets`: bytes by which tensors are moved
-    on.
+    `data` are the addresses of the fields for the inputs, then the outputs. `stream`, unless it is 0, is the address of
+    the field for a stream handle. The call is repeated for each of the `offsets`, which are added to the tensors'
+    addresses, in bytes.
     """
 
     stream = 0
@@ -39,14 +39,14 @@ class Prepared:
         self.entry, self.call, self.data = entry, call, tuple(data)
         self.offsets: list[tuple[int, ...]] = [(0,) * len(self.data)]
         self.keep = keep
-        """What must live as long as this."""
+        """Objects to keep alive as long as this."""
 
     def failed(self, status: int) -> Exception:
-        """The error for a run that ended with this status."""
+        """Build the error for a failed run."""
         return ForeignError(f"{self.name} failed with status {status}")
 
     def run(self, addresses: Sequence[int], stream: int = 0) -> None:
-        """One run, from Python."""
+        """Run once, from Python."""
         entry = ENTRY(self.entry)
         if self.stream:
             ctypes.c_void_p.from_address(self.stream).value = stream
@@ -59,27 +59,27 @@ class Prepared:
 
 
 class Work(ABC):
-    """A pure function of tensors, by contract: it may be run again, left out, or shared with an equal call."""
+    """A pure function of tensors, by contract: calls may be repeated, dropped, or shared between equal uses."""
 
     name: str
     kind: ClassVar[str] = "c"
-    """`c`: runs anywhere; `python`: takes the interpreter's lock, and gets arrays, which are on the CPU."""
+    """`c`: runs without the interpreter; `python`: takes the interpreter's lock and gets arrays on the CPU."""
 
     @property
     def mark(self) -> str:
-        """What tells it from other work, the same in all processes; empty if nothing does."""
+        """A name that identifies it in all processes; empty if there is none."""
         return ""
 
     @abstractmethod
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
-        """The call for tensors of these types (their extents are numbers)."""
+        """Prepare the call for tensors of these types (with static extents)."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class ArrayWork(Work):
-    """A Python function from numpy arrays to one array, or several."""
+    """A Python function from numpy arrays to one or several arrays."""
 
     kind = "python"
 
@@ -91,7 +91,7 @@ class ArrayWork(Work):
         return _PreparedArrays(self, inputs, outputs)
 
     def into(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Calls the function, and puts what it gives in the outputs."""
+        """Call the function and copy its results to the outputs."""
         made = self.fn(*inputs)
         given = made if isinstance(made, tuple | list) else (made,)
         if len(given) != len(outputs):
@@ -107,7 +107,7 @@ class ArrayWork(Work):
 
 
 class _PreparedArrays(Prepared):
-    """The function behind an entry: what it raises is kept until the run is over."""
+    """The function behind an entry point: an exception is kept until the run is over."""
 
     def __init__(self, work: ArrayWork, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> None:
         types = [*inputs, *outputs]
@@ -141,12 +141,12 @@ class _PreparedArrays(Prepared):
 
 
 def settled(type: TensorType, sizes: Mapping[str, int]) -> TensorType:
-    """A type with its extents as numbers."""
+    """Replace symbolic extents by numbers."""
     return type.with_shape(tuple([known(extent, sizes) for extent in type.shape]))
 
 
 def _array(address: int | None, type: TensorType) -> Any:
-    """The elements at an address."""
+    """Wrap the elements at an address in an array."""
     shape: Any = type.shape
     count = int(np.prod(shape, dtype=np.int64)) * type.dtype.bytes
     if not count or not address:
@@ -156,7 +156,7 @@ def _array(address: int | None, type: TensorType) -> Any:
 
 
 class Each(Work):
-    """Work that is done once for each entry of a leading axis of those tensors that have it: all outputs do."""
+    """Work repeated for each entry of the leading (batch) axis of the tensors that have it; all outputs do."""
 
     def __init__(self, inner: Work, mapped: tuple[bool, ...]) -> None:
         self.inner, self.mapped = inner, mapped
