@@ -10,12 +10,15 @@ import os
 import subprocess
 import sys
 
-from tilegrad.backend.cpu.limits import amx_permitted, multiplies_pairs
+from tilegrad.backend.cpu.limits import amx_permitted, has_fast_bf16_dot
 from tilegrad.backend.cpu.target import target
 
+CPU = (
+    "amx bf16_dot bf16_reads first_extreme fused_statements gathering maths native products register_tiles "
+    "transpose_tiles"
+)
 TESTS = (
-    *(f"tests/backend/test_cpu_{name}.py" for name in ("amx", "extremes", "gathering", "halves", "maths", "native")),
-    *(f"tests/backend/test_cpu_{name}.py" for name in ("pairs", "products", "register_tiles", "runs", "squares")),
+    *(f"tests/backend/test_cpu_{name}.py" for name in CPU.split()),
     *(f"tests/nn/test_{name}.py" for name in ("attention", "conv", "pool", "recurrent", "all_layers")),
     *(f"tests/ops/test_{name}.py" for name in ("dtypes", "eight_bits", "long_scans", "recurrence", "scatter")),
     *("tests/test_precision.py", "tests/test_amp.py", "tests/fuzz"),
@@ -26,7 +29,7 @@ def environments() -> list[dict[str, str]]:
     """The sets of features below those of this processor, widest first."""
     bytes = target().vector_bytes
     found = [{"TILEGRAD_AMX": "off"}] if amx_permitted() else []
-    if bytes == 64 and (amx_permitted() or multiplies_pairs()):
+    if bytes == 64 and (amx_permitted() or has_fast_bf16_dot()):
         found.append({"TILEGRAD_VECTORS": "avx512"})
     if bytes == 64:
         found.append({"TILEGRAD_VECTORS": "avx2"})

@@ -300,7 +300,8 @@ def _broken_kernel(whole: Callable[..., bytes]) -> Callable[..., bytes]:
 
     def kernel_object(kernel: Any, *others: Any) -> bytes:
         try:
-            return objects.emitted(kernel.name, f"define void @{kernel.name}(ptr %a) {{ ret i32 0 }}", objects.host())
+            wrong = f"define void @{kernel.name}(ptr %a) {{ ret i32 0 }}"
+            return objects.compile_object(kernel.name, wrong, objects.host())
         except CompileError as e:
             raise CompileError(f"{e}\n{kernel.origin}") from e
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilegrad.backend.cpu import maths, objects
-from tilegrad.backend.cpu.emit import Builder, Type, Value
+from tilegrad.backend.cpu.emit import Builder, LlvmValue, Type
 
 NUMPY = {"float": np.float32, "double": np.float64}
 Oracle = Callable[..., Any]
@@ -63,12 +63,12 @@ BINARY = ("pow", "atan2", "fmod")
 
 
 @cache
-def loop(fn: str, element: str, lanes: int) -> tuple[objects.Code, Any]:
+def loop(fn: str, element: str, lanes: int) -> tuple[objects.LinkedCode, Any]:
     """The compiled loop of a function over arrays of a length that `lanes` divides."""
     b = Builder()
     arity = 2 if fn in BINARY else 1
     type = Type(element, 0 if lanes == 1 else lanes)
-    result = maths.emit(b, fn, tuple(Value(f"%x{n}", type) for n in range(arity)))
+    result = maths.emit(b, fn, tuple(LlvmValue(f"%x{n}", type) for n in range(arity)))
     loads = [
         f"  %a{n} = getelementptr {element}, ptr %p{n}, i64 %i\n  %x{n} = load {type}, ptr %a{n}, align 4"
         for n in range(arity)

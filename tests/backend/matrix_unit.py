@@ -13,7 +13,7 @@ import numpy as np
 from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.objects import Host
+from tilegrad.backend.cpu.objects import HostProcessor
 from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
@@ -55,10 +55,10 @@ define internal <16 x float> @multiplied_pairs(<16 x float> %sum, <32 x bfloat> 
 """What `vdpbf16ps` does: denormal numbers are 0."""
 
 
-def host() -> Host:
+def host() -> HostProcessor:
     """A processor that has the unit."""
     here = objects.host()
-    return Host(here.triple, "x86-64-v4", here.features + "".join(f",+{name}" for name in FEATURES.split()))
+    return HostProcessor(here.triple, "x86-64-v4", here.features + "".join(f",+{name}" for name in FEATURES.split()))
 
 
 def assembly(launch: Launch, target: Target = TARGET) -> str:
@@ -73,7 +73,7 @@ class Unit:
         self.tiles = np.zeros((8, 16, 16), np.uint32)
         self.products = 0
         self.configured = False
-        self.codes: dict[str, objects.Code] = {}
+        self.codes: dict[str, objects.LinkedCode] = {}
         numbers = {
             "ldtilecfg": (self._configure, (ctypes.c_int64,)),
             "tilerelease": (self._release, ()),
@@ -169,11 +169,11 @@ def with_function(text: str) -> str:
     return "\n".join([*lines, *needed, DEFINED]).replace(INSTRUCTION, "multiplied_pairs")
 
 
-def _linked(kernel: Kernel, text: str, symbols: dict[str, int]) -> objects.Code:
-    return objects.link([objects.emitted(kernel.name, text, objects.host())], [kernel.name], symbols)
+def _linked(kernel: Kernel, text: str, symbols: dict[str, int]) -> objects.LinkedCode:
+    return objects.link([objects.compile_object(kernel.name, text, objects.host())], [kernel.name], symbols)
 
 
-def _callable(code: objects.Code, kernel: Kernel) -> Callable[..., Any]:
+def _callable(code: objects.LinkedCode, kernel: Kernel) -> Callable[..., Any]:
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     return signature(code.addresses[kernel.name])
 

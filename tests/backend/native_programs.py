@@ -9,8 +9,8 @@ import textwrap
 from pathlib import Path
 
 from tilegrad.backend.cpu import native, objects
-from tilegrad.backend.cpu.partition import Call, deal
-from tilegrad.backend.cpu.task_table import Patch, Table
+from tilegrad.backend.cpu.partition import KernelCall, partition
+from tilegrad.backend.cpu.task_table import ArgumentPatch, TaskTable
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("-W", "ignore:This process:DeprecationWarning")
@@ -62,10 +62,10 @@ class Mirrors:
     ) -> None:
         team = native.team()
         self.count, self.depth = count, depth
-        self.x, self.y = native.Words(count), native.Words(count)
-        calls = [Call("mirror", mirror(), (0, 0, count, count, 1, 1), count, nanoseconds) for _ in range(depth)]
-        patches = [Patch((n + slot) % 2, n, slot) for n in range(depth) for slot in (0, 1)]
-        self.table = Table(team, calls, deal(calls, threads or team.threads), patches, 2, **options)
+        self.x, self.y = native.AlignedWords(count), native.AlignedWords(count)
+        calls = [KernelCall("mirror", mirror(), (0, 0, count, count, 1, 1), count, nanoseconds) for _ in range(depth)]
+        patches = [ArgumentPatch((n + slot) % 2, n, slot) for n in range(depth) for slot in (0, 1)]
+        self.table = TaskTable(team, calls, partition(calls, threads or team.threads), patches, 2, **options)
 
     def run(self) -> None:
         self.table.run(self.x.address, self.y.address)

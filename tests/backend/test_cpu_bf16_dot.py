@@ -13,7 +13,7 @@ from tests.backend.matrix_unit import PAIRED, Pairs, assembly
 from tests.backend.test_cpu_amx import COMPUTED, NUMPY, ODD, WAYS, error, laid, launch_of, product
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.prepack import Fed, Packing, beforehand
+from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
 from tilegrad.backend.cpu.target import target
 from tilegrad.ir.program import Launch
 from tilegrad.runtime import target_model
@@ -123,8 +123,12 @@ def test_operands_that_several_instances_need(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((50, 150), (150, 120)))
     given = tg.explain(lambda x, y: tg.matmul(x, y, precision="medium"), tg.tensor(x), tg.tensor(y)).compiled.program
-    program = beforehand(given, PAIRED)
-    assert [type(step.kernel) for step in program.steps if isinstance(step, Launch)] == [Packing, Packing, Fed]
+    program = prepack(given, PAIRED)
+    assert [type(step.kernel) for step in program.steps if isinstance(step, Launch)] == [
+        PackingKernel,
+        PackingKernel,
+        PrepackedKernel,
+    ]
     assert error(PAIRS.run_program(program, [x, y]), x, y) < 4e-3
     x[3, 140] = np.inf
     np.testing.assert_array_equal(np.isfinite(PAIRS.run_program(program, [x, y])), np.isfinite(x @ y))

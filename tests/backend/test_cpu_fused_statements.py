@@ -11,7 +11,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.code.prefetch import Wanted, _share
+from tilegrad.backend.cpu.code.prefetch import PrefetchTile, _share
 from tilegrad.backend.cpu.target import Target
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Literal, Load
@@ -171,7 +171,7 @@ def test_a_finished_product_has_no_memory_of_its_own() -> None:
         (48, Target("x86", 32, 16), True),
         (8, Target("x86", 32, 16), False),
         (48, Target("x86", 64, 32), True),
-        (48, Target("x86", 64, 32, last_cache=64 << 20), False),
+        (48, Target("x86", 64, 32, l3_bytes=64 << 20), False),
     ],
 )
 def test_what_is_packed_in_the_next_turn_is_asked_for(rows: int, target: Target, asks: bool) -> None:
@@ -184,6 +184,6 @@ def test_what_is_packed_in_the_next_turn_is_asked_for(rows: int, target: Target,
 def test_blocks_ask_for_all_that_the_next_turn_takes() -> None:
     load = Load(Literal(0))
     for rows, lines, blocks in [(256, 16, 430), (7, 12, 5), (256, 8, 22), (100, 5, 1000)]:
-        share = _share(Wanted(load, 1, rows, lines), blocks)
+        share = _share(PrefetchTile(load, 1, rows, lines), blocks)
         assert share * blocks >= rows * lines
         assert lines % share == 0 or share % lines == 0

@@ -10,7 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.backend.maths_accuracy import BINARY, ORACLES, computed, errors, floats, greatest_error
 from tilegrad.backend.cpu import maths
-from tilegrad.backend.cpu.emit import Builder, Type, Value
+from tilegrad.backend.cpu.emit import Builder, LlvmValue, Type
 from tilegrad.ir.functions import FUNCTIONS
 
 UNARY = tuple(fn for fn in ORACLES if fn not in BINARY)
@@ -146,7 +146,7 @@ def test_no_function_of_a_library_is_called() -> None:
         for element in ("float", "double"):
             b = Builder()
             type = Type(element, 8)
-            maths.emit(b, fn, tuple(Value(f"%x{n}", type) for n in range(2 if fn in BINARY else 1)))
+            maths.emit(b, fn, tuple(LlvmValue(f"%x{n}", type) for n in range(2 if fn in BINARY else 1)))
             outside = [text for text in b.declarations.values() if text.startswith("declare")]
             assert all("@llvm." in text for text in outside), (fn, outside)
 

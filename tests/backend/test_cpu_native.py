@@ -58,12 +58,12 @@ def test_a_hundred_thousand_runs_with_stragglers() -> None:
 def test_programs_come_and_go_while_workers_look() -> None:
     in_child("""
         import random
-        from tilegrad.backend.cpu import table
+        from tilegrad.backend.cpu import task_table
         for n in range(3000):
             program = Mirrors(random.randrange(1, 40), random.randrange(1, 12))
             program.check(n)
         del program
-        assert len(table._graveyard) < 100
+        assert len(task_table._awaiting_release) < 100
     """)
 
 
@@ -176,7 +176,7 @@ def test_wrong_data_is_refused() -> None:
 def test_small_programs_wake_nobody() -> None:
     in_child("""
         program = Mirrors(10, 20, nanoseconds=100.0)
-        assert program.table.alone and len(program.table.segments) == 1
+        assert program.table.is_single_threaded and len(program.table.segments) == 1
         for n in range(100): program.check(n)
         assert native.team().running == 0
     """)

@@ -14,9 +14,9 @@ pytest.importorskip("llvmlite")
 from tests.backend.native_programs import in_child
 from tilegrad import config
 from tilegrad.backend.cpu import build, objects
-from tilegrad.backend.cpu.buffer_factory import maker, small_buffer
+from tilegrad.backend.cpu.buffer_factory import buffer_factory, small_buffer
 from tilegrad.backend.cpu.memory import PoolBuffer
-from tilegrad.backend.cpu.pool import CHUNK, LARGE, Pool
+from tilegrad.backend.cpu.pool import CHUNK_BYTES, MIN_MAPPED_BYTES, MemoryPool
 from tilegrad.backend.cpu.target import target
 from tilegrad.errors import CompileError, OutOfMemoryError, RuntimeFault
 from tilegrad.ir.dtype import bfloat16, float32, uint8
@@ -61,7 +61,7 @@ cpu = device("cpu")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def add_is_compiled() -> objects.Code:
+def add_is_compiled() -> objects.LinkedCode:
     code = objects.compile_kernels([("add", ADD_IR)], objects.host())
     build._linked[ADD.form(), target().matrix_unit] = code
     return code
@@ -213,23 +213,23 @@ def test_programs_die_with_their_last_user() -> None:
 
 
 def test_blocks_are_aligned_and_reused() -> None:
-    pool = Pool()
-    for bytes in (1, 64, 100, 5000, LARGE, 3 << 20):
+    pool = MemoryPool()
+    for bytes in (1, 64, 100, 5000, MIN_MAPPED_BYTES, 3 << 20):
         blocks = pool.blocks(bytes)
         address = pool.take(blocks)
-        assert address % (CHUNK if bytes >= CHUNK else 64) == 0
+        assert address % (CHUNK_BYTES if bytes >= CHUNK_BYTES else 64) == 0
         blocks.append(address)
         assert pool.take(pool.blocks(bytes)) == address
 
 
 def test_free_memory_is_bounded() -> None:
-    pool = Pool(keep=8 << 20)
+    pool = MemoryPool(keep=8 << 20)
     blocks = pool.blocks(2 << 20)
     taken = [pool.take(blocks) for _ in range(10)]
     assert pool.statistics.live == 20 << 20
     while taken:
         blocks.append(taken.pop())
-        pool.relieve()
+        pool.trim_excess()
     assert pool.free <= 8 << 20
     pool.trim()
     assert pool.statistics.held == 0
@@ -271,7 +271,7 @@ def test_arrays_come_and_go() -> None:
 
 
 def test_buffers_made_natively_are_buffers() -> None:
-    make = maker(cpu, 100)
+    make = buffer_factory(cpu, 100)
     buffer = make()
     assert isinstance(buffer, PoolBuffer)
     assert (buffer.bytes, buffer.device, buffer.memory) == (100, cpu, None)
@@ -291,12 +291,12 @@ def test_buffers_made_natively_are_buffers() -> None:
     gc.collect()
     assert cpu.statistics.live == before
     with pytest.raises(RuntimeFault, match="no memory"):
-        maker(cpu, 1 << 60)()
+        buffer_factory(cpu, 1 << 60)()
 
 
 def test_counts_of_references_stay() -> None:
     """Neither the class, the device, nor the free list gains or loses references; nor do addresses leak."""
-    make, blocks = maker(cpu, 300), cpu.pool.blocks(300)
+    make, blocks = buffer_factory(cpu, 300), cpu.pool.blocks(300)
     watched = (small_buffer(), cpu, blocks)
     for _ in range(10):
         make()
@@ -312,8 +312,8 @@ def test_buffers_may_outlive_everything() -> None:
     printed = in_child("""
         import builtins, sys
         from tilegrad.runtime.device import device
-        from tilegrad.backend.cpu.buffer_factory import maker
-        make = maker(device("cpu"), 64)
+        from tilegrad.backend.cpu.buffer_factory import buffer_factory
+        make = buffer_factory(device("cpu"), 64)
         builtins.kept = [make() for _ in range(3)]
         sys.kept = make()
         class Cycle: pass

@@ -11,7 +11,7 @@ import pytest
 
 import tilegrad as tg
 from tests.backend.matrix_unit import TARGET, Unit
-from tilegrad.backend.cpu.prepack import Fed, Packing, beforehand
+from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
 from tilegrad.ir.program import Launch, Program
 from tilegrad.runtime import target_model
 from tilegrad.runtime.choice import chosen
@@ -34,7 +34,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def program_of(fn: Callable[..., tg.Tensor], *arrays: np.ndarray) -> Program:
-    return beforehand(tg.explain(fn, *map(tg.tensor, arrays)).compiled.program, TARGET)
+    return prepack(tg.explain(fn, *map(tg.tensor, arrays)).compiled.program, TARGET)
 
 
 def launches(program: Program) -> list[Launch]:
@@ -53,7 +53,7 @@ def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
 def test_what_becomes_of_a_launch() -> None:
     program = program_of(lambda x, y: tg.matmul(x, y, precision="high"), numbers(48, 150), numbers(150, 120))
     left, right, product = launches(program)
-    assert [type(step.kernel) for step in (left, right, product)] == [Packing, Packing, Fed]
+    assert [type(step.kernel) for step in (left, right, product)] == [PackingKernel, PackingKernel, PrepackedKernel]
     assert [step.kernel.name for step in (left, right, product)] == ["contract_left", "contract_right", "contract"]
     assert [[tiles.count({}) for tiles in step.grid] for step in (left, right, product)] == [[3, 2], [3, 3], [3, 2]]
     assert left.arguments[-1] in product.arguments
@@ -68,7 +68,7 @@ def test_what_only_one_instance_needs_is_packed_by_it() -> None:
     assert len(launches(program_of(multiply, numbers(24, 64), numbers(64, 120)))) == 2
     assert len(launches(program_of(multiply, numbers(24, 64), numbers(64, 40)))) == 1
     program = tg.explain(multiply, tg.tensor(numbers(48, 64)), tg.tensor(numbers(64, 120))).compiled.program
-    assert beforehand(program, TARGET._replace(matrix_unit=False)) is program
+    assert prepack(program, TARGET._replace(matrix_unit=False)) is program
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -79,7 +79,7 @@ def test_columns_that_four_instances_need_are_packed_for_multiply_adds(turned: b
         return x @ (y.T if turned else y)
 
     program = tg.explain(multiply, tg.tensor(x), tg.tensor(y)).compiled.program
-    made = launches(beforehand(program, TARGET._replace(matrix_unit=False)))
+    made = launches(prepack(program, TARGET._replace(matrix_unit=False)))
     assert [step.kernel.name for step in made] == ["contract_right", "contract"]
     expected = x.astype(np.float64) @ (y.T if turned else y)
     np.testing.assert_allclose(multiply(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
@@ -89,7 +89,7 @@ def test_rows_that_four_instances_need_are_packed_to_a_rest_of_one_number() -> N
     """64 numbers of each row at a time, and then one: no vector is read, along which squares would be turned."""
     x, y = numbers(24, 129), numbers(129, 160)
     program = tg.explain(tg.matmul, tg.tensor(x), tg.tensor(y)).compiled.program
-    made = launches(beforehand(program, TARGET._replace(matrix_unit=False)))
+    made = launches(prepack(program, TARGET._replace(matrix_unit=False)))
     assert [step.kernel.name for step in made] == ["contract_left", "contract"]
     expected = x.astype(np.float64) @ y
     np.testing.assert_allclose(tg.matmul(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)

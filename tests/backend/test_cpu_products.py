@@ -13,7 +13,7 @@ from tests.backend.matrix_unit import assembly
 from tests.checklist import checklist
 from tests.recorded import pytorch
 from tilegrad.backend.cpu.build import kernel_ir
-from tilegrad.backend.cpu.code.blocks import ALIASED, LINE, block_of, room_for
+from tilegrad.backend.cpu.code.blocks import ALIASING_STRIDE_BYTES, PADDING_BYTES, padded_shape, register_block
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.code.ranges import _scale
 from tilegrad.backend.cpu.target import Target
@@ -35,15 +35,15 @@ TARGETS = [Target("x86", 32, 16), Target("x86", 64, 32), Target("arm", 16, 32)]
 
 @given(st.sampled_from(TARGETS), st.integers(1, 300), st.integers(1, 300))
 def test_blocks_cover_a_result_and_fit_the_registers(target: Target, m: int, n: int) -> None:
-    rows, wide, tail = block_of(target, float32, (m, n))
-    height, width = room_for(target, float32, (m, n))
+    rows, wide, tail = register_block(target, float32, (m, n))
+    height, width = padded_shape(target, float32, (m, n))
     lanes = target.lanes(4)
 
     assert rows * wide + wide + 1 <= target.registers
     assert height % rows == 0
     assert m <= height < m + rows
-    assert n <= width < n + (wide + 2) * lanes + LINE // 4
-    assert width * 4 % ALIASED, "rows of the result do not fall on each other in a cache"
+    assert n <= width < n + (wide + 2) * lanes + PADDING_BYTES // 4
+    assert width * 4 % ALIASING_STRIDE_BYTES, "rows of the result do not fall on each other in a cache"
 
 
 @given(st.integers(1, 5000), st.integers(0, 1 << 20))

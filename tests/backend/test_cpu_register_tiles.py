@@ -7,7 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad.backend.cpu.code.dot import UNROLLED
+from tilegrad.backend.cpu.code.dot import UNROLLED_STEPS
 
 
 def innermost(assembly: str) -> list[str]:
@@ -34,9 +34,9 @@ def test_loads_are_those_of_the_register_tile() -> None:
     lanes = bits[re.findall(r"%([xyz])mm", products[0])[-1]] // 32
     single = [line for line in lines if "vbroadcastss" in line or "{1to" in line]
     whole = [line for line in lines if re.search(r"^v.*\(%r\w+", line) and line not in single]
-    v1, vectors = len(single) // UNROLLED, len(whole) // UNROLLED
+    v1, vectors = len(single) // UNROLLED_STEPS, len(whole) // UNROLLED_STEPS
     v2 = vectors * lanes
-    assert len(products) == UNROLLED * v1 * vectors, "a block of the result is updated in registers"
+    assert len(products) == UNROLLED_STEPS * v1 * vectors, "a block of the result is updated in registers"
     loaded, added = len(single) + len(whole) * lanes, len(products) * lanes
     assert loaded / added == pytest.approx(1 / v2 + 1 / v1)
     assert v1 * vectors >= 8, "a tile that hides the latency of multiply-adds"

@@ -71,7 +71,7 @@ def test_what_the_tuner_takes_fits() -> None:
         matmul.tuned_cache_tiles.measure = before
     taken = matmul.tuned_cache_tiles.best_config
     assert taken is not None
-    assert (taken.kwargs["B1"] + taken.kwargs["B2"]) * n * 4 < matmul.target().first_cache
+    assert (taken.kwargs["B1"] + taken.kwargs["B2"]) * n * 4 < matmul.target().l1_bytes
     assert tg.allclose(out, x @ y, atol=1e-3)
 
 

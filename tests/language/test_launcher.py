@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.kernels import cases
 from tests.known_kernels import KNOWN
-from tilegrad.backend.cpu.launch import Launcher
+from tilegrad.backend.cpu.launch import LaunchedKernel
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import RuntimeFault
 from tilegrad.ir.tile import Kernel
@@ -25,7 +25,7 @@ CPU = device("cpu")
 def launched(kernel: Kernel, arguments: list[Any], grid: tuple[int, ...]) -> None:
     """Runs a kernel on copies of arrays, and copies what they have become back."""
     buffers = [CPU.from_host(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    Launcher(moved_apart(kernel, check(kernel)))(buffers, grid)
+    LaunchedKernel(moved_apart(kernel, check(kernel)))(buffers, grid)
     for p, array, buffer in zip(kernel.parameters, arguments, buffers, strict=True):
         if p.pointer:
             array[...] = CPU.to_host(buffer, p.dtype, array.shape)
@@ -63,4 +63,4 @@ def test_known_kernels(known: Any, execute: Any) -> None:
 
 def test_the_number_of_arguments() -> None:
     with pytest.raises(RuntimeFault, match="k takes 1 arguments, not 0"):
-        Launcher(parse('def k(x: "*f32"):\n    pass'))([], (1,))
+        LaunchedKernel(parse('def k(x: "*f32"):\n    pass'))([], (1,))

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Work(Generic[T]):
+class CodegenTask(Generic[T]):
     """A task of the code generation thread, with its result or its exception."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -40,11 +40,11 @@ class Work(Generic[T]):
         return self.made[0]
 
 
-class Beside:
+class CodegenThread:
     """Context manager that owns the thread; where no thread can be started, the caller runs the tasks itself."""
 
-    def __enter__(self) -> Beside:
-        self.queue: SimpleQueue[Work[bytes] | None] = SimpleQueue()
+    def __enter__(self) -> CodegenThread:
+        self.queue: SimpleQueue[CodegenTask[bytes] | None] = SimpleQueue()
         self.thread: Thread | None = Thread(target=self._loop, daemon=True)
         try:
             self.thread.start()
@@ -57,9 +57,9 @@ class Beside:
         if self.thread is not None:
             self.thread.join()
 
-    def submit(self, work: Callable[[], bytes]) -> Work[bytes]:
+    def submit(self, work: Callable[[], bytes]) -> CodegenTask[bytes]:
         """Queue a task behind those submitted before."""
-        made = Work(work)
+        made = CodegenTask(work)
         if self.thread is None:
             made.run()
         else:

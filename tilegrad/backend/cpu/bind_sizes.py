@@ -12,90 +12,92 @@ from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.work import settled
 from ..places import INPUTS, Places, Span
-from .external_calls import OutsideCall
-from .partition import Call
+from .external_calls import NativeExternalCall
+from .partition import KernelCall
 from .pool import ALIGNMENT
-from .prepack import Packing
-from .task_table import Patch
+from .prepack import PackingKernel
+from .task_table import ArgumentPatch
 
-OPERATIONS = 4.0
+OPERATIONS_PER_NS = 4.0
 """Assumed operations per nanosecond, until the program has been measured."""
-BYTES = 8.0
+COPY_BYTES_PER_NS = 8.0
 """Assumed bytes copied per nanosecond."""
-COPIED = 1 << 16
+COPY_BLOCK_BYTES = 1 << 16
 """Bytes copied by one instance of the kernel `copy_bytes`."""
-OUTSIDE = 80_000.0
+EXTERNAL_CALL_OPERATIONS = 80_000.0
 """Assumed operations of an external call."""
 
 Native = Mapping[str, int]
 
 
-class Settled(NamedTuple):
+class BoundProgram(NamedTuple):
     """A program with its sizes bound: the bytes of new outputs and of its arena, the datum of each result."""
 
-    calls: list[Call]
-    patches: list[Patch]
+    calls: list[KernelCall]
+    patches: list[ArgumentPatch]
     inputs: int
     made: list[int]
     results: list[int]
     arena: int
-    calls_outside: list[OutsideCall]
+    external_calls: list[NativeExternalCall]
 
     @property
     def data(self) -> int:
         return self.inputs + len(self.made) + bool(self.arena)
 
 
-def settle(program: Program, address: Callable[[Kernel], int], native: Native, sizes: Mapping[str, int]) -> Settled:
+def bind_sizes(
+    program: Program, address: Callable[[Kernel], int], native: Native, sizes: Mapping[str, int]
+) -> BoundProgram:
     """Bind the sizes of a program; `address` looks up the code of a kernel, `native` the functions of `runtime.ll`."""
-    return _Settler(program, sizes).settled(address, native)
+    return _SizeBinder(program, sizes).bind(address, native)
 
 
-class _Settler:
+class _SizeBinder:
     def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
         self.program = program
         self.sizes = sizes
         self.places = Places(program, sizes, ALIGNMENT)
-        self.calls: list[Call] = []
-        self.patches: list[Patch] = []
-        self.calls_outside: list[OutsideCall] = []
+        self.calls: list[KernelCall] = []
+        self.patches: list[ArgumentPatch] = []
+        self.external_calls: list[NativeExternalCall] = []
 
-    def settled(self, address: Callable[[Kernel], int], native: Native) -> Settled:
+    def bind(self, address: Callable[[Kernel], int], native: Native) -> BoundProgram:
         for step in self.program.steps:
             match step:
                 case Launch(kernel, arguments, grid, _, work):
                     values = [known(a, self.sizes) if isinstance(a, Size) else a for a in arguments]
                     extents = [tiles.count(self.sizes) for tiles in grid]
-                    self._add(kernel.name, address(kernel), values, extents, written(kernel, values), work)
-                    if isinstance(kernel, Packing) and self.calls:
-                        self.calls[-1] = self.calls[-1]._replace(prepares=True)
+                    self._add(kernel.name, address(kernel), values, extents, written_buffers(kernel, values), work)
+                    if isinstance(kernel, PackingKernel) and self.calls:
+                        self.calls[-1] = self.calls[-1]._replace(is_prepack=True)
                 case Copy(source, target):
                     bytes = self.places.bytes(source)
-                    work = OPERATIONS * COPIED / BYTES
+                    work = OPERATIONS_PER_NS * COPY_BLOCK_BYTES / COPY_BYTES_PER_NS
                     self._add(
                         f"copy {target}",
                         native["copy_bytes"],
                         [source, target, bytes],
-                        [-(-bytes // COPIED)],
+                        [-(-bytes // COPY_BLOCK_BYTES)],
                         {target},
                         work,
                     )
                 case Foreign():
-                    self._call_outside(step, native["call_outside"])
+                    self._add_external_call(step, native["call_outside"])
                 case _:
                     pass  # other steps concern memory, which is planned already
         p = self.places
-        return Settled(self.calls, self.patches, p.inputs, p.made, p.results, p.arena, self.calls_outside)
+        return BoundProgram(self.calls, self.patches, p.inputs, p.made, p.results, p.arena, self.external_calls)
 
-    def _call_outside(self, step: Foreign, code: int) -> None:
+    def _add_external_call(self, step: Foreign, code: int) -> None:
         """Add a call of an external function, as a kernel of one instance."""
         names = (*step.inputs, *step.outputs)
         types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
-        call = OutsideCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
-        self.calls_outside.append(call)
+        call = NativeExternalCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
+        self.external_calls.append(call)
         tensors = [word for pair in zip(names, call.prepared.data, strict=True) for word in pair]
-        self._add(step.work.name, code, [*call.words, *tensors], [1], set(step.outputs), OUTSIDE)
+        self._add(step.work.name, code, [*call.words, *tensors], [1], set(step.outputs), EXTERNAL_CALL_OPERATIONS)
 
     def _add(
         self,
@@ -103,7 +105,7 @@ class _Settler:
         kernel: int,
         arguments: Sequence[str | int],
         grid: Sequence[int],
-        written: set[str],
+        written_buffers: set[str],
         work: float,
     ) -> None:
         instances = math.prod(grid)
@@ -112,17 +114,17 @@ class _Settler:
         for slot, argument in enumerate(arguments):
             if isinstance(argument, str):
                 place = self.places[argument]
-                self.patches.append(Patch(place.datum, len(self.calls), slot, place.offset))
+                self.patches.append(ArgumentPatch(place.datum, len(self.calls), slot, place.offset))
         used = dict.fromkeys(a for a in arguments if isinstance(a, str))
         self.calls.append(
-            Call(
+            KernelCall(
                 name,
                 kernel,
                 tuple([0 if isinstance(a, str) else a for a in arguments]) + (*grid, 1, 1, 1)[:3],
                 instances,
-                instances * work / OPERATIONS,
-                tuple([self._span(b) for b in used if b not in written]),
-                tuple([self._span(b) for b in used if b in written]),
+                instances * work / OPERATIONS_PER_NS,
+                tuple([self._span(b) for b in used if b not in written_buffers]),
+                tuple([self._span(b) for b in used if b in written_buffers]),
                 sum([self.places.bytes(b) for b in used]),
                 instances * work,
             )
@@ -132,10 +134,10 @@ class _Settler:
         return INPUTS if self.places[name].datum < self.places.inputs else self.places.span(name)
 
 
-def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+def written_buffers(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     """Collect the buffers that a launch writes: all of its buffers if its stores do not tell."""
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
-    if isinstance(kernel, Packing):
+    if isinstance(kernel, PackingKernel):
         return {pointers[kernel.parameters[-1].name]}
     found: set[str] = set()
     for statement in statements(kernel.body):

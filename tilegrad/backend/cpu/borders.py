@@ -44,41 +44,41 @@ from ...ir.tile_checker import check
 from ...ir.tile_types import Types
 from ...ops.tile_code import changed
 
-MOST_SPLITS = 4
-MOST_STATEMENTS = 300
+MAX_SPLITS = 4
+MAX_STATEMENTS = 300
 
 
-def resolved(kernel: Kernel) -> Kernel:
+def specialise_borders(kernel: Kernel) -> Kernel:
     """Add a copy without masks for instances whose tiles are in range."""
-    if not any(_masked(s) for s in statements(kernel.body)):
+    if not any(_has_mask(s) for s in statements(kernel.body)):
         return kernel
-    splitter = _Splitter(kernel, check(kernel))
-    body = splitter.block(kernel.body, MOST_SPLITS)
+    splitter = _BorderSpecialiser(kernel, check(kernel))
+    body = splitter.block(kernel.body, MAX_SPLITS)
     return kernel if body is kernel.body else kernel.replaced(body=body)
 
 
-def _masked(statement: Statement) -> bool:
+def _has_mask(statement: Statement) -> bool:
     if isinstance(statement, Store) and statement.mask is not None:
         return True
     return any(isinstance(x, Load) and x.mask is not None for x in walk(*roots(statement)))
 
 
-class _Splitter:
+class _BorderSpecialiser:
     """Rewrites the blocks of one kernel; `definitions` maps names that are assigned once to their expressions."""
 
     def __init__(self, kernel: Kernel, types: Types) -> None:
         self.types = types
         self.known = set(types.variables)
         self.counts: dict[str, int] = {}
-        self.defined: dict[str, Tile] = {}
+        self.definitions: dict[str, Tile] = {}
         every = list(statements(kernel.body))
         for s in every:
-            for name in _given(s):
+            for name in _assigned_names(s):
                 self.counts[name] = self.counts.get(name, 0) + 1
         for s in every:
             if isinstance(s, Assign) and self.counts[s.name] == 1:
-                self.defined[s.name] = s.value
-        self.room = MOST_STATEMENTS - len(every)
+                self.definitions[s.name] = s.value
+        self.statement_budget = MAX_STATEMENTS - len(every)
 
     def block(self, body: tuple[Statement, ...], splits: int) -> tuple[Statement, ...]:
         """Split a block at the first mask that can be decided by one comparison; in the copy without it, split the
@@ -90,10 +90,10 @@ class _Splitter:
                     continue
                 rest = body[place:]
                 size = sum(1 for _ in statements(rest))
-                if size > self.room:
+                if size > self.statement_budget:
                     continue
-                self.room -= size
-                plain = self.block(self.without(rest, inside), splits - 1)
+                self.statement_budget -= size
+                plain = self.block(self.without_masks(rest, inside), splits - 1)
                 return (*body[:place], If(inside, plain, rest))
             inner = self.one(statement, splits)
             if inner is not statement:
@@ -111,89 +111,89 @@ class _Splitter:
     def is_visible(self, inside: Tile, later: tuple[Statement, ...]) -> bool:
         """Whether a condition uses no name that is assigned in the statements that follow."""
         names = {x.name for x in walk(inside) if isinstance(x, Name)}
-        return not names & {name for s in statements(later) for name in _given(s)}
+        return not names & {name for s in statements(later) for name in _assigned_names(s)}
 
     # --- when a mask is true everywhere ----------------------------------------------------------
 
-    def always(self, mask: Tile) -> Tile | None:
+    def all_true(self, mask: Tile) -> Tile | None:
         """Find a scalar condition under which all elements of a mask are true."""
         match mask:
-            case Name(name) if self.is_fixed(name):
-                return self.always(self.defined[name])
+            case Name(name) if self.is_recomputable(name):
+                return self.all_true(self.definitions[name])
             case Expand(x) | BroadcastTo(x):
-                return self.always(x)
+                return self.all_true(x)
             case Apply("bitand", (x, y)):
-                first, second = self.always(x), self.always(y)
+                first, second = self.all_true(x), self.all_true(y)
                 return None if first is None or second is None else Apply("bitand", (first, second))
             case Apply("lt" | "le" as fn, (x, y)):
-                last, bound = self.end(x, True), self.single(y)
+                last, bound = self.extreme(x, True), self.uniform(y)
                 return None if last is None or bound is None else Apply(fn, (last, bound))
         return None
 
     def conditions(self, statement: Statement) -> list[Tile]:
         """List the scalar conditions under which a mask of a statement is true or a remainder equals its dividend."""
-        found = [self.always(mask) for mask in _masks(statement)]
-        found += [self.whole(x) for x in walk(*roots(statement)) if isinstance(x, Apply)]
+        found = [self.all_true(mask) for mask in _masks_of(statement)]
+        found += [self.unwrapped(x) for x in walk(*roots(statement)) if isinstance(x, Apply)]
         return [x for x in found if x is not None]
 
-    def is_fixed(self, name: str) -> bool:
+    def is_recomputable(self, name: str) -> bool:
         """Whether evaluating the definition of a name again gives the same value."""
-        definition = self.defined.get(name)
+        definition = self.definitions.get(name)
         if definition is None:
             return False
         return all(self.counts.get(x.name, 0) <= 1 for x in walk(definition) if isinstance(x, Name))
 
-    def single(self, x: Tile) -> Tile | None:
+    def uniform(self, x: Tile) -> Tile | None:
         """Return the expression if all elements have the same value and it loads nothing."""
         if isinstance(x, Literal) or not self.types.of(x).shape:
             return x if not any(isinstance(part, Load) for part in walk(x)) else None
         return None
 
-    def whole(self, x: Tile) -> Tile | None:
+    def unwrapped(self, x: Tile) -> Tile | None:
         """Find the condition under which indices modulo an extent equal the indices themselves."""
         match x:
             case Apply("fmod" | "mod", (y, z)) if self.types.of(y).shape:
-                first, last, bound = self.end(y, False), self.end(y, True), self.single(z)
+                first, last, bound = self.extreme(y, False), self.extreme(y, True), self.uniform(z)
                 if first is not None and last is not None and bound is not None:
                     return Apply("bitand", (Apply("ge", (first, Literal(0))), Apply("lt", (last, bound))))
         return None
 
-    def end(self, x: Tile, greatest: bool) -> Tile | None:
+    def extreme(self, x: Tile, greatest: bool) -> Tile | None:
         """Find the greatest or least element of an index tile as a scalar expression."""
         if isinstance(x, Literal | ProgramId | NumPrograms) or not self.types.of(x).shape:
-            return self.single(x)
+            return self.uniform(x)
         match x:
-            case Name(name) if self.is_fixed(name):
-                return self.end(self.defined[name], greatest)
+            case Name(name) if self.is_recomputable(name):
+                return self.extreme(self.definitions[name], greatest)
             case Arange(start, stop):
                 return Literal(stop - 1 if greatest else start)
             case Expand(y) | BroadcastTo(y):
-                return self.end(y, greatest)
+                return self.extreme(y, greatest)
             case Cast(y, dtype) if dtype.is_integer and dtype.bits >= self.types.of(y).dtype.bits:
-                inner = self.end(y, greatest)
+                inner = self.extreme(y, greatest)
                 return None if inner is None or isinstance(inner, Literal) else Cast(inner, dtype)
             case Full(_, value, _):
-                return self.single(value)
+                return self.uniform(value)
             case Apply("add", (y, z)):
-                first, second = self.end(y, greatest), self.end(z, greatest)
+                first, second = self.extreme(y, greatest), self.extreme(z, greatest)
                 return None if first is None or second is None else Apply("add", (first, second))
             case Apply("sub", (y, z)):
-                first, second = self.end(y, greatest), self.single(z)
+                first, second = self.extreme(y, greatest), self.uniform(z)
                 return None if first is None or second is None else Apply("sub", (first, second))
         return None
 
     # --- the way without a mask ------------------------------------------------------------------
 
-    def without(self, body: tuple[Statement, ...], inside: Tile) -> tuple[Statement, ...]:
+    def without_masks(self, body: tuple[Statement, ...], inside: Tile) -> tuple[Statement, ...]:
         """Copy statements under a condition: drop the masks that it implies, and rename what is assigned."""
-        own = {name for s in statements(body) for name in _given(s)}
+        own = {name for s in statements(body) for name in _assigned_names(s)}
         counts: dict[str, int] = {}
         for s in statements(body):
-            for name in _given(s):
+            for name in _assigned_names(s):
                 counts[name] = counts.get(name, 0) + 1
-        names = {name: self.fresh(name) for name in sorted(own) if counts[name] == self.counts[name]}
-        masks = {mask for s in statements(body) for mask in _masks(s) if self.always(mask) == inside}
-        true = masks | {self.defined[m.name] for m in masks if isinstance(m, Name)}
+        names = {name: self.fresh_name(name) for name in sorted(own) if counts[name] == self.counts[name]}
+        masks = {mask for s in statements(body) for mask in _masks_of(s) if self.all_true(mask) == inside}
+        true = masks | {self.definitions[m.name] for m in masks if isinstance(m, Name)}
 
         def change(part: Any) -> Any:
             match part:
@@ -201,9 +201,9 @@ class _Splitter:
                     return Load(pointer)
                 case Store(pointer, value, m) if m in true:
                     return Store(pointer, value)
-                case Apply("where", (condition, x, _)) if condition in true and self.is_whole(part, x):
+                case Apply("where", (condition, x, _)) if condition in true and self.has_type_of_result(part, x):
                     return x
-                case Apply("fmod" | "mod", (x, _)) if self.whole(part) == inside:
+                case Apply("fmod" | "mod", (x, _)) if self.unwrapped(part) == inside:
                     return x
             return None
 
@@ -214,14 +214,14 @@ class _Splitter:
             self.counts[new] = self.counts[old]
         for s in statements(renamed):
             if isinstance(s, Assign) and self.counts[s.name] == 1:
-                self.defined[s.name] = s.value
+                self.definitions[s.name] = s.value
         return renamed  # type: ignore[no-any-return]
 
-    def is_whole(self, choice: Tile, x: Tile) -> bool:
+    def has_type_of_result(self, choice: Tile, x: Tile) -> bool:
         """Whether the operand has the type and shape of the whole selection."""
         return not isinstance(x, Literal) and self.types.of(x) == self.types.of(choice)
 
-    def fresh(self, hint: str) -> str:
+    def fresh_name(self, hint: str) -> str:
         name, n = f"{hint}_inside", 1
         while name in self.known:
             n += 1
@@ -230,7 +230,7 @@ class _Splitter:
         return name
 
 
-def _given(statement: Statement) -> tuple[str, ...]:
+def _assigned_names(statement: Statement) -> tuple[str, ...]:
     """List the names that a statement assigns."""
     match statement:
         case Assign(name):
@@ -242,7 +242,7 @@ def _given(statement: Statement) -> tuple[str, ...]:
     return ()
 
 
-def _masks(statement: Statement) -> list[Tile]:
+def _masks_of(statement: Statement) -> list[Tile]:
     """List the masks of the loads and stores of a statement."""
     found = [x.mask for x in walk(*roots(statement)) if isinstance(x, Load) and x.mask is not None]
     return [*found, statement.mask] if isinstance(statement, Store) and statement.mask is not None else found

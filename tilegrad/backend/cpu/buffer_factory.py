@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...runtime.once import once
 from . import native
 from .memory import PoolBuffer
-from .pool import LARGE, FreeBlocks
+from .pool import MIN_MAPPED_BYTES, FreeBlocks
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -18,11 +18,11 @@ TP_FINALIZE = 80
 """Number of the slot `tp_finalize` in Python's stable ABI."""
 
 
-def maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
+def buffer_factory(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
     """Return a function that allocates buffers of this size."""
     blocks = device.pool.blocks(bytes)
-    if blocks.bytes < LARGE:
-        return native.makes(_Mould(device, bytes, blocks))
+    if blocks.bytes < MIN_MAPPED_BYTES:
+        return native.factory_function(_FactoryRecord(device, bytes, blocks))
 
     def make() -> PoolBuffer:
         return PoolBuffer(device, bytes, blocks, device.pool.take(blocks))
@@ -30,19 +30,19 @@ def maker(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
     return make
 
 
-class _Mould(int):
+class _FactoryRecord(int):
     """Address of a factory record, passed as `self` to its native function; keeps alive what the record points to."""
 
-    def __new__(cls, device: CpuDevice, bytes: int, blocks: FreeBlocks) -> _Mould:
+    def __new__(cls, device: CpuDevice, bytes: int, blocks: FreeBlocks) -> _FactoryRecord:
         kept = (small_buffer(), device, bytes, blocks, device.pool.fresh)
-        words = native.Words(len(kept))
+        words = native.AlignedWords(len(kept))
         words.view[:] = memoryview((ctypes.c_int64 * len(kept))(*map(id, kept))).cast("B").cast("q")
         mould = super().__new__(cls, words.address)
         mould.kept = (words, kept)
         return mould
 
     def __init__(self, *_: object) -> None:
-        self.kept: tuple[native.Words, tuple[object, ...]]
+        self.kept: tuple[native.AlignedWords, tuple[object, ...]]
 
 
 class _Slot(ctypes.Structure):

@@ -18,13 +18,13 @@ from ...runtime.crowding import shrink
 from ...runtime.index_faults import SYMBOL, IndexFaults
 from ...runtime.once import lock
 from . import objects
-from .background_codegen import Beside
+from .background_codegen import CodegenThread
 
 
 class KernelCode:
     """Linked code of some kernels; the code stays mapped as long as this object lives."""
 
-    def __init__(self, addresses: Mapping[str, int], owners: Sequence[objects.Code]) -> None:
+    def __init__(self, addresses: Mapping[str, int], owners: Sequence[objects.LinkedCode]) -> None:
         self._addresses = addresses
         self._owners = owners
 
@@ -37,20 +37,20 @@ class KernelCode:
         return self._addresses[kernel.digest()]
 
 
-_linked: WeakValueDictionary[tuple[str, bool], objects.Code] = WeakValueDictionary()
+_linked: WeakValueDictionary[tuple[str, bool], objects.LinkedCode] = WeakValueDictionary()
 """Linked code by the form of a kernel and whether it may use the matrix unit."""
 _lock = lock()
 index_faults = IndexFaults()
 """Records of out-of-range indices reported by kernels of this process."""
-MOST_LINKED = 10_000
+MAX_LINKED = 10_000
 """Linked pieces of code from which on the least recently compiled programs are dropped."""
 
 
-def built(kernels: Sequence[Kernel]) -> KernelCode:
+def build_kernels(kernels: Sequence[Kernel]) -> KernelCode:
     """Compile and link kernels; code that another program has in memory is shared."""
     from .target import target
 
-    codes: dict[str, objects.Code] = {}
+    codes: dict[str, objects.LinkedCode] = {}
     unit = target().matrix_unit
     with _lock:
         different = {kernel.form(): kernel for kernel in kernels}
@@ -59,9 +59,9 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
             if known is not None:
                 codes[form] = known
         missing = [kernel for form, kernel in different.items() if form not in codes]
-        if missing and len(_linked) >= MOST_LINKED:
+        if missing and len(_linked) >= MAX_LINKED:
             shrink()
-        made = dict(zip(missing, _objects(missing), strict=True))
+        made = dict(zip(missing, _compile_all(missing), strict=True))
         for group in _by_unique_names(missing):
             names = [kernel.name for kernel in group]
             code = objects.link([made[kernel] for kernel in group], names, {SYMBOL: index_faults.address})
@@ -71,20 +71,20 @@ def built(kernels: Sequence[Kernel]) -> KernelCode:
     return KernelCode(addresses, list(codes.values()))
 
 
-def _objects(kernels: Sequence[Kernel]) -> list[bytes]:
+def _compile_all(kernels: Sequence[Kernel]) -> list[bytes]:
     """Compile kernels to object files; LLVM generates code of one in a thread while the next is lowered."""
     if len(kernels) < 2:
         return [kernel_object(kernel) for kernel in kernels]
-    with Beside() as beside:
-        return [found() for found in [_begun(kernel, beside.submit) for kernel in kernels]]
+    with CodegenThread() as beside:
+        return [found() for found in [_start_compiling(kernel, beside.submit) for kernel in kernels]]
 
 
 def kernel_object(kernel: Kernel) -> bytes:
     """Return the object file of a kernel, from the disk cache if it is there."""
-    return _begun(kernel, None)()
+    return _start_compiling(kernel, None)()
 
 
-def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
+def _start_compiling(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
     """Start compiling a kernel; return a function that waits for its object file. `submit` queues code generation."""
     from .target import target
 
@@ -106,7 +106,7 @@ def _begun(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], by
     def code() -> bytes:
         try:
             with events.timed("compile", kernel.name, "cpu"):
-                made = objects.emitted(kernel.name, ir, host)
+                made = objects.compile_object(kernel.name, ir, host)
         except CompileError as e:
             raise CompileError(f"{e}\n{kernel.origin}") from e
         store.write(name, made)
@@ -123,7 +123,7 @@ def kernel_ir(kernel: Kernel) -> str:
     return lower(kernel, target())
 
 
-def of_parts(kernel: Kernel) -> str:
+def describe_low_precision(kernel: Kernel) -> str:
     """Describe how a kernel computes its bfloat16 and 8-bit integer products; empty if it has none."""
     from .code.bf16_dot import INSTRUCTION
     from .target import target

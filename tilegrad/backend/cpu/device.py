@@ -19,14 +19,14 @@ from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.once import lock
 from ...runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
-from .pool import ALIGNMENT, Pool
+from .pool import ALIGNMENT, MemoryPool
 
-UNIT_PRODUCTS: Mapping[Precision, str] = {
+AMX_ARITHMETIC: Mapping[Precision, str] = {
     "highest": "six products of bfloat16 parts (AMX)",
     "high": "three products of bfloat16 parts (AMX)",
     "medium": "bfloat16 (AMX)",
 }
-PAIR_PRODUCTS: Mapping[Precision, str] = {"medium": "bfloat16 (AVX-512)"}
+BF16_DOT_ARITHMETIC: Mapping[Precision, str] = {"medium": "bfloat16 (AVX-512)"}
 
 
 class CpuDevice(Device):
@@ -34,7 +34,7 @@ class CpuDevice(Device):
 
     def __init__(self) -> None:
         super().__init__("cpu")
-        self.pool = Pool()
+        self.pool = MemoryPool()
         self.arena = self.allocate(ALIGNMENT)
         self._growing = lock()
 
@@ -47,9 +47,9 @@ class CpuDevice(Device):
         return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
-        from .buffer_factory import maker  # loads LLVM
+        from .buffer_factory import buffer_factory  # loads LLVM
 
-        return maker(self, bytes)
+        return buffer_factory(self, bytes)
 
     def from_host(self, array: np.ndarray) -> Buffer:
         buffer = self.allocate(array.nbytes)
@@ -78,9 +78,9 @@ class CpuDevice(Device):
         ctypes.memmove(target.address, source.address, source.bytes)
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
-        from .launch import Launcher  # loads LLVM
+        from .launch import LaunchedKernel  # loads LLVM
 
-        return Launcher(kernel)
+        return LaunchedKernel(kernel)
 
     def load(self, program: Program) -> Executable:
         return self.load_for(program, frozenset())
@@ -131,7 +131,7 @@ class CpuDevice(Device):
         from .target import target  # loads LLVM
 
         machine = target()
-        usual = cpu_model(threads(), machine.second_cache, machine.first_cache, machine.lanes(4), machine.registers)
+        usual = cpu_model(threads(), machine.l2_bytes, machine.l1_bytes, machine.lanes(4), machine.registers)
         products = usual.products._replace(transformed=48)
         return usual._replace(
             products=products, unit=MATRIX_UNIT if machine.matrix_unit else PAIRS if machine.pairs else None
@@ -143,14 +143,14 @@ class CpuDevice(Device):
 
         machine = target()
         if machine.matrix_unit:
-            return UNIT_PRODUCTS
-        return {**super().products, **(PAIR_PRODUCTS if machine.pairs else {})}
+            return AMX_ARITHMETIC
+        return {**super().products, **(BF16_DOT_ARITHMETIC if machine.pairs else {})}
 
     def arithmetic(self, kernel: Kernel) -> list[str]:
         from ...ir.tile_access import precisions
-        from .build import of_parts  # loads LLVM
+        from .build import describe_low_precision  # loads LLVM
 
-        said = of_parts(kernel)
+        said = describe_low_precision(kernel)
         if said:
             return [said, *super().arithmetic(kernel)]
         return [f'input_precision="{word}": float32 on {self.name}' for word in precisions(kernel)]

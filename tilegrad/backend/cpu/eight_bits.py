@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...ir.dtype import DType, float8_e4m3fn, float8_e5m2
-from .emit import Builder, Value, constant
+from .emit import Builder, LlvmValue, constant
 
 
-class Form(NamedTuple):
+class Float8Format(NamedTuple):
     """An 8-bit float format: mantissa bits, exponent bias, the largest encoding that a conversion gives, and NaN."""
 
     digits: int
@@ -17,46 +17,46 @@ class Form(NamedTuple):
     nan: int
 
 
-FORMS = {float8_e4m3fn: Form(3, 7, 0x7E, 0x7F), float8_e5m2: Form(2, 15, 0x7C, 0x7F)}
+FORMATS = {float8_e4m3fn: Float8Format(3, 7, 0x7E, 0x7F), float8_e5m2: Float8Format(2, 15, 0x7C, 0x7F)}
 SIGN = 0x80
 
 
-def widened(b: Builder, x: Value, source: DType) -> Value:
+def widen_float8(b: Builder, x: LlvmValue, source: DType) -> LlvmValue:
     """Convert to float32: shift mantissa and exponent into place, and multiply by the difference of exponent biases."""
-    form = FORMS[source]
+    format = FORMATS[source]
     bits = b.convert("zext", x, "i32")
     type = bits.type
     size = b.op("and", bits, constant(SIGN - 1, type))
-    small = b.convert("bitcast", b.op("shl", size, constant(23 - form.digits, type)), "float")
-    value = b.op("fmul", small, constant(2.0 ** (127 - form.bias), small.type))
+    small = b.convert("bitcast", b.op("shl", size, constant(23 - format.digits, type)), "float")
+    value = b.op("fmul", small, constant(2.0 ** (127 - format.bias), small.type))
     made = b.convert("bitcast", value, "i32")
     if source is float8_e5m2:
-        made = b.select(b.compare("eq", size, constant(form.largest, type)), constant(0x7F800000, type), made)
-        special = b.compare("ugt", size, constant(form.largest, type))
+        made = b.select(b.compare("eq", size, constant(format.largest, type)), constant(0x7F800000, type), made)
+        special = b.compare("ugt", size, constant(format.largest, type))
     else:
-        special = b.compare("eq", size, constant(form.nan, type))
+        special = b.compare("eq", size, constant(format.nan, type))
     made = b.select(special, constant(0x7FC00000, type), made)
     sign = b.op("shl", b.op("and", bits, constant(SIGN, type)), constant(24, type))
     return b.convert("bitcast", b.op("or", made, sign), "float", "wide")
 
 
-def narrowed(b: Builder, x: Value, target: DType) -> Value:
+def round_to_float8(b: Builder, x: LlvmValue, target: DType) -> LlvmValue:
     """Round to nearest even; overflow saturates to the largest number, or to infinity where the format has one."""
-    form = FORMS[target]
-    fewer = 23 - form.digits
+    format = FORMATS[target]
+    fewer = 23 - format.digits
     bits = b.convert("bitcast", x, "i32", "bits")
     type = bits.type
     size = b.op("and", bits, constant(0x7FFFFFFF, type))
     odd = b.op("and", b.op("lshr", size, constant(fewer, type)), constant(1, type))
-    nudge = (1 << (fewer - 1)) - 1 - (127 - form.bias << 23)
+    nudge = (1 << (fewer - 1)) - 1 - (127 - format.bias << 23)
     usual = b.op("lshr", b.op("add", b.op("add", size, constant(nudge, type)), odd), constant(fewer, type))
-    above = 151 - form.digits - form.bias << 23  # adding this rounds to the digits of denormals
+    above = 151 - format.digits - format.bias << 23  # adding this rounds to the digits of denormals
     positive = b.convert("bitcast", size, "float")
-    summed = b.op("fadd", positive, constant(2.0 ** (24 - form.digits - form.bias), positive.type))
+    summed = b.op("fadd", positive, constant(2.0 ** (24 - format.digits - format.bias), positive.type))
     small = b.op("sub", b.convert("bitcast", summed, "i32"), constant(above, type))
-    made = b.select(b.compare("ult", size, constant(128 - form.bias << 23, type)), small, usual)
-    largest = constant(form.largest, type)
+    made = b.select(b.compare("ult", size, constant(128 - format.bias << 23, type)), small, usual)
+    largest = constant(format.largest, type)
     made = b.select(b.compare("ugt", made, largest), largest, made)
-    made = b.select(b.compare("uno", x, x), constant(form.nan, type), made)
+    made = b.select(b.compare("uno", x, x), constant(format.nan, type), made)
     sign = b.op("lshr", b.op("and", bits, constant(-1 << 31, type)), constant(24, type))
     return b.convert("trunc", b.op("or", made, sign), "i8", "narrow")

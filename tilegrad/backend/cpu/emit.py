@@ -67,7 +67,7 @@ def element_type(dtype: DType) -> str:
     return {float16: "half", float32: "float", float64: "double"}.get(dtype, f"i{dtype.bits}")
 
 
-class Value:
+class LlvmValue:
     """An operand: its text, its type, and the level of the scope that defines it."""
 
     __slots__ = ("level", "multiple", "negative", "text", "type")
@@ -90,7 +90,7 @@ class Value:
         return self.text[0] not in "%@"
 
 
-def constant(value: float | int | bool, type: Type) -> Value:
+def constant(value: float | int | bool, type: Type) -> LlvmValue:
     """A constant, in all lanes.
 
     >>> constant(1.5, Type("float", 8)), constant(True, Type("i1"))
@@ -102,18 +102,18 @@ def constant(value: float | int | bool, type: Type) -> Value:
         text = _float_text(struct.pack("<d", value), type.element)
     else:
         return _integer(int(value), type)
-    return Value(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
+    return LlvmValue(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
 
 
 @lru_cache(4096)
-def _integer(value: int, type: Type) -> Value:
+def _integer(value: int, type: Type) -> LlvmValue:
     bits = type.bits
     wrapped = value & ((1 << bits) - 1)
     text = str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
-    return Value(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
+    return LlvmValue(f"splat ({type.element} {text})" if type.lanes else text, type, 0)
 
 
-def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> Value:
+def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> LlvmValue:
     """A number as a constant of a dtype."""
     if dtype is bfloat16:
         bits = int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
@@ -134,33 +134,33 @@ def _float_text(double: bytes, element: str) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', wide))[0]:016X}"
 
 
-def lane_constants(values: Sequence[int | bool], element: str) -> Value:
+def lane_constants(values: Sequence[int | bool], element: str) -> LlvmValue:
     """A vector constant with one number per lane."""
     shown = [("true" if v else "false") if element == "i1" else str(v) for v in values]
-    return Value("<" + ", ".join(f"{element} {v}" for v in shown) + ">", Type(element, len(values)))
+    return LlvmValue("<" + ", ".join(f"{element} {v}" for v in shown) + ">", Type(element, len(values)))
 
 
-class Scope:
+class CodeScope:
     """Code being emitted: its lines, the values known in it, and its current basic block."""
 
     def __init__(self, label: str, pinned: bool) -> None:
         self.lines: list[str] = []
-        self.known: dict[str, Value] = {}
+        self.known: dict[str, LlvmValue] = {}
         self.label = label
         self.pinned = pinned
         """Whether loads must stay inside: the scope may not run, or memory may have changed when it does."""
 
 
-class Loop(Node):
+class OpenLoop(Node):
     """A loop being emitted: its counter and its loop-carried values."""
 
-    index: Value
-    carried: tuple[Value, ...]
+    index: LlvmValue
+    carried: tuple[LlvmValue, ...]
     label: str
-    start: Value
-    stop: Value
-    step: Value
-    initial: tuple[Value, ...]
+    start: LlvmValue
+    stop: LlvmValue
+    step: LlvmValue
+    initial: tuple[LlvmValue, ...]
     guarded: bool
 
 
@@ -168,7 +168,7 @@ class Builder:
     """Emits one function."""
 
     def __init__(self) -> None:
-        self.scopes = [Scope("entry", True)]
+        self.scopes = [CodeScope("entry", True)]
         self.allocations: list[str] = []
         self.declarations: dict[str, str] = {}
         self.stack_bytes = 0
@@ -194,7 +194,7 @@ class Builder:
 
     # Instructions without side effects.
 
-    def pure(self, text: str, type: Type, operands: Sequence[Value], hint: str = "v", least: int = 0) -> Value:
+    def pure(self, text: str, type: Type, operands: Sequence[LlvmValue], hint: str = "v", least: int = 0) -> LlvmValue:
         """Emit an instruction without side effects once, hoisted as far as its operands and `min_level` allow."""
         level = least
         for x in operands:
@@ -205,66 +205,66 @@ class Builder:
             if found is not None:
                 return found
         scope = self.scopes[level]
-        made = Value(self.name(hint), type, level)
+        made = LlvmValue(self.name(hint), type, level)
         scope.lines.append(f"  {made.text} = {text}")
         scope.known[text] = made
         return made
 
-    def op(self, opcode: str, x: Value, y: Value, hint: str = "v") -> Value:
+    def op(self, opcode: str, x: LlvmValue, y: LlvmValue, hint: str = "v") -> LlvmValue:
         """Emit a binary instruction."""
         return self.pure(f"{opcode} {x.type} {x.text}, {y.text}", x.type, (x, y), hint)
 
-    def compare(self, predicate: str, x: Value, y: Value, hint: str = "is") -> Value:
+    def compare(self, predicate: str, x: LlvmValue, y: LlvmValue, hint: str = "is") -> LlvmValue:
         opcode = "fcmp" if x.type.is_float else "icmp"
         return self.pure(f"{opcode} {predicate} {x.type} {x}, {y}", x.type.of("i1"), (x, y), hint)
 
-    def select(self, condition: Value, x: Value, y: Value, hint: str = "v") -> Value:
+    def select(self, condition: LlvmValue, x: LlvmValue, y: LlvmValue, hint: str = "v") -> LlvmValue:
         if x.text == y.text:
             return x
         text = f"select {condition.type} {condition}, {x.type} {x}, {y.type} {y}"
         return self.pure(text, x.type, (condition, x, y), hint)
 
-    def convert(self, opcode: str, x: Value, element: str, hint: str = "v") -> Value:
+    def convert(self, opcode: str, x: LlvmValue, element: str, hint: str = "v") -> LlvmValue:
         """Emit trunc, sext, fpext, bitcast, ... to another element type."""
         target = x.type.of(element)
         return x if target == x.type else self.pure(f"{opcode} {x.type} {x} to {target}", target, (x,), hint)
 
-    def call(self, function: str, type: Type, *args: Value, hint: str = "v", attributes: str = "") -> Value:
+    def call(self, function: str, type: Type, *args: LlvmValue, hint: str = "v", attributes: str = "") -> LlvmValue:
         """Emit a call of a function without side effects, and declare the function."""
         self.declare(function, type, args)
         shown = ", ".join(f"{a.type} {a}" for a in args)
         return self.pure(f"call {type} @{function}({shown}){attributes}", type, args, hint)
 
-    def intrinsic(self, name: str, *args: Value, hint: str = "v") -> Value:
+    def intrinsic(self, name: str, *args: LlvmValue, hint: str = "v") -> LlvmValue:
         """Emit a call of `llvm.NAME` on arguments of one type."""
         return self.call(f"llvm.{name}.{args[0].type.short}", args[0].type, *args, hint=hint)
 
-    def declare(self, function: str, type: Type | str, args: Sequence[Value]) -> None:
+    def declare(self, function: str, type: Type | str, args: Sequence[LlvmValue]) -> None:
         if function not in self.declarations:
             self.declarations[function] = f"declare {type} @{function}({', '.join(str(a.type) for a in args)})"
 
-    def splat(self, x: Value, lanes: int) -> Value:
+    def splat(self, x: LlvmValue, lanes: int) -> LlvmValue:
         """Broadcast a scalar to all lanes."""
         if x.type.lanes or not lanes:
             return x
         type = Type(x.type.element, lanes)
         if x.is_constant:
-            return Value(f"splat ({x.type.element} {x.text})", type)
+            return LlvmValue(f"splat ({x.type.element} {x.text})", type)
         one = self.pure(f"insertelement {type} poison, {x.type} {x}, i64 0", type, (x,), "one")
         return self.pure(
             f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all"
         )
 
-    def shuffle(self, x: Value, y: Value, lanes: Sequence[int], hint: str = "v") -> Value:
+    def shuffle(self, x: LlvmValue, y: LlvmValue, lanes: Sequence[int], hint: str = "v") -> LlvmValue:
         """Permute the lanes of two vectors; -1 leaves a lane undefined."""
         type = Type(x.type.element, len(lanes))
         mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
         return self.pure(f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint)
 
-    def extract(self, x: Value, lane: int, hint: str = "v") -> Value:
+    def extract(self, x: LlvmValue, lane: int, hint: str = "v") -> LlvmValue:
         return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
 
-    def offset(self, pointer: Value, element: str, index: Value, hint: str = "at") -> Value:
+    def offset(self, pointer: LlvmValue, element: str, index: LlvmValue, hint: str = "at") -> LlvmValue:
         """The address `index` elements past a pointer (a vector of addresses for a vector of indices)."""
         if index.text == "0":
             return pointer
@@ -278,30 +278,30 @@ class Builder:
 
     # Memory.
 
-    def allocate(self, bytes: int, hint: str) -> Value:
+    def allocate(self, bytes: int, hint: str) -> LlvmValue:
         """Allocate memory of this instance on the stack."""
         size = -(-bytes // 64) * 64
         fitting = [(room, name) for name, room in self.spare.items() if room >= size]
         if fitting:
             _, name = min(fitting)
             del self.spare[name]
-            return Value(name, PTR, 0)
+            return LlvmValue(name, PTR, 0)
         name = self.name(hint)
         self.allocations.append(f"  {name} = alloca [{size} x i8], align 64")
         self.allocated[name] = size
         self.stack_bytes += size
-        return Value(name, PTR, 0)
+        return LlvmValue(name, PTR, 0)
 
-    def instruction(self, text: str, type: Type, hint: str = "v") -> Value:
+    def instruction(self, text: str, type: Type, hint: str = "v") -> LlvmValue:
         """Emit an instruction that must stay in the current scope."""
-        made = Value(self.name(hint), type, self.level)
+        made = LlvmValue(self.name(hint), type, self.level)
         self.scopes[-1].lines.append(f"  {made.text} = {text}")
         return made
 
     def effect(self, text: str) -> None:
         self.scopes[-1].lines.append(f"  {text}")
 
-    def bring(self, pointer: Value, cache: int) -> None:
+    def prefetch(self, pointer: LlvmValue, cache: int) -> None:
         """Prefetch a cache line to level 1 or 2; the address need not be mapped."""
         name = "llvm.prefetch.p0"
         self.declarations.setdefault(name, f"declare void @{name}(ptr, i32, i32, i32)")
@@ -318,33 +318,33 @@ class Builder:
     def open_loop(
         self,
         hint: str,
-        start: Value,
-        stop: Value,
-        step: Value,
-        carried: Sequence[tuple[str, Value]] = (),
+        start: LlvmValue,
+        stop: LlvmValue,
+        step: LlvmValue,
+        carried: Sequence[tuple[str, LlvmValue]] = (),
         *,
         guarded: bool,
         pinned: bool = False,
-    ) -> Loop:
+    ) -> OpenLoop:
         """Open a loop `for index in range(start, stop, step)`; `guarded` if it may have no iteration."""
         if guarded:
             self._open_guard(hint, start, stop)
         label = self.label(hint + ".loop")
-        self.scopes.append(Scope(label, pinned))
+        self.scopes.append(CodeScope(label, pinned))
         level = self.level
         negative = start.negative and not (start.is_constant and not start.text.startswith("-"))
-        index = Value(self.name(hint), start.type, level, _multiple_of(start, step), negative)
-        values = tuple(Value(self.name(name), x.type, level) for name, x in carried)
-        return Loop(index, values, label, start, stop, step, tuple(x for _, x in carried), guarded)
+        index = LlvmValue(self.name(hint), start.type, level, _multiple_of(start, step), negative)
+        values = tuple(LlvmValue(self.name(name), x.type, level) for name, x in carried)
+        return OpenLoop(index, values, label, start, stop, step, tuple(x for _, x in carried), guarded)
 
-    def _open_guard(self, hint: str, start: Value, stop: Value) -> None:
+    def _open_guard(self, hint: str, start: LlvmValue, stop: LlvmValue) -> None:
         condition = self.compare("slt", start, stop, "some")
         inside = self.label(hint + ".some")
-        self.scopes.append(Scope(inside, True))
+        self.scopes.append(CodeScope(inside, True))
         self.scopes[-1].lines.append(f"  br i1 {condition}, label %{inside}, label %{{after}}")
         self.scopes[-1].lines.append(f"{inside}:")
 
-    def close_loop(self, loop: Loop, following: Sequence[Value] = ()) -> tuple[Value, ...]:
+    def close_loop(self, loop: OpenLoop, following: Sequence[LlvmValue] = ()) -> tuple[LlvmValue, ...]:
         """Close a loop and return its carried values as they are after it."""
         scope = self.scopes[-1]
         following_index = self.instruction(
@@ -366,10 +366,10 @@ class Builder:
         outer.lines += lines
         outer.label = after
         # Values of the last iteration are defined after the loop, at the level outside.
-        results = tuple(Value(x.text, x.type, self.level) for x in following)
+        results = tuple(LlvmValue(x.text, x.type, self.level) for x in following)
         return self._close_guard(loop, results) if loop.guarded else results
 
-    def _close_guard(self, loop: Loop, results: tuple[Value, ...]) -> tuple[Value, ...]:
+    def _close_guard(self, loop: OpenLoop, results: tuple[LlvmValue, ...]) -> tuple[LlvmValue, ...]:
         guard = self.scopes.pop()
         after = self.label(loop.label + ".after")
         outer = self.scopes[-1]
@@ -379,22 +379,26 @@ class Builder:
         for x, first in zip(results, loop.initial, strict=True):
             name = self.name("merged")
             outer.lines.append(f"  {name} = phi {x.type} [ {first}, %{outer.label} ], [ {x}, %{guard.label} ]")
-            merged.append(Value(name, x.type, self.level))
+            merged.append(LlvmValue(name, x.type, self.level))
         outer.label = after
         return tuple(merged)
 
     def open_branch(self, hint: str) -> None:
         """Open one side of a branch; `close_branches` puts its code in place."""
         label = self.label(hint)
-        self.scopes.append(Scope(label, True))
+        self.scopes.append(CodeScope(label, True))
         self.scopes[-1].lines.append(f"{label}:")
 
-    def close_branch(self) -> Scope:
+    def close_branch(self) -> CodeScope:
         return self.scopes.pop()
 
     def close_branches(
-        self, condition: Value, then: Scope, other: Scope, results: Sequence[tuple[Value, Value]] = ()
-    ) -> tuple[Value, ...]:
+        self,
+        condition: LlvmValue,
+        then: CodeScope,
+        other: CodeScope,
+        results: Sequence[tuple[LlvmValue, LlvmValue]] = (),
+    ) -> tuple[LlvmValue, ...]:
         """Emit both sides of a branch behind a condition, and merge the values that each computed."""
         outer = self.scopes[-1]
         after = self.label("join")
@@ -406,16 +410,16 @@ class Builder:
         for x, y in results:
             name = self.name("joined")
             outer.lines.append(f"  {name} = phi {x.type} [ {x}, %{then.label} ], [ {y}, %{other.label} ]")
-            merged.append(Value(name, x.type, self.level))
+            merged.append(LlvmValue(name, x.type, self.level))
         return tuple(merged)
 
-    def open_while(self, carried: Sequence[tuple[str, Value]]) -> tuple[str, tuple[Value, ...]]:
+    def open_while(self, carried: Sequence[tuple[str, LlvmValue]]) -> tuple[str, tuple[LlvmValue, ...]]:
         """Open a loop whose condition is emitted next."""
         label = self.label("while")
-        self.scopes.append(Scope(label, True))
-        return label, tuple(Value(self.name(name), x.type, self.level) for name, x in carried)
+        self.scopes.append(CodeScope(label, True))
+        return label, tuple(LlvmValue(self.name(name), x.type, self.level) for name, x in carried)
 
-    def enter_while(self, condition: Value) -> None:
+    def enter_while(self, condition: LlvmValue) -> None:
         """Begin the body, after the condition."""
         body = self.label("while.body")
         scope = self.scopes[-1]
@@ -423,8 +427,8 @@ class Builder:
         scope.label = body
 
     def close_while(
-        self, label: str, carried: Sequence[Value], initial: Sequence[Value], following: Sequence[Value]
-    ) -> tuple[Value, ...]:
+        self, label: str, carried: Sequence[LlvmValue], initial: Sequence[LlvmValue], following: Sequence[LlvmValue]
+    ) -> tuple[LlvmValue, ...]:
         scope = self.scopes.pop()
         outer = self.scopes[-1]
         after = self.label("while.end")
@@ -434,10 +438,10 @@ class Builder:
         lines += [line.replace("{after}", after) for line in scope.lines]
         outer.lines += [*lines, f"  br label %{label}", f"{after}:"]
         outer.label = after
-        return tuple(Value(x.text, x.type, self.level) for x in carried)
+        return tuple(LlvmValue(x.text, x.type, self.level) for x in carried)
 
 
-def _multiple_of(start: Value, step: Value) -> int:
+def _multiple_of(start: LlvmValue, step: LlvmValue) -> int:
     """A divisor of every value of a loop counter."""
     from math import gcd
 

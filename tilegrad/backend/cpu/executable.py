@@ -18,22 +18,22 @@ from ...runtime import events
 from ...runtime.executable import Executable, Runner, Steady
 from ..steady import parted
 from . import native
-from .bind_sizes import settle, written
-from .borders import resolved
-from .buffer_factory import maker
-from .build import KernelCode, built, index_faults
-from .external_calls import look
-from .partition import Call, deal
-from .prepack import beforehand
+from .bind_sizes import bind_sizes, written_buffers
+from .borders import specialise_borders
+from .buffer_factory import buffer_factory
+from .build import KernelCode, build_kernels, index_faults
+from .external_calls import raise_external_errors
+from .partition import KernelCall, partition
+from .prepack import prepack
 from .target import target
-from .task_table import Table
+from .task_table import TaskTable
 
 if TYPE_CHECKING:
     from .device import CpuDevice
 
-MOST_BINDINGS = 256
+MAX_BINDINGS = 256
 """Sets of sizes kept for one program."""
-LONG = 50_000.0
+RELEASE_LOCK_NS = 50_000.0
 """Estimated nanoseconds from which on a program runs without the interpreter's lock."""
 MEASURED_RUNS = 3
 """Measured runs of a program, beginning with its second, before it is partitioned for the last time."""
@@ -43,10 +43,10 @@ class CpuExecutable(Executable):
     """A compiled program."""
 
     def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
-        program = with_borders(program)
-        made = beforehand(program, target(), steady)
+        program = specialise_users_kernels(program)
+        made = prepack(program, target(), steady)
         if steady:
-            first, made = parted(made, steady, written)
+            first, made = parted(made, steady, written_buffers)
             program = made
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
@@ -55,7 +55,7 @@ class CpuExecutable(Executable):
         self.device = device
         self.made = made
         """The program as it runs, with the launches that prepack operands."""
-        self.code = built([step.kernel for step in self.made.steps if isinstance(step, Launch)])
+        self.code = build_kernels([step.kernel for step in self.made.steps if isinstance(step, Launch)])
         self._bindings: OrderedDict[tuple[int, ...], Runner] = OrderedDict()
 
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
@@ -63,25 +63,28 @@ class CpuExecutable(Executable):
         runner = self._bindings.get(key)
         if runner is None:
             runner = self._bindings[key] = self._binding(key).runner(self)
-            while len(self._bindings) > MOST_BINDINGS:
+            while len(self._bindings) > MAX_BINDINGS:
                 self._bindings.popitem(last=False)
         else:
             self._bindings.move_to_end(key)
         return runner
 
-    def _binding(self, key: tuple[int, ...]) -> Binding:
-        return Binding(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))
+    def _binding(self, key: tuple[int, ...]) -> BoundExecutable:
+        return BoundExecutable(self.device, self.made, self.code, dict(zip(self.program.sizes, key, strict=True)))
 
 
-def with_borders(program: Program) -> Program:
+def specialise_users_kernels(program: Program) -> Program:
     """Specialise the users' kernels of a program at borders."""
     if not any(isinstance(step, Launch) and step.users for step in program.steps):
         return program
-    steps = [s.replaced(kernel=resolved(s.kernel)) if isinstance(s, Launch) and s.users else s for s in program.steps]
+    steps = [
+        s.replaced(kernel=specialise_borders(s.kernel)) if isinstance(s, Launch) and s.users else s
+        for s in program.steps
+    ]
     return program.replaced(steps=tuple(steps))  # type: ignore[no-any-return]
 
 
-class Binding:
+class BoundExecutable:
     """A program with its sizes bound, and its code."""
 
     def __init__(self, device: CpuDevice, program: Program, code: KernelCode, sizes: Mapping[str, int]) -> None:
@@ -89,16 +92,16 @@ class Binding:
         self.device = device
         self.code = code
         self.sizes = sizes
-        self.settled = settle(program, code.__getitem__, native.code().addresses, sizes)
-        device.grow_arena(self.settled.arena)
+        self.bound = bind_sizes(program, code.__getitem__, native.code().addresses, sizes)
+        device.grow_arena(self.bound.arena)
 
-    def table(self, calls: Sequence[Call], *, timed: bool = False) -> Table:
+    def table(self, calls: Sequence[KernelCall], *, timed: bool = False) -> TaskTable:
         """Partition the program among the threads by the times of its calls."""
-        team, settled = native.team(), self.settled
-        asks_python = any(call.kind == "python" for call in settled.calls_outside)
-        long = asks_python or sum(call.nanoseconds for call in calls) > LONG
-        segments = deal(calls, team.threads, merge=not timed)
-        return Table(team, calls, segments, settled.patches, settled.data, long=long, timed=timed)
+        team, bound = native.team(), self.bound
+        asks_python = any(call.kind == "python" for call in bound.external_calls)
+        long = asks_python or sum(call.nanoseconds for call in calls) > RELEASE_LOCK_NS
+        segments = partition(calls, team.threads, merge=not timed)
+        return TaskTable(team, calls, segments, bound.patches, bound.data, long=long, timed=timed)
 
     def runner(self, executable: Executable) -> Runner:
         """Generate the function that runs the program: outputs from inputs.
@@ -106,24 +109,24 @@ class Binding:
         Its source is unrolled for the number of inputs and outputs: loops over them would take longer than the kernels
         of a small program.
         """
-        learner, settled = _Learner(self, executable), self.settled
+        learner, bound = _Repartitioner(self, executable), self.bound
         names = {
             "device": self.device,
             "learner": learner,
             "listeners": events.listeners,
             "run": learner.table.run,
-            "look": partial(look, settled.calls_outside),
+            "raise_external_errors": partial(raise_external_errors, bound.external_calls),
             "index_faults": index_faults,
             "wrong": index_faults.words,
-        } | {f"make{n}": maker(self.device, bytes) for n, bytes in enumerate(settled.made)}
-        looks = ["look()"] if settled.calls_outside else []
-        looks += ["if wrong[0]: index_faults.look()"] if self.code.checks_indices else []
-        source = runner_source(settled.inputs, len(settled.made), settled.results, bool(settled.arena), looks)
+        } | {f"make{n}": buffer_factory(self.device, bytes) for n, bytes in enumerate(bound.made)}
+        checks = ["raise_external_errors()"] if bound.external_calls else []
+        checks += ["if wrong[0]: index_faults.look()"] if self.code.checks_indices else []
+        source = runner_source(bound.inputs, len(bound.made), bound.results, bool(bound.arena), checks)
         exec(source, names)
         return names["runner"]  # type: ignore[return-value]
 
 
-def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, looks: Sequence[str] = ()) -> str:
+def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, checks: Sequence[str] = ()) -> str:
     """Generate the source of a runner; `outputs` is the number of new outputs, `results` the datum of each result,
     `checks` are lines that look for failures of external calls and out-of-range indices.
 
@@ -150,28 +153,28 @@ def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, l
     lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
     lines += [f"    y{n} = make{n}()" for n in range(made)]
     lines += ["    arena = device.arena"] if arena else []
-    end = [*looks, result]
+    end = [*checks, result]
     lines += ["    if listeners:", f"        learner.profiled({data})", *(f"        {line}" for line in end)]
     lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})"]
     lines += [f"    {line}" for line in end]
     return "\n".join(lines)
 
 
-class _Learner:
+class _Repartitioner:
     """Measures the first runs of a program and partitions it again by the measured times of its launches.
 
     The first run is not measured, since it touches fresh memory. Of the other runs the shortest time of each launch
     counts, since the system may take the core away at any time.
     """
 
-    def __init__(self, binding: Binding, executable: Executable) -> None:
+    def __init__(self, binding: BoundExecutable, executable: Executable) -> None:
         self.binding = binding
         self.executable = weakref.ref(executable)
-        self.calls = binding.settled.calls
+        self.calls = binding.bound.calls
         self.learning = bool(self.calls)
         self.table = binding.table(self.calls)
         """Task table by estimated times at first, by measured times in the end."""
-        self._timed: Table | None = None
+        self._timed: TaskTable | None = None
         self._launches: events.Launches | None = None
         self._runs = 0
 
@@ -195,12 +198,12 @@ class _Learner:
         self._timed = None
         self.learning = False
 
-    def _measuring(self) -> Table:
+    def _measuring(self) -> TaskTable:
         if self._timed is None:
             self._timed = self.binding.table(self.calls, timed=True)
         return self._timed
 
-    def _note(self, table: Table) -> None:
+    def _note(self, table: TaskTable) -> None:
         """Record the times of the last run."""
         taken = []
         times = table.times
@@ -220,7 +223,7 @@ class _Learner:
             steps = [
                 events.Launched("launch", call.name, n, call.bytes, call.operations)
                 for n, call in enumerate(self.calls, 1)
-                if not call.prepares
+                if not call.is_prepack
             ]
             binding = self.binding
             self._launches = events.Launches(binding.name, "cpu", steps, self.executable, binding.sizes)

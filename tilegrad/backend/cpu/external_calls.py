@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...runtime.work import Prepared
 
 
-class OutsideCall:
+class NativeExternalCall:
     """A prepared external call, with the memory of its status and its table of offsets."""
 
     def __init__(self, prepared: Prepared, kind: str) -> None:
@@ -26,7 +26,7 @@ class OutsideCall:
         return [len(made.data), len(made.offsets), made.entry, made.call, *places]
 
 
-def look(calls: Sequence[OutsideCall]) -> None:
+def raise_external_errors(calls: Sequence[NativeExternalCall]) -> None:
     """Raise the error of the first external call that failed in the last run."""
     failed = None
     for call in calls:

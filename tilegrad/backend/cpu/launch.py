@@ -18,38 +18,38 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.buffer import Buffer
 from . import native
-from .borders import resolved
-from .build import built, kernel_assembly, kernel_ir
-from .executable import LONG
-from .partition import Call, deal
-from .task_table import Patch, Table
+from .borders import specialise_borders
+from .build import build_kernels, kernel_assembly, kernel_ir
+from .executable import RELEASE_LOCK_NS
+from .partition import KernelCall, partition
+from .task_table import ArgumentPatch, TaskTable
 
-MOST_TABLES = 256
-MEASURED = 3
+MAX_TABLES = 256
+MEASURED_RUNS = 3
 """Measured runs of a launch, beginning with its second."""
-GUESS = 2_000.0
+ASSUMED_INSTANCE_NS = 2_000.0
 """Assumed nanoseconds of an instance, until it has been measured."""
 
 
 def launched_ir(kernel: Kernel) -> str:
     """Return the LLVM IR of a kernel as it is launched."""
-    return kernel_ir(resolved(kernel))
+    return kernel_ir(specialise_borders(kernel))
 
 
 def launched_assembly(kernel: Kernel) -> str:
     """Return the assembly of a kernel as it is launched."""
-    return kernel_assembly(resolved(kernel))
+    return kernel_assembly(specialise_borders(kernel))
 
 
-class Launcher:
+class LaunchedKernel:
     """A compiled kernel of a user."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = resolved(kernel)
-        self.code = built([self.kernel])
+        self.kernel = specialise_borders(kernel)
+        self.code = build_kernels([self.kernel])
         self.pointers = [slot for slot, p in enumerate(self.kernel.parameters) if p.pointer]
         self.numbers = [(slot, p.dtype) for slot, p in enumerate(self.kernel.parameters) if not p.pointer]
-        self.tables: OrderedDict[tuple[tuple[int, ...], ...], Prepared] = OrderedDict()
+        self.tables: OrderedDict[tuple[tuple[int, ...], ...], BoundLaunch] = OrderedDict()
 
     def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
         """Run all instances of a grid."""
@@ -58,47 +58,49 @@ class Launcher:
             raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
         if 0 in grid:
             return
-        numbers = tuple([word(arguments[slot], dtype) for slot, dtype in self.numbers])  # type: ignore[arg-type]
+        numbers = tuple([argument_word(arguments[slot], dtype) for slot, dtype in self.numbers])  # type: ignore[arg-type]
         key = (grid, numbers)
         prepared = self.tables.get(key)
         if prepared is None:
-            prepared = self.tables[key] = Prepared(self, grid, numbers)
-            if len(self.tables) > MOST_TABLES:
+            prepared = self.tables[key] = BoundLaunch(self, grid, numbers)
+            if len(self.tables) > MAX_TABLES:
                 self.tables.popitem(last=False)
         addresses = [arguments[slot].address for slot in self.pointers]  # type: ignore[union-attr]
         if events.listeners:
             bytes = sum([arguments[slot].bytes for slot in self.pointers])  # type: ignore[union-attr, misc]
             prepared.run(addresses, bytes, self.kernel.origin)
-        elif prepared.settled is None:
+        elif prepared.tuned is None:
             prepared.run(addresses)
         else:
-            prepared.settled(*addresses)
+            prepared.tuned(*addresses)
 
 
-class Prepared:
+class BoundLaunch:
     """A kernel with its grid and its scalar arguments: only the addresses of buffers differ from run to run."""
 
-    def __init__(self, launcher: Launcher, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
+    def __init__(self, launcher: LaunchedKernel, grid: tuple[int, ...], numbers: tuple[int, ...]) -> None:
         kernel = launcher.kernel
         self.code = launcher.code
-        self.patches = [Patch(datum, 0, slot) for datum, slot in enumerate(launcher.pointers)]
+        self.patches = [ArgumentPatch(datum, 0, slot) for datum, slot in enumerate(launcher.pointers)]
         instances = prod(grid)
         slots = [0] * len(kernel.parameters) + [*grid, 1, 1, 1][:3]
         for (slot, _), number in zip(launcher.numbers, numbers, strict=True):
             slots[slot] = number
-        self.call = Call(kernel.name, launcher.code[kernel], tuple(slots), instances, instances * GUESS)
+        self.call = KernelCall(
+            kernel.name, launcher.code[kernel], tuple(slots), instances, instances * ASSUMED_INSTANCE_NS
+        )
         self.runs = 0
-        self.table: Table | None = None
-        self.settled: Callable[..., None] | None = None
+        self.table: TaskTable | None = None
+        self.tuned: Callable[..., None] | None = None
         """The runner after the last partitioning."""
 
     def prepared(self) -> Callable[..., None]:
         """Return the runner, partitioned by the time estimated so far."""
         if self.table is None:
             team = native.team()
-            segments = deal([self.call], team.threads)
-            long = self.call.nanoseconds > LONG
-            self.table = Table(team, [self.call], segments, self.patches, len(self.patches), long=long)
+            segments = partition([self.call], team.threads)
+            long = self.call.nanoseconds > RELEASE_LOCK_NS
+            self.table = TaskTable(team, [self.call], segments, self.patches, len(self.patches), long=long)
         return self.table.run
 
     def run(self, addresses: Sequence[int], bytes: int = 0, origin: str = "") -> None:
@@ -108,11 +110,11 @@ class Prepared:
         stop = time.monotonic_ns()
         if events.listeners:
             events.emit("launch", self.call.name, "cpu", start, stop, bytes, origin=origin)
-        if 1 <= self.runs <= MEASURED:
+        if 1 <= self.runs <= MEASURED_RUNS:
             self.learn(float(stop - start))
         self.runs += 1
-        if self.runs > MEASURED:
-            self.settled = self.prepared()
+        if self.runs > MEASURED_RUNS:
+            self.tuned = self.prepared()
 
     def learn(self, nanoseconds: float) -> None:
         """Record the time of a run, for the next partitioning."""
@@ -121,11 +123,11 @@ class Prepared:
         if self.runs > 1:
             spent = min(spent, self.call.nanoseconds)
         self.call = self.call._replace(nanoseconds=spent)
-        if self.runs == MEASURED:
+        if self.runs == MEASURED_RUNS:
             self.table = None
 
 
-def word(value: float, dtype: DType) -> int:
+def argument_word(value: float, dtype: DType) -> int:
     """Encode a scalar argument as the 8-byte word that a kernel reads."""
     if dtype.is_float:
         bits = struct.pack("<d" if dtype.bits == 64 else "<f" if dtype.bits == 32 else "<e", value)

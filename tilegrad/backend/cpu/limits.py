@@ -16,16 +16,16 @@ from typing import Any
 from ...runtime.cache import key, shared
 from ...runtime.once import once
 from . import native, objects
-from .partition import Call, deal
-from .pool import Pool
-from .task_table import Patch, Table
+from .partition import KernelCall, partition
+from .pool import MemoryPool
+from .task_table import ArgumentPatch, TaskTable
 
 ACCUMULATORS = 12
 """Independent accumulators: more than two units with a latency of five cycles need, fewer than there are registers."""
 FMA_STEPS = 100_000
-CACHED = 1 << 20
+CACHE_READS = 1 << 20
 """Reads of 256 bytes with which a cache is measured."""
-SHORTEST = 0.15
+MIN_SECONDS = 0.15
 """Seconds for which each figure is measured; the best run counts."""
 
 
@@ -34,7 +34,7 @@ def limits() -> Mapping[str, Any]:
     """Bytes and float32 operations per second, sizes of caches in bytes, and units, by name."""
     found = shared("limits").read(_entry())
     figures: dict[str, Any] = measure_again() if found is None else json.loads(found)
-    return figures | {"amx_permitted": amx_permitted(), "pairs": multiplies_pairs()}
+    return figures | {"amx_permitted": amx_permitted(), "pairs": has_fast_bf16_dot()}
 
 
 def measure_again() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def vector_bits() -> int:
     return 512 if "+avx512f" in features else 256 if "+avx2" in features else 128
 
 
-def multiplies_pairs() -> bool:
+def has_fast_bf16_dot() -> bool:
     """Whether `vdpbf16ps` is twice as fast as float32 multiply-adds. On processors with AMX it is half as fast."""
     features = objects.host().features.split(",")
     return "+avx512bf16" in features and "+amx-bf16" not in features
@@ -101,7 +101,7 @@ def model() -> str:
 def _measured(team: native.Team) -> dict[str, Any]:
     caches = cache_sizes()
     bytes = min(256 << 20, max(64 << 20, 4 * caches.get("L3", 0)))
-    pool = Pool()
+    pool = MemoryPool()
     blocks = pool.blocks(bytes)
     x, y, z = (pool.take(blocks) for _ in range(3))
     for address in (x, y, z):
@@ -129,7 +129,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
         "triad": rate("triad", 3.0 * bytes, lines, team.threads),
         "fma_core": flops(1),
         "fma": flops(team.threads),
-        **{f"{level}_read": rate(f"{level}_read", 256.0 * CACHED, CACHED, team.threads) for level in caches},
+        **{f"{level}_read": rate(f"{level}_read", 256.0 * CACHE_READS, CACHE_READS, team.threads) for level in caches},
         **caches,
     }
     pool.trim()
@@ -137,14 +137,14 @@ def _measured(team: native.Team) -> dict[str, Any]:
 
 
 def _runner(team: native.Team, kernel: int, instances: int, threads: int) -> Callable[..., None]:
-    call = Call("limit", kernel, (0, 0, 0, instances, 1, 1), instances, 1e9)
-    patches = [Patch(n, 0, n) for n in range(3)]
-    return Table(team, [call], deal([call], threads), patches, 3, long=True).run
+    call = KernelCall("limit", kernel, (0, 0, 0, instances, 1, 1), instances, 1e9)
+    patches = [ArgumentPatch(n, 0, n) for n in range(3)]
+    return TaskTable(team, [call], partition([call], threads), patches, 3, long=True).run
 
 
 def _best(run: Callable[[], None]) -> float:
     run()
-    best, end = float("inf"), time.perf_counter() + SHORTEST
+    best, end = float("inf"), time.perf_counter() + MIN_SECONDS
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()

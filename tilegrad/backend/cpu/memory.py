@@ -10,13 +10,13 @@ import numpy as np
 
 from ...ir.dtype import DType
 from ...runtime.buffer import Buffer
-from .pool import LARGE, FreeBlocks
+from .pool import MIN_MAPPED_BYTES, FreeBlocks
 
 if TYPE_CHECKING:
     from .device import CpuDevice
 
 
-SMALL = 4096
+MAX_COPIED_TWICE_BYTES = 4096
 """Bytes up to which copying twice is faster than asking numpy for an address."""
 
 
@@ -41,11 +41,11 @@ class PoolBuffer(Buffer):
     def hand_over(self, twin: PoolBuffer) -> None:
         self.blocks, twin.blocks = twin.blocks, self.blocks
 
-    def __del__(self, large: int = LARGE) -> None:  # globals may be cleared before the last buffer dies
+    def __del__(self, large: int = MIN_MAPPED_BYTES) -> None:  # globals may be cleared before the last buffer dies
         blocks = self.blocks
         blocks.append(self.address)
         if blocks.bytes >= large:
-            self.device.pool.relieve()  # type: ignore[attr-defined]
+            self.device.pool.trim_excess()  # type: ignore[attr-defined]
 
 
 class BorrowedBuffer(Buffer):
@@ -101,7 +101,7 @@ def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
 
 def fill(buffer: Buffer, array: np.ndarray) -> None:
     """Copy an array into a buffer, in row-major order."""
-    if array.nbytes <= SMALL:
+    if array.nbytes <= MAX_COPIED_TWICE_BYTES:
         ctypes.memmove(buffer.address, array.tobytes(), array.nbytes)
     else:
         dense = np.ascontiguousarray(array)
@@ -110,6 +110,6 @@ def fill(buffer: Buffer, array: np.ndarray) -> None:
 
 def copied(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
     """Copy a buffer into a new array."""
-    if buffer.bytes <= SMALL:
+    if buffer.bytes <= MAX_COPIED_TWICE_BYTES:
         return np.ndarray(shape, dtype.numpy, bytearray(ctypes.string_at(buffer.address, buffer.bytes)))
     return view(buffer, dtype, shape).copy()

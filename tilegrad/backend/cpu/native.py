@@ -18,12 +18,12 @@ from ...config import settings
 from ...runtime.once import once
 from . import objects
 
-WORD = 8
-LINE = 8
+WORD_BYTES = 8
+LINE_WORDS = 8
 """Words of a cache line."""
 
 
-class Machine(NamedTuple):
+class InstructionSet(NamedTuple):
     """Constants of `runtime.ll` that depend on the instruction set (Linux)."""
 
     pause: str
@@ -32,7 +32,7 @@ class Machine(NamedTuple):
     gettid: int
 
 
-MACHINES = {"x86_64": Machine("pause", 202, 35, 186), "aarch64": Machine("yield", 98, 101, 178)}
+INSTRUCTION_SETS = {"x86_64": InstructionSet("pause", 202, 35, 186), "aarch64": InstructionSet("yield", 98, 101, 178)}
 
 API = (
     "PyLong_AsLongLong",
@@ -52,24 +52,24 @@ API = (
 """Functions of Python's stable ABI that `runtime.ll` calls."""
 
 
-class Words:
+class AlignedWords:
     """Memory of 8-byte words, aligned to a cache line, shared by native code and Python."""
 
     def __init__(self, count: int) -> None:
-        self._owner = ctypes.create_string_buffer((count + LINE) * WORD)
+        self._owner = ctypes.create_string_buffer((count + LINE_WORDS) * WORD_BYTES)
         start = ctypes.addressof(self._owner)
-        self.address = -(-start // (LINE * WORD)) * (LINE * WORD)
+        self.address = -(-start // (LINE_WORDS * WORD_BYTES)) * (LINE_WORDS * WORD_BYTES)
         offset = self.address - start
-        self.view = memoryview(self._owner).cast("B")[offset : offset + count * WORD].cast("q")
+        self.view = memoryview(self._owner).cast("B")[offset : offset + count * WORD_BYTES].cast("q")
 
     def at(self, word: int) -> int:
         """Address of a word."""
-        return self.address + word * WORD
+        return self.address + word * WORD_BYTES
 
 
 def has_threads() -> bool:
     """Whether worker threads are supported: they wait on Linux futexes."""
-    return sys.platform == "linux" and platform.machine() in MACHINES
+    return sys.platform == "linux" and platform.machine() in INSTRUCTION_SETS
 
 
 LINUX_ONLY = {
@@ -87,7 +87,7 @@ LINUX_ONLY = {
 def source() -> str:
     """Return the text of `runtime.ll` for this machine."""
     text = (Path(__file__).parent / "runtime.ll").read_text()
-    machine = MACHINES["x86_64" if platform.machine().lower() in ("x86_64", "amd64") else "aarch64"]
+    machine = INSTRUCTION_SETS["x86_64" if platform.machine().lower() in ("x86_64", "amd64") else "aarch64"]
     for name, value in machine._asdict().items():
         text = text.replace("{" + name + "}", str(value))
     if not has_threads():
@@ -97,7 +97,7 @@ def source() -> str:
 
 
 @once
-def code() -> objects.Code:
+def code() -> objects.LinkedCode:
     """Compile and link the native runtime."""
     names = ["run_tasks", "copy_bytes", "call_outside", "pauses", "work", "wake", "retire", "call", "make", "drop"]
     names += [f"at_{slot}" for slot in ("address", "blocks", "bytes", "device", "memory")]
@@ -105,7 +105,7 @@ def code() -> objects.Code:
     symbols = {name: _address_of(getattr(python, name)) for name in API}
     symbols["none"] = id(None)
     symbols["type_error"] = ctypes.addressof(ctypes.c_void_p.in_dll(python, "PyExc_TypeError"))
-    image = objects.object_code("the runtime", source(), objects.host(), optimise=True)
+    image = objects.cached_object("the runtime", source(), objects.host(), optimise=True)
     linked = objects.link([image], names, symbols)
     for owner in (linked, objects.linker()):  # buffers may outlive all other objects of the interpreter
         python.Py_IncRef(ctypes.py_object(owner))
@@ -138,14 +138,14 @@ def _make_method() -> _MethodDef:
     return _MethodDef(b"make", code().addresses["make"], METH_NOARGS, b"make(): a buffer on a free block")
 
 
-def runs(program: int) -> Callable[..., None]:
+def run_function(program: int) -> Callable[..., None]:
     """Create the Python function that runs the program at an address: `run(*addresses of its inputs and outputs)`."""
     return _builtin(_run_method(), program)
 
 
-def makes(mould: int) -> Callable[[], Any]:
+def factory_function(record: int) -> Callable[[], Any]:
     """Create the Python function that allocates buffers as the factory record at an address says."""
-    return _builtin(_make_method(), mould)
+    return _builtin(_make_method(), record)
 
 
 def _builtin(method: _MethodDef, self: int) -> Callable[..., Any]:
@@ -171,7 +171,7 @@ class Team:
     def __init__(self, threads: int, cores: Sequence[int]) -> None:
         self.threads = threads
         self.cores = list(cores)
-        self.words = Words(HEAD + WORKER * max(1, threads))
+        self.words = AlignedWords(HEAD + WORKER * max(1, threads))
         self._handles: list[int] = []
         self._lock = threading.Lock()
         self._lay_out()
@@ -243,7 +243,7 @@ class Team:
             self._handles.clear()
             self.words.view[STOP] = 0
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """Reset the state in a forked child: the workers belong to the parent, and nobody holds the lock."""
         running = bool(self._handles)
         self._handles.clear()
@@ -299,5 +299,5 @@ def team() -> Team:
     made = Team(threads(), cores())
     atexit.register(made.stop)  # their code is unmapped with the interpreter
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=made.forget)
+        os.register_at_fork(after_in_child=made.reset_after_fork)
     return made

@@ -32,7 +32,7 @@ VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
 """Features that need wide registers, for each value of `TILEGRAD_VECTORS`."""
 
 
-class Host(NamedTuple):
+class HostProcessor(NamedTuple):
     """The processor that code is generated for."""
 
     triple: str
@@ -41,7 +41,7 @@ class Host(NamedTuple):
 
 
 @once
-def host() -> Host:
+def host() -> HostProcessor:
     """Detect the processor of this machine.
 
     LLVM's guess of the model is wrong in virtual machines, its list of features is right: the model is taken from the
@@ -50,19 +50,19 @@ def host() -> Host:
     _initialise()
     features = llvm.get_host_cpu_features()
     if platform.machine().lower() not in ("x86_64", "amd64"):
-        return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
-    features = permitted(features, settings().vectors)
+        return HostProcessor(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten())
+    features = permitted_features(features, settings().vectors)
     v4 = all(features.get(f"avx512{part}") for part in ("f", "bw", "cd", "dq", "vl"))
     v3 = all(features.get(part) for part in ("avx2", "fma", "bmi2", "f16c"))
     level = "-v4" if v4 else "-v3" if v3 else "-v2" if features.get("sse4.2") else ""
     flags = ",".join(f"{'+' if present else '-'}{name}" for name, present in sorted(features.items()))
-    return Host(llvm.get_process_triple(), f"x86-64{level}", flags)
+    return HostProcessor(llvm.get_process_triple(), f"x86-64{level}", flags)
 
 
-def permitted(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
+def permitted_features(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
     """Switch off the features of x86 processors beyond those of `TILEGRAD_VECTORS`.
 
-    >>> permitted({"sse4.2": True, "avx": True, "fma": True, "avx512f": True, "amx-tile": True}, "avx2")
+    >>> permitted_features({"sse4.2": True, "avx": True, "fma": True, "avx512f": True, "amx-tile": True}, "avx2")
     {'sse4.2': True, 'avx': True, 'fma': True, 'avx512f': False, 'amx-tile': False}
     """
     if not vectors:
@@ -74,7 +74,7 @@ def permitted(features: Mapping[str, bool], vectors: str) -> dict[str, bool]:
     }
 
 
-class Code:
+class LinkedCode:
     """Linked machine code; it stays mapped as long as this object lives."""
 
     def __init__(self, tracker: Any, names: Sequence[str], checks_indices: bool = False) -> None:
@@ -85,26 +85,26 @@ class Code:
 
 
 def compile_kernels(
-    kernels: Sequence[tuple[str, str]], host: Host, *, optimise: bool = False, symbols: Mapping[str, int] = {}
-) -> Code:
+    kernels: Sequence[tuple[str, str]], host: HostProcessor, *, optimise: bool = False, symbols: Mapping[str, int] = {}
+) -> LinkedCode:
     """Compile and link kernels, each given as the name of its function and a module of IR."""
-    objects = [object_code(name, ir, host, optimise=optimise) for name, ir in kernels]
+    objects = [cached_object(name, ir, host, optimise=optimise) for name, ir in kernels]
     return link(objects, [name for name, _ in kernels], symbols)
 
 
-def object_code(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
+def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> bytes:
     """Compile a module of IR to an object file, or read it from the disk cache."""
     store = shared("objects")
     name_of_object = key("object", ir, *host, version(), optimise)
     found = store.read(name_of_object)
     if found is None:
         with events.timed("compile", name, "cpu"):
-            found = emitted(name, ir, host, optimise=optimise)
+            found = compile_object(name, ir, host, optimise=optimise)
         store.write(name_of_object, found)
     return found
 
 
-def emitted(name: str, ir: str, host: Host, *, optimise: bool = False) -> bytes:
+def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> bytes:
     """Compile a module of IR to an object file."""
     machine = _machine(host)
     module = _module(name, ir, machine, optimise)
@@ -120,13 +120,13 @@ def version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
-def assembly(name: str, ir: str, host: Host, *, optimise: bool = False) -> str:
+def assembly(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> str:
     """Return the assembly of a module."""
     machine = _machine(host)
     return str(machine.emit_assembly(_module(name, ir, machine, optimise)))
 
 
-def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, int] = {}) -> Code:
+def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, int] = {}) -> LinkedCode:
     """Link object files; `symbols` gives the addresses of names that they do not define."""
     library = llvm.JITLibraryBuilder()
     for data in objects:
@@ -138,7 +138,7 @@ def link(objects: Sequence[bytes], names: Sequence[str], symbols: Mapping[str, i
         library.export_symbol(name)
     try:
         tracker = library.link(linker(), f"library{next(_libraries)}")
-        return Code(tracker, names, any(SYMBOL.encode() in data for data in objects))
+        return LinkedCode(tracker, names, any(SYMBOL.encode() in data for data in objects))
     except RuntimeError as e:
         raise CompileError(f"{', '.join(names[:3])}: the machine code does not link: {e}") from e
 
@@ -161,7 +161,7 @@ def linker() -> Any:
 
 
 @cache
-def _machine(host: Host) -> Any:
+def _machine(host: HostProcessor) -> Any:
     """The target machine, created once: that and its first use take a quarter of the compile time of a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
     target = llvm.Target.from_triple(host.triple)

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from ..places import Span
 
-WHOLE = 6_000.0
+MIN_SPLIT_NS = 6_000.0
 """Nanoseconds below which a launch is not split: handing work over and waiting for it takes about 500."""
-PIECE = 30_000.0
+CHUNK_NS = 30_000.0
 """Nanoseconds that a chunk should take."""
-MOST_PIECES = 32
+MAX_CHUNKS_PER_THREAD = 32
 """Upper bound of the chunks per thread."""
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """A launch with sizes bound: `slots` are the kernel's arguments and the three extents of the grid."""
 
     name: str
@@ -34,10 +34,10 @@ class Call(NamedTuple):
     bytes: int = 0
     """Total size of its buffers."""
     operations: float = 0.0
-    prepares: bool = False
+    is_prepack: bool = False
     """Whether it packs operands of the next launch; profiles count it as part of that."""
 
-    def apart(self, other: Call) -> bool:
+    def apart(self, other: KernelCall) -> bool:
         """Whether two launches have no data dependence; a launch with unknown writes depends on everything."""
         if not self.writes or not other.writes:
             return False
@@ -47,7 +47,7 @@ class Call(NamedTuple):
         )
 
 
-class Range(NamedTuple):
+class InstanceRange(NamedTuple):
     """Instances `begin` to `end` of the launch with this number."""
 
     call: int
@@ -55,77 +55,79 @@ class Range(NamedTuple):
     end: int
 
 
-Chunk = list[Range]
+Chunk = list[InstanceRange]
 
 
-class Segment(NamedTuple):
+class ParallelSegment(NamedTuple):
     """Chunks that may run concurrently, by the lane (the thread that takes them first)."""
 
     name: str
     lanes: list[list[Chunk]]
 
 
-def deal(calls: Sequence[Call], threads: int, *, merge: bool = True) -> list[Segment]:
+def partition(calls: Sequence[KernelCall], threads: int, *, merge: bool = True) -> list[ParallelSegment]:
     """Partition a program into segments.
 
-    >>> short, long = Call("short", 0, (), 4, 100.0), Call("long", 0, (), 6, 60_000.0)
-    >>> for segment in deal([short, short, long], 2):
+    >>> short, long = KernelCall("short", 0, (), 4, 100.0), KernelCall("long", 0, (), 6, 60_000.0)
+    >>> for segment in partition([short, short, long], 2):
     ...     print(segment.name, segment.lanes)
     short, short [[[Range(call=0, begin=0, end=4), Range(call=1, begin=0, end=4)]]]
     long [[[Range(call=2, begin=0, end=1)], [Range(call=2, begin=1, end=3)]],
           [[Range(call=2, begin=3, end=4)], [Range(call=2, begin=4, end=6)]]]
     """
-    segments: list[Segment] = []
-    together: list[Call] = []
+    segments: list[ParallelSegment] = []
+    together: list[KernelCall] = []
     """The long launches of the last segment; empty if it consists of short ones."""
     for number, call in enumerate(calls):
         lanes = _lanes(number, call, threads)
-        is_long = threads > 1 and call.nanoseconds >= WHOLE
+        is_long = threads > 1 and call.nanoseconds >= MIN_SPLIT_NS
         if merge and is_long and together and all(call.apart(other) for other in together):
-            segments[-1] = _beside(segments[-1], call.name, lanes, threads, calls)
+            segments[-1] = _with_call(segments[-1], call.name, lanes, threads, calls)
             together.append(call)
         elif merge and not is_long and segments and not together:
             segments[-1].lanes[0][0].extend(lanes[0][0])
             segments[-1] = segments[-1]._replace(name=f"{segments[-1].name}, {call.name}")
         else:
-            segments.append(Segment(call.name, lanes))
+            segments.append(ParallelSegment(call.name, lanes))
             together = [call] if is_long else []
     return segments
 
 
-def is_alone(segments: Sequence[Segment]) -> bool:
+def is_single_threaded(segments: Sequence[ParallelSegment]) -> bool:
     """Whether a program has no work for a second thread."""
     return all(len(segment.lanes) == 1 for segment in segments)
 
 
-def _pieces(call: Call, threads: int) -> int:
-    if threads == 1 or call.nanoseconds < WHOLE or call.instances < 2:
+def _chunk_count(call: KernelCall, threads: int) -> int:
+    if threads == 1 or call.nanoseconds < MIN_SPLIT_NS or call.instances < 2:
         return 1
-    each = min(MOST_PIECES, max(2, round(call.nanoseconds / threads / PIECE)))
+    each = min(MAX_CHUNKS_PER_THREAD, max(2, round(call.nanoseconds / threads / CHUNK_NS)))
     return min(call.instances, threads * each)
 
 
-def _lanes(number: int, call: Call, threads: int) -> list[list[Chunk]]:
+def _lanes(number: int, call: KernelCall, threads: int) -> list[list[Chunk]]:
     """Split a launch into equal chunks and give each lane consecutive ones (the first lanes may have one more)."""
-    pieces = _pieces(call, threads)
+    pieces = _chunk_count(call, threads)
     bounds = [call.instances * n // pieces for n in range(pieces + 1)]
-    chunks = [[Range(number, begin, end)] for begin, end in zip(bounds, bounds[1:], strict=False)]
+    chunks = [[InstanceRange(number, begin, end)] for begin, end in zip(bounds, bounds[1:], strict=False)]
     lanes = min(threads, pieces)
     starts = [-(-pieces * n // lanes) for n in range(lanes + 1)]
     return [chunks[start:stop] for start, stop in zip(starts, starts[1:], strict=False)]
 
 
-def _beside(segment: Segment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[Call]) -> Segment:
+def _with_call(
+    segment: ParallelSegment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[KernelCall]
+) -> ParallelSegment:
     """Add a launch to a segment, each of its lanes where there is least work."""
     merged = [list(lane) for lane in segment.lanes]
     merged += [[] for _ in range(min(len(lanes), threads - len(merged)))]
     for lane in lanes:
         least = min(range(len(merged)), key=lambda n: _nanoseconds(merged[n], calls))
         merged[least] += lane
-    return Segment(f"{segment.name} | {name}", merged)
+    return ParallelSegment(f"{segment.name} | {name}", merged)
 
 
-def _nanoseconds(lane: Sequence[Chunk], calls: Sequence[Call]) -> float:
+def _nanoseconds(lane: Sequence[Chunk], calls: Sequence[KernelCall]) -> float:
     return sum(
         calls[part.call].nanoseconds * (part.end - part.begin) / calls[part.call].instances
         for chunk in lane

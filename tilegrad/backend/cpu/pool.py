@@ -19,10 +19,10 @@ from ...runtime.device import Statistics
 from ...runtime.once import lock
 
 ALIGNMENT = 64
-CHUNK = 1 << 21
-LARGE = 1 << 18
+CHUNK_BYTES = 1 << 21
+MIN_MAPPED_BYTES = 1 << 18
 """Bytes from which on a block is a mapping of its own."""
-BEYOND = 4
+MAX_MEMORY_MULTIPLE = 4
 """Multiple of the machine's memory beyond which a block is refused."""
 
 
@@ -49,7 +49,7 @@ def class_bytes(bytes: int) -> int:
     return -(-bytes // step) * step
 
 
-class Pool:
+class MemoryPool:
     """Allocates addresses. Taking a free block is one `list.pop`, returning it one `append`.
 
     `peak` is sampled whenever the system is asked for memory, and whenever statistics are read.
@@ -79,7 +79,7 @@ class Pool:
         except IndexError:
             return self.fresh(blocks)
 
-    def relieve(self) -> None:
+    def trim_excess(self) -> None:
         """Trim the pool if too much is free; to be called after a large block was returned (by `blocks.append`)."""
         if self.held > self.keep and self.free > self.keep:
             self.trim(self.keep)
@@ -100,7 +100,7 @@ class Pool:
             excess = self.free - keep
             for size in sorted(self.classes, reverse=True):
                 blocks = self.classes[size]
-                while size >= LARGE and excess > 0 and blocks:
+                while size >= MIN_MAPPED_BYTES and excess > 0 and blocks:
                     try:
                         address = blocks.pop()
                     except IndexError:
@@ -117,7 +117,7 @@ class Pool:
         with self._lock:
             size = blocks.bytes
             start = events.now()
-            address = self._mapped(size) if size >= LARGE else self._cut(size)
+            address = self._mapped(size) if size >= MIN_MAPPED_BYTES else self._cut(size)
             blocks.made += 1
             self._peak = max(self._peak, self.statistics.live)
             if events.listeners:
@@ -128,8 +128,8 @@ class Pool:
         """Cut a small block from the current chunk; the rest of a chunk too short for it is lost (under 13 %)."""
         at, end = self._chunk
         if at + size > end:
-            at = self._mapped(CHUNK)
-            end = at + CHUNK
+            at = self._mapped(CHUNK_BYTES)
+            end = at + CHUNK_BYTES
         self._chunk = (at + size, end)
         return at
 
@@ -153,10 +153,10 @@ class Pool:
 
 def _map(size: int) -> tuple[mmap.mmap, int]:
     """Map fresh memory, private to the process (not shared after a fork), and return its address."""
-    if size > BEYOND * _memory_of_machine():
+    if size > MAX_MEMORY_MULTIPLE * _memory_of_machine():
         raise OverflowError("some machines would give the addresses, and end the process when they are used")
-    huge = size >= CHUNK and settings().huge_pages and hasattr(mmap, "MADV_HUGEPAGE")
-    length = size + CHUNK if huge else size  # address space only: untouched pages cost nothing
+    huge = size >= CHUNK_BYTES and settings().huge_pages and hasattr(mmap, "MADV_HUGEPAGE")
+    length = size + CHUNK_BYTES if huge else size  # address space only: untouched pages cost nothing
     if hasattr(mmap, "MAP_PRIVATE"):
         mapping = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     else:
@@ -164,7 +164,7 @@ def _map(size: int) -> tuple[mmap.mmap, int]:
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
     if not huge:
         return mapping, address
-    aligned = -(-address // CHUNK) * CHUNK
+    aligned = -(-address // CHUNK_BYTES) * CHUNK_BYTES
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)
     except OSError:

@@ -52,28 +52,28 @@ from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
 from ...ir.tile_types import Types
 from .code.amx_packing import area_bytes
-from .code.blocks import block_of
-from .code.low_precision_forms import PLAIN, Turn, form_of
+from .code.blocks import register_block
+from .code.low_precision_forms import MULTIPLY_ADD, SummedProduct, low_precision_form
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
 from .target import Target
 
-REPEATS = 2
+MIN_READERS = 2
 """Instances that read an operand from which on it is prepacked for the matrix unit."""
-PANEL_REPEATS = 4
+MIN_PANEL_READERS = 4
 """Instances that read an operand from which on it is prepacked for multiply-adds."""
-MOST_PANELS = 16 << 20
+MAX_PANEL_BYTES = 16 << 20
 """Largest prepacked panels, in bytes."""
-MOST, FREE = 4, 1 << 20
+MAX_GROWTH, MIN_GROWTH_BYTES = 4, 1 << 20
 """Prepacked operands may take this multiple of the memory that they are read from, or this many bytes."""
-MOST_AXES = 3
+MAX_GRID_AXES = 3
 """Axes of a grid."""
-PACKING = 2.0
+PACKING_OPERATIONS = 2.0
 """Cost of packing an element, in operations per bfloat16 part."""
-LOOPS = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
+UNMOVABLE = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
 
 
-class Packed(Structure):
+class PackedOperand(Structure):
     """A prepacked operand of a product and its address: tiles of the matrix unit, or panels."""
 
     operand: Tile
@@ -82,13 +82,13 @@ class Packed(Structure):
     panels: bool = False
 
 
-class Fed(Kernel):
+class PrepackedKernel(Kernel):
     """A kernel that reads prepacked operands."""
 
-    packed: tuple[Packed, ...] = ()
+    packed: tuple[PackedOperand, ...] = ()
 
 
-class Packing(Kernel):
+class PackingKernel(Kernel):
     """A kernel that packs an operand: the tiles that it assigns to `names` are packed at `place`."""
 
     names: tuple[str, ...] = ()
@@ -100,14 +100,14 @@ class Packing(Kernel):
     """Rows or columns of a float32 panel."""
 
 
-def beforehand(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
+def prepack(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:
     """Prepack the operands of a program where it pays; `constants` are inputs whose operands need not be packed in each
     run.
     """
     steps: list[Step] = []
     buffers: list[Buffer] = []
     for step in program.steps:
-        made = _in_steps(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
+        made = _prepacked_launch(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
         steps += [step] if made is None else made[0]
         buffers += [] if made is None else made[1]
     if not buffers:
@@ -120,16 +120,16 @@ def beforehand(program: Program, target: Target, constants: Set[str] = frozenset
     )
 
 
-def _in_steps(
+def _prepacked_launch(
     launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
 ) -> tuple[list[Step], list[Buffer]] | None:
     """Split a launch into packing launches and the product; return them with their buffers, behind all other memory."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
-    repeats = REPEATS if target.matrix_unit or target.pairs else PANEL_REPEATS
+    repeats = MIN_READERS if target.matrix_unit or target.pairs else MIN_PANEL_READERS
     if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
-    splitter = _Splitter(launch.kernel, grid, target, known)
+    splitter = _PackingKernels(launch.kernel, grid, target, known)
     arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
     bytes = {b.name: b.type.bytes for b in program.buffers}
     sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
@@ -150,127 +150,127 @@ def _in_steps(
         at = None if at is None else at + side.bytes
         own = tuple([name if p.name == side.memory else arguments[p.name] for p in side.kernel.parameters])
         steps.append(Launch(side.kernel, own, tuple([Tiles(n, 1) for n in side.grid]), launch.stream, side.work))
-    fed = Fed(
+    prepacked = PrepackedKernel(
         launch.kernel.name,
         (*launch.kernel.parameters, *[Parameter(side.memory, uint8) for side in sides]),
         launch.kernel.body,
         launch.kernel.origin,
         tuple([p for side in sides for p in side.packed]),
     )
-    steps.append(launch.replaced(kernel=fed, arguments=(*launch.arguments, *[b.name for b in buffers])))
+    steps.append(launch.replaced(kernel=prepacked, arguments=(*launch.arguments, *[b.name for b in buffers])))
     return steps, buffers
 
 
-class Side(NamedTuple):
+class PackingLaunch(NamedTuple):
     """A launch that packs an operand: its kernel, grid and memory."""
 
-    kernel: Packing
+    kernel: PackingKernel
     grid: list[int]
     memory: str
     bytes: int
     work: float
-    packed: list[Packed]
+    packed: list[PackedOperand]
 
 
-def _is_small(side: Side, given: list[Dim]) -> bool:
+def _is_small(side: PackingLaunch, given: list[Dim]) -> bool:
     """Whether a packed operand takes little more memory than its source; that of overlapping windows would not."""
-    return side.bytes <= max(FREE, MOST * sum([n for n in given if type(n) is int]))
+    return side.bytes <= max(MIN_GROWTH_BYTES, MAX_GROWTH * sum([n for n in given if type(n) is int]))
 
 
-class _Splitter:
+class _PackingKernels:
     """Builds the packing kernels of a kernel."""
 
     def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
-        self.turns: list[Turn] = []
+        self.products: list[SummedProduct] = []
         self.names = {
             x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.turns = turns_of(kernel, self.types, target, True)
+            self.products = consecutive_products(kernel, self.types, target, True)
             self.stored = accesses(kernel, self.types).stored
 
-    def side(self, right: bool) -> Side | None:
+    def side(self, right: bool) -> PackingLaunch | None:
         """Build the launch that packs the left or the right operand, if enough instances read it."""
-        if not self.turns:
+        if not self.products:
             return None
-        ways = [self._way(turn, right) for turn in self.turns]
-        needed = list(_expressions(s for way in ways for s in way))
+        slices = [self._slice(product, right) for product in self.products]
+        needed = list(_expressions(s for slice_of in slices for s in slice_of))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
         read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
-        parts, constant = self.turns[0].form.parts, bool(read) and read <= self.constants
-        if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MOST_AXES:
+        parts, constant = self.products[0].form.parts, bool(read) and read <= self.constants
+        if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MAX_GRID_AXES:
             self.grid.append(1)
         others = [axis for axis in range(len(self.grid)) if axis not in axes]
         repeats = prod(self.grid[axis] for axis in others)
-        enough = repeats >= REPEATS if parts else repeats >= PANEL_REPEATS
-        if not others or not (enough or constant) or not self._can_be_moved(ways, needed):
+        enough = repeats >= MIN_READERS if parts else repeats >= MIN_PANEL_READERS
+        if not others or not (enough or constant) or not self._can_be_moved(slices, needed):
             return None
-        side = self._side(ways, axes, others[0], right)
-        return None if not parts and not constant and side.bytes > MOST_PANELS else side
+        side = self._side(slices, axes, others[0], right)
+        return None if not parts and not constant and side.bytes > MAX_PANEL_BYTES else side
 
-    def _side(self, ways: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> Side:
+    def _side(self, slices: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> PackingLaunch:
         """Build the packing kernel of an operand; iterations of the sum are along a grid axis that the operand does not
         use.
         """
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
-        names = tuple([self._fresh(f"packed_{n}") for n in range(len(ways))])
-        parts, pieces = self.turns[0].form.parts, sum(turn.times for turn in self.turns)
+        names = tuple([self._fresh(f"packed_{n}") for n in range(len(slices))])
+        parts, pieces = self.products[0].form.parts, sum(product.times for product in self.products)
         width = 0 if parts else self._width(right)
-        shapes = [self._shape(turn, right) for turn in self.turns]
+        shapes = [self._shape(product, right) for product in self.products]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
-        before = [instance * pieces + turn.number() for turn in self.turns]
+        before = [instance * pieces + product.number() for product in self.products]
         packed = [
-            Packed(turn.operand(right), right, Name(memory) + _wide(at) * area, bool(width))
-            for turn, at in zip(self.turns, before, strict=True)
+            PackedOperand(product.operand(right), right, Name(memory) + _as_int64(at) * area, bool(width))
+            for product, at in zip(self.products, before, strict=True)
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
         bytes = prod(grid) * pieces * area
         grid[spare] = pieces
-        body = self._body(ways, names, right, spare)
+        body = self._body(slices, names, right, spare)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
-        kernel = Packing(
+        kernel = PackingKernel(
             f"{self.kernel.name}_{name}",
             (*[p for p in self.kernel.parameters if p.name in used], Parameter(memory, uint8)),
             tuple(body),
             self.kernel.origin,
             names,
-            Name(memory) + _wide(instance * pieces + ProgramId(spare)) * area,
+            Name(memory) + _as_int64(instance * pieces + ProgramId(spare)) * area,
             right,
             parts,
             width,
         )
-        return Side(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING * max(1, parts), packed)
+        return PackingLaunch(kernel, grid, memory, bytes, prod(shapes[0]) * PACKING_OPERATIONS * max(1, parts), packed)
 
     def _area(self, shape: tuple[int, ...], right: bool, parts: int, width: int) -> int:
         """Bytes of an operand of one iteration."""
         if width:
             return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
-        return area_bytes(self.types.of(self.turns[0].product.x).dtype, shape, right, parts)
+        return area_bytes(self.types.of(self.products[0].dot.x).dtype, shape, right, parts)
 
     def _width(self, right: bool) -> int:
         """Panel width: that of the register blocks that read the panels."""
-        shape = self.types.of(self.turns[0].product).shape
-        block = block_of(self.target, float32, shape)
+        shape = self.types.of(self.products[0].dot).shape
+        block = register_block(self.target, float32, shape)
         return block.wide * self.target.lanes(float32.bytes) if right else block.rows
 
     def _fresh(self, name: str) -> str:
         """Choose a name that the kernel does not use."""
         return name if name not in self.names else self._fresh(f"{name}_")
 
-    def _shape(self, turn: Turn, right: bool) -> tuple[int, ...]:
-        return self.types.of(turn.operand(right)).shape
+    def _shape(self, product: SummedProduct, right: bool) -> tuple[int, ...]:
+        return self.types.of(product.operand(right)).shape
 
-    def _way(self, turn: Turn, right: bool) -> list[Statement]:
+    def _slice(self, product: SummedProduct, right: bool) -> list[Statement]:
         """Slice the assignments that an operand depends on, before the loop and in it."""
-        inner = turn.loop.body if turn.loop else ()
+        inner = product.loop.body if product.loop else ()
         before = self.kernel.body
-        names = {x.name for x in walk(turn.operand(right)) if isinstance(x, Name)}
+        names = {x.name for x in walk(product.operand(right)) if isinstance(x, Name)}
         found: list[Statement] = []
         for s in (*reversed(inner), *reversed(before)):
             if isinstance(s, Assign) and s.name in names:
@@ -279,33 +279,33 @@ class _Splitter:
         found.reverse()
         return found
 
-    def _can_be_moved(self, ways: list[list[Statement]], needed: list[Tile]) -> bool:
+    def _can_be_moved(self, slices: list[list[Statement]], needed: list[Tile]) -> bool:
         """Whether operands have the same values before the launch as in it, and each instance can compute its slice."""
         assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, Assign)]
-        used = {s.name for way in ways for s in way if isinstance(s, Assign)}
+        used = {s.name for slice_of in slices for s in slice_of if isinstance(s, Assign)}
         once = all(assigned.count(name) == 1 for name in used)
         loaded = {x.name for x in needed if isinstance(x, Name)}
-        return once and not loaded & self.stored and not any(isinstance(x, LOOPS) for x in needed)
+        return once and not loaded & self.stored and not any(isinstance(x, UNMOVABLE) for x in needed)
 
-    def _body(self, ways: list[list[Statement]], names: Sequence[str], right: bool, spare: int) -> list[Statement]:
+    def _body(self, slices: list[list[Statement]], names: Sequence[str], right: bool, spare: int) -> list[Statement]:
         """Build the body of one iteration, whose number is the program id along the spare axis."""
         body: tuple[Statement, ...] = ()
-        for n, (turn, way) in reversed(list(enumerate(zip(self.turns, ways, strict=True)))):
+        for n, (product, slice_of) in reversed(list(enumerate(zip(self.products, slices, strict=True)))):
             own: list[Statement] = []
-            if turn.loop is not None:
-                number = ProgramId(spare) - turn.first
-                own.append(Assign(turn.loop.index, number * turn.step))
-            own += [*way, Assign(names[n], turn.operand(right))]
-            body = (If(ProgramId(spare) < turn.first + turn.times, tuple(own), body),) if body else tuple(own)
+            if product.loop is not None:
+                number = ProgramId(spare) - product.first
+                own.append(Assign(product.loop.index, number * product.step))
+            own += [*slice_of, Assign(names[n], product.operand(right))]
+            body = (If(ProgramId(spare) < product.first + product.times, tuple(own), body),) if body else tuple(own)
         return list(body)
 
 
-def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[Turn]:
+def consecutive_products(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[SummedProduct]:
     """List the products of a kernel in order; none if they are not consecutive.
 
     `plain` includes those by multiply-adds.
     """
-    found: list[Turn] = []
+    found: list[SummedProduct] = []
     for s in kernel.body:
         dots = [x for x in _expressions((s,)) if isinstance(x, Dot)]
         match s:
@@ -319,12 +319,12 @@ def turns_of(kernel: Kernel, types: Types, target: Target, plain: bool = False) 
                 dot, loop, count = dots[0], s, -(-stop // step)
             case _:
                 return []
-        form = form_of(target, types, dot, bool(found) and found[0].form.parts > 0)
+        form = low_precision_form(target, types, dot, bool(found) and found[0].form.parts > 0)
         if form is None and plain and _is_float32(dot, types):
-            form = PLAIN
+            form = MULTIPLY_ADD
         if form is None or (found and form is not found[0].form):
             return []
-        found.append(Turn(dot, loop, sum(turn.times for turn in found), count, form))
+        found.append(SummedProduct(dot, loop, sum(product.times for product in found), count, form))
     return found
 
 
@@ -332,20 +332,20 @@ def _is_float32(product: Dot, types: Types) -> bool:
     return all(types.of(x).dtype is float32 for x in (product, product.x, product.y))
 
 
-def makes(statement: Statement, turn: Turn) -> bool:
+def computes(statement: Statement, product: SummedProduct) -> bool:
     """Whether a statement computes a product, or is the loop around it."""
-    return statement is turn.loop or (isinstance(statement, Assign) and statement.value is turn.product)
+    return statement is product.loop or (isinstance(statement, Assign) and statement.value is product.dot)
 
 
-def whole_sum(kernel: Fed, types: Types, target: Target) -> list[Turn]:
+def prepacked_sum(kernel: PrepackedKernel, types: Types, target: Target) -> list[SummedProduct]:
     """List the products of a kernel if they make up one sum from zero and all of their operands are prepacked."""
     packed = {(p.operand, p.right) for p in kernel.packed}
-    turns = turns_of(kernel, types, target)
-    if any((turn.operand(right), right) not in packed for turn in turns for right in (False, True)):
+    products = consecutive_products(kernel, types, target)
+    if any((product.operand(right), right) not in packed for product in products for right in (False, True)):
         return []
-    names = {turn.product.accumulator for turn in turns}
+    names = {product.dot.accumulator for product in products}
     begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
-    return turns if len(begins) == 1 == len(names) else []
+    return products if len(begins) == 1 == len(names) else []
 
 
 def _expressions(body: Iterable[Statement]) -> list[Tile]:
@@ -356,6 +356,6 @@ def _on(instance: Tile, extent: int, axis: int) -> Tile:
     return instance * extent + Cast(ProgramId(axis), int64)
 
 
-def _wide(x: Tile) -> Tile:
+def _as_int64(x: Tile) -> Tile:
     """Cast an address to int64: tiles may take more than 2 GiB."""
     return Cast(x, int64)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from . import maths
-from .emit import Builder, Type, Value
+from .emit import Builder, LlvmValue, Type
 from .maths.vector import Vector
 
 
-def special(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
+def elementary_function(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Emit an elementary function of float32 or float64 values."""
     if maths.has(fn, args[0].type):
         return maths.emit(b, fn, args)
     return _by_lane(b, fn, args)
 
 
-def twice_normal(b: Builder, x: Value) -> Value:
+def one_plus_erf(b: Builder, x: LlvmValue) -> LlvmValue:
     """Emit 1 + erf(x sqrt(1/2)) of a float32."""
-    return maths.error.twice_normal(Vector(b, x)).value
+    return maths.error.one_plus_erf(Vector(b, x)).value
 
 
-def _by_lane(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
+def _by_lane(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Call the C library's function lane by lane."""
     type = args[0].type
     scalar = Type(type.element)
@@ -32,7 +32,7 @@ def _by_lane(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
     name = fn + ("f" if type.element == "float" else "")
     if not type.lanes:
         return b.call(name, type, *args)
-    made = Value("poison", type)
+    made = LlvmValue("poison", type)
     for lane in range(type.lanes):
         one = b.call(name, scalar, *(b.extract(a, lane) for a in args))
         made = b.pure(f"insertelement {type} {made}, {scalar} {one}, i64 {lane}", type, (made, one))

@@ -21,9 +21,9 @@ class Target(NamedTuple):
     vector_bytes: int
     registers: int
     """Number of vector registers."""
-    first_cache: int = 32768
-    second_cache: int = 524288
-    last_cache: int = 32 << 20
+    l1_bytes: int = 32768
+    l2_bytes: int = 524288
+    l3_bytes: int = 32 << 20
     """Bytes of the cache that all cores share."""
     matrix_unit: bool = False
     """Whether low-precision products use AMX."""
@@ -45,13 +45,13 @@ def target() -> Target:
 @cache
 def _processor() -> Target:
     from . import objects
-    from .limits import cache_sizes, multiplies_pairs
+    from .limits import cache_sizes, has_fast_bf16_dot
 
     host, caches = objects.host(), _caches(cache_sizes())
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     if platform.machine().lower() in ("x86_64", "amd64"):
         if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
-            return Target("x86", 64, 32, *caches, pairs=multiplies_pairs())
+            return Target("x86", 64, 32, *caches, pairs=has_fast_bf16_dot())
         if {"avx2", "fma"} <= enabled:
             return Target("x86", 32, 16, *caches)
         return Target("x86", 16, 16, *caches)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ...errors import RuntimeFault
 from . import native
-from .partition import Call, Segment, is_alone
+from .partition import KernelCall, ParallelSegment, is_single_threaded
 
 
-class Patch(NamedTuple):
+class ArgumentPatch(NamedTuple):
     """A place to patch per run: argument number `slot` of launch `call` becomes data[datum] + offset."""
 
     datum: int
@@ -40,8 +40,8 @@ class _Draft:
         self.words[at] = target
         self.pointers.append(at)
 
-    def finish(self) -> native.Words:
-        memory = native.Words(len(self.words))
+    def finish(self) -> native.AlignedWords:
+        memory = native.AlignedWords(len(self.words))
         for at in self.pointers:
             self.words[at] = memory.at(self.words[at])
         try:
@@ -54,30 +54,30 @@ class _Draft:
 
 
 # Words of a program, a segment and a lane in `runtime.ll`.
-SEGMENTS, FIRST_SEGMENT, TEAM, DATA, PATCHES, FIRST_PATCH, ALONE, LONG, TIMES = range(8, 17)
+SEGMENTS, FIRST_SEGMENT, TEAM, DATA, PATCHES, FIRST_PATCH, SINGLE_THREADED, LONG, TIMES = range(8, 17)
 CHUNKS, LANES, FIRST_LANE, SEGMENT = 8, 9, 10, 16
 LANE = 8
 
 
-class _Handle(int):
+class _TableAddress(int):
     """The address of a program, as the `self` of its native function: keeps the memory alive during a call."""
 
-    def __new__(cls, team: native.Team, words: native.Words, *, looked_at: bool) -> _Handle:
+    def __new__(cls, team: native.Team, words: native.AlignedWords, *, looked_at: bool) -> _TableAddress:
         handle = super().__new__(cls, words.address)
         handle.team, handle.words, handle.looked_at = team, words, looked_at
         return handle
 
     def __init__(self, *_: object, **__: object) -> None:
         self.team: native.Team
-        self.words: native.Words
+        self.words: native.AlignedWords
         self.looked_at: bool
 
     def __del__(self) -> None:
-        if self.looked_at and callable(bury):  # at shutdown module globals are cleared first
-            bury(self.team, self.words)
+        if self.looked_at and callable(free_when_unused):  # at shutdown module globals are cleared first
+            free_when_unused(self.team, self.words)
 
 
-class Table:
+class TaskTable:
     """A program in native memory. `run(*data)` runs it; data are addresses (or numbers) to patch in.
 
     `long` programs run without the interpreter's lock. With `timed` the runner records when each segment was done.
@@ -86,9 +86,9 @@ class Table:
     def __init__(
         self,
         team: native.Team,
-        calls: Sequence[Call],
-        segments: Sequence[Segment],
-        patches: Sequence[Patch],
+        calls: Sequence[KernelCall],
+        segments: Sequence[ParallelSegment],
+        patches: Sequence[ArgumentPatch],
         data: int,
         *,
         long: bool = False,
@@ -96,7 +96,7 @@ class Table:
     ) -> None:
         self.team = team
         self.segments = segments
-        self.alone = is_alone(segments)
+        self.is_single_threaded = is_single_threaded(segments)
         draft = _Draft()
         head = draft.place([0] * 24)
         slots = [draft.place(call.slots) for call in calls]
@@ -112,15 +112,18 @@ class Table:
         self._times_at = draft.place([0] * stamps) if timed else 0
         for field, value in ((SEGMENTS, len(segments)), (TEAM, team.address), (DATA, data), (PATCHES, len(patches))):
             draft.words[head + field] = value
-        draft.words[head + ALONE], draft.words[head + LONG] = int(self.alone), int(long and native.has_threads())
+        draft.words[head + SINGLE_THREADED], draft.words[head + LONG] = (
+            int(self.is_single_threaded),
+            int(long and native.has_threads()),
+        )
         draft.point(head + FIRST_SEGMENT, pointers)
         draft.point(head + FIRST_PATCH, first_patch)
         if timed:
             draft.point(head + TIMES, self._times_at)
         self.words = draft.finish()
-        if not self.alone:
+        if not self.is_single_threaded:
             team.start()
-        self.run = native.runs(_Handle(team, self.words, looked_at=not self.alone))
+        self.run = native.run_function(_TableAddress(team, self.words, looked_at=not self.is_single_threaded))
 
     @property
     def times(self) -> list[int]:
@@ -131,13 +134,13 @@ class Table:
     def workers(self) -> list[int]:
         """For each thread and each segment: when it began and ended its first and last chunk of the last run in which
         it took part."""
-        if self.alone:
+        if self.is_single_threaded:
             return []
         start, count = self._times_at + 1 + len(self.segments), 2 * len(self.segments) * self.team.threads
         return self.words.view[start : start + count].tolist()
 
 
-def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots: Sequence[int]) -> int:
+def _place_segment(draft: _Draft, segment: ParallelSegment, calls: Sequence[KernelCall], slots: Sequence[int]) -> int:
     chunks = [chunk for lane in segment.lanes for chunk in lane]
     first_chunk = draft.place([0] * (2 * len(chunks)))
     for n, chunk in enumerate(chunks):
@@ -149,7 +152,7 @@ def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots
             draft.words[at + 2], draft.words[at + 3] = part.begin, part.end
         draft.point(first_chunk + 2 * n, first_task)
         draft.words[first_chunk + 2 * n + 1] = len(chunk)
-    start = draft.place([0] * SEGMENT, align=native.LINE)
+    start = draft.place([0] * SEGMENT, align=native.LINE_WORDS)
     draft.words[start + CHUNKS], draft.words[start + LANES] = len(chunks), len(segment.lanes)
     before = 0
     for n, lane in enumerate(segment.lanes):
@@ -161,19 +164,19 @@ def _place_segment(draft: _Draft, segment: Segment, calls: Sequence[Call], slots
     return start
 
 
-_graveyard: set[native.Words] = set()
+_awaiting_release: set[native.AlignedWords] = set()
 
 
-def bury(team: native.Team, words: native.Words) -> None:
+def free_when_unused(team: native.Team, words: native.AlignedWords) -> None:
     """Free the memory of a program once no worker can be reading it.
 
     A worker that has lost its core may be in the middle of an old program for milliseconds, so this does not wait: the
     memory is freed when a later program dies and finds all workers idle. Only programs buried before the workers were
     checked may be freed.
     """
-    earlier = set(_graveyard)
+    earlier = set(_awaiting_release)
     retire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(native.code().addresses["retire"])
     if retire(team.address, words.address):
-        _graveyard.difference_update(earlier)
+        _awaiting_release.difference_update(earlier)
     else:
-        _graveyard.add(words)
+        _awaiting_release.add(words)

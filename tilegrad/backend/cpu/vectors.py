@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from ...ir.dtype import FLOAT8, DType, bfloat16, bool_, float16, float32, float64
 from . import eight_bits
-from .emit import Builder, Type, Value, constant, dtype_constant, element_type
+from .emit import Builder, LlvmValue, Type, constant, dtype_constant, element_type
 
-Rule = Callable[[Builder, DType, tuple[Value, ...]], Value]
+Rule = Callable[[Builder, DType, tuple[LlvmValue, ...]], LlvmValue]
 
 
-def apply(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
+def apply(b: Builder, fn: str, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Emit a function of the table on arguments of one dtype (`where`: a bool and two of the dtype)."""
     if fn == "where":
         return _where(b, *args)
@@ -29,12 +29,12 @@ def apply(b: Builder, fn: str, dtype: DType, args: tuple[Value, ...]) -> Value:
     rule = _RULES.get(fn)
     if rule is not None:
         return rule(b, dtype, args)
-    from .special import special
+    from .special import elementary_function
 
-    return special(b, fn, args)
+    return elementary_function(b, fn, args)
 
 
-def _where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
+def _where(b: Builder, condition: LlvmValue, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     if condition.text in ("true", "splat (i1 true)"):
         return x
     if condition.text in ("false", "splat (i1 false)"):
@@ -55,14 +55,14 @@ def _arithmetic(floating: str, integer: str) -> Rule:
 
 
 def _comparison(floating: str, signed: str, unsigned: str) -> Rule:
-    def compared(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+    def compared(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
         predicate = floating if dtype.is_float else signed if _is_signed(dtype) else unsigned
         return b.compare(predicate, args[0], args[1])
 
     return compared
 
 
-def _divided(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value, Value]:
+def _divided(b: Builder, x: LlvmValue, y: LlvmValue, signed: bool) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
     """Replace a divisor that would trap; return it, the dividend, and whether the divisor was 0."""
     zero, one = constant(0, x.type), constant(1, x.type)
     if y.is_constant and y.text not in (zero.text, "zeroinitializer"):
@@ -78,7 +78,7 @@ def _divided(b: Builder, x: Value, y: Value, signed: bool) -> tuple[Value, Value
     return x, safe, nothing
 
 
-def floor_divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+def floor_divided(b: Builder, x: LlvmValue, y: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Quotient and remainder of signed integers, rounded down; the divisor must not be 0."""
     zero, one = constant(0, x.type), constant(1, x.type)
     quotient, rest = b.op("sdiv", x, y, "quotient"), b.op("srem", x, y, "rest")
@@ -90,7 +90,7 @@ def floor_divided(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 def _integer_division(which: str) -> Rule:
     """floordiv, mod, truncdiv or fmod of integers, or of floats."""
 
-    def divided(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+    def divided(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
         if dtype.is_float:
             return _float_division(b, which, *args)
         signed = _is_signed(dtype)
@@ -108,12 +108,12 @@ def _integer_division(which: str) -> Rule:
     return divided
 
 
-def _float_division(b: Builder, which: str, x: Value, y: Value) -> Value:
-    from .special import special
+def _float_division(b: Builder, which: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+    from .special import elementary_function
 
     if which == "truncdiv":
         return b.intrinsic("trunc", b.op("fdiv", x, y))
-    rest = special(b, "fmod", (x, y))
+    rest = elementary_function(b, "fmod", (x, y))
     if which == "fmod":
         return rest
     # As in numpy: the remainder takes the divisor's sign, the quotient is rounded from x - rest.
@@ -137,7 +137,7 @@ def _float_division(b: Builder, which: str, x: Value, y: Value) -> Value:
 def _extreme(floating: str, signed: str, unsigned: str, logical: str) -> Rule:
     """maximum or minimum; vector instructions return their second operand if one is NaN, so a constant comes first."""
 
-    def chosen(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+    def chosen(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
         x, y = args
         if dtype is bool_:
             return b.op(logical, x, y)
@@ -153,7 +153,7 @@ def _extreme(floating: str, signed: str, unsigned: str, logical: str) -> Rule:
     return chosen
 
 
-def _neg(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _neg(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     (x,) = args
     if dtype is bfloat16:
         return b.op("xor", x, constant(-0x8000, x.type))
@@ -162,7 +162,7 @@ def _neg(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
     return b.op("sub", constant(0, x.type), x)
 
 
-def _abs(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _abs(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     (x,) = args
     if dtype is bfloat16:
         return b.op("and", x, constant(0x7FFF, x.type))
@@ -173,7 +173,7 @@ def _abs(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
     return b.intrinsic("smax", x, b.op("sub", constant(0, x.type), x))
 
 
-def _copysign(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _copysign(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     x, y = args
     if dtype is bfloat16:
         size, sign = constant(0x7FFF, x.type), constant(-0x8000, x.type)
@@ -181,7 +181,7 @@ def _copysign(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
     return b.intrinsic("copysign", x, y)
 
 
-def _mulhi(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _mulhi(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     x, y = (b.convert("zext", a, "i64") for a in args)
     high = b.op("lshr", b.op("mul", x, y), constant(32, x.type))
     return b.convert("trunc", high, "i32")
@@ -190,7 +190,7 @@ def _mulhi(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
 def _shift(left: bool) -> Rule:
     """Shifts by at least the width, or by less than 0, give 0; arithmetic right shifts give the sign."""
 
-    def shifted(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+    def shifted(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
         x, y = args
         bits = x.type.bits
         width = constant(bits, x.type)
@@ -206,21 +206,21 @@ def _shift(left: bool) -> Rule:
     return shifted
 
 
-def _invert(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _invert(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     (x,) = args
     return b.op("xor", x, constant(True if dtype is bool_ else -1, x.type))
 
 
-def _isinf(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _isinf(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     return b.compare("oeq", b.intrinsic("fabs", args[0]), constant(float("inf"), args[0].type))
 
 
-def _power(b: Builder, dtype: DType, args: tuple[Value, ...]) -> Value:
+def _power(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Integer powers by repeated squaring over all bits of the exponent; floats have a function of their own."""
     if dtype.is_float:
-        from .special import special
+        from .special import elementary_function
 
-        return special(b, "pow", args)
+        return elementary_function(b, "pow", args)
     x, y = args
     one, zero = constant(1, x.type), constant(0, x.type)
     signed = _is_signed(dtype)
@@ -286,20 +286,20 @@ _RULES: dict[str, Rule] = {
 # Conversions.
 
 
-def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
+def cast(b: Builder, x: LlvmValue, source: DType, target: DType) -> LlvmValue:
     """Convert elements to another dtype; floats beyond an integer's range saturate."""
     if source is target:
         return x
     if source is bfloat16:
         return cast(b, _from_bfloat16(b, x), float32, target)
     if source in FLOAT8:
-        return cast(b, eight_bits.widened(b, x, source), float32, target)
+        return cast(b, eight_bits.widen_float8(b, x, source), float32, target)
     if target is bool_:
         return b.compare("une" if source.is_float else "ne", x, constant(0, x.type))
     if target is bfloat16:
         return _to_bfloat16(b, cast(b, x, source, float32))
     if target in FLOAT8:
-        return eight_bits.narrowed(b, cast(b, x, source, float32), target)
+        return eight_bits.round_to_float8(b, cast(b, x, source, float32), target)
     element = element_type(target)
     if source is float64 and target is float16:
         # There is no such instruction. LLVM merges both steps if only the sign is used (copysign), and then calls a
@@ -319,7 +319,7 @@ def cast(b: Builder, x: Value, source: DType, target: DType) -> Value:
     return b.convert("sext" if _is_signed(source) else "zext", x, element)
 
 
-def _float_to_integer(b: Builder, x: Value, target: DType) -> Value:
+def _float_to_integer(b: Builder, x: LlvmValue, target: DType) -> LlvmValue:
     """Convert to an integer; small integers go through int32, as the hardware does it, and keep its low bits."""
     wide = "i64" if target.bits == 64 or target.name == "uint32" else "i32"
     unsigned = target.name == "uint64"
@@ -329,12 +329,12 @@ def _float_to_integer(b: Builder, x: Value, target: DType) -> Value:
     return b.convert("trunc", whole, f"i{target.bits}") if target.bits < made.bits else whole
 
 
-def _from_bfloat16(b: Builder, x: Value) -> Value:
+def _from_bfloat16(b: Builder, x: LlvmValue) -> LlvmValue:
     wide = b.convert("zext", x, "i32")
     return b.convert("bitcast", b.op("shl", wide, constant(16, wide.type)), "float", "wide")
 
 
-def _to_bfloat16(b: Builder, x: Value) -> Value:
+def _to_bfloat16(b: Builder, x: LlvmValue) -> LlvmValue:
     """Round to nearest even; NaN stays NaN."""
     bits = b.convert("bitcast", x, "i32", "bits")
     type = bits.type
@@ -345,7 +345,7 @@ def _to_bfloat16(b: Builder, x: Value) -> Value:
     return b.convert("trunc", b.op("lshr", chosen, constant(16, type)), "i16", "narrow")
 
 
-def bitcast(b: Builder, x: Value, target: DType) -> Value:
+def bitcast(b: Builder, x: LlvmValue, target: DType) -> LlvmValue:
     """Reinterpret the bits as another type."""
     return b.convert("bitcast", x, element_type(target))
 
@@ -358,17 +358,17 @@ def memory_element(dtype: DType) -> str:
     return "i8" if dtype is bool_ else element_type(dtype)
 
 
-def from_memory(b: Builder, x: Value, dtype: DType) -> Value:
+def from_memory(b: Builder, x: LlvmValue, dtype: DType) -> LlvmValue:
     """Convert a loaded value to its register format."""
     return b.compare("ne", x, constant(0, x.type)) if dtype is bool_ else x
 
 
-def to_memory(b: Builder, x: Value, dtype: DType) -> Value:
+def to_memory(b: Builder, x: LlvmValue, dtype: DType) -> LlvmValue:
     """Convert a value to its memory format."""
     return b.convert("zext", x, "i8") if dtype is bool_ else x
 
 
-def zero(dtype: DType, lanes: int) -> Value:
+def zero(dtype: DType, lanes: int) -> LlvmValue:
     """A vector of zeros."""
     return dtype_constant(0, dtype, lanes)
 

@@ -8,7 +8,7 @@ from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
 
 
-def added_in_place(kernel: ir.Kernel) -> frozenset[int]:
+def accumulated_in_place(kernel: ir.Kernel) -> frozenset[int]:
     """Return the identities of such products.
 
     >>> from ....ir.tile_parser import parse
@@ -22,7 +22,7 @@ def added_in_place(kernel: ir.Kernel) -> frozenset[int]:
     ...         total = tl.dot(a, a, total)
     ...     tl.store(out + tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :], total)
     ... ''')
-    >>> found = added_in_place(kernel)
+    >>> found = accumulated_in_place(kernel)
     >>> assigned = [s for s in statements(kernel.body) if isinstance(s, ir.Assign)]
     >>> [s.name for s in assigned if id(s.value) in found]
     ['total', 'total']

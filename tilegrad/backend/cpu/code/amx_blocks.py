@@ -8,38 +8,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ..emit import I1, I64, Builder, Type, Value, constant
-from .amx_packing import ROWS, TILE, WORDS, Tiles
-from .elements import Memory
-from .low_precision_forms import Form
-from .nests import Nests, Taker
+from ..emit import I1, I64, Builder, LlvmValue, Type, constant
+from .amx_packing import ROWS, TILE_BYTES, WORDS, AmxTiles
+from .elements import StackTile
+from .low_precision_forms import LowPrecisionForm
+from .nests import EmitVector, LoopNests
 
 CONFIGURATION = "@tile_configuration"
-WRITTEN_OUT = 4
+MAX_UNROLLED_LINES = 4
 """Lines of a block processed per step up to which they are unrolled."""
-MOST_ASKED = 16
+MAX_PREFETCHED_LINES = 16
 """Upper bound of cache lines prefetched per step."""
 
 
-class Bring(NamedTuple):
+class LoadTile(NamedTuple):
     """Load a part of an operand into a tile register: 4 and 5 hold rows, 6 and 7 columns."""
 
     tile: int
     part: int
 
 
-class Multiply(NamedTuple):
+class MultiplyTiles(NamedTuple):
     """Multiply row r of tiles by column c."""
 
     row: int
     column: int
 
 
-def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
+def schedule_step(form: LowPrecisionForm, tall: int, wide: int) -> list[LoadTile | MultiplyTiles]:
     """Schedule one step along k: each tile register is reloaded as soon as its last use is over, so that the unit never
     waits.
 
-    >>> for instruction in schedule(Form(1, ((0, 0),)), 2, 2): print(*instruction, end="; ")
+    >>> for instruction in schedule_step(LowPrecisionForm(1, ((0, 0),)), 2, 2): print(*instruction, end="; ")
     4 0; 6 0; 0 0; 7 0; 0 1; 5 0; 1 0; 1 1;
     """
     work: list[tuple[int, int, int, int]] = []
@@ -48,25 +48,25 @@ def schedule(form: Form, tall: int, wide: int) -> list[Bring | Multiply]:
         if after[0] == one and after[1] != two:  # columns change next: release the first one early
             places.sort(key=lambda place: place[1])
         work += [(one, two, r, c) for r, c in places]
-    made: list[Bring | Multiply] = []
+    made: list[LoadTile | MultiplyTiles] = []
     has: dict[int, int] = {}
     for n, (one, two, r, c) in enumerate(work):
         for tile, part in ((4 + r, one), (6 + c, two)):
             if has.get(tile) != part:
-                made.append(Bring(tile, part))
+                made.append(LoadTile(tile, part))
                 has[tile] = part
-        made.append(Multiply(r, c))
+        made.append(MultiplyTiles(r, c))
         for tile in (4 + r, 6 + c):
             following = next(
                 (w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile]
             )
             if following != has[tile]:
-                made.append(Bring(tile, following))
+                made.append(LoadTile(tile, following))
                 has[tile] = following
     return made
 
 
-def unit(b: Builder, name: str, arguments: str = "") -> None:
+def amx_instruction(b: Builder, name: str, arguments: str = "") -> None:
     """Emit an AMX instruction."""
     types = ", ".join(argument.split()[0] for argument in arguments.split(", ") if argument)
     b.declarations.setdefault(f"llvm.x86.{name}", f"declare void @llvm.x86.{name}({types})")
@@ -74,12 +74,12 @@ def unit(b: Builder, name: str, arguments: str = "") -> None:
 
 
 @contextmanager
-def configured(b: Builder) -> Iterator[None]:
+def configured_tiles(b: Builder) -> Iterator[None]:
     """Configure the tile registers for the code emitted within."""
     b.declarations.setdefault(CONFIGURATION, _configuration())
-    unit(b, "ldtilecfg", f"ptr {CONFIGURATION}")
+    amx_instruction(b, "ldtilecfg", f"ptr {CONFIGURATION}")
     yield
-    unit(b, "tilerelease")
+    amx_instruction(b, "tilerelease")
 
 
 def _configuration() -> str:
@@ -89,36 +89,43 @@ def _configuration() -> str:
     return f'{CONFIGURATION} = private constant [64 x i8] c"{shown}", align 64'
 
 
-class Sums(NamedTuple):
+class BlockSums(NamedTuple):
     """How the sums of blocks are stored: `begins` says whether they overwrite the result or are added to it; the last
     ones (`ends`) go through the epilogue `finish` instead.
     """
 
-    begins: Value
-    ends: Value = constant(False, I1)
-    finish: Taker | None = None
-    asks: bool = False
+    begins: LlvmValue
+    ends: LlvmValue = constant(False, I1)
+    finish: EmitVector | None = None
+    prefetches: bool = False
     """Whether operands were prepacked, and are prefetched."""
 
     @property
-    def are_all(self) -> bool:
+    def are_direct(self) -> bool:
         """Whether tile registers are stored straight to the result."""
-        return self.finish is None and self.asks and self.begins.text == "true"
+        return self.finish is None and self.prefetches and self.begins.text == "true"
 
 
-class Blocks:
+class AmxBlocks:
     """Emits the blocks of a result: two tiles by two, or fewer at the ends.
 
     The sums of a block are processed during the steps of the next block, some lines in each step: vectors are added,
     rounded and stored while the unit multiplies.
     """
 
-    def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, sums: Sums) -> None:
+    def __init__(
+        self,
+        nests: LoopNests,
+        out: StackTile,
+        tiles: tuple[AmxTiles, AmxTiles],
+        form: LowPrecisionForm,
+        sums: BlockSums,
+    ) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
-        (self.left, self.right), self.form, self.of = tiles, form, sums
+        (self.left, self.right), self.form, self.storing = tiles, form, sums
         self.m, self.n = out.shape
         self.blocks, self.tall = -(-self.m // ROWS), min(2, -(-self.m // ROWS))
-        self.sums = None if sums.are_all else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
+        self.sums = None if sums.are_direct else self.b.allocate(4 * ROWS * WORDS * 4, "sums")
 
     def write(self) -> None:
         blocks = -(-self.n // WORDS)
@@ -139,15 +146,17 @@ class Blocks:
         top = b.compare("eq", row, constant(0, I64))
         first = b.op("and", top, b.compare("eq", column, constant(start, I64)))
         above = b.select(top, last, b.op("sub", row, constant(self.tall, I64)))
-        beside = b.select(top, b.op("sub", column, constant(wide, I64)), column)
-        self._block(row, column, wide, (first, above, beside))
+        column_index = b.select(top, b.op("sub", column, constant(wide, I64)), column)
+        self._block(row, column, wide, (first, above, column_index))
         b.close_loop(inner)
         b.close_loop(outer)
         if self.sums is not None:
             place = last, constant(end - wide, I64)
             self._lines(self.sums, constant(0, I64), self.tall * ROWS, place, wide)
 
-    def _block(self, row: Value, column: Value, wide: int, before: tuple[Value, Value, Value]) -> None:
+    def _block(
+        self, row: LlvmValue, column: LlvmValue, wide: int, before: tuple[LlvmValue, LlvmValue, LlvmValue]
+    ) -> None:
         """Emit a block, and process the previous one unless this is the first."""
         b, e, tall = self.b, self.e, self.tall
         e.begin()
@@ -155,21 +164,21 @@ class Blocks:
         if self.blocks % tall:
             rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        if self.of.begins.text != "true":
-            self._fetch(row, column, wide)
+        if self.storing.begins.text != "true":
+            self._prefetch_result(row, column, wide)
         for number in range(tall * wide):
-            unit(b, "tilezero", f"i8 {number}")
+            amx_instruction(b, "tilezero", f"i8 {number}")
         loop = self.nests.loop("k", 0, self.left.steps, 1)
-        self._ask(row, column, loop.index, wide)
-        for instruction in schedule(self.form, tall, wide):
+        self._prefetch_operand(row, column, loop.index, wide)
+        for instruction in schedule_step(self.form, tall, wide):
             match instruction:
-                case Bring(tile, part):
+                case LoadTile(tile, part):
                     side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
                     at = side.at(e, block, loop.index, part, constant(0, I64))
                     passing = tile < 6 and self.form.parts == 1
-                    unit(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
-                case Multiply(r, c):
-                    unit(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
+                    amx_instruction(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
+                case MultiplyTiles(r, c):
+                    amx_instruction(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
         if self.sums is not None:
             self._some_lines(self.sums, loop.index, before, wide)
         b.close_loop(loop)
@@ -180,10 +189,12 @@ class Blocks:
                 at = self._place(rows[r], columns[c])
             else:
                 at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
-            unit(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
+            amx_instruction(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
         e.begin()
 
-    def _some_lines(self, sums: Value, step: Value, before: tuple[Value, Value, Value], wide: int) -> None:
+    def _some_lines(
+        self, sums: LlvmValue, step: LlvmValue, before: tuple[LlvmValue, LlvmValue, LlvmValue], wide: int
+    ) -> None:
         """Process the lines of the previous block that belong to a step: a power of two, which divides all of them."""
         b, (first, *place), lines = self.b, before, self.tall * ROWS
         each = next(n for n in (1, 2, 4, 8, 16, 32) if n * self.left.steps >= lines)
@@ -197,13 +208,15 @@ class Blocks:
         b.close_branches(none, nothing, b.close_branch())
         self.e.begin()
 
-    def _lines(self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int) -> None:
+    def _lines(
+        self, sums: LlvmValue, line: LlvmValue, count: int, place: tuple[LlvmValue, LlvmValue], wide: int
+    ) -> None:
         """Store lines of a block in the result, or pass them to the epilogue."""
-        b, ends = self.b, self.of.ends
+        b, ends = self.b, self.storing.ends
         if ends.is_constant:
-            return self._each_line(sums, line, count, place, wide, self.of.finish if ends.text == "true" else None)
+            return self._each_line(sums, line, count, place, wide, self.storing.finish if ends.text == "true" else None)
         b.open_branch("last")
-        self._each_line(sums, line, count, place, wide, self.of.finish)
+        self._each_line(sums, line, count, place, wide, self.storing.finish)
         last = b.close_branch()
         b.open_branch("more")
         self._each_line(sums, line, count, place, wide, None)
@@ -211,38 +224,46 @@ class Blocks:
         self.e.begin()
 
     def _each_line(
-        self, sums: Value, line: Value, count: int, place: tuple[Value, Value], wide: int, finish: Taker | None
+        self,
+        sums: LlvmValue,
+        line: LlvmValue,
+        count: int,
+        place: tuple[LlvmValue, LlvmValue],
+        wide: int,
+        finish: EmitVector | None,
     ) -> None:
-        loop = self.nests.loop("line", 0, count, 1) if count > WRITTEN_OUT else None
+        loop = self.nests.loop("line", 0, count, 1) if count > MAX_UNROLLED_LINES else None
         for n in range(1 if loop else count):
             self._line(sums, self.b.op("add", line, loop.index if loop else constant(n, I64)), place, wide, finish)
         if loop:
             self.b.close_loop(loop)
         self.e.begin()
 
-    def _line(self, sums: Value, line: Value, place: tuple[Value, Value], wide: int, finish: Taker | None) -> None:
+    def _line(
+        self, sums: LlvmValue, line: LlvmValue, place: tuple[LlvmValue, LlvmValue], wide: int, finish: EmitVector | None
+    ) -> None:
         """Store a line of the sums of a block; the memory of the result holds whole blocks."""
-        b, e, element, begins = self.b, self.e, self.out.element, self.of.begins
+        b, e, element, begins = self.b, self.e, self.out.element, self.storing.begins
         e.begin()
         type, add = Type(element, WORDS), "fadd" if self.out.dtype.is_float else "add"
         first = b.offset(sums, element, b.op("mul", line, constant(wide * WORDS, I64)))
-        below = b.op("add", b.op("mul", place[0], constant(ROWS, I64)), line)
+        row_index = b.op("add", b.op("mul", place[0], constant(ROWS, I64)), line)
         for c in range(wide):
-            beside = b.op("mul", b.op("add", place[1], constant(c, I64)), constant(WORDS, I64))
+            column_index = b.op("mul", b.op("add", place[1], constant(c, I64)), constant(WORDS, I64))
             value, at = e.once(b.offset(first, element, constant(c * WORDS, I64)), type, 4), None
             if begins.text != "true" or finish is None:
-                at = e.place(self.out, [below, beside])
+                at = e.place(self.out, [row_index, column_index])
             if begins.text != "true" and at is not None:
                 more = b.op(add, e.once(at, type, 4), value)
                 value = more if begins.is_constant else b.select(begins, value, more)
             if finish is not None:
                 with e.vectors_begin_evenly():
-                    finish([below, beside], WORDS, value)
+                    finish([row_index, column_index], WORDS, value)
             else:
                 b.effect(f"store {type} {value}, ptr {at}, align 4")
         e.begin()
 
-    def _ask(self, row: Value, column: Value, step: Value, wide: int) -> None:
+    def _prefetch_operand(self, row: LlvmValue, column: LlvmValue, step: LlvmValue, wide: int) -> None:
         """Prefetch the tiles of the next columns to the L2 cache, some lines in each step.
 
         Addresses past the last columns need not be mapped.
@@ -250,7 +271,7 @@ class Blocks:
         b, steps = self.b, self.left.steps
         heights = -(-self.blocks // self.tall)
         lines = -(-wide * self.form.parts * ROWS // heights)
-        if not self.of.asks or lines > MOST_ASKED:
+        if not self.storing.prefetches or lines > MAX_PREFETCHED_LINES:
             return
         following = b.op("add", column, constant(wide, I64))
         first = self.right.at(self.e, following, constant(0, I64), 0, constant(0, I64))
@@ -258,16 +279,16 @@ class Blocks:
         number = b.op("add", number, step)
         first = b.offset(first, "i8", b.op("mul", number, constant(64 * lines, I64)))
         for n in range(lines):
-            b.bring(b.offset(first, "i8", constant(64 * n, I64)), 2)
+            b.prefetch(b.offset(first, "i8", constant(64 * n, I64)), 2)
 
-    def _fetch(self, row: Value, column: Value, wide: int) -> None:
+    def _prefetch_result(self, row: LlvmValue, column: LlvmValue, wide: int) -> None:
         """Prefetch the accumulator of a block to the L1 cache while the block is computed."""
         b, first = self.b, self._place(row, column)
         for line in range(self.tall * ROWS):
             for c in range(wide):
-                b.bring(b.offset(first, "i8", constant(line * self._pitch() + c * TILE // ROWS, I64)), 1)
+                b.prefetch(b.offset(first, "i8", constant(line * self._pitch() + c * TILE_BYTES // ROWS, I64)), 1)
 
-    def _place(self, row: Value, column: Value) -> Value:
+    def _place(self, row: LlvmValue, column: LlvmValue) -> LlvmValue:
         """Address of a tile of the result."""
         return self.e.place(self.out, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
 

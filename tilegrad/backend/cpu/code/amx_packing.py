@@ -17,55 +17,55 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, int8, uint8
-from ..emit import I64, Builder, Loop, Type, Value, constant, lane_constants
-from .elements import Elements
-from .nests import Nests, turned_square
-from .packing import across, below, tabulate
+from ..emit import I64, Builder, LlvmValue, OpenLoop, Type, constant, lane_constants
+from .elements import ElementEvaluator
+from .nests import LoopNests, transpose_square
+from .packing import subexpressions, tabulate, transposed_operand
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Rows of a tile, words in a row, and the depth of a tile of 16-bit numbers."""
-TILE, SPAN = 1024, 64
+TILE_BYTES, RANGE_BYTES = 1024, 64
 """Bytes of a tile, and of a vector with a recorded magnitude."""
-ROWS_AHEAD = 3
+PREFETCH_ROWS = 3
 """Prefetch distance in rows."""
-WORDS_AHEAD = 8
+PREFETCH_WORDS = 8
 """Prefetch distance in words where rows are interleaved."""
-TOGETHER = 16
+WORDS_PER_PASS = 16
 """Words along k that are packed for all columns before the next ones: whole tiles."""
 HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
 
-HIGHEST_SUM = 364
+MAX_EXPONENT_SUM = 364
 """Bound of the sum of the largest biased exponents of both operands: products stay below 2**112."""
-LOWEST_SUM = 160
+MIN_EXPONENT_SUM = 160
 """Bound of the sum of the smallest biased exponents: the last bits of products of parts are above 2**-126."""
-HIGHEST, LOWEST = 250, 27
+MAX_EXPONENT, MIN_EXPONENT = 250, 27
 """Bounds of the biased exponents of each operand: beyond these, rounding overflows or parts are denormal."""
 
 
-class Tiles(NamedTuple):
+class AmxTiles(NamedTuple):
     """A packed operand: tile (block, step, part) is number (block * steps + step) * parts + part."""
 
-    address: Value
+    address: LlvmValue
     steps: int
     parts: int
 
-    def at(self, e: Elements, block: Value, step: Value, part: int, line: Value) -> Value:
+    def at(self, e: ElementEvaluator, block: LlvmValue, step: LlvmValue, part: int, line: LlvmValue) -> LlvmValue:
         """Address of a line of a tile."""
         b = e.b
         number = b.op("add", b.op("mul", block, constant(self.steps, I64)), step)
-        first = b.op("mul", number, constant(TILE * self.parts, I64))
-        inside = b.op("add", b.op("mul", line, constant(64, I64)), constant(TILE * part, I64))
+        first = b.op("mul", number, constant(TILE_BYTES * self.parts, I64))
+        inside = b.op("add", b.op("mul", line, constant(64, I64)), constant(TILE_BYTES * part, I64))
         return b.offset(self.address, "i8", b.op("add", first, inside))
 
 
-class Span(NamedTuple):
+class MagnitudeRange(NamedTuple):
     """Range of magnitudes in an operand, as bits shifted left by one: the largest, and the least nonzero one less 1."""
 
-    most: Value
-    least: Value
+    most: LlvmValue
+    least: LlvmValue
 
-    def with_(self, b: Builder, other: Span) -> Span:
-        return Span(b.intrinsic("umax", self.most, other.most), b.intrinsic("umin", self.least, other.least))
+    def with_(self, b: Builder, other: MagnitudeRange) -> MagnitudeRange:
+        return MagnitudeRange(b.intrinsic("umax", self.most, other.most), b.intrinsic("umin", self.least, other.least))
 
 
 def bits_of(dtype: DType) -> Type:
@@ -73,15 +73,15 @@ def bits_of(dtype: DType) -> Type:
     return HALVES if dtype is bfloat16 else FOUR
 
 
-class Operand(NamedTuple):
-    tiles: Tiles
-    span: Span
+class PackedTiles(NamedTuple):
+    tiles: AmxTiles
+    magnitudes: MagnitudeRange
 
 
-def in_word(dtype: DType) -> int:
+def numbers_per_word(dtype: DType) -> int:
     """Numbers in a 32-bit word.
 
-    >>> in_word(bfloat16), in_word(int8)
+    >>> numbers_per_word(bfloat16), numbers_per_word(int8)
     (2, 4)
     """
     return 4 if dtype in (int8, uint8) else 2
@@ -90,74 +90,79 @@ def in_word(dtype: DType) -> int:
 def area_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) -> int:
     """Bytes of a prepacked operand: its tiles, then its magnitude range."""
     extent, depth = reversed(shape) if right else shape
-    return -(-extent // ROWS) * -(-depth // (WORDS * in_word(dtype))) * parts * TILE + 2 * SPAN
+    return -(-extent // ROWS) * -(-depth // (WORDS * numbers_per_word(dtype))) * parts * TILE_BYTES + 2 * RANGE_BYTES
 
 
-class Packer:
+class AmxPacker:
     """Packs one operand: an expression over (i, k) for the left, over (k, i) for the right one.
 
     The tiles go into memory of the instance, or to `place` where other kernels read them.
     """
 
-    def __init__(self, nests: Nests, x: ir.Tile, parts: int, right: bool, place: Value | None = None) -> None:
+    def __init__(self, nests: LoopNests, x: ir.Tile, parts: int, right: bool, place: LlvmValue | None = None) -> None:
         self.nests, self.e, self.b = nests, nests.e, nests.b
         self.dtype, self.right = self.e.types.of(x).dtype, right
-        self.beforehand = place is not None
-        turned = across(self.e, x)
+        self.prepack = place is not None
+        transposed = transposed_operand(self.e, x)
         shape = self.e.types.of(x).shape
         self.extent, self.depth = reversed(shape) if right else shape
-        self.x = x if turned is None else turned
-        self.turned = turned is not None
-        self._by_rows = right == self.turned  # whether the expression is over (i, k)
+        self.x = x if transposed is None else transposed
+        self.transposed = transposed is not None
+        self._by_rows = right == self.transposed  # whether the expression is over (i, k)
         self.parts = parts
-        self.ahead = self._even_loads()
-        self.group = in_word(self.dtype)
+        self.prefetched = self._even_loads()
+        self.group = numbers_per_word(self.dtype)
         self.deep = WORDS * self.group
         steps = -(-self.depth // self.deep)
-        bytes = -(-self.extent // ROWS) * steps * parts * TILE
+        bytes = -(-self.extent // ROWS) * steps * parts * TILE_BYTES
         to = self.b.allocate(bytes, "right.tiles" if right else "left.tiles") if place is None else place
-        self.to = Tiles(to, steps, parts)
+        self.to = AmxTiles(to, steps, parts)
         bits = bits_of(self.dtype)
-        self.span = Span(constant(0, bits), constant(-1, bits))
-        noted = self.beforehand and self.dtype.is_float
-        self._spans = [self.b.offset(to, "i8", constant(bytes + n * SPAN, I64)) for n in range(2)] if noted else []
-
-    def found(self) -> Operand:
-        """Return the tiles and the range of a prepacked operand."""
-        if not self._spans:
-            return Operand(self.to, self.span)
-        type = self.span.most.type
-        return Operand(
-            self.to, Span(*[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._spans])
+        self.magnitudes = MagnitudeRange(constant(0, bits), constant(-1, bits))
+        noted = self.prepack and self.dtype.is_float
+        self._range_addresses = (
+            [self.b.offset(to, "i8", constant(bytes + n * RANGE_BYTES, I64)) for n in range(2)] if noted else []
         )
 
-    def pack(self) -> Operand:
+    def found(self) -> PackedTiles:
+        """Return the tiles and the range of a prepacked operand."""
+        if not self._range_addresses:
+            return PackedTiles(self.to, self.magnitudes)
+        type = self.magnitudes.most.type
+        return PackedTiles(
+            self.to,
+            MagnitudeRange(
+                *[self.b.instruction(f"load {type}, ptr {at}, align 64", type) for at in self._range_addresses]
+            ),
+        )
+
+    def pack(self) -> PackedTiles:
         self.e.begin()
         tabulate(self.nests, self.x, 1 if self._by_rows else 0)
         if self._by_rows:
-            self._turned_rows() if self.turned else self._rows()
+            self._transposed_rows() if self.transposed else self._rows()
         else:
-            self._turned_columns() if self.turned else self._columns()
-        for at, seen in zip(self._spans, self.span, strict=False):
+            self._transposed_columns() if self.transposed else self._columns()
+        for at, seen in zip(self._range_addresses, self.magnitudes, strict=False):
             self.b.effect(f"store {seen.type} {seen}, ptr {at}, align 64")
         self.e.begin()
-        return Operand(self.to, self.span)
+        return PackedTiles(self.to, self.magnitudes)
 
     # --- loops that note the span --------------------------------------------------------------------
 
-    def _open(self, hint: str, start: int, stop: int, step: int) -> Loop:
-        noted = list(zip(Span._fields, self.span, strict=True)) if self.dtype.is_float else []
+    def _open(self, hint: str, start: int, stop: int, step: int) -> OpenLoop:
+        noted = list(zip(MagnitudeRange._fields, self.magnitudes, strict=True)) if self.dtype.is_float else []
         loop = self.nests.loop(hint, start, stop, step, noted)
-        self.span = Span(*loop.carried) if noted else self.span
+        self.magnitudes = MagnitudeRange(*loop.carried) if noted else self.magnitudes
         return loop
 
-    def _close(self, *loops: Loop) -> None:
+    def _close(self, *loops: OpenLoop) -> None:
         for loop in loops:
-            ends = self.b.close_loop(loop, self.span if loop.carried else ())
-            self.span = Span(*ends) if loop.carried else self.span
+            ends = self.b.close_loop(loop, self.magnitudes if loop.carried else ())
+            self.magnitudes = MagnitudeRange(*ends) if loop.carried else self.magnitudes
         self.e.memo = {}
 
-    def _index(self, x: Value, opcode: str, by: int) -> Value:
+    def _index(self, x: LlvmValue, opcode: str, by: int) -> LlvmValue:
         return self.b.op(opcode, x, constant(by, I64))
 
     # --- the four ways -------------------------------------------------------------------------------
@@ -177,7 +182,7 @@ class Packer:
             self._keep(block, constant(whole // self.deep, I64), line, words)
         self._close(row)
 
-    def _turned_rows(self) -> None:
+    def _transposed_rows(self) -> None:
         """Pack a right operand contiguous along k: transpose squares of 16 rows by 16 words."""
         panel = self._open("panel", 0, -(-self.extent // ROWS), 1)
         whole = self.depth // self.deep
@@ -189,22 +194,22 @@ class Packer:
             self._row_square(panel.index, constant(whole, I64), self.depth % self.deep)
         self._close(panel)
 
-    def _row_square(self, block: Value, step: Value, count: int) -> None:
+    def _row_square(self, block: LlvmValue, step: LlvmValue, count: int) -> None:
         line = self._open("line", 0, ROWS, 1)
         row = self.b.op("add", self._index(block, "mul", ROWS), line.index)
         if self.extent % ROWS:
             row = self.b.intrinsic("smin", row, constant(self.extent - 1, I64))
         self._keep(block, step, line.index, self._row_words(row, self._index(step, "mul", self.deep), count))
         self._close(line)
-        self._turn(block, step)
+        self._transpose_square(block, step)
 
     def _columns(self) -> None:
         """Pack a right operand contiguous along its columns: interleave the rows of a word."""
         words, rest = divmod(self.depth, self.group)
-        together = words // TOGETHER * TOGETHER
+        together = words // WORDS_PER_PASS * WORDS_PER_PASS
         if together:
-            outer = self._open("word", 0, together, TOGETHER)
-            self._all_columns(outer.index, TOGETHER, self.group)
+            outer = self._open("word", 0, together, WORDS_PER_PASS)
+            self._all_columns(outer.index, WORDS_PER_PASS, self.group)
             self._close(outer)
         if together < words:
             self._all_columns(constant(together, I64), words - together, self.group)
@@ -218,9 +223,9 @@ class Packer:
                 self._keep(loop.index, constant(word // ROWS, I64), constant(word % ROWS, I64), nothing)
             self._close(loop)
 
-    def _all_columns(self, first: Value, words: int, full: int) -> None:
+    def _all_columns(self, first: LlvmValue, words: int, full: int) -> None:
         """Pack some words along k of all columns; `full` numbers of each word exist."""
-        wide = 2 if self.dtype is bfloat16 and self.ahead else 1  # neighbouring tiles that one vector covers
+        wide = 2 if self.dtype is bfloat16 and self.prefetched else 1  # neighbouring tiles that one vector covers
         whole = self.extent // (WORDS * wide) * wide
         if whole:
             inner = self._open("panel", 0, whole, wide)
@@ -230,7 +235,7 @@ class Packer:
             count = min(WORDS, self.extent - block * WORDS)
             self._some_columns(first, words, constant(block, I64), count, full)
 
-    def _some_columns(self, first: Value, words: int, block: Value, count: int, full: int) -> None:
+    def _some_columns(self, first: LlvmValue, words: int, block: LlvmValue, count: int, full: int) -> None:
         loop = self._open("line", 0, words, 1)
         word = self.b.op("add", first, loop.index)
         step, line = self._index(word, "udiv", ROWS), self._index(word, "and", ROWS - 1)
@@ -242,16 +247,16 @@ class Packer:
             self._keep(block, step, line, self._column_words(word, place, count, full))
         self._close(loop)
 
-    def _two_columns(self, word: Value, place: Value, full: int) -> list[Value]:
+    def _two_columns(self, word: LlvmValue, place: LlvmValue, full: int) -> list[LlvmValue]:
         """Read two rows of 32 columns of bfloat16 numbers."""
         k = self._index(word, "mul", 2)
-        first, second = self._noted(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
+        first, second = self._recorded(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
         if full == 2:
-            second = self._noted(self._read([self._index(k, "add", 1), place], DEPTH, DEPTH))
+            second = self._recorded(self._read([self._index(k, "add", 1), place], DEPTH, DEPTH))
         orders = [[n // 2 + WORDS * half + DEPTH * (n % 2) for n in range(DEPTH)] for half in (0, 1)]
         return [self._word(self.b.shuffle(first, second, order)) for order in orders]
 
-    def _turned_columns(self) -> None:
+    def _transposed_columns(self) -> None:
         """Pack a left operand contiguous along its rows: transpose squares of 16 words by 16 rows."""
         whole = self.depth // self.deep
         if whole:
@@ -261,7 +266,7 @@ class Packer:
         if self.depth % self.deep:
             self._column_squares(constant(whole, I64), self.depth % self.deep)
 
-    def _column_squares(self, step: Value, depth: int) -> None:
+    def _column_squares(self, step: LlvmValue, depth: int) -> None:
         blocks = self.extent // ROWS
         if blocks:
             panel = self._open("panel", 0, blocks, 1)
@@ -270,7 +275,7 @@ class Packer:
         if self.extent % ROWS:
             self._column_square(step, constant(blocks, I64), self.extent % ROWS, depth)
 
-    def _column_square(self, step: Value, block: Value, count: int, depth: int) -> None:
+    def _column_square(self, step: LlvmValue, block: LlvmValue, count: int, depth: int) -> None:
         first, place = self._index(step, "mul", ROWS), self._index(block, "mul", ROWS)
         whole, rest = divmod(depth, self.group)
         if whole:
@@ -283,42 +288,44 @@ class Packer:
             self._keep(block, step, constant(whole, I64), words)
         for n in range(whole + bool(rest), ROWS):
             self._keep(block, step, constant(n, I64), [constant(0, FOUR)] * self.parts)
-        self._turn(block, step)
+        self._transpose_square(block, step)
 
     def _even_loads(self) -> list[ir.Tile]:
         """List the addresses of contiguous loads whose rows are evenly strided."""
         e, shape = self.e, self.e.types.of(self.x).shape
-        loads = [y.pointer for y in below(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+        loads = [
+            y.pointer for y in subexpressions(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape
+        ]
         return [pointer for pointer in loads if e.step(pointer) == 1 and e.step(pointer, -2) is not None]
 
-    def _fetch(self, at: list[Value], rows: int) -> None:
+    def _prefetch(self, at: list[LlvmValue], rows: int) -> None:
         """Prefetch memory some rows ahead: rows are too short and too far apart for the hardware prefetcher."""
         at = [self._index(at[0], "add", rows), at[1]]
-        for pointer in self.ahead:
-            self.b.bring(self.e.of(pointer, at, 0, self.dtype), 1)
+        for pointer in self.prefetched:
+            self.b.prefetch(self.e.of(pointer, at, 0, self.dtype), 1)
 
     # --- words ---------------------------------------------------------------------------------------
 
-    def _keep(self, block: Value, step: Value, line: Value, words: list[Value]) -> None:
+    def _keep(self, block: LlvmValue, step: LlvmValue, line: LlvmValue, words: list[LlvmValue]) -> None:
         for part, word in enumerate(words):
             self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.e, block, step, part, line)}, align 64")
 
-    def _turn(self, block: Value, step: Value) -> None:
+    def _transpose_square(self, block: LlvmValue, step: LlvmValue) -> None:
         """Transpose a square of words in place."""
         loop = self.nests.loop("part", 0, self.parts, 1)
         first = self.to.at(self.e, block, step, 0, constant(0, I64))
-        first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE))
+        first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE_BYTES))
         places = [self.b.offset(first, "i8", constant(64 * n, I64)) for n in range(ROWS)]
         lines = [self.b.instruction(f"load {FOUR}, ptr {place}, align 64", FOUR, "line") for place in places]
-        for place, line in zip(places, turned_square(self.nests, lines), strict=True):
+        for place, line in zip(places, transpose_square(self.nests, lines), strict=True):
             self.b.effect(f"store {FOUR} {line}, ptr {place}, align 64")
         self.b.close_loop(loop)
 
-    def _read(self, at: list[Value], lanes: int, count: int) -> Value:
+    def _read(self, at: list[LlvmValue], lanes: int, count: int) -> LlvmValue:
         """Read `count` elements along the last axis, padded with zeros."""
         e, b = self.e, self.b
         e.memo = {}
-        self._fetch(at, ROWS_AHEAD if self._by_rows else WORDS_AHEAD)
+        self._prefetch(at, PREFETCH_ROWS if self._by_rows else PREFETCH_WORDS)
         e.active = count if count < lanes else None
         value = b.splat(e.of(self.x, at, lanes, self.dtype), lanes)
         e.active = None
@@ -327,19 +334,19 @@ class Packer:
             value = b.select(there, value, constant(0, value.type))
         return value
 
-    def _row_words(self, row: Value, k: Value, count: int) -> list[Value]:
+    def _row_words(self, row: LlvmValue, k: LlvmValue, count: int) -> list[LlvmValue]:
         """Read 16 words of a row, in parts."""
         if self.group == 4:
             return [self._word(self._read([row, k], self.deep, count))]
         if self.dtype is bfloat16:
-            return [self._word(self._noted(self._read([row, k], DEPTH, count)))]
+            return [self._word(self._recorded(self._read([row, k], DEPTH, count)))]
         first = self._read([row, k], WORDS, min(count, WORDS))
         second = constant(0.0, FLOATS)
         if count > WORDS:
             second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
         return self._split(first, second, False)
 
-    def _column_words(self, word: Value, place: Value, count: int, full: int) -> list[Value]:
+    def _column_words(self, word: LlvmValue, place: LlvmValue, count: int, full: int) -> list[LlvmValue]:
         """Read a word of each of `count` columns, padded to 16, in parts; `full` numbers of the word exist."""
         k = self._index(word, "mul", self.group)
         first, *others = [self._read([self._index(k, "add", n), place], WORDS, count) for n in range(full)]
@@ -348,16 +355,16 @@ class Packer:
         second = others[0] if others else constant(0, first.type)
         if self.dtype is bfloat16:
             mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
-            return [self._word(self._noted(self.b.shuffle(first, second, mixed)))]
+            return [self._word(self._recorded(self.b.shuffle(first, second, mixed)))]
         return self._split(first, second, True)
 
-    def _split(self, first: Value, second: Value, mixed: bool) -> list[Value]:
+    def _split(self, first: LlvmValue, second: LlvmValue, mixed: bool) -> list[LlvmValue]:
         """Split float32 numbers into parts: the upper halves of two vectors, concatenated or interleaved (`mixed`)."""
         b = self.b
         words = []
         left = [first, second]
         for x in left:
-            self._noted(b.convert("bitcast", x, "i32"))
+            self._recorded(b.convert("bitcast", x, "i32"))
         for part in range(self.parts):
             bits = [b.op("add", b.convert("bitcast", x, "i32"), constant(0x8000, FOUR)) for x in left]
             upper = [b.op("and", x, constant(-0x10000, FOUR)) for x in bits]
@@ -370,7 +377,7 @@ class Packer:
                 left = [b.op("fsub", x, b.convert("bitcast", y, "float")) for x, y in zip(left, upper, strict=True)]
         return words
 
-    def _interleaved(self, rows: list[Value]) -> Value:
+    def _interleaved(self, rows: list[LlvmValue]) -> LlvmValue:
         """Interleave the bytes of the rows in words."""
         b = self.b
         found, *others = [b.convert("zext", row, "i32") for row in rows]
@@ -378,37 +385,37 @@ class Packer:
             found = b.op("or", found, b.op("shl", row, constant(8 * n + 8, FOUR)))
         return found
 
-    def _word(self, x: Value) -> Value:
+    def _word(self, x: LlvmValue) -> LlvmValue:
         return self.b.pure(f"bitcast {x.type} {x} to {FOUR}", FOUR, (x,))
 
-    def _noted(self, bits: Value) -> Value:
+    def _recorded(self, bits: LlvmValue) -> LlvmValue:
         """Record magnitudes; 0 less 1 wraps to the largest of all, so zeros do not count as smallest."""
         b = self.b
         size = b.op("add", bits, bits)
-        most = b.intrinsic("umax", self.span.most, size)
-        least = b.intrinsic("umin", self.span.least, b.op("add", size, constant(-1, size.type)))
-        self.span = Span(most, least)
+        most = b.intrinsic("umax", self.magnitudes.most, size)
+        least = b.intrinsic("umin", self.magnitudes.least, b.op("add", size, constant(-1, size.type)))
+        self.magnitudes = MagnitudeRange(most, least)
         return bits
 
 
-def exponents(b: Builder, span: Span) -> tuple[Value, Value]:
+def exponents(b: Builder, magnitudes: MagnitudeRange) -> tuple[LlvmValue, LlvmValue]:
     """Largest and smallest biased exponents of a range (256 if all numbers are zero)."""
     found = []
-    for fn, x, more in zip(("umax", "umin"), span, (0, 1), strict=True):
+    for fn, x, more in zip(("umax", "umin"), magnitudes, (0, 1), strict=True):
         one = b.call(f"llvm.vector.reduce.{fn}.{x.type.short}", Type(x.type.element), x)
         wide = b.op("add", b.convert("zext", one, "i64"), constant(more, I64))
         found.append(b.op("lshr", wide, constant(one.type.bits - 8, I64)))
     return found[0], found[1]
 
 
-def fit(b: Builder, left: Span, right: Span) -> Value:
+def matches_float32(b: Builder, left: MagnitudeRange, right: MagnitudeRange) -> LlvmValue:
     """Whether AMX gives the same result as float32 arithmetic for operands of these ranges."""
     (most, least), (more, lesser) = exponents(b, left), exponents(b, right)
     conditions = [
-        b.compare("ule", b.op("add", most, more), constant(HIGHEST_SUM, I64)),
-        b.compare("uge", b.op("add", least, lesser), constant(LOWEST_SUM, I64)),
-        *[b.compare("ule", x, constant(HIGHEST, I64)) for x in (most, more)],
-        *[b.compare("uge", x, constant(LOWEST, I64)) for x in (least, lesser)],
+        b.compare("ule", b.op("add", most, more), constant(MAX_EXPONENT_SUM, I64)),
+        b.compare("uge", b.op("add", least, lesser), constant(MIN_EXPONENT_SUM, I64)),
+        *[b.compare("ule", x, constant(MAX_EXPONENT, I64)) for x in (most, more)],
+        *[b.compare("uge", x, constant(MIN_EXPONENT, I64)) for x in (least, lesser)],
     ]
     result = conditions[0]
     for condition in conditions[1:]:

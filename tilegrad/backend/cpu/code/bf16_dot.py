@@ -6,23 +6,23 @@ result stays in registers along k: some rows by one to three vectors.
 
 from __future__ import annotations
 
-from ..emit import I64, Type, Value, constant
-from .amx_packing import ROWS, WORDS, Tiles
-from .elements import Memory
-from .nests import Nests
+from ..emit import I64, LlvmValue, Type, constant
+from .amx_packing import ROWS, WORDS, AmxTiles
+from .elements import StackTile
+from .nests import LoopNests
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
-HEIGHTS = {1: 16, 2: 8, 3: 8}
+BLOCK_ROWS = {1: 16, 2: 8, 3: 8}
 """Rows of a block by its width in vectors: divisors of a tile's rows, with enough sums to hide the latency."""
-UNROLLED = 4
+UNROLLED_WORDS = 4
 """Unrolled words of the innermost loop."""
 SUMS, WORD, LINE, PAIRS = Type("float", WORDS), Type("i32"), Type("i32", WORDS), Type("bfloat", 2 * WORDS)
 
 
-class Products:
+class Bf16Blocks:
     """Emits the blocks of a result; `begins` says whether sums overwrite it."""
 
-    def __init__(self, nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], begins: Value) -> None:
+    def __init__(self, nests: LoopNests, out: StackTile, tiles: tuple[AmxTiles, AmxTiles], begins: LlvmValue) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
         (self.left, self.right), self.begins = tiles, begins
         self.m, self.n = out.shape
@@ -35,24 +35,24 @@ class Products:
         for start, end, width in ((0, whole, wide), (whole, vectors, 1)):
             if start < end:
                 outer = self.nests.loop("n", start, end, width)
-                inner = self.nests.loop("m", 0, self.m, HEIGHTS[width])
+                inner = self.nests.loop("m", 0, self.m, BLOCK_ROWS[width])
                 self._block(inner.index, outer.index, width)
                 self.b.close_loop(inner)
                 self.b.close_loop(outer)
 
-    def _block(self, row: Value, column: Value, wide: int) -> None:
+    def _block(self, row: LlvmValue, column: LlvmValue, wide: int) -> None:
         b, e = self.b, self.e
         e.begin()
         block, line = b.op("udiv", row, constant(ROWS, I64)), b.op("and", row, constant(ROWS - 1, I64))
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        height, sums = HEIGHTS[wide], [constant(0.0, SUMS)] * (HEIGHTS[wide] * wide)
+        height, sums = BLOCK_ROWS[wide], [constant(0.0, SUMS)] * (BLOCK_ROWS[wide] * wide)
         step = self.nests.loop("step", 0, self.left.steps, 1, [(f"c{n}", x) for n, x in enumerate(sums)])
-        word = self.nests.loop("word", 0, WORDS, UNROLLED, [(f"d{n}", x) for n, x in enumerate(step.carried)])
+        word = self.nests.loop("word", 0, WORDS, UNROLLED_WORDS, [(f"d{n}", x) for n, x in enumerate(step.carried)])
         sums = list(word.carried)
         rows = self.left.at(e, block, step.index, 0, line)
-        beside = [self.right.at(e, c, step.index, 0, word.index) for c in columns]
-        for n in range(UNROLLED):
-            ys = [self._pairs(e.once(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in beside]
+        right = [self.right.at(e, c, step.index, 0, word.index) for c in columns]
+        for n in range(UNROLLED_WORDS):
+            ys = [self._pairs(e.once(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in right]
             at = b.offset(rows, "i32", b.op("add", word.index, constant(n, I64)))
             for r in range(height):
                 x = e.once(b.offset(at, "i32", constant(r * WORDS, I64)), WORD, 4)
@@ -63,10 +63,10 @@ class Products:
         e.begin()
         self._keep(row, column, ends, wide)
 
-    def _pairs(self, words: Value) -> Value:
+    def _pairs(self, words: LlvmValue) -> LlvmValue:
         return self.b.pure(f"bitcast {words.type} {words} to {PAIRS}", PAIRS, (words,))
 
-    def _keep(self, row: Value, column: Value, sums: tuple[Value, ...], wide: int) -> None:
+    def _keep(self, row: LlvmValue, column: LlvmValue, sums: tuple[LlvmValue, ...], wide: int) -> None:
         b, e, pitch = self.b, self.e, (self.out.room or self.out.shape)[1]
         first = e.place(self.out, [row, b.op("mul", column, constant(WORDS, I64))])
         for n, value in enumerate(sums):

@@ -12,30 +12,30 @@ from typing import TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float32
 from .. import vectors
-from ..emit import Type, Value, constant
-from .elements import At, Elements, defined
+from ..emit import LlvmValue, Type, constant
+from .elements import ElementEvaluator, Position, definition
 
-PLAIN = ("add", "sub", "mul")
-Made: TypeAlias = dict[tuple[int | str, ...], tuple[Value, ir.Tile]]
+SUPPORTED = ("add", "sub", "mul")
+Made: TypeAlias = dict[tuple[int | str, ...], tuple[LlvmValue, ir.Tile]]
 
 
-def are_halves(e: Elements, x: ir.Tile) -> bool:
+def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
     """Whether an expression consists of bfloat16 numbers converted to float32, contiguous in memory."""
     seen: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
-        x = defined(e, stack.pop())
+        x = definition(e, stack.pop())
         if id(x) in seen:
             continue
         seen[id(x)] = x
         match x:
             case ir.Cast(y, to):
-                y = defined(e, y)
+                y = definition(e, y)
                 if to is not float32 or not isinstance(y, ir.Load) or y.mask is not None:
                     return False
                 if e.types.of(y).dtype is not bfloat16 or e.step(y.pointer) != 1:
                     return False
-            case ir.Apply(fn, args) if fn in PLAIN and e.types.of(x).dtype is float32:
+            case ir.Apply(fn, args) if fn in SUPPORTED and e.types.of(x).dtype is float32:
                 stack.extend(args)
             case ir.Expand(y, axes) if len(e.types.of(x).shape) - 1 not in axes:  # the same for all rows
                 stack.append(y)
@@ -44,21 +44,23 @@ def are_halves(e: Elements, x: ir.Tile) -> bool:
     return True
 
 
-def half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool, made: Made | None = None) -> Value:
+def even_or_odd(
+    e: ElementEvaluator, x: ir.Tile, at: Position, lanes: int, odd: bool, made: Made | None = None
+) -> LlvmValue:
     """The even or odd elements of twice as many as there are lanes; `made` memoises shared subexpressions."""
     made = {} if made is None else made
-    x = defined(e, x)
+    x = definition(e, x)
     key: tuple[int | str, ...] = (id(x), *[place.text for place in at])
     if key not in made:
-        made[key] = _half(e, x, at, lanes, odd, made), x
+        made[key] = _even_or_odd(e, x, at, lanes, odd, made), x
     return made[key][0]
 
 
-def _half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool, made: Made) -> Value:
+def _even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, lanes: int, odd: bool, made: Made) -> LlvmValue:
     b = e.b
     match x:
         case ir.Cast(y):
-            load = defined(e, y)
+            load = definition(e, y)
             assert isinstance(load, ir.Load)
             address = e.of(load.pointer, at, 0, bfloat16)
             words = e.once(address, Type("i32", lanes), bfloat16.bytes)
@@ -68,12 +70,12 @@ def _half(e: Elements, x: ir.Tile, at: At, lanes: int, odd: bool, made: Made) ->
                 bits = b.op("shl", words, constant(16, words.type))
             return b.convert("bitcast", bits, "float")
         case ir.Expand(y, axes):
-            return half(e, y, [place for n, place in enumerate(at) if n not in axes], lanes, odd, made)
+            return even_or_odd(e, y, [place for n, place in enumerate(at) if n not in axes], lanes, odd, made)
         case ir.Apply(fn, args):
-            return vectors.apply(b, fn, float32, tuple([half(e, y, at, lanes, odd, made) for y in args]))
+            return vectors.apply(b, fn, float32, tuple([even_or_odd(e, y, at, lanes, odd, made) for y in args]))
     raise NotImplementedError(type(x).__name__)
 
 
-def in_halves(e: Elements, x: ir.Tile, fn: str, dtype: DType) -> bool:
+def reads_even_and_odd(e: ElementEvaluator, x: ir.Tile, fn: str, dtype: DType) -> bool:
     """Whether a reduction may read even and odd elements separately."""
-    return fn == "add" and dtype is float32 and are_halves(e, x)
+    return fn == "add" and dtype is float32 and is_bfloat16_row(e, x)

@@ -7,24 +7,24 @@ from typing import NamedTuple
 from ....ir.dtype import DType
 from ..target import Target
 
-BETWEEN = 0.15
+BLOCK_OVERHEAD_ROWS = 0.15
 """Overhead of a block, in rows of a block."""
-STREAMS = 10
+MAX_ADDRESS_ROWS = 10
 """Rows read directly from memory at a time: each needs an address register."""
-NARROW, NARROWER = 8, 2
-"""Widths of the result, in vectors, up to which a left operand is read unpacked: with more rows than `STREAMS` if the
-block rows divide the result, so that one address register serves all rows; with any number of rows if it is contiguous
-along k.
+UNPACKED_VECTORS, UNPACKED_VECTORS_ANY_ROWS = 8, 2
+"""Widths of the result, in vectors, up to which a left operand is read unpacked: with more rows than `MAX_ADDRESS_ROWS`
+if the block rows divide the result, so that one address register serves all rows; with any number of rows if it is
+contiguous along k.
 """
-MANY = 16
+NEGLIGIBLE_TAIL_VECTORS = 16
 """Row width in vectors from which on one wasted vector is negligible."""
-SIDE = 16
+TILE_SIDE = 16
 """Rows and columns of a tile of the matrix unit."""
-ALIASED, LINE = 1024, 128
+ALIASING_STRIDE_BYTES, PADDING_BYTES = 1024, 128
 """Stride in bytes at which rows alias in the L1 cache, and the padding that avoids it."""
 
 
-class Block(NamedTuple):
+class RegisterBlock(NamedTuple):
     """A register block: rows by vectors, and the vectors of the last block of a row."""
 
     rows: int
@@ -32,7 +32,7 @@ class Block(NamedTuple):
     tail: int = 0
 
 
-class Piece(NamedTuple):
+class AxisRange(NamedTuple):
     """A range of rows or columns of a result, in blocks of one size."""
 
     hint: str
@@ -41,22 +41,22 @@ class Piece(NamedTuple):
     size: int
 
 
-def block_of(target: Target, dtype: DType, shape: tuple[int, ...]) -> Block:
+def register_block(target: Target, dtype: DType, shape: tuple[int, ...]) -> RegisterBlock:
     """Choose the register block of a result.
 
     >>> target = Target("x86", 32, 16)
     >>> from ....ir.dtype import float32
-    >>> [tuple(block_of(target, float32, shape)) for shape in ((256, 256), (8, 24), (100, 40), (3, 7))]
+    >>> [tuple(register_block(target, float32, shape)) for shape in ((256, 256), (8, 24), (100, 40), (3, 7))]
     [(6, 2, 0), (4, 3, 0), (5, 2, 1), (3, 1, 0)]
     >>> target = Target("x86", 64, 32)
-    >>> [tuple(block_of(target, float32, shape)) for shape in ((350, 128), (64, 64), (64, 256), (250, 128))]
+    >>> [tuple(register_block(target, float32, shape)) for shape in ((350, 128), (64, 64), (64, 256), (250, 128))]
     [(14, 2, 0), (8, 2, 0), (13, 2, 0), (10, 2, 0)]
     """
     lanes = target.lanes(dtype.bytes)
     count = -(-shape[1] // lanes)
     wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
     most = max(1, (target.registers - 4) // wide)
-    return Block(_rows(shape[0], most, count), wide, count % wide if count < MANY else 0)
+    return RegisterBlock(_rows(shape[0], most, count), wide, count % wide if count < NEGLIGIBLE_TAIL_VECTORS else 0)
 
 
 def _rows(m: int, most: int, count: int) -> int:
@@ -66,35 +66,35 @@ def _rows(m: int, most: int, count: int) -> int:
     """
     if m <= most:
         return m
-    if count <= NARROW and most > STREAMS:
+    if count <= UNPACKED_VECTORS and most > MAX_ADDRESS_ROWS:
         whole = next((rows for rows in range(most, most // 2, -1) if m % rows == 0), 0)
-        if whole or count <= NARROWER:
-            return whole or -(-m // -(-m // STREAMS))
-    return min(range(most, most * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BETWEEN))
+        if whole or count <= UNPACKED_VECTORS_ANY_ROWS:
+            return whole or -(-m // -(-m // MAX_ADDRESS_ROWS))
+    return min(range(most, most * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BLOCK_OVERHEAD_ROWS))
 
 
-def room_for(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
+def padded_shape(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Pad the shape of a result to whole blocks, and rows so that they do not alias in the cache."""
     if 0 in shape:
         return shape
     lanes = target.lanes(dtype.bytes)
-    rows, wide, tail = block_of(target, dtype, shape)
+    rows, wide, tail = register_block(target, dtype, shape)
     count = -(-shape[1] // lanes)
     width = (count if tail else -(-count // wide) * wide) * lanes
     height = -(-shape[0] // rows) * rows
     if target.matrix_unit or target.pairs:  # tiles two by two, or two by one
-        height = max(height, -(-shape[0] // (2 * SIDE)) * 2 * SIDE)
-        width = max(width, -(-shape[1] // SIDE) * SIDE)
-    spare = LINE // dtype.bytes if width * dtype.bytes % ALIASED == 0 else 0
+        height = max(height, -(-shape[0] // (2 * TILE_SIDE)) * 2 * TILE_SIDE)
+        width = max(width, -(-shape[1] // TILE_SIDE) * TILE_SIDE)
+    spare = PADDING_BYTES // dtype.bytes if width * dtype.bytes % ALIASING_STRIDE_BYTES == 0 else 0
     return height, width + spare
 
 
-def pieces(hint: str, extent: int, size: int) -> list[Piece]:
+def axis_ranges(hint: str, extent: int, size: int) -> list[AxisRange]:
     """Split an axis into whole blocks and a remainder.
 
-    >>> [tuple(piece) for piece in pieces("m", 20, 6)]
+    >>> [tuple(piece) for piece in axis_ranges("m", 20, 6)]
     [('m', 0, 18, 6), ('m', 18, 20, 2)]
     """
     whole = extent // size * size
-    found = [Piece(hint, 0, whole, size), Piece(hint, whole, extent, extent - whole)]
+    found = [AxisRange(hint, 0, whole, size), AxisRange(hint, whole, extent, extent - whole)]
     return [piece for piece in found if piece.start < piece.end]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 
 if TYPE_CHECKING:
-    from .elements import Elements
+    from .elements import ElementEvaluator
 
-LONGEST_DESCENT = 60
+MAX_RECURSION = 60
 """Nesting depth of expressions evaluated by recursion."""
 
 
-def names_below(e: Elements, x: ir.Tile) -> list[ir.Name]:
+def names_below(e: ElementEvaluator, x: ir.Tile) -> list[ir.Name]:
     """List the names that stand for expressions of the shape of `x` inside it, the first ones first."""
     shape, order, seen = e.shape(x), list[ir.Name](), set[str]()
     stack: list[ir.Tile | str] = [x]
@@ -23,15 +23,15 @@ def names_below(e: Elements, x: ir.Tile) -> list[ir.Name]:
         if isinstance(part, str):
             order.append(ir.Name(part))
         elif isinstance(part, ir.Name):
-            if part.name in e.lazy and part.name not in seen and e.shape(part) == shape:
+            if part.name in e.inlined and part.name not in seen and e.shape(part) == shape:
                 seen.add(part.name)
-                stack += [part.name, e.lazy[part.name]]
+                stack += [part.name, e.inlined[part.name]]
         elif isinstance(part, ir.Apply | ir.Cast) and id(part) not in e.made:
             stack += ir.parts(part)
     return [name for name in order if name != x]
 
 
-def parts_first(x: ir.Tile, lazy: Mapping[str, ir.Tile], seen: set[str]) -> Iterator[ir.Tile]:
+def parts_first(x: ir.Tile, inlined: Mapping[str, ir.Tile], seen: set[str]) -> Iterator[ir.Tile]:
     """Give the expressions in an expression, parts before wholes; those that names stand for once, if not `seen`."""
     stack = [(x, False)]
     while stack:
@@ -41,6 +41,6 @@ def parts_first(x: ir.Tile, lazy: Mapping[str, ir.Tile], seen: set[str]) -> Iter
         elif not isinstance(part, ir.Name):
             stack.append((part, True))
             stack += [(y, False) for y in reversed(ir.parts(part))]
-        elif part.name in lazy and part.name not in seen:
+        elif part.name in inlined and part.name not in seen:
             seen.add(part.name)
-            stack.append((lazy[part.name], False))
+            stack.append((inlined[part.name], False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....ir.dtype import DType
 from ....runtime.index_faults import SYMBOL
-from ..emit import I64, Builder, Type, Value, constant
+from ..emit import I64, Builder, LlvmValue, Type, constant
 
 REPORT = """\
 @RECORD = external global [4 x i64]
@@ -24,7 +24,7 @@ done:
 }""".replace("RECORD", SYMBOL)
 
 
-def kept_inside(b: Builder, dtype: DType, args: tuple[Value, ...], existing: Value | None) -> Value:
+def clamped_index(b: Builder, dtype: DType, args: tuple[LlvmValue, ...], existing: LlvmValue | None) -> LlvmValue:
     """Clamp indices to an axis; the check is hoisted as far as the index is known. `existing`: lanes that are not
     padding.
     """
@@ -34,13 +34,15 @@ def kept_inside(b: Builder, dtype: DType, args: tuple[Value, ...], existing: Val
     outside = b.compare("uge", index, end, "outside")
     if existing is not None and lanes:
         outside = b.op("and", outside, existing)
-    _reported(b, index, outside, args[1:], signed)
+    _report_outside(b, index, outside, args[1:], signed)
     if signed:
         index = b.intrinsic("smax", index, constant(0, index.type))
     return b.intrinsic("smin" if signed else "umin", index, b.op("sub", end, constant(1, end.type)))
 
 
-def _reported(b: Builder, index: Value, outside: Value, rest: tuple[Value, ...], signed: bool) -> None:
+def _report_outside(
+    b: Builder, index: LlvmValue, outside: LlvmValue, rest: tuple[LlvmValue, ...], signed: bool
+) -> None:
     level = max(x.level for x in (index, outside, *rest))
     check = f"reported {outside}"
     if any(check in scope.known for scope in b.scopes[level:]):
@@ -71,14 +73,14 @@ def _reported(b: Builder, index: Value, outside: Value, rest: tuple[Value, ...],
     b.scopes += inner
 
 
-def _scalar(b: Builder, x: Value) -> Value:
+def _scalar(b: Builder, x: LlvmValue) -> LlvmValue:
     if not x.type.lanes:
         return x
     type = Type(x.type.element)
     return b.instruction(f"extractelement {x.type} {x}, i64 0", type)
 
 
-def _wide(b: Builder, x: Value, signed: bool) -> Value:
+def _wide(b: Builder, x: LlvmValue, signed: bool) -> LlvmValue:
     if x.type == I64:
         return x
     if x.type.bits > 64:

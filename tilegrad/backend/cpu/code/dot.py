@@ -17,82 +17,90 @@ from typing import NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import int8, int32, uint8
 from .. import vectors
-from ..emit import I64, PTR, Type, Value, constant
+from ..emit import I64, PTR, LlvmValue, Type, constant
 from . import low_precision
-from .blocks import ALIASED, NARROW, NARROWER, STREAMS, Piece, block_of, pieces
-from .elements import Memory, defined
-from .low_precision_forms import form_of
-from .nests import Nests, Taker
-from .packing import Panels, across, pack, pack_turned, panels, panels_at
-from .prefetch import Wanted, ask, wanted
+from .blocks import (
+    ALIASING_STRIDE_BYTES,
+    MAX_ADDRESS_ROWS,
+    UNPACKED_VECTORS,
+    UNPACKED_VECTORS_ANY_ROWS,
+    AxisRange,
+    axis_ranges,
+    register_block,
+)
+from .elements import StackTile, definition
+from .low_precision_forms import low_precision_form
+from .nests import EmitVector, LoopNests
+from .packing import Panels, allocate_panels, pack, pack_transposed, panels_at, transposed_operand
+from .prefetch import PrefetchTile, prefetch_share, tiles_to_prefetch
 
-UNROLLED = 2
+UNROLLED_STEPS = 2
 """Unrolled iterations of the innermost loop."""
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier for loads. LLVM hoists the next iteration's operands: with 28 sums in 32 registers, that would spill all
 sums.
 """
-TURNED = 4
+MIN_PACKED_VECTORS = 4
 """Width of the result, in vectors, from which on packing a left operand contiguous along k pays."""
-LARGE = (128, 32, 192)
+MIN_ALIASING_SHAPE = (128, 32, 192)
 """Rows, depth and columns from which on that pays for blocks of few rows whose rows alias in a cache: they are read
 again for every block of columns.
 """
-APART = 64
+MIN_SEPARATE_SUM_DEPTH = 64
 """Depth from which on a sum starts at zero and the accumulator is added last: errors grow with the number of terms."""
-AHEAD, FETCHED = 128, 64
+MIN_PREFETCH_DEPTH, PREFETCH_BYTES = 128, 64
 """Smallest depth at which the next block of the result is prefetched, and bytes per prefetch."""
-BY_ROWS = 128
+MAX_ROW_EPILOGUE_DEPTH = 128
 """Largest depth at which epilogues run row by row: such products are bound by the memory that the epilogue reads.
 (`LINES_DEPTH` in the scheduler, which chooses tiles, is smaller.)
 """
-SOON = 32
+MIN_EPILOGUE_PREFETCH_DEPTH = 32
 """Smallest depth at which operands of an epilogue are prefetched."""
-PAIRED = {
+PAIR_MULTIPLY = {
     ("x86", 16): "llvm.x86.sse2.pmadd.wd",
     ("x86", 32): "llvm.x86.avx2.pmadd.wd",
     ("x86", 64): "llvm.x86.avx512.pmaddw.d.512",
 }
 """Instructions that multiply pairs of 16-bit integers and add the products, by architecture and vector bytes."""
 
-Line: TypeAlias = Callable[[Value], Value]
+Reader: TypeAlias = Callable[[LlvmValue], LlvmValue]
 """Reads the element of a row at some k."""
 
 
-class Finish(NamedTuple):
+class Epilogue(NamedTuple):
     """An epilogue: computation on a product, block by block, instead of storing it."""
 
-    at: Taker
+    at: EmitVector
     """Emits it for a vector of the product at a position."""
-    dear: bool
+    is_expensive: bool
     """Whether it is too long to be unrolled over all vectors of a block."""
     loads: tuple[ir.Load, ...]
     """Loads of the epilogue."""
 
 
-def dot(nests: Nests, out: Memory, x: ir.Dot) -> None:
+def dot(nests: LoopNests, out: StackTile, x: ir.Dot) -> None:
     """Emit out = the product plus its accumulator."""
     e, (y, z, accumulator) = nests.e, (x.x, x.y, x.accumulator)
     here = isinstance(accumulator, ir.Name) and e.memory.get(accumulator.name) == out
     if accumulator is not None and not here:
         nests.keep(out, accumulator)
     fresh = accumulator is None
-    form = None if nests.plain else form_of(nests.target, e.types, x)
+    form = None if nests.plain else low_precision_form(nests.target, e.types, x)
     if form is None:
-        _Dot(nests, out, y, z).write(fresh)
+        _RegisterBlocked(nests, out, y, z).write(fresh)
     else:
-        low_precision.dot(nests, out, (y, z), form, not fresh, lambda: _Dot(nests, out, y, z).write(fresh))
+        low_precision.dot(nests, out, (y, z), form, not fresh, lambda: _RegisterBlocked(nests, out, y, z).write(fresh))
 
 
-def finished(nests: Nests, x: ir.Dot, finish: Finish) -> None:
+def dot_with_epilogue(nests: LoopNests, x: ir.Dot, finish: Epilogue) -> None:
     """Emit a product without accumulator whose blocks go through an epilogue."""
     t = nests.e.types.of(x)
-    nowhere = Memory(Value("null", PTR), t.dtype, t.shape)
-    _Dot(nests, nowhere, x.x, x.y).finish(finish)
+    nowhere = StackTile(LlvmValue("null", PTR), t.dtype, t.shape)
+    _RegisterBlocked(nests, nowhere, x.x, x.y).finish(finish)
 
 
-class _Dot:
-    def __init__(self, nests: Nests, out: Memory, x: ir.Tile, y: ir.Tile) -> None:
+class _RegisterBlocked:
+    def __init__(self, nests: LoopNests, out: StackTile, x: ir.Tile, y: ir.Tile) -> None:
         self.nests, self.e, self.b, self.out = nests, nests.e, nests.b, out
         self.dtype = out.dtype
         self.lanes = nests.target.lanes(self.dtype.bytes)
@@ -100,55 +108,55 @@ class _Dot:
         self.k = self.e.types.of(x).shape[1]
         self.multiply = self._multiplies_pairs(x, y)
         self.k = self.k // 2 if self.multiply else self.k
-        self.block = block_of(nests.target, self.dtype, out.shape)
-        self.few = self.m <= nests.target.registers - 4
-        self.left = self._laid(x, False) or self._packed_left(x)
-        straight = self._own(y) or y if self._is_straight(y) else None
-        self.soon = [] if self.few and straight is not None else self._wanted(x, y)
-        self.right = self._laid(y, True) or straight or self._packed_right(y)
+        self.block = register_block(nests.target, self.dtype, out.shape)
+        self.has_few_rows = self.m <= nests.target.registers - 4
+        self.left = self._prepacked(x, False) or self._packed_left(x)
+        unpacked = self._stored_tile(y) or y if self._is_unpacked(y) else None
+        self.prefetched = [] if self.has_few_rows and unpacked is not None else self._tiles_to_prefetch(x, y)
+        self.right = self._prepacked(y, True) or unpacked or self._packed_right(y)
 
-    def _wanted(self, x: ir.Tile, y: ir.Tile) -> list[Wanted]:
+    def _tiles_to_prefetch(self, x: ir.Tile, y: ir.Tile) -> list[PrefetchTile]:
         """Tiles that the next iteration packs. Operands that few rows read unpacked are left to the hardware
         prefetcher.
         """
-        if self.k < AHEAD:
+        if self.k < MIN_PREFETCH_DEPTH:
             return []
         # with 64-byte vectors, prefetching operands that fit the last-level cache makes products slower
-        cache = self.nests.target.last_cache if self.nests.target.vector_bytes == 64 else 0
+        cache = self.nests.target.l3_bytes if self.nests.target.vector_bytes == 64 else 0
         operands = [z for z, right in ((x, False), (y, True)) if (z, right) not in self.nests.laid]
-        return wanted(self.e, operands, cache)
+        return tiles_to_prefetch(self.e, operands, cache)
 
     def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
         """Choose the instruction that multiplies pairs of 16-bit integers, if operands are packed as such pairs."""
         short = all(self.e.types.of(z).dtype in (int8, uint8) for z in (x, y))
         if not short or self.dtype is not int32 or self.k % 2 or self.k < 2 * self.lanes:
             return ""
-        return PAIRED.get((self.nests.target.architecture, self.nests.target.vector_bytes), "")
+        return PAIR_MULTIPLY.get((self.nests.target.architecture, self.nests.target.vector_bytes), "")
 
-    def _own(self, x: ir.Tile) -> Memory | None:
+    def _stored_tile(self, x: ir.Tile) -> StackTile | None:
         """Memory in which a tile is stored with the dtype of the product, if any."""
-        x = defined(self.e, x)
+        x = definition(self.e, x)
         memory = self.e.memory.get(x.name) if isinstance(x, ir.Name) else None
         return memory if memory is not None and memory.dtype is self.dtype and memory != self.out else None
 
-    def _is_straight(self, y: ir.Tile) -> bool:
+    def _is_unpacked(self, y: ir.Tile) -> bool:
         """Whether the right operand is read unpacked: for few rows, or if it stays in the L1 cache."""
         if self.n % (self.lanes * self.block.wide):
             return False
-        own, most = self._own(y), self.nests.target.first_cache // 2
+        own, most = self._stored_tile(y), self.nests.target.l1_bytes // 2
         if own is not None:
             return self.k * (own.room or own.shape)[1] * self.dtype.bytes <= most
-        if not self._is_plain(y) or self._step(y) != 1:
+        if not self._is_plain_load(y) or self._column_stride(y) != 1:
             return False
-        apart = self._apart(y)
-        return self.few or (apart is not None and self.k * apart * self.dtype.bytes <= most)
+        apart = self._row_stride(y)
+        return self.has_few_rows or (apart is not None and self.k * apart * self.dtype.bytes <= most)
 
-    def _apart(self, y: ir.Tile) -> int | None:
+    def _row_stride(self, y: ir.Tile) -> int | None:
         """Stride between rows in memory."""
-        y = defined(self.e, y)
+        y = definition(self.e, y)
         return self.e.step(y.pointer, -2) if isinstance(y, ir.Load) else None
 
-    def _laid(self, x: ir.Tile, right: bool) -> Panels | None:
+    def _prepacked(self, x: ir.Tile, right: bool) -> Panels | None:
         """The panels of a prepacked operand."""
         place = self.nests.laid.get((x, right))
         if place is None:
@@ -156,40 +164,42 @@ class _Dot:
         width, extent = (self.block.wide * self.lanes, self.n) if right else (self.block.rows, self.m)
         return panels_at(self.e.of(place, [], 0, uint8), width, self.k, extent, self.lanes)
 
-    def _is_plain(self, x: ir.Tile) -> bool:
+    def _is_plain_load(self, x: ir.Tile) -> bool:
         """Whether the operand is a load without mask or conversion."""
-        x = defined(self.e, x)
+        x = definition(self.e, x)
         return isinstance(x, ir.Load) and x.mask is None and self.e.types.of(x).dtype is self.dtype
 
-    def _step(self, x: ir.Tile) -> int | None:
-        x = defined(self.e, x)
+    def _column_stride(self, x: ir.Tile) -> int | None:
+        x = definition(self.e, x)
         return self.e.step(x.pointer) if isinstance(x, ir.Load) else None
 
     def _converted(self, x: ir.Tile) -> ir.Tile:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
 
     @property
-    def _is_seldom_read(self) -> bool:
+    def _is_read_unpacked(self) -> bool:
         """Whether few columns read the left operand, and one address register serves all rows of a block."""
-        many = self.nests.target.registers - 4 > STREAMS * self.block.wide
-        return many and self.n <= NARROW * self.lanes and self.m % self.block.rows == 0 and not self.multiply
+        many = self.nests.target.registers - 4 > MAX_ADDRESS_ROWS * self.block.wide
+        return many and self.n <= UNPACKED_VECTORS * self.lanes and self.m % self.block.rows == 0 and not self.multiply
 
-    def _packed_left(self, x: ir.Tile) -> ir.Tile | Memory | Panels:
-        lies = self._is_plain(x) and self._step(x) is not None
-        if lies and self._is_seldom_read and self._apart(x) is not None:
+    def _packed_left(self, x: ir.Tile) -> ir.Tile | StackTile | Panels:
+        lies = self._is_plain_load(x) and self._column_stride(x) is not None
+        if lies and self._is_read_unpacked and self._row_stride(x) is not None:
             return x
-        turned = across(self.e, x) if self.n > NARROWER * self.lanes or self.multiply else None
-        if turned is not None and (not self.few or self.multiply):
+        turned = (
+            transposed_operand(self.e, x) if self.n > UNPACKED_VECTORS_ANY_ROWS * self.lanes or self.multiply else None
+        )
+        if turned is not None and (not self.has_few_rows or self.multiply):
             made = self._left_panels()
             pack(self.nests, made, self._converted(turned), self.m, self.lanes)
             return made
-        if turned is None and (self.multiply or self._is_worth_turning(x)):
+        if turned is None and (self.multiply or self._is_worth_transposing(x)):
             made = self._left_panels()
-            pack_turned(self.nests, made, self._converted(x), self.m, self.lanes)
+            pack_transposed(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
         if lies:
             return x
-        own = self._own(x)
+        own = self._stored_tile(x)
         if own is not None:
             return own
         memory = self.e.allocate(self.dtype, (self.m, self.k), "left")
@@ -200,29 +210,29 @@ class _Dot:
         return self._panels(self.block.rows, self.m, "left")
 
     def _panels(self, width: int, extent: int, hint: str) -> Panels:
-        return panels(self.e, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
+        return allocate_panels(self.e, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
 
-    def _is_worth_turning(self, x: ir.Tile) -> bool:
+    def _is_worth_transposing(self, x: ir.Tile) -> bool:
         """Whether to pack a left operand contiguous along k: its rows need too many addresses, or alias."""
-        if self.k < self.lanes or self.n < TURNED * self.lanes:
+        if self.k < self.lanes or self.n < MIN_PACKED_VECTORS * self.lanes:
             return False
-        return not self._is_seldom_read if self.block.rows > STREAMS else self._falls_on_itself(x)
+        return not self._is_read_unpacked if self.block.rows > MAX_ADDRESS_ROWS else self._rows_alias(x)
 
-    def _falls_on_itself(self, x: ir.Tile) -> bool:
+    def _rows_alias(self, x: ir.Tile) -> bool:
         """Whether rows of a large left operand alias in the L2 cache."""
-        apart = self._apart(x) if self._is_plain(x) else None
-        if not apart or apart * self.dtype.bytes % (2 * ALIASED):
+        apart = self._row_stride(x) if self._is_plain_load(x) else None
+        if not apart or apart * self.dtype.bytes % (2 * ALIASING_STRIDE_BYTES):
             return False
-        return all(n >= least for n, least in zip((self.m, self.k, self.n), LARGE, strict=True))
+        return all(n >= least for n, least in zip((self.m, self.k, self.n), MIN_ALIASING_SHAPE, strict=True))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = self._panels(self.block.wide * self.lanes, self.n, "right")
         self.e.begin()
-        turned = across(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
+        turned = transposed_operand(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
         if turned is None:
             pack(self.nests, made, self._converted(y), self.n, self.lanes)
         else:
-            pack_turned(self.nests, made, self._converted(turned), self.n, self.lanes)
+            pack_transposed(self.nests, made, self._converted(turned), self.n, self.lanes)
         self.e.begin()
         return made
 
@@ -242,17 +252,17 @@ class _Dot:
         self.b.close_loop(inner)
         self.b.close_loop(outer)
 
-    def _block(self, row: Value, column: Value, wide: int, fresh: bool) -> None:
+    def _block(self, row: LlvmValue, column: LlvmValue, wide: int, fresh: bool) -> None:
         b, e, rows = self.b, self.e, self.block.rows
         e.begin()
         first, width = e.place(self.out, [row, column]), (self.out.room or self.out.shape)[1]
         steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
-        apart = not fresh and self.k >= APART
+        apart = not fresh and self.k >= MIN_SEPARATE_SUM_DEPTH
         sums = [self._zero if fresh or apart else self._result(at) for at in places]
-        self._ask_ahead(row, column)
-        if self.k >= AHEAD:
-            self._fetch(first, [step + rows * width for step in steps])
+        self._prefetch_operands(row, column)
+        if self.k >= MIN_PREFETCH_DEPTH:
+            self._prefetch_result(first, [step + rows * width for step in steps])
         sums = self._sums(row, column, rows, wide, sums)
         e.begin()
         for at, value in zip(places, sums, strict=True):
@@ -260,21 +270,21 @@ class _Dot:
                 value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
             e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
 
-    def _ask_ahead(self, row: Value, column: Value) -> None:
+    def _prefetch_operands(self, row: LlvmValue, column: LlvmValue) -> None:
         """Prefetch a share of the next iteration's operands to the L2 cache."""
-        if not self.soon:
+        if not self.prefetched:
             return
         b, width = self.b, self.block.wide * self.lanes
         rows, columns = -(-self.m // self.block.rows), -(-self.n // width)
         number = b.op("mul", b.op("udiv", column, constant(width, I64)), constant(rows, I64))
         number = b.op("add", number, b.op("udiv", row, constant(self.block.rows, I64)))
-        ask(self.e, self.soon, number, rows * columns)
+        prefetch_share(self.e, self.prefetched, number, rows * columns)
 
     @property
-    def _zero(self) -> Value:
+    def _zero(self) -> LlvmValue:
         return constant(0.0 if self.dtype.is_float else 0, vectors.lanes_type(self.dtype, self.lanes))
 
-    def finish(self, finish: Finish) -> None:
+    def finish(self, finish: Epilogue) -> None:
         """Emit the result with an epilogue; no block exceeds the result.
 
         Rows of blocks are inside columns of blocks, since a column of y stays in the L1 cache. If sums are so short
@@ -282,19 +292,19 @@ class _Dot:
         """
         rows, wide, _ = self.block
         width = wide * self.lanes
-        self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.dear else None
-        down, across = pieces("m", self.m, rows), pieces("n", self.n, width)
-        by_rows = bool(finish.loads) and self.k <= BY_ROWS
-        for outer in down if by_rows else across:
+        self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.is_expensive else None
+        down, transposed_operand = axis_ranges("m", self.m, rows), axis_ranges("n", self.n, width)
+        by_rows = bool(finish.loads) and self.k <= MAX_ROW_EPILOGUE_DEPTH
+        for outer in down if by_rows else transposed_operand:
             with self._over(outer) as first:
-                for inner in across if by_rows else down:
+                for inner in transposed_operand if by_rows else down:
                     with self._over(inner) as second:
                         at = (first, second) if by_rows else (second, first)
                         m, n = (outer, inner) if by_rows else (inner, outer)
                         self._finished(finish, at, (m.size, -(-n.size // self.lanes)), n.size % self.lanes or None)
 
     @contextmanager
-    def _over(self, piece: Piece) -> Iterator[Value]:
+    def _over(self, piece: AxisRange) -> Iterator[LlvmValue]:
         """Positions of the blocks along an axis: those of a loop, or a constant."""
         if piece.end - piece.start == piece.size:
             yield constant(piece.start, I64)
@@ -303,15 +313,17 @@ class _Dot:
             yield loop.index
             self.b.close_loop(loop)
 
-    def _finished(self, finish: Finish, at: tuple[Value, Value], size: tuple[int, int], short: int | None) -> None:
+    def _finished(
+        self, finish: Epilogue, at: tuple[LlvmValue, LlvmValue], size: tuple[int, int], short: int | None
+    ) -> None:
         b, e, (row, column), (rows, wide) = self.b, self.e, at, size
         e.begin()
-        if self.k >= SOON:
-            self._ask(finish, row, column, rows)
+        if self.k >= MIN_EPILOGUE_PREFETCH_DEPTH:
+            self._prefetch_epilogue(finish, row, column, rows)
         sums = self._sums(row, column, rows, wide, [self._zero] * (rows * wide))
         e.begin()
 
-        def one(row: Value, v: int, value: Value) -> None:
+        def one(row: LlvmValue, v: int, value: LlvmValue) -> None:
             e.active = short if v == wide - 1 else None
             finish.at([row, b.op("add", column, constant(v * self.lanes, I64))], self.lanes, value)
             e.active = None
@@ -333,53 +345,55 @@ class _Dot:
                 b.close_loop(loop)
         e.begin()
 
-    def _ask(self, finish: Finish, row: Value, column: Value, rows: int) -> None:
+    def _prefetch_epilogue(self, finish: Epilogue, row: LlvmValue, column: LlvmValue, rows: int) -> None:
         """Prefetch what the epilogue reads to the L1 cache while the block is computed."""
         for x in finish.loads:
             if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
                 for r in range(rows):
                     place = [self.b.op("add", row, constant(r, I64)), column]
-                    self.b.bring(self.e.of(x.pointer, place, 0, self.dtype), 1)
+                    self.b.prefetch(self.e.of(x.pointer, place, 0, self.dtype), 1)
 
-    def _sums(self, row: Value, column: Value, rows: int, wide: int, sums: list[Value]) -> list[Value]:
+    def _sums(self, row: LlvmValue, column: LlvmValue, rows: int, wide: int, sums: list[LlvmValue]) -> list[LlvmValue]:
         """Emit the sums of a block over all k."""
         b, e = self.b, self.e
-        lines = [self._line(row, r) for r in range(rows)]
-        beside = [self._right(column, v * self.lanes) for v in range(wide)]
-        together = self.k // UNROLLED * UNROLLED
+        left_readers = [self._left_reader(row, r) for r in range(rows)]
+        right_readers = [self._right_reader(column, v * self.lanes) for v in range(wide)]
+        together = self.k // UNROLLED_STEPS * UNROLLED_STEPS
         if together:
-            loop = self.nests.loop("k", 0, together, UNROLLED, [(f"c{n}", x) for n, x in enumerate(sums)])
+            loop = self.nests.loop("k", 0, together, UNROLLED_STEPS, [(f"c{n}", x) for n, x in enumerate(sums)])
             sums = list(loop.carried)
-            for u in range(UNROLLED):
+            for u in range(UNROLLED_STEPS):
                 if u:
                     b.effect(FENCE)
-                sums = self._step_on(lines, beside, b.op("add", loop.index, constant(u, I64)), sums)
+                sums = self._one_step(left_readers, right_readers, b.op("add", loop.index, constant(u, I64)), sums)
             sums = list(b.close_loop(loop, sums))
         for u in range(together, self.k):
             e.memo = {}
-            sums = self._step_on(lines, beside, constant(u, I64), sums)
+            sums = self._one_step(left_readers, right_readers, constant(u, I64), sums)
         return sums
 
-    def _fetch(self, first: Value, steps: list[int]) -> None:
+    def _prefetch_result(self, first: LlvmValue, steps: list[int]) -> None:
         """Prefetch the next block of the result to the L1 cache."""
         for step in steps:
-            if step * self.dtype.bytes % FETCHED == 0 or step == steps[0]:
-                self.b.bring(self.b.offset(first, self.out.element, constant(step, I64)), 1)
+            if step * self.dtype.bytes % PREFETCH_BYTES == 0 or step == steps[0]:
+                self.b.prefetch(self.b.offset(first, self.out.element, constant(step, I64)), 1)
 
-    def _result(self, at: Value) -> Value:
+    def _result(self, at: LlvmValue) -> LlvmValue:
         raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)
         return vectors.from_memory(self.b, raw, self.dtype)
 
-    def _step_on(self, lines: list[Line], beside: list[Line], k: Value, sums: list[Value]) -> list[Value]:
+    def _one_step(
+        self, left_readers: list[Reader], right_readers: list[Reader], k: LlvmValue, sums: list[LlvmValue]
+    ) -> list[LlvmValue]:
         """Emit one step along k."""
-        ys = [vector(k) for vector in beside]
+        ys = [vector(k) for vector in right_readers]
         added = []
-        for r, line in enumerate(lines):
+        for r, line in enumerate(left_readers):
             x = self.b.splat(line(k), self.lanes)
             added += [self._added(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
         return added
 
-    def _line(self, block: Value, r: int) -> Line:
+    def _left_reader(self, block: LlvmValue, r: int) -> Reader:
         """Return a reader of row r of a block of the left operand."""
         e, b, left = self.e, self.b, self.left
         if isinstance(left, Panels):
@@ -387,42 +401,42 @@ class _Dot:
         row = b.op("add", block, constant(r, I64))
         if self.m % self.block.rows:
             row = b.intrinsic("smin", row, constant(self.m - 1, I64))
-        if isinstance(left, Memory):
+        if isinstance(left, StackTile):
             return lambda k: e.load(left, [row, k], 0)
-        x, step = defined(e, left), self._step(left)
-        if not isinstance(x, ir.Load) or step is None or not self._is_plain(x):
+        x, step = definition(e, left), self._column_stride(left)
+        if not isinstance(x, ir.Load) or step is None or not self._is_plain_load(x):
             converted = self._converted(left)
             return lambda k: e.of(converted, [row, k], 0, self.dtype)
         first = e.of(x.pointer, [row, constant(0, I64)], 0, self.dtype)
         element = Type(vectors.memory_element(self.dtype))
 
-        def read(k: Value) -> Value:
+        def read(k: LlvmValue) -> LlvmValue:
             at = b.offset(first, element.element, b.op("mul", k, constant(step, I64)) if step != 1 else k)
             return vectors.from_memory(b, e.once(at, element, self.dtype.bytes), self.dtype)
 
         return read
 
-    def _right(self, block: Value, inside: int) -> Line:
+    def _right_reader(self, block: LlvmValue, inside: int) -> Reader:
         """Return a reader of a vector of columns of the right operand."""
         e, b, right = self.e, self.b, self.right
         if isinstance(right, Panels):
             return lambda k: right.load(e, block, inside, k, self.lanes)
         column = b.op("add", block, constant(inside, I64))
-        if isinstance(right, Memory):
+        if isinstance(right, StackTile):
             return lambda k: e.load(right, [k, column], self.lanes)
-        apart, x = self._apart(right), defined(e, right)
+        apart, x = self._row_stride(right), definition(e, right)
         if apart is None or not isinstance(x, ir.Load):
             return lambda k: e.of(right, [k, column], self.lanes, self.dtype)
         first = e.of(x.pointer, [constant(0, I64), column], 0, self.dtype)
         vector = Type(vectors.memory_element(self.dtype), self.lanes)
 
-        def read(k: Value) -> Value:
+        def read(k: LlvmValue) -> LlvmValue:
             at = b.offset(first, vector.element, b.op("mul", k, constant(apart, I64)))
             return vectors.from_memory(b, e.once(at, vector, self.dtype.bytes), self.dtype)
 
         return read
 
-    def _added(self, x: Value, y: Value, total: Value) -> Value:
+    def _added(self, x: LlvmValue, y: LlvmValue, total: LlvmValue) -> LlvmValue:
         if self.dtype.is_float:
             return self.b.intrinsic("fma", x, y, total)
         if self.multiply:

@@ -9,22 +9,22 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, bool_, float64, int32, int64
 from ....ir.tile_types import TileType
 from .. import vectors
-from ..emit import I32, Builder, Type, Value
-from .elements import At, Elements, Memory
-from .nests import Nests
+from ..emit import I32, Builder, LlvmValue, Type
+from .elements import ElementEvaluator, Position, StackTile
+from .nests import LoopNests
 
 NAMES = {"and": "and", "or": "or", "xor": "xor", "xchg": "xchg"}
 """Atomic operations whose LLVM name does not depend on the type."""
 
 
-def atomic(nests: Nests, x: ir.Atomic, out: Memory | None) -> None:
+def atomic(nests: LoopNests, x: ir.Atomic, out: StackTile | None) -> None:
     """Emit an atomic per element; old values are stored in `out`."""
     e, b = nests.e, nests.b
     t = e.types.of(x.pointer)
     if t.dtype is bfloat16 and x.fn not in NAMES:
         raise CompileError(f"atomic_{x.fn} of bfloat16: no machine has it; keep what is added up in float32")
 
-    def change(at: At, _: int) -> None:
+    def change(at: Position, _: int) -> None:
         def update() -> None:
             address = e.of(x.pointer, at, 0, t.dtype)
             given = [_stored(e, y, at, t) for y in (x.expected, x.value) if y is not None]
@@ -32,16 +32,16 @@ def atomic(nests: Nests, x: ir.Atomic, out: Memory | None) -> None:
             if out is not None:
                 e.write(e.place(out, at), raw, out.element_bytes, None)
 
-        when(nests, x.mask, at, t, update)
+        under_mask(nests, x.mask, at, t, update)
 
     nests.over(t.shape, change, t.dtype, vectorised=False)
 
 
-def _stored(e: Elements, x: ir.Tile, at: At, t: TileType) -> Value:
+def _stored(e: ElementEvaluator, x: ir.Tile, at: Position, t: TileType) -> LlvmValue:
     return vectors.to_memory(e.b, e.part(x, at, t.shape, 0, t.dtype), t.dtype)
 
 
-def when(nests: Nests, mask: ir.Tile | None, at: At, t: TileType, body: Callable[[], None]) -> None:
+def under_mask(nests: LoopNests, mask: ir.Tile | None, at: Position, t: TileType, body: Callable[[], None]) -> None:
     """Emit code that runs for an element where the mask is true."""
     if mask is None:
         body()
@@ -56,13 +56,13 @@ def when(nests: Nests, mask: ir.Tile | None, at: At, t: TileType, body: Callable
     e.memo = {}
 
 
-def _changed(b: Builder, fn: str, dtype: DType, address: Value, value: Value) -> Value:
+def _changed(b: Builder, fn: str, dtype: DType, address: LlvmValue, value: LlvmValue) -> LlvmValue:
     prefix = "f" if dtype.is_float else "u" if dtype.kind != "int" and fn in ("max", "min") else ""
     operation = NAMES.get(fn, prefix + fn)
     return b.instruction(f"atomicrmw {operation} ptr {address}, {value.type} {value} seq_cst", value.type, "old")
 
 
-def _exchanged(b: Builder, address: Value, expected: Value, value: Value) -> Value:
+def _exchanged(b: Builder, address: LlvmValue, expected: LlvmValue, value: LlvmValue) -> LlvmValue:
     """Emit a compare-and-exchange, on the bits of the values."""
     bits = Type(f"i{value.type.bits}")
     raw = [y if y.type == bits else b.convert("bitcast", y, bits.element) for y in (expected, value)]
@@ -72,13 +72,13 @@ def _exchanged(b: Builder, address: Value, expected: Value, value: Value) -> Val
     return old if value.type == bits else b.convert("bitcast", old, value.type.element)
 
 
-def show(nests: Nests, x: ir.Print) -> None:
+def print_elements(nests: LoopNests, x: ir.Print) -> None:
     """Emit a call of the C library's printf per element."""
     e, b = nests.e, nests.b
     for value in x.values or (None,):
         t = TileType(int32) if value is None else e.types.of(value)
 
-        def line(at: At, _: int, value: ir.Tile | None = value, t: TileType = t) -> None:
+        def line(at: Position, _: int, value: ir.Tile | None = value, t: TileType = t) -> None:
             lanes = " idx (" + ", ".join(["%lld"] * len(at)) + ")" if value is not None else ""
             words = f"pid (%d, %d, %d){lanes} {x.text.replace('%', '%%')}"
             operands = [*e.ids, *at]
@@ -91,12 +91,12 @@ def show(nests: Nests, x: ir.Print) -> None:
         nests.over(t.shape, line, t.dtype, vectorised=False)
 
 
-def _printed(b: Builder, x: Value, dtype: DType) -> Value:
+def _printed(b: Builder, x: LlvmValue, dtype: DType) -> LlvmValue:
     """Promote a number as C's variadic arguments are: to double or 64 bits."""
     return vectors.cast(b, x, dtype, float64 if dtype.is_float else int64)
 
 
-def _printf(b: Builder, text: str, operands: list[Value]) -> None:
+def _printf(b: Builder, text: str, operands: list[LlvmValue]) -> None:
     data = text.encode() + b"\0"
     shown = "".join(f"\\{byte:02X}" for byte in data)
     name = f"@words.{sum(key.startswith('@words') for key in b.declarations)}"

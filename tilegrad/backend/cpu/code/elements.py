@@ -16,21 +16,21 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, float32, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
 from .. import vectors
-from ..emit import I32, I64, Builder, Type, Value, constant, dtype_constant, element_type, lane_constants
-from .chains import LONGEST_DESCENT, names_below
-from .checked_indices import kept_inside
-from .gathering import gather, is_read_by_halves, is_strided, read_apart, read_halves, read_strided
-from .ranges import Ranges, divided
+from ..emit import I32, I64, Builder, LlvmValue, Type, constant, dtype_constant, element_type, lane_constants
+from .chains import MAX_RECURSION, names_below
+from .checked_indices import clamped_index
+from .gathering import gather, is_small_stride, is_split_load, load_halves, load_irregular, load_strided
+from .ranges import IntegerRanges, divide_by_constant
 from .strides import step
 
-At = list[Value]
+Position = list[LlvmValue]
 """A position: an int64 index per axis; for a vector, that of its first lane."""
 
 
-class Memory(NamedTuple):
+class StackTile(NamedTuple):
     """A tile (or scalar) on the stack, row-major; a vector may run past the end of a row."""
 
-    address: Value
+    address: LlvmValue
     dtype: DType
     shape: tuple[int, ...]
     pointer: bool = False
@@ -46,23 +46,23 @@ class Memory(NamedTuple):
         return 8 if self.pointer else self.dtype.bytes
 
 
-class Elements:
+class ElementEvaluator:
     """Evaluates the expressions of one kernel."""
 
     def __init__(self, types: Types, b: Builder) -> None:
         self.types, self.b = types, b
-        self.ranges = Ranges(types)
-        self.registers: dict[str, Value] = {}
+        self.ranges = IntegerRanges(types)
+        self.registers: dict[str, LlvmValue] = {}
         """Scalars that are assigned once, and the addresses of parameters."""
-        self.memory: dict[str, Memory] = {}
-        self.lazy: dict[str, ir.Tile] = {}
-        self.made: dict[int, Memory] = {}
+        self.memory: dict[str, StackTile] = {}
+        self.inlined: dict[str, ir.Tile] = {}
+        self.made: dict[int, StackTile] = {}
         """Memory of the reductions, scans, products and reshapes of the current statement."""
-        self.across: Callable[[ir.Reduce, At, int], Value]
+        self.across: Callable[[ir.Reduce, Position, int], LlvmValue]
         """Evaluates an element of a reduction that was not stored."""
         self.depth = 0
         """Nesting depth of the expression being evaluated."""
-        self.memo: dict[Any, Value] = {}
+        self.memo: dict[Any, LlvmValue] = {}
         """Values known in the current iteration of the innermost loop."""
         self.steps: dict[tuple[int, int, bool, int], tuple[int | None, ir.Tile]] = {}
         """Strides found in the current nest, with their expressions, which are kept alive here."""
@@ -70,7 +70,7 @@ class Elements:
         """Smallest element size in bytes for which masked vector loads are used."""
         self.active: int | None = None
         """Number of lanes that exist in the last vector of a row."""
-        self.nowhere: Value | None = None
+        self.nowhere: LlvmValue | None = None
         """Memory to read in place of masked-out elements."""
         self.nest = 0
         """Number of the loop nest being emitted."""
@@ -80,21 +80,21 @@ class Elements:
         """Whether vectors begin at multiples of their length."""
         self.multiples: dict[str, int] = {}
         """Known divisors of loop counters."""
-        self.following: tuple[str, Value] | None = None
+        self.following: tuple[str, LlvmValue] | None = None
         """The counter of the innermost loop, and its value in the next iteration."""
-        self.ids: list[Value] = []
-        self.grid: list[Value] = []
+        self.ids: list[LlvmValue] = []
+        self.grid: list[LlvmValue] = []
 
     # --- memory ----------------------------------------------------------------------------------
 
     def allocate(
         self, dtype: DType, shape: tuple[int, ...], hint: str, pointer: bool = False, room: tuple[int, ...] = ()
-    ) -> Memory:
+    ) -> StackTile:
         bytes = 8 if pointer else dtype.bytes
         address = self.b.allocate(prod(room or shape) * bytes + 64, f"{hint}.tile")
-        return Memory(address, dtype, shape, pointer, room)
+        return StackTile(address, dtype, shape, pointer, room)
 
-    def place(self, memory: Memory, at: At) -> Value:
+    def place(self, memory: StackTile, at: Position) -> LlvmValue:
         """Address of an element."""
         b = self.b
         flat = constant(0, I64)
@@ -102,11 +102,11 @@ class Elements:
             flat = index if flat.text == "0" else b.op("add", b.op("mul", flat, constant(extent, I64)), index)
         return b.offset(memory.address, memory.element, flat)
 
-    def load(self, memory: Memory, at: At, lanes: int) -> Value:
+    def load(self, memory: StackTile, at: Position, lanes: int) -> LlvmValue:
         raw = self.once(self.place(memory, at), Type(memory.element, lanes), memory.element_bytes)
         return raw if memory.pointer else vectors.from_memory(self.b, raw, memory.dtype)
 
-    def once(self, address: Value, type: Type, bytes: int) -> Value:
+    def once(self, address: LlvmValue, type: Type, bytes: int) -> LlvmValue:
         """Load memory that the current nest does not change, hoisted as far as the address is invariant."""
         text = f"load {type}, ptr {address}, align {bytes} ; nest {self.nest}"
         return self.b.pure(text, type, (address,), least=self.base)
@@ -118,13 +118,13 @@ class Elements:
         self.memo = {}
         self.steps = {}
 
-    def keep(self, memory: Memory, at: At, value: Value, lanes: int) -> None:
+    def keep(self, memory: StackTile, at: Position, value: LlvmValue, lanes: int) -> None:
         """Store elements on the stack, except lanes that do not exist."""
         value = self.b.splat(value, lanes)
         raw = value if memory.pointer else vectors.to_memory(self.b, value, memory.dtype)
         self.write(self.place(memory, at), raw, memory.element_bytes, self.existing(lanes))
 
-    def write(self, address: Value, raw: Value, bytes: int, mask: Value | None) -> None:
+    def write(self, address: LlvmValue, raw: LlvmValue, bytes: int, mask: LlvmValue | None) -> None:
         """Store a vector; masked stores are slow on some machines and used as a last resort."""
         b = self.b
         present = self.existing(raw.type.lanes)
@@ -143,7 +143,7 @@ class Elements:
             self._write_masked(address, raw, bytes, mask)
             b.close_branches(b.compare("eq", bits, constant(-1, bits.type)), every, b.close_branch())
 
-    def _write_first(self, address: Value, raw: Value, bytes: int) -> None:
+    def _write_first(self, address: LlvmValue, raw: LlvmValue, bytes: int) -> None:
         """Store the lanes that exist, in pieces of halving lengths."""
         b = self.b
         assert self.active is not None
@@ -155,13 +155,13 @@ class Elements:
             b.effect(f"store {piece.type} {piece}, ptr {place}, align {bytes}")
             done += width
 
-    def _write_masked(self, address: Value, raw: Value, bytes: int, mask: Value) -> None:
+    def _write_masked(self, address: LlvmValue, raw: LlvmValue, bytes: int, mask: LlvmValue) -> None:
         b = self.b
         name = f"llvm.masked.store.{raw.type.short}.p0"
         b.declarations.setdefault(name, f"declare void @{name}({raw.type}, ptr, i32, {mask.type})")
         b.effect(f"call void @{name}({raw.type} {raw}, ptr {address}, i32 {bytes}, {mask.type} {mask})")
 
-    def existing(self, lanes: int) -> Value | None:
+    def existing(self, lanes: int) -> LlvmValue | None:
         """Mask of the lanes that exist, if not all do."""
         if self.active is None or not lanes:
             return None
@@ -175,14 +175,14 @@ class Elements:
     def dtype(self, x: ir.Tile, default: DType) -> DType:
         return default if isinstance(x, ir.Literal) else self.types.of(x).dtype
 
-    def part(self, x: ir.Tile, at: At, shape: tuple[int, ...], lanes: int, dtype: DType) -> Value:
+    def part(self, x: ir.Tile, at: Position, shape: tuple[int, ...], lanes: int, dtype: DType) -> LlvmValue:
         """Evaluate an operand that is broadcast to a shape."""
         own = self.shape(x)
         if not own:
             return self.of(x, [], 0, dtype)
         return self.of(x, _aligned(at, own, shape), lanes if own[-1] == shape[-1] else 0, dtype)
 
-    def of(self, x: ir.Tile, at: At, lanes: int, dtype: DType) -> Value:
+    def of(self, x: ir.Tile, at: Position, lanes: int, dtype: DType) -> LlvmValue:
         """Evaluate an expression at a position: one element, or `lanes` along the last axis."""
         if isinstance(x, ir.Literal):
             return dtype_constant(x.value, dtype, 0)
@@ -192,22 +192,24 @@ class Elements:
         found = self.memo.get(key)
         if found is None or found.level > self.b.level:
             self.depth += 1
-            for name in names_below(self, x) if self.depth % LONGEST_DESCENT == 0 else ():
+            for name in names_below(self, x) if self.depth % MAX_RECURSION == 0 else ():
                 self.of(name, at, lanes, self.types.of(name).dtype)
             found = self._of(x, at, lanes, self.types.of(x))
             self.depth -= 1
             self.memo[key] = found
         return found
 
-    def _of(self, x: ir.Tile, at: At, lanes: int, t: TileType) -> Value:
+    def _of(self, x: ir.Tile, at: Position, lanes: int, t: TileType) -> LlvmValue:
         b = self.b
         made = self.made.get(id(x))
         if made is not None:
             return self.load(made, at, lanes)
         match x:
             case ir.Name(name):
-                lazy = self.lazy.get(name)
-                return self.load(self.memory[name], at, lanes) if lazy is None else self.of(lazy, at, lanes, t.dtype)
+                inlined = self.inlined.get(name)
+                return (
+                    self.load(self.memory[name], at, lanes) if inlined is None else self.of(inlined, at, lanes, t.dtype)
+                )
             case ir.ProgramId(axis):
                 return self.ids[axis]
             case ir.NumPrograms(axis):
@@ -240,7 +242,7 @@ class Elements:
                 return self._address(x, at, lanes, t) if t.pointer else self._apply(x, at, lanes, t)
         raise NotImplementedError(type(x).__name__)
 
-    def _apply(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
+    def _apply(self, x: ir.Apply, at: Position, lanes: int, t: TileType) -> LlvmValue:
         if (easier := self._easier(x, at, lanes, t)) is not None:
             return easier
         meeting = self.types.arguments(x)
@@ -250,39 +252,39 @@ class Elements:
             have = self.dtype(a, dtype)
             args.append(vectors.cast(self.b, self.part(a, at, t.shape, lanes, have), have, dtype))
         if x.fn == "inside":
-            return kept_inside(self.b, meeting, tuple(args), self.existing(lanes))
+            return clamped_index(self.b, meeting, tuple(args), self.existing(lanes))
         return vectors.apply(self.b, x.fn, meeting, tuple(args))
 
-    def _easier(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value | None:
+    def _easier(self, x: ir.Apply, at: Position, lanes: int, t: TileType) -> LlvmValue | None:
         """Simplify divisions of natural numbers, erf in gelu, range checks, and masks that a load applies already."""
         b = self.b
         match x:
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int() as divisor))) if divisor > 0:
                 span = self.ranges.of(y)
                 if span is not None and span[0] >= 0 and self.types.of(y).dtype is t.dtype:
-                    return divided(b, fn, self.part(y, at, t.shape, lanes, t.dtype), divisor, span[1])
+                    return divide_by_constant(b, fn, self.part(y, at, t.shape, lanes, t.dtype), divisor, span[1])
             case ir.Apply("add") if lanes and len(t.shape) == 2 and t.dtype is int32:
                 common, apart = self.parted(x, at, lanes)
                 if apart is not None and apart.type.element == "i32":
                     return b.op("add", b.splat(b.convert("trunc", common, "i32"), lanes), apart)
             case ir.Apply("add", (ir.Apply("erf", (ir.Apply("mul", (y, ir.Literal(factor))),)), ir.Literal(1))):
                 if t.dtype is float32 and factor == sqrt(0.5):
-                    from ..special import twice_normal
+                    from ..special import one_plus_erf
 
-                    return twice_normal(b, self.part(y, at, t.shape, lanes, float32))
+                    return one_plus_erf(b, self.part(y, at, t.shape, lanes, float32))
             case ir.Apply("bitand"):
                 between = self.ranges.is_between(x)
                 if between is not None:
                     value = self.part(between[0], at, t.shape, lanes, self.types.of(between[0]).dtype)
                     return b.compare("ult", value, constant(between[1], value.type))
             case ir.Apply("where", (condition, ir.Name(name), ir.Literal(number))) if number == 0:
-                load = self.lazy.get(name)
+                load = self.inlined.get(name)
                 if isinstance(load, ir.Load) and load.other is None and load.mask == condition:
                     if copysign(1, number) > 0 and self.types.of(load).shape == t.shape:
                         return self.of(load, at, lanes, t.dtype)
         return None
 
-    def _address(self, x: ir.Apply, at: At, lanes: int, t: TileType) -> Value:
+    def _address(self, x: ir.Apply, at: Position, lanes: int, t: TileType) -> LlvmValue:
         b = self.b
         base, offset = x.args
         if isinstance(base, ir.Literal) or not self.types.of(base).pointer:
@@ -297,7 +299,7 @@ class Elements:
             index = b.op("sub", constant(0, index.type), index)
         return b.offset(address, vectors.memory_element(t.dtype), b.splat(index, address.type.lanes))
 
-    def _offset(self, x: ir.Tile, at: At, shape: tuple[int, ...]) -> Value:
+    def _offset(self, x: ir.Tile, at: Position, shape: tuple[int, ...]) -> LlvmValue:
         """Evaluate an offset in int64, by parts: no overflow, so that it folds into the addressing mode."""
         b = self.b
         own = self.shape(x)
@@ -311,13 +313,13 @@ class Elements:
             self.memo[key] = found
         return found
 
-    def _offset_of(self, x: ir.Tile, at: At, own: tuple[int, ...]) -> Value:
+    def _offset_of(self, x: ir.Tile, at: Position, own: tuple[int, ...]) -> LlvmValue:
         b = self.b
         if id(x) in self.made:
             return b.convert("sext", self.of(x, at, 0, int32), "i64")
         match x:
-            case ir.Name(name) if name in self.lazy:
-                return self._offset(self.lazy[name], at, own)
+            case ir.Name(name) if name in self.inlined:
+                return self._offset(self.inlined[name], at, own)
             case ir.Arange(start, _):
                 return b.op("add", at[-1], constant(start, I64))
             case ir.Expand(y, axes):
@@ -331,15 +333,15 @@ class Elements:
         have = self.dtype(x, int32)
         return vectors.cast(b, self.of(x, at if own else [], 0, have), have, int64)
 
-    def _transposed(self, y: ir.Tile, permutation: tuple[int, ...], at: At, lanes: int, t: TileType) -> Value:
+    def _transposed(self, y: ir.Tile, permutation: tuple[int, ...], at: Position, lanes: int, t: TileType) -> LlvmValue:
         b = self.b
 
-        def one(position: At) -> Value:
+        def one(position: Position) -> LlvmValue:
             return self.of(y, [position[permutation.index(n)] for n in range(len(permutation))], 0, t.dtype)
 
         if not lanes:
             return one(at)
-        made = Value("poison", Type(element_type(t.dtype), lanes))
+        made = LlvmValue("poison", Type(element_type(t.dtype), lanes))
         for n in range(lanes if self.active is None else self.active):
             x = one([*at[:-1], b.op("add", at[-1], constant(n, I64))])
             made = b.pure(f"insertelement {made.type} {made}, {x.type} {x}, i64 {n}", made.type, (made, x))
@@ -347,11 +349,11 @@ class Elements:
 
     # --- loads -----------------------------------------------------------------------------------
 
-    def _load(self, x: ir.Load, at: At, lanes: int, t: TileType) -> Value:
+    def _load(self, x: ir.Load, at: Position, lanes: int, t: TileType) -> LlvmValue:
         b = self.b
         step = self.lane_step(x.pointer, lanes) if lanes else 0
-        if step is None and is_read_by_halves(self, x, lanes):
-            return read_halves(self, x, at, lanes, t.dtype)
+        if step is None and is_split_load(self, x, lanes):
+            return load_halves(self, x, at, lanes, t.dtype)
         mask = None if x.mask is None else self.part(x.mask, at, t.shape, lanes, bool_)
         other = None if x.other is None else self.part(x.other, at, t.shape, lanes, t.dtype)
         if step == 0 and (mask is None or not mask.type.lanes):
@@ -361,8 +363,8 @@ class Elements:
             mask = b.splat(mask, lanes)
             existing = mask if existing is None else b.op("and", mask, existing)
         type = Type(vectors.memory_element(t.dtype), lanes)
-        if step is not None and mask is None and is_strided(step, t.dtype.bytes):
-            raw = read_strided(self, self.of(x.pointer, at, 0, t.dtype), type, step, t.dtype.bytes)
+        if step is not None and mask is None and is_small_stride(step, t.dtype.bytes):
+            raw = load_strided(self, self.of(x.pointer, at, 0, t.dtype), type, step, t.dtype.bytes)
             return vectors.from_memory(b, raw, t.dtype)
         default = b.splat(dtype_constant(0, t.dtype) if other is None else other, lanes)
         default = vectors.to_memory(b, default, t.dtype)
@@ -370,17 +372,17 @@ class Elements:
             raw = self.load_along(self.of(x.pointer, at, 0, t.dtype), type, existing, default, t.dtype.bytes)
         else:
             existing = constant(True, Type("i1", lanes)) if existing is None else existing
-            raw = read_apart(self, x.pointer, at, t, type, existing, default)
+            raw = load_irregular(self, x.pointer, at, t, type, existing, default)
         return vectors.from_memory(b, raw, t.dtype)
 
-    def parted(self, x: ir.Tile, at: At, lanes: int) -> tuple[Value, Value | None]:
+    def parted(self, x: ir.Tile, at: Position, lanes: int) -> tuple[LlvmValue, LlvmValue | None]:
         """Split an offset into a uniform part and a part that varies among lanes."""
         own = self.shape(x)
         if self.step(x) == 0:
             return self._offset(x, at, own), None
         match x:
-            case ir.Name(name) if name in self.lazy:
-                return self.parted(self.lazy[name], at, lanes)
+            case ir.Name(name) if name in self.inlined:
+                return self.parted(self.inlined[name], at, lanes)
             case ir.Expand(y, axes):
                 return self.parted(y, [i for n, i in enumerate(at) if n not in axes], lanes)
             case ir.BroadcastTo(y, _):
@@ -396,11 +398,11 @@ class Elements:
         value = self.of(x, at, lanes, have)
         return constant(0, I64), value if have is int32 else vectors.cast(self.b, value, have, int64)
 
-    def _load_one(self, address: Value, mask: Value | None, other: Value | None, dtype: DType) -> Value:
+    def _load_one(self, address: LlvmValue, mask: LlvmValue | None, other: LlvmValue | None, dtype: DType) -> LlvmValue:
         b = self.b
         type = Type(vectors.memory_element(dtype))
 
-        def read() -> Value:
+        def read() -> LlvmValue:
             return vectors.from_memory(
                 b, b.instruction(f"load {type}, ptr {address}, align {dtype.bytes}", type), dtype
             )
@@ -414,7 +416,9 @@ class Elements:
         skip = b.close_branch()
         return b.close_branches(mask, then, skip, [(value, dtype_constant(0, dtype) if other is None else other)])[0]
 
-    def load_along(self, address: Value, type: Type, mask: Value | None, default: Value, bytes: int) -> Value:
+    def load_along(
+        self, address: LlvmValue, type: Type, mask: LlvmValue | None, default: LlvmValue, bytes: int
+    ) -> LlvmValue:
         b = self.b
         if mask is None:
             return self.once(address, type, bytes)
@@ -423,7 +427,7 @@ class Elements:
         text = f"call {type} @{name}(ptr {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
         return b.instruction(text, type)
 
-    def _gathered(self, x: ir.Gather, at: At, lanes: int) -> Value:
+    def _gathered(self, x: ir.Gather, at: Position, lanes: int) -> LlvmValue:
         """Load elements of a stored tile at indices along an axis."""
         b, last, source = self.b, len(at) - 1, self.made[id(x.x)]
         have = self.dtype(x.index, int32)
@@ -469,7 +473,7 @@ class Elements:
         return self.step(x, lanes=lanes if self.even else 0)
 
 
-def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
+def _aligned(at: Position, own: tuple[int, ...], shape: tuple[int, ...]) -> Position:
     """Map a position to an operand that is broadcast."""
     if own == shape or not own:
         return at
@@ -477,8 +481,8 @@ def _aligned(at: At, own: tuple[int, ...], shape: tuple[int, ...]) -> At:
     return [constant(0, I64) if e == 1 and w != 1 else i for i, e, w in zip(at, own, whole, strict=True)]
 
 
-def defined(e: Elements, x: ir.Tile) -> ir.Tile:
+def definition(e: ElementEvaluator, x: ir.Tile) -> ir.Tile:
     """Look through names of inlined expressions."""
-    while isinstance(x, ir.Name) and x.name in e.lazy:
-        x = e.lazy[x.name]
+    while isinstance(x, ir.Name) and x.name in e.inlined:
+        x = e.inlined[x.name]
     return x

@@ -7,29 +7,31 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, int32
 from .. import vectors
-from ..emit import I1, I32, I64, Builder, Type, Value, constant, lane_constants
-from .elements import At, Memory
+from ..emit import I1, I32, I64, Builder, LlvmValue, Type, constant, lane_constants
+from .elements import Position, StackTile
 
 if TYPE_CHECKING:
-    from .nests import Nests
+    from .nests import LoopNests
 
 
-def reduce_place(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+def reduce_arg(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
     assert out.dtype is int32
     shape, dtype = nests.e.types.of(x).shape, nests.e.types.of(x).dtype
     along, lanes = axis == len(shape) - 1, nests.target.lanes(max(4, dtype.bytes))
     if along and lanes > 1 and shape[-1] >= 2 * lanes and dtype is not bool_:
-        nests.over(out.shape, lambda at, _: _along(nests, out, fn, x, at, lanes), dtype, vectorised=False)
+        nests.over(out.shape, lambda at, _: _along_rows(nests, out, fn, x, at, lanes), dtype, vectorised=False)
     else:
-        nests.over(out.shape, lambda at, n: _across(nests, out, fn, x, axis, at, n), dtype, vectorised=not along)
+        nests.over(
+            out.shape, lambda at, n: _across_columns(nests, out, fn, x, axis, at, n), dtype, vectorised=not along
+        )
 
 
-def _across(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int, at: At, lanes: int) -> None:
+def _across_columns(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int, at: Position, lanes: int) -> None:
     """Reduce an outer axis; columns are lanes."""
     b, e = nests.b, nests.e
     shape, dtype = e.types.of(x).shape, e.types.of(x).dtype
 
-    def read(k: Value) -> Value:
+    def read(k: LlvmValue) -> LlvmValue:
         return b.splat(e.of(x, [*at[:axis], k, *at[axis:]], lanes, dtype), lanes)
 
     active = e.active
@@ -45,16 +47,16 @@ def _across(nests: Nests, out: Memory, fn: str, x: ir.Tile, axis: int, at: At, l
     e.keep(out, at, place, lanes)
 
 
-def _along(nests: Nests, out: Memory, fn: str, x: ir.Tile, at: At, lanes: int) -> None:
+def _along_rows(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, at: Position, lanes: int) -> None:
     """Reduce the last axis by vectors, then the lanes."""
     b, e = nests.b, nests.e
     extent, dtype = e.types.of(x).shape[-1], e.types.of(x).dtype
     whole, numbers = extent // lanes * lanes, lane_constants(range(lanes), "i32")
 
-    def read(k: Value) -> Value:
+    def read(k: LlvmValue) -> LlvmValue:
         return b.splat(e.of(x, [*at, k], lanes, dtype), lanes)
 
-    def step(best: Value, place: Value, k: Value) -> list[Value]:
+    def step(best: LlvmValue, place: LlvmValue, k: LlvmValue) -> list[LlvmValue]:
         value = read(k)
         better = _is_better(b, fn, dtype, value, best)
         existing = e.existing(lanes)
@@ -73,7 +75,7 @@ def _along(nests: Nests, out: Memory, fn: str, x: ir.Tile, at: At, lanes: int) -
     e.keep(out, at, _first(b, fn, dtype, best, place), 0)
 
 
-def _first(b: Builder, fn: str, dtype: DType, best: Value, place: Value) -> Value:
+def _first(b: Builder, fn: str, dtype: DType, best: LlvmValue, place: LlvmValue) -> LlvmValue:
     """Reduce lanes to the position of the best; ties go to the first."""
     lanes = best.type.lanes
     while lanes > 1:
@@ -87,7 +89,7 @@ def _first(b: Builder, fn: str, dtype: DType, best: Value, place: Value) -> Valu
     return b.extract(place, 0)
 
 
-def _is_better(b: Builder, fn: str, dtype: DType, value: Value, old: Value) -> Value:
+def _is_better(b: Builder, fn: str, dtype: DType, value: LlvmValue, old: LlvmValue) -> LlvmValue:
     better = vectors.apply(b, "gt" if fn == "argmax" else "lt", dtype, (value, old))
     if not dtype.is_float:
         return better
@@ -95,5 +97,5 @@ def _is_better(b: Builder, fn: str, dtype: DType, value: Value, old: Value) -> V
     return b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
 
 
-def _negated(b: Builder, x: Value) -> Value:
+def _negated(b: Builder, x: LlvmValue) -> LlvmValue:
     return b.op("xor", x, constant(True, x.type if x.type.lanes else I1))

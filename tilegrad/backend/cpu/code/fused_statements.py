@@ -5,8 +5,8 @@
     tl.store(out + place, cell)
 
 Statements fuse if they assign or store tiles of one shape and read from each other only elements at the same position.
-A tile with no other use needs no memory. The statements after a matrix product may become its epilogue, run for each of
-its blocks as soon as that is computed: values then come from registers or the L1 cache.
+A tile with no other use needs no memory. The statements after a matrix product may become its epilogue, run for
+each of its blocks as soon as that is computed: values then come from registers or the L1 cache.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_
 from ....ir.tile_access import roots, walk
-from ..emit import Value
-from .dot import Finish, finished
-from .elements import At, defined
-from .low_precision_forms import form_of
+from ..emit import LlvmValue
+from .dot import Epilogue, dot_with_epilogue
+from .elements import Position, definition
+from .low_precision_forms import low_precision_form
 
 if TYPE_CHECKING:
-    from .elements import Elements
-    from .lower import Lowering
+    from .elements import ElementEvaluator
+    from .lower import KernelLowering
 
 Member: TypeAlias = ir.Assign | ir.Store
-DEAR = frozenset(
+EXPENSIVE = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
     "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
 )
-CHEAP = 12
+MAX_UNROLLED_EXPRESSIONS = 12
 """Number of expressions up to which an epilogue is unrolled over the vectors of a block."""
-ALONE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
+SEPARATE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that are computed before the statements that use them."""
 
 
-class Run(NamedTuple):
+class FusedStatements(NamedTuple):
     members: tuple[Member, ...]
     shape: tuple[int, ...]
     length: int
@@ -52,10 +52,10 @@ class Run(NamedTuple):
         return {s.name for s in self.members if isinstance(s, ir.Assign)}
 
 
-class Reads:
+class NameUses:
     """Names used by a statement, classified by the position of the elements that it reads."""
 
-    def __init__(self, e: Elements, shape: tuple[int, ...]) -> None:
+    def __init__(self, e: ElementEvaluator, shape: tuple[int, ...]) -> None:
         self.e, self.shape = e, shape
         self.here: set[str] = set()
         """Elements at the same position."""
@@ -72,8 +72,8 @@ class Reads:
         self._noted.add(id(x))
         match x:
             case ir.Name(name):
-                if name in self.e.lazy:
-                    self.note(self.e.lazy[name])
+                if name in self.e.inlined:
+                    self.note(self.e.inlined[name])
                 else:
                     (self.here if self.e.types.of(x).shape == self.shape else self.elsewhere).add(name)
             case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
@@ -85,7 +85,7 @@ class Reads:
                 for also in (mask, other):
                     if also is not None:
                         self.note(also)
-            case _ if isinstance(x, ALONE):
+            case _ if isinstance(x, SEPARATE):
                 self.before |= self.named(x)
             case _:
                 self.elsewhere |= self.named(x)
@@ -95,121 +95,132 @@ class Reads:
         found: set[str] = set()
         stack = [x]
         while stack:
-            for part in walk(defined(self.e, stack.pop())):
+            for part in walk(definition(self.e, stack.pop())):
                 if isinstance(part, ir.Load):
                     self.loads.append(part)
                 if isinstance(part, ir.Name) and part.name not in found:
                     found.add(part.name)
-                    stack += [part] if part.name in self.e.lazy else []
+                    stack += [part] if part.name in self.e.inlined else []
         return found
 
 
-def do_run(of: Lowering, body: Sequence[ir.Statement]) -> int:
+def lower_fused(low: KernelLowering, body: Sequence[ir.Statement]) -> int:
     """Lower the fused statements that a block begins with, or a product with its epilogue; return how many.
 
     If there are none, return the negative number of statements before which there is no need to look again, plus one.
     """
-    product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(of, body[0]) else None
+    product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(low, body[0]) else None
     first = 0 if product is None else 1
-    run = run_at(of, body[first:], product)
-    if isinstance(run, int):
-        return 0 if product is not None else -run
-    begin(of, run, body[first:], product)
+    fused = find_fused(low, body[first:], product)
+    if isinstance(fused, int):
+        return 0 if product is not None else -fused
+    begin(low, fused, body[first:], product)
     if product is None:
-        everywhere(of, run)
+        lower_everywhere(low, fused)
     else:
         name = product.name
-        finish = Finish(lambda at, lanes, x: at_position(of, run, at, lanes, (name, x)), _is_dear(of, run), run.loads)
+        finish = Epilogue(
+            lambda at, lanes, x: lower_at_position(low, fused, at, lanes, (name, x)),
+            _is_expensive(low, fused),
+            fused.loads,
+        )
         assert isinstance(product.value, ir.Dot)
-        finished(of.nests, product.value, finish)
-    of.fresh()
-    return first + run.length
+        dot_with_epilogue(low.nests, product.value, finish)
+    low.forget_memory()
+    return first + fused.length
 
 
-def begin(of: Lowering, run: Run, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
+def begin(low: KernelLowering, fused: FusedStatements, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
     """Compute what fused statements need: statements between them, reductions, memory."""
-    for s in body[: run.length]:
-        if isinstance(s, ir.Assign) and s not in run.members:
-            of.assign(s.name, s.value)
-    of.fresh()
-    for x in (*(factors(product) if product is not None else ()), *(root for s in run.members for root in roots(s))):
-        of.prepare(x)
-    for name in sorted(run.kept):  # deterministic order
-        t = of.e.types.variables[name]
-        of.memory(name, t.dtype, t.shape, False)
+    for s in body[: fused.length]:
+        if isinstance(s, ir.Assign) and s not in fused.members:
+            low.assign(s.name, s.value)
+    low.forget_memory()
+    for x in (
+        *(dot_operands(product) if product is not None else ()),
+        *(root for s in fused.members for root in roots(s)),
+    ):
+        low.prepare(x)
+    for name in sorted(fused.kept):  # deterministic order
+        t = low.e.types.variables[name]
+        low.memory(name, t.dtype, t.shape, False)
 
 
-def everywhere(of: Lowering, run: Run) -> None:
+def lower_everywhere(low: KernelLowering, fused: FusedStatements) -> None:
     """Lower fused statements at all positions."""
-    of.nests.over(run.shape, lambda at, lanes: at_position(of, run, at, lanes), _widest(of, run))
+    low.nests.over(fused.shape, lambda at, lanes: lower_at_position(low, fused, at, lanes), _widest(low, fused))
 
 
-def _may_be_finished(of: Lowering, s: ir.Assign) -> bool:
+def _may_be_finished(low: KernelLowering, s: ir.Assign) -> bool:
     """Whether a product may have an epilogue: a whole sum, by multiply-adds."""
     x = s.value
-    if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in of.first) or 0 in of.e.types.of(x).shape:
+    if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in low.first) or 0 in low.e.types.of(x).shape:
         return False
-    if of.target.vector_bytes == 64 and of.e.types.of(x).shape[1] <= of.target.lanes(4):
+    if low.target.vector_bytes == 64 and low.e.types.of(x).shape[1] <= low.target.lanes(4):
         return False  # a single vector wide: storing the product is faster
-    return of.nests.plain or form_of(of.target, of.e.types, x) is None
+    return low.nests.plain or low_precision_form(low.target, low.e.types, x) is None
 
 
-def at_position(of: Lowering, run: Run, at: At, lanes: int, product: tuple[str, Value] | None = None) -> None:
+def lower_at_position(
+    low: KernelLowering, fused: FusedStatements, at: Position, lanes: int, product: tuple[str, LlvmValue] | None = None
+) -> None:
     """Lower fused statements at a position; everything is read before anything is stored."""
-    e, last = of.e, list[Callable[[], None]]()
+    e, last = low.e, list[Callable[[], None]]()
     if product is not None:
         e.registers[product[0]] = product[1]
-        if product[0] in run.kept - run.assigned:
+        if product[0] in fused.kept - fused.assigned:
             last.append(partial(e.keep, e.memory[product[0]], at, product[1], lanes))
-    for s in run.members:
+    for s in fused.members:
         if isinstance(s, ir.Store):
-            last.append(of.nests.stored(s, at, lanes))
+            last.append(low.nests.stored(s, at, lanes))
             continue
-        value = of.b.splat(e.of(s.value, at, lanes, e.types.variables[s.name].dtype), lanes)
-        if of.assigned[s.name] > 1:
+        value = low.b.splat(e.of(s.value, at, lanes, e.types.variables[s.name].dtype), lanes)
+        if low.assigned[s.name] > 1:
             e.memo = {}
         e.registers[s.name] = value
-        if s.name in run.kept:
+        if s.name in fused.kept:
             last.append(partial(e.keep, e.memory[s.name], at, value, lanes))
     for finish in last:
         finish()
-    for name in {*run.assigned, *(product[:1] if product is not None else ())}:
+    for name in {*fused.assigned, *(product[:1] if product is not None else ())}:
         del e.registers[name]
     e.memo = {}
 
 
-def _widest(of: Lowering, run: Run) -> DType:
-    s = run.members[0]
-    return of.e.types.variables[s.name].dtype if isinstance(s, ir.Assign) else of.e.types.of(s.pointer).dtype
+def _widest(low: KernelLowering, fused: FusedStatements) -> DType:
+    s = fused.members[0]
+    return low.e.types.variables[s.name].dtype if isinstance(s, ir.Assign) else low.e.types.of(s.pointer).dtype
 
 
-def _is_dear(of: Lowering, run: Run) -> bool:
+def _is_expensive(low: KernelLowering, fused: FusedStatements) -> bool:
     """Whether fused statements are many or expensive instructions."""
-    every = walk(*(root for s in run.members for root in roots(s)))
+    every = walk(*(root for s in fused.members for root in roots(s)))
     fns = [x.fn if isinstance(x, ir.Apply) else "" for x in every if isinstance(x, ir.Apply | ir.Load)]
-    return len(fns) > CHEAP or not DEAR.isdisjoint(fns)
+    return len(fns) > MAX_UNROLLED_EXPRESSIONS or not EXPENSIVE.isdisjoint(fns)
 
 
-def run_at(of: Lowering, body: Sequence[ir.Statement], product: ir.Assign | None = None) -> Run | int:
+def find_fused(
+    low: KernelLowering, body: Sequence[ir.Statement], product: ir.Assign | None = None
+) -> FusedStatements | int:
     """Find the fused statements that a block begins with; `product`: the product whose epilogue they would be.
 
     If there are none, return how many statements need not be tried as a beginning: the first candidate has no second.
     """
-    scan = _Scan(of, product)
+    scan = _FusionSearch(low, product)
     for statement in body:
-        if not scan.takes(statement):
+        if not scan.accepts(statement):
             break
     if not scan.members:
         return scan.seen - 1
     if product is None and len(scan.members) < 2:
         return scan.length
     shape = scan.space[0]
-    return Run(tuple(scan.members), shape, scan.length, tuple(scan.loads), frozenset(scan.kept()))
+    return FusedStatements(tuple(scan.members), shape, scan.length, tuple(scan.loads), frozenset(scan.kept()))
 
 
-class _Scan:
-    def __init__(self, of: Lowering, product: ir.Assign | None) -> None:
-        self.of, self.e, self.product = of, of.e, product
+class _FusionSearch:
+    def __init__(self, low: KernelLowering, product: ir.Assign | None) -> None:
+        self.low, self.e, self.product = low, low.e, product
         self.members: list[Member] = []
         self.length = self.seen = 0
         self.space: tuple[tuple[int, ...], int] = ((), 0)
@@ -223,8 +234,8 @@ class _Scan:
         """Pointers that members store through."""
         if product is not None:
             self.space, self.given = self._space(product.name), {product.name}
-            operands = Reads(self.e, ())
-            for operand in factors(product):
+            operands = NameUses(self.e, ())
+            for operand in dot_operands(product):
                 operands.note(operand)
             self.elsewhere = operands.here | operands.elsewhere | operands.before
             self.read = operands.loads
@@ -233,22 +244,22 @@ class _Scan:
         t = self.e.types.variables[name]
         return t.shape, max(4, t.dtype.bytes)
 
-    def takes(self, s: ir.Statement) -> bool:
+    def accepts(self, s: ir.Statement) -> bool:
         """Whether a statement joins, or stands between members without being part of them."""
         self.seen += 1
         match s:
-            case ir.Assign(name, ir.Full()) if name in self.of.summed:
+            case ir.Assign(name, ir.Full()) if name in self.low.summed:
                 return False  # the accumulator of a product that follows, which may start from zero
             case ir.Assign(name, value):
-                later, reads = self._is_evaluated_later(name, value), Reads(self.e, self._space(name)[0])
+                later, reads = self._is_inlined(name, value), NameUses(self.e, self._space(name)[0])
                 if self.given or self.stored or not later:
                     reads.note(value)
                 if self._is_member(name, value, reads, later):
                     return self._joins(s, self._space(name), name, reads)
-                return self._stands_between(name, value, reads, later)
+                return self._accepts_between(name, value, reads, later)
             case ir.Store(pointer):
                 t = self.e.types.of(pointer)
-                reads = Reads(self.e, t.shape)
+                reads = NameUses(self.e, t.shape)
                 reads.elsewhere |= reads.named(pointer)
                 if s.mask is not None:
                     reads.note(s.mask)
@@ -256,42 +267,42 @@ class _Scan:
                 return self._joins(s, (t.shape, max(4, t.dtype.bytes)), "", reads)
         return False
 
-    def _is_member(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
+    def _is_member(self, name: str, value: ir.Tile, reads: NameUses, later: bool) -> bool:
         t = self.e.types.variables[name]
-        if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, ALONE):
+        if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, SEPARATE):
             return False
-        if self.of.nests.is_turned(t.dtype, t.shape, value):
+        if self.low.nests.is_transposed_copy(t.dtype, t.shape, value):
             return False  # transposed by squares, not element by element
         return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
 
-    def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
-        return self.of.assigned[name] == 1 and self.of.is_lazy(name, value)
+    def _is_inlined(self, name: str, value: ir.Tile) -> bool:
+        return self.low.assigned[name] == 1 and self.low.is_inlined(name, value)
 
-    def _stands_between(self, name: str, value: ir.Tile, reads: Reads, later: bool) -> bool:
+    def _accepts_between(self, name: str, value: ir.Tile, reads: NameUses, later: bool) -> bool:
         """Accept a scalar, computed before, or an inlined tile."""
         t = self.e.types.variables[name]
-        if self.of.assigned[name] != 1 or (t.shape and not later):
+        if self.low.assigned[name] != 1 or (t.shape and not later):
             return False
         if (reads.here | reads.elsewhere | reads.before) & self.given:
             return False
-        if not t.shape and any(isinstance(x, ALONE) for x in walk(value)):
+        if not t.shape and any(isinstance(x, SEPARATE) for x in walk(value)):
             return False
-        if any(self._meets(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
+        if any(self._may_alias(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
             return False
         if t.shape:
-            self.e.lazy[name] = self.e.ranges.values[name] = value
+            self.e.inlined[name] = self.e.ranges.values[name] = value
         return True
 
-    def _now(self) -> set[str]:
+    def _assigned(self) -> set[str]:
         return {s.name for s in self.members if isinstance(s, ir.Assign)}
 
-    def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str, reads: Reads) -> bool:
+    def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str, reads: NameUses) -> bool:
         if space != (self.space if self.space[1] else space) or not space[0]:
             return False
         elsewhere = self.elsewhere | reads.elsewhere
         if (reads.elsewhere | reads.before) & self.given or name in elsewhere:
             return False
-        if any(self._meets(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
+        if any(self._may_alias(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
             return False
         if isinstance(s, ir.Store) and not self._may_store(s.pointer, [*self.loads, *reads.loads]):
             return False
@@ -303,19 +314,19 @@ class _Scan:
         self.length = self.seen
         return True
 
-    def _meets(self, one: ir.Tile, other: ir.Tile) -> bool:
-        return bool(self.of.pointed(one) & self.of.pointed(other))
+    def _may_alias(self, one: ir.Tile, other: ir.Tile) -> bool:
+        return bool(self.low.pointed(one) & self.low.pointed(other))
 
     def _may_store(self, pointer: ir.Tile, loads: list[ir.Load]) -> bool:
         """Whether a store touches no element that another position loads or stores."""
-        if any(self._meets(x.pointer, pointer) for x in self.read):
+        if any(self._may_alias(x.pointer, pointer) for x in self.read):
             return False
         for x in loads:
-            if self._meets(x.pointer, pointer) and (x.pointer != pointer or self._span(pointer) is None):
+            if self._may_alias(x.pointer, pointer) and (x.pointer != pointer or self._extent(pointer) is None):
                 return False
-        return all(not self._meets(other, pointer) or self._apart(other, pointer) for other in self.stored)
+        return all(not self._may_alias(other, pointer) or self._are_disjoint(other, pointer) for other in self.stored)
 
-    def _span(self, pointer: ir.Tile) -> int | None:
+    def _extent(self, pointer: ir.Tile) -> int | None:
         """Distance between the first and last element in memory, if all have different addresses."""
         shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
         steps = []
@@ -330,19 +341,19 @@ class _Scan:
             reach += step * (extent - 1)
         return reach
 
-    def _apart(self, one: ir.Tile, other: ir.Tile) -> bool:
+    def _are_disjoint(self, one: ir.Tile, other: ir.Tile) -> bool:
         """Whether two pointers are so far from each other that their tiles do not overlap."""
         distance, terms = 0, list[ir.Tile]()
-        for x in _terms(self.e, one):
+        for x in _pointer_terms(self.e, one):
             distance, terms = (distance + x, terms) if isinstance(x, int) else (distance, [*terms, x])
-        for x in _terms(self.e, other):
+        for x in _pointer_terms(self.e, other):
             if isinstance(x, int):
                 distance -= x
             elif x in terms:
                 terms.remove(x)
             else:
                 return False
-        span = self._span(one)
+        span = self._extent(one)
         return not terms and span is not None and abs(distance) > span
 
     def kept(self) -> set[str]:
@@ -351,17 +362,17 @@ class _Scan:
         for s in [*self.members, *([self.product] if self.product is not None else [])]:
             for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
                 named[name] = named.get(name, 0) + 1
-        mine = self._now()
+        mine = self._assigned()
         own = {self.product.name} - mine if self.product is not None else set()
         most = dict.fromkeys(mine, 1) | dict.fromkeys(own, 2)
         return {
             name
             for name in most
-            if self.of.assigned[name] > most[name] or self.of.used.get(name, 0) > named.get(name, 0)
+            if self.low.assigned[name] > most[name] or self.low.used.get(name, 0) > named.get(name, 0)
         }
 
 
-def factors(product: ir.Assign) -> tuple[ir.Tile, ...]:
+def dot_operands(product: ir.Assign) -> tuple[ir.Tile, ...]:
     """Operands of a product."""
     match product.value:
         case ir.Dot(x, y, _):
@@ -369,14 +380,14 @@ def factors(product: ir.Assign) -> tuple[ir.Tile, ...]:
     return ()
 
 
-def _terms(e: Elements, x: ir.Tile) -> list[ir.Tile | int]:
+def _pointer_terms(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile | int]:
     """Terms of a pointer sum; constants as numbers."""
-    x = defined(e, x)
+    x = definition(e, x)
     match x:
         case ir.Literal(int() as number):
             return [number]
         case ir.Apply("mul", (ir.Literal(int() as y), ir.Literal(int() as z))):
             return [y * z]
         case ir.Apply("add", (y, z)):
-            return _terms(e, y) + _terms(e, z)
+            return _pointer_terms(e, y) + _pointer_terms(e, z)
     return [x]

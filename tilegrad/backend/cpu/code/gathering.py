@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_types import TileType
-from ..emit import I64, Type, Value, constant, lane_constants
+from ..emit import I64, LlvmValue, Type, constant, lane_constants
 
 if TYPE_CHECKING:
-    from .elements import At, Elements
+    from .elements import ElementEvaluator, Position
 
-SHORTEST = 4
+MIN_PART_LANES = 4
 """Lanes of the shortest part of a vector that is loaded separately."""
-MOST_APART, WIDE = 4, 4
+MAX_STRIDE, MIN_STRIDED_BYTES = 4, 4
 """Largest stride that is loaded whole and shuffled, and the smallest element size, in bytes, for which that pays."""
 
 
-def is_read_by_halves(e: Elements, x: ir.Load, lanes: int) -> bool:
+def is_split_load(e: ElementEvaluator, x: ir.Load, lanes: int) -> bool:
     """Whether the halves of a vector are simpler to load than the whole, recursively."""
     half = lanes // 2
-    if half < SHORTEST or e.types.of(x).dtype.bytes < e.least_masked or _is_broken_once(e, x.pointer, lanes):
+    if half < MIN_PART_LANES or e.types.of(x).dtype.bytes < e.least_masked or _has_one_break(e, x.pointer, lanes):
         return False
-    return e.lane_step(x.pointer, half) == 1 or _is_broken_once(e, x.pointer, half) or is_read_by_halves(e, x, half)
+    return e.lane_step(x.pointer, half) == 1 or _has_one_break(e, x.pointer, half) or is_split_load(e, x, half)
 
 
-def read_halves(e: Elements, x: ir.Load, at: At, lanes: int, dtype: DType) -> Value:
-    b, active, half, found = e.b, e.active, lanes // 2, list[Value]()
+def load_halves(e: ElementEvaluator, x: ir.Load, at: Position, lanes: int, dtype: DType) -> LlvmValue:
+    b, active, half, found = e.b, e.active, lanes // 2, list[LlvmValue]()
     for first in (0, half):
         if active is not None and active <= first:
-            found.append(Value("poison", found[0].type))
+            found.append(LlvmValue("poison", found[0].type))
         else:
             e.active = None if active is None or active >= first + half else active - first
             found.append(e.of(x, [*at[:-1], b.op("add", at[-1], constant(first, I64))], half, dtype))
@@ -43,37 +43,39 @@ def read_halves(e: Elements, x: ir.Load, at: At, lanes: int, dtype: DType) -> Va
     return b.shuffle(found[0], found[1], range(lanes))
 
 
-def is_strided(step: int, bytes: int) -> bool:
+def is_small_stride(step: int, bytes: int) -> bool:
     """Whether a stride is small enough to load everything between the first and last element."""
-    return step not in (0, 1) and abs(step) <= MOST_APART and bytes >= WIDE
+    return step not in (0, 1) and abs(step) <= MAX_STRIDE and bytes >= MIN_STRIDED_BYTES
 
 
-def read_strided(e: Elements, address: Value, type: Type, step: int, bytes: int) -> Value:
+def load_strided(e: ElementEvaluator, address: LlvmValue, type: Type, step: int, bytes: int) -> LlvmValue:
     """Load elements of a constant stride, forwards or backwards: vectors that cover their range, then shuffles."""
     b, lanes = e.b, type.lanes
     places = [step * n for n in range(lanes if e.active is None else e.active)]
     least, count = min(places), max(places) - min(places) + 1
-    made, known = Value("poison", type), set[int]()
+    made, known = LlvmValue("poison", type), set[int]()
     for start in range(0, count, lanes):
         first = max(0, min(start, count - lanes))
         exist = None if count >= lanes else lane_constants([n < count for n in range(lanes)], "i1")
         at = b.offset(address, type.element, constant(least + first, I64))
-        vector = e.load_along(at, type, exist, Value("poison", type), bytes)
+        vector = e.load_along(at, type, exist, LlvmValue("poison", type), bytes)
         here = {n: place - least - first for n, place in enumerate(places) if start <= place - least < start + lanes}
         chosen = [lanes + here[n] if n in here else n if n in known else -1 for n in range(lanes)]
         made, known = b.shuffle(made, vector, chosen), known | set(here)
     return made
 
 
-def _is_broken_once(e: Elements, pointer: ir.Tile, lanes: int) -> bool:
+def _has_one_break(e: ElementEvaluator, pointer: ir.Tile, lanes: int) -> bool:
     """Whether a vector is contiguous with one break between two rows."""
     match pointer:
         case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base):
-            return e.step(pointer, local=True) == 1 and e.ranges.breaks(offset, lanes, e.step)
+            return e.step(pointer, local=True) == 1 and e.ranges.has_one_break(offset, lanes, e.step)
     return False
 
 
-def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, mask: Value, default: Value) -> Value:
+def load_irregular(
+    e: ElementEvaluator, pointer: ir.Tile, at: Position, t: TileType, type: Type, mask: LlvmValue, default: LlvmValue
+) -> LlvmValue:
     """Load lanes of irregular addresses: from two rows, or by a gather at offsets from one address."""
     b, lanes, bytes = e.b, type.lanes, t.dtype.bytes
     match pointer:
@@ -85,7 +87,7 @@ def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, m
         case _:
             address = b.splat(e.of(pointer, at, lanes, t.dtype), lanes)
             return gather(e, address, type, mask, default, bytes)
-    if bytes < e.least_masked or not _is_broken_once(e, pointer, lanes):
+    if bytes < e.least_masked or not _has_one_break(e, pointer, lanes):
         return gather(e, b.offset(start, type.element, apart), type, mask, default, bytes)
     first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
     before = b.op("sub", apart, b.splat(first, lanes))
@@ -101,26 +103,30 @@ def read_apart(e: Elements, pointer: ir.Tile, at: At, t: TileType, type: Type, m
     return e.load_along(places[1], type, behind, found, bytes)
 
 
-def gather(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
+def gather(
+    e: ElementEvaluator, address: LlvmValue, type: Type, mask: LlvmValue, default: LlvmValue, bytes: int
+) -> LlvmValue:
     """Gather a vector; LLVM gathers vectors of 512 bits only, others would become a branch per lane."""
     b = e.b
     address = b.splat(address, type.lanes)
     if bytes < 4 or type.lanes * bytes < 64:
-        return _pick(e, address, type, mask, default, bytes)
+        return _gather_by_lane(e, address, type, mask, default, bytes)
     name = f"llvm.masked.gather.{type.short}.{address.type.short}"
     b.declarations.setdefault(name, f"declare {type} @{name}({address.type}, i32, {mask.type}, {type})")
     text = f"call {type} @{name}({address.type} {address}, i32 {bytes}, {mask.type} {mask}, {type} {default})"
     return b.instruction(text, type)
 
 
-def _pick(e: Elements, address: Value, type: Type, mask: Value, default: Value, bytes: int) -> Value:
+def _gather_by_lane(
+    e: ElementEvaluator, address: LlvmValue, type: Type, mask: LlvmValue, default: LlvmValue, bytes: int
+) -> LlvmValue:
     """Load elements one by one; masked-out lanes read dummy memory."""
     b = e.b
     every = mask.text == constant(True, mask.type).text
     if not every:
         e.nowhere = e.nowhere or b.allocate(64, "nowhere")
         address = b.select(mask, address, b.splat(e.nowhere, type.lanes))
-    made = Value("poison", type)
+    made = LlvmValue("poison", type)
     for n in range(type.lanes):
         x = b.instruction(f"load {type.element}, ptr {b.extract(address, n)}, align {bytes}", Type(type.element))
         made = b.pure(f"insertelement {type} {made}, {x.type} {x}, i64 {n}", type, (made, x))

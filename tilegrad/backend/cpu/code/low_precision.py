@@ -15,40 +15,43 @@ from contextlib import AbstractContextManager, nullcontext
 
 from ....ir import tile as ir
 from ....ir.dtype import uint8
-from ..emit import I1, I64, Builder, Loop, Type, Value, constant
+from ..emit import I1, I64, Builder, LlvmValue, OpenLoop, Type, constant
 from ..target import Target
-from .amx_blocks import Blocks, Sums, configured
-from .amx_packing import ROWS, WORDS, Packer, Span, Tiles, bits_of, fit
-from .bf16_dot import Products
-from .elements import Memory
-from .low_precision_forms import Form, Turn
-from .nests import Nests, Taker
+from .amx_blocks import AmxBlocks, BlockSums, configured_tiles
+from .amx_packing import ROWS, WORDS, AmxPacker, AmxTiles, MagnitudeRange, bits_of, matches_float32
+from .bf16_dot import Bf16Blocks
+from .elements import StackTile
+from .low_precision_forms import LowPrecisionForm, SummedProduct
+from .nests import EmitVector, LoopNests
 
 
 def dot(
-    nests: Nests,
-    out: Memory,
-    factors: tuple[ir.Tile, ir.Tile],
-    form: Form,
+    nests: LoopNests,
+    out: StackTile,
+    dot_operands: tuple[ir.Tile, ir.Tile],
+    form: LowPrecisionForm,
     accumulates: bool,
     otherwise: Callable[[], None],
 ) -> None:
     """Emit out (+)= x @ y; `otherwise` emits the same by multiply-adds."""
     e, b = nests.e, nests.b
     spare, b.spare = b.spare, dict(nests.panels)
-    packers = [Packer(nests, x, form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)]
-    nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.beforehand}
+    packers = [
+        AmxPacker(nests, x, form.parts, bool(side), _prepacked_address(nests, x, bool(side)))
+        for side, x in enumerate(dot_operands)
+    ]
+    nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.prepack}
     b.spare = spare
-    left, right = (p.found() if p.beforehand else p.pack() for p in packers)
+    left, right = (p.found() if p.prepack else p.pack() for p in packers)
 
     def multiply() -> None:
-        with _ready(nests):
-            _multiply(nests, out, (left.tiles, right.tiles), form, Sums(constant(not accumulates, I1)))
+        with _configured_unit(nests):
+            _multiply(nests, out, (left.tiles, right.tiles), form, BlockSums(constant(not accumulates, I1)))
         e.begin()
 
-    if not form.looks:
+    if not form.checks_magnitudes:
         return multiply()
-    chosen = fit(b, left.span, right.span)
+    chosen = matches_float32(b, left.magnitudes, right.magnitudes)
     b.open_branch("unit")
     multiply()
     then = b.close_branch()
@@ -61,25 +64,29 @@ def dot(
     e.begin()
 
 
-def _place(nests: Nests, x: ir.Tile, right: bool) -> Value | None:
+def _prepacked_address(nests: LoopNests, x: ir.Tile, right: bool) -> LlvmValue | None:
     """Address of a prepacked operand."""
     place = nests.packed.get((x, right))
     return None if place is None else nests.e.of(place, [], 0, uint8)
 
 
-def whole(
-    nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None, otherwise: Callable[[], None]
+def dot_prepacked(
+    nests: LoopNests,
+    out: StackTile,
+    products: Sequence[SummedProduct],
+    finish: EmitVector | None,
+    otherwise: Callable[[], None],
 ) -> None:
     """Emit out = the sum of the products of all iterations, from prepacked operands, or its epilogue `finish`.
 
     The check of magnitudes is made once for all of them.
     """
     b = nests.b
-    if not turns[0].form.looks:
-        return _multiply_all(nests, out, turns, finish)
-    chosen = _all_fit(nests, turns)
+    if not products[0].form.checks_magnitudes:
+        return _multiply_all(nests, out, products, finish)
+    chosen = _all_fit(nests, products)
     b.open_branch("unit")
-    _multiply_all(nests, out, turns, finish)
+    _multiply_all(nests, out, products, finish)
     then = b.close_branch()
     b.open_branch("odd")
     otherwise()
@@ -87,76 +94,86 @@ def whole(
     nests.e.begin()
 
 
-def _all_fit(nests: Nests, turns: Sequence[Turn]) -> Value:
+def _all_fit(nests: LoopNests, products: Sequence[SummedProduct]) -> LlvmValue:
     """Whether low precision gives the result of float32 arithmetic in all iterations."""
     b = nests.b
-    spans = [Span(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, turns[0])] * 2]
-    for turn in turns:
+    ranges = [MagnitudeRange(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, products[0])] * 2]
+    for product in products:
         loop = _open(
-            nests, turn, [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", spans[side], strict=True)]
+            nests,
+            product,
+            [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", ranges[side], strict=True)],
         )
-        carried = [Span(*loop.carried[:2]), Span(*loop.carried[2:])]
-        seen = [span.with_(b, p.found().span) for span, p in zip(carried, _packers(nests, turn), strict=True)]
-        ends = b.close_loop(loop, [x for span in seen for x in span])
-        spans = [Span(*ends[:2]), Span(*ends[2:])]
-    return fit(b, *spans)
+        carried = [MagnitudeRange(*loop.carried[:2]), MagnitudeRange(*loop.carried[2:])]
+        seen = [
+            magnitudes.with_(b, p.found().magnitudes)
+            for magnitudes, p in zip(carried, _packers(nests, product), strict=True)
+        ]
+        ends = b.close_loop(loop, [x for magnitudes in seen for x in magnitudes])
+        ranges = [MagnitudeRange(*ends[:2]), MagnitudeRange(*ends[2:])]
+    return matches_float32(b, *ranges)
 
 
-def may_be_finished(target: Target, shape: tuple[int, ...]) -> bool:
+def may_have_epilogue(target: Target, shape: tuple[int, ...]) -> bool:
     """Whether AMX blocks of a result may have an epilogue: none exceeds the result."""
     return target.matrix_unit and shape[0] % (2 * ROWS) == 0 == shape[1] % (2 * WORDS)
 
 
-def _multiply_all(nests: Nests, out: Memory, turns: Sequence[Turn], finish: Taker | None) -> None:
+def _multiply_all(
+    nests: LoopNests, out: StackTile, products: Sequence[SummedProduct], finish: EmitVector | None
+) -> None:
     """Emit the sum of all iterations without a check of magnitudes."""
     b = nests.b
-    with _ready(nests):
-        for turn in turns:
-            loop = _open(nests, turn)
-            left, right = (p.to for p in _packers(nests, turn))
-            sums = Sums(_is_number(b, turn, loop, 0, turn.first == 0), asks=True)
-            if turn is turns[-1] and finish is not None:
-                sums = sums._replace(ends=_is_number(b, turn, loop, turn.times - 1, True), finish=finish)
-            _multiply(nests, out, (left, right), turn.form, sums)
+    with _configured_unit(nests):
+        for product in products:
+            loop = _open(nests, product)
+            left, right = (p.to for p in _packers(nests, product))
+            sums = BlockSums(_is_iteration(b, product, loop, 0, product.first == 0), prefetches=True)
+            if product is products[-1] and finish is not None:
+                sums = sums._replace(ends=_is_iteration(b, product, loop, product.times - 1, True), finish=finish)
+            _multiply(nests, out, (left, right), product.form, sums)
             b.close_loop(loop)
     nests.e.begin()
 
 
-def _is_number(b: Builder, turn: Turn, loop: Loop, number: int, possible: bool) -> Value:
+def _is_iteration(b: Builder, product: SummedProduct, loop: OpenLoop, number: int, possible: bool) -> LlvmValue:
     """Whether this is the iteration of a product with this number."""
-    if not possible or turn.times == 1:
+    if not possible or product.times == 1:
         return constant(possible, I1)
     return b.compare("eq", loop.index, constant(number, I64))
 
 
-def _open(nests: Nests, turn: Turn, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
+def _open(nests: LoopNests, product: SummedProduct, carried: Sequence[tuple[str, LlvmValue]] = ()) -> OpenLoop:
     """Open a loop over the iterations of a product, with the kernel's counter."""
-    loop = nests.loop("turn", 0, turn.times, 1, carried)
-    if turn.loop is not None:
-        at = nests.b.op("mul", loop.index, constant(turn.step, I64))
-        nests.e.registers[turn.loop.index] = nests.b.convert("trunc", at, "i32")
+    loop = nests.loop("turn", 0, product.times, 1, carried)
+    if product.loop is not None:
+        at = nests.b.op("mul", loop.index, constant(product.step, I64))
+        nests.e.registers[product.loop.index] = nests.b.convert("trunc", at, "i32")
     return loop
 
 
-def _packers(nests: Nests, turn: Turn) -> list[Packer]:
+def _packers(nests: LoopNests, product: SummedProduct) -> list[AmxPacker]:
     """Packers of the operands of an iteration."""
-    factors = [turn.operand(right) for right in (False, True)]
+    dot_operands = [product.operand(right) for right in (False, True)]
     nests.e.begin()
     return [
-        Packer(nests, x, turn.form.parts, bool(side), _place(nests, x, bool(side))) for side, x in enumerate(factors)
+        AmxPacker(nests, x, product.form.parts, bool(side), _prepacked_address(nests, x, bool(side)))
+        for side, x in enumerate(dot_operands)
     ]
 
 
-def _bits(nests: Nests, turn: Turn) -> Type:
-    return bits_of(nests.e.types.of(turn.product.x).dtype)
+def _bits(nests: LoopNests, product: SummedProduct) -> Type:
+    return bits_of(nests.e.types.of(product.dot.x).dtype)
 
 
-def _ready(nests: Nests) -> AbstractContextManager[None]:
-    return configured(nests.b) if nests.target.matrix_unit else nullcontext()
+def _configured_unit(nests: LoopNests) -> AbstractContextManager[None]:
+    return configured_tiles(nests.b) if nests.target.matrix_unit else nullcontext()
 
 
-def _multiply(nests: Nests, out: Memory, tiles: tuple[Tiles, Tiles], form: Form, sums: Sums) -> None:
+def _multiply(
+    nests: LoopNests, out: StackTile, tiles: tuple[AmxTiles, AmxTiles], form: LowPrecisionForm, sums: BlockSums
+) -> None:
     if nests.target.matrix_unit:
-        Blocks(nests, out, tiles, form, sums).write()
+        AmxBlocks(nests, out, tiles, form, sums).write()
     else:
-        Products(nests, out, tiles, sums.begins).write()
+        Bf16Blocks(nests, out, tiles, sums.begins).write()

@@ -17,7 +17,7 @@ from ....runtime.target_model import pays_in_unit
 from ..target import Target
 
 
-class Form(NamedTuple):
+class LowPrecisionForm(NamedTuple):
     """Parts of each operand, and the pairs of left and right parts that are multiplied; one changes at a time."""
 
     parts: int
@@ -25,26 +25,26 @@ class Form(NamedTuple):
     instruction: str = "tdpbf16ps"
 
     @property
-    def looks(self) -> bool:
+    def checks_magnitudes(self) -> bool:
         """Whether magnitudes must be checked, since results may differ from those of float32 arithmetic."""
         return self.instruction == "tdpbf16ps"
 
 
-PLAIN = Form(0, ())
+MULTIPLY_ADD = LowPrecisionForm(0, ())
 """Multiply-adds in float32."""
-ONE = Form(1, ((0, 0),))
-THREE = Form(2, ((0, 1), (0, 0), (1, 0)))
-SIX = Form(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
-FORMS: dict[Precision, Form] = {"medium": ONE, "high": THREE, "highest": SIX}
-INTEGERS = {int8: Form(1, ((0, 0),), "tdpbssd"), uint8: Form(1, ((0, 0),), "tdpbuud")}
+ONE = LowPrecisionForm(1, ((0, 0),))
+THREE = LowPrecisionForm(2, ((0, 1), (0, 0), (1, 0)))
+SIX = LowPrecisionForm(3, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)))
+FORMS: dict[Precision, LowPrecisionForm] = {"medium": ONE, "high": THREE, "highest": SIX}
+INTEGERS = {int8: LowPrecisionForm(1, ((0, 0),), "tdpbssd"), uint8: LowPrecisionForm(1, ((0, 0),), "tdpbuud")}
 """Instructions for signed and unsigned integers."""
 
 
-def form_of(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> Form | None:
+def low_precision_form(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> LowPrecisionForm | None:
     """Choose the form of a product, or None for multiply-adds; one that continues a sum may have a small depth."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
     dtype, total = _shared_dtype(types, product.x, product.y), types.of(product).dtype
-    form: Form | None = None
+    form: LowPrecisionForm | None = None
     if total is float32 and dtype in (float32, bfloat16):
         form = ONE if dtype is bfloat16 else FORMS[product.precision]
     elif total is int32 and dtype is not None:
@@ -59,17 +59,17 @@ def _shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
     return one if one is two else None
 
 
-class Turn(NamedTuple):
+class SummedProduct(NamedTuple):
     """A product in a kernel, alone or in a loop of `times` iterations, after `first` iterations of others."""
 
-    product: ir.Dot
+    dot: ir.Dot
     loop: ir.For | None
     first: int
     times: int
-    form: Form
+    form: LowPrecisionForm
 
     def operand(self, right: bool) -> ir.Tile:
-        return self.product.y if right else self.product.x
+        return self.dot.y if right else self.dot.x
 
     @property
     def step(self) -> int:

@@ -16,32 +16,40 @@ from ....ir.dtype import DType, bool_, uint8
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
-from ..emit import I64, PTR, Builder, Type, Value, constant
-from ..prepack import Fed, Packing, makes, whole_sum
+from ..emit import I64, PTR, Builder, LlvmValue, Type, constant
+from ..prepack import PackingKernel, PrepackedKernel, computes, prepacked_sum
 from ..target import Target
 from . import low_precision
-from .accumulate_in_place import added_in_place
-from .amx_packing import Packer
-from .blocks import room_for
+from .accumulate_in_place import accumulated_in_place
+from .amx_packing import AmxPacker
+from .blocks import padded_shape
 from .chains import parts_first
 from .dot import dot
-from .effects import atomic, show
-from .elements import Elements, Memory
-from .fused_statements import DEAR, Run, at_position, begin, do_run, everywhere, run_at
-from .low_precision_forms import Turn
-from .nests import Nests
-from .packing import below, lay
-from .parts import Part, in_parts, turns
-from .transpose_tiles import store_by_squares
+from .effects import atomic, print_elements
+from .elements import ElementEvaluator, StackTile
+from .fused_statements import (
+    EXPENSIVE,
+    FusedStatements,
+    begin,
+    find_fused,
+    lower_at_position,
+    lower_everywhere,
+    lower_fused,
+)
+from .low_precision_forms import SummedProduct
+from .nests import LoopNests
+from .packing import pack_operand, subexpressions
+from .parts import KernelPart, dispatcher, split_branches
+from .transpose_tiles import store_transposed
 
-LOOPS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
+LOOP_EXPRESSIONS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
-LONGEST = 50
+MAX_FUSION_STATEMENTS = 50
 """Statements of a block up to which fusion is tried: each statement is compared with those before it."""
-CHEAP = 6
+MAX_INLINED_COST = 6
 """Operations of an expression up to which it is evaluated twice rather than stored."""
-MOST_STACK = 4 << 20
-LONGEST_CHAIN = 20
+MAX_STACK_BYTES = 4 << 20
+MAX_INLINE_DEPTH = 20
 """Names inlined into each other: each costs several nested Python calls."""
 
 
@@ -49,9 +57,9 @@ def lower(kernel: ir.Kernel, target: Target) -> str:
     """Lower a kernel to LLVM IR: `void NAME(ptr arguments, i64 begin, i64 end)` runs instances begin to end - 1."""
     functions: list[str] = []
     declared: dict[str, str] = {}
-    parts = in_parts(kernel)
+    parts = split_branches(kernel)
     for part in parts:
-        made = Lowering(part.kernel, target)
+        made = KernelLowering(part.kernel, target)
         functions += made.function(part)
         declared |= made.b.declarations
     head = [f"; {line}" for line in [*kernel.origin.splitlines(), f"kernel {kernel.name}"]]
@@ -59,26 +67,26 @@ def lower(kernel: ir.Kernel, target: Target) -> str:
     width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
     attributes = [f"attributes #0 = {{ nounwind {width} }}"]
     if len(parts) > 1:
-        functions.append(turns(kernel.name))
+        functions.append(dispatcher(kernel.name))
         attributes.append(f"attributes #1 = {{ noinline nounwind {width} }}")
     return "\n".join([*head, *declared.values(), *functions, *attributes, ""])
 
 
-class Lowering:
+class KernelLowering:
     def __init__(self, kernel: ir.Kernel, target: Target) -> None:
         self.kernel, self.target = kernel, target
         self.b = Builder()
         for name in ("entry", "arguments", "begin", "end"):
             self.b.name(name)
-        self.e = Elements(check(kernel), self.b)
+        self.e = ElementEvaluator(check(kernel), self.b)
         self.e.least_masked = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
-        self.nests = Nests(self.e, target)
-        self.whole: list[Turn] = []
+        self.nests = LoopNests(self.e, target)
+        self.prepacked: list[SummedProduct] = []
         """The products of a sum whose operands are all prepacked."""
-        if isinstance(kernel, Fed):
+        if isinstance(kernel, PrepackedKernel):
             self.nests.packed = {(p.operand, p.right): p.place for p in kernel.packed if not p.panels}
             self.nests.laid = {(p.operand, p.right): p.place for p in kernel.packed if p.panels}
-            self.whole = whole_sum(kernel, self.e.types, target)
+            self.prepacked = prepacked_sum(kernel, self.e.types, target)
         self.assigned: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.prepared: set[str] = set()
@@ -92,7 +100,7 @@ class Lowering:
         """Products that begin a sum."""
         self.straight: ir.Reduce | None = None
         """The reduction that the current statement evaluates in place."""
-        self.in_place = added_in_place(kernel)
+        self.in_place = accumulated_in_place(kernel)
         self._pointed: dict[int, tuple[set[str], ir.Tile]] = {}
         self._lazy: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
         self._chains: dict[str, int] = {}
@@ -124,17 +132,17 @@ class Lowering:
             known = self._pointed[id(pointer)] = names.union(*(self.points.get(name, ()) for name in names)), pointer
         return known[0]
 
-    def function(self, part: Part) -> list[str]:
+    def function(self, part: KernelPart) -> list[str]:
         """Emit the function of the kernel, or of a part of it."""
         b, e = self.b, self.e
-        arguments = Value("%arguments", PTR)
+        arguments = LlvmValue("%arguments", PTR)
         slots = [b.offset(arguments, "i64", constant(n, I64), "slot") for n in range(len(self.kernel.parameters) + 3)]
         for p, slot in zip(self.kernel.parameters, slots, strict=False):
             self._parameter(p, slot)
         grid = [b.instruction(f"load i64, ptr {slot}, align 8", I64, "grid") for slot in slots[-3:]]
         e.grid = [b.convert("trunc", g, "i32") for g in grid]
         loop = b.open_loop(
-            "instance", Value("%begin", I64), Value("%end", I64), constant(1, I64), guarded=True, pinned=True
+            "instance", LlvmValue("%begin", I64), LlvmValue("%end", I64), constant(1, I64), guarded=True, pinned=True
         )
         rest = b.op("udiv", loop.index, grid[0])
         ids = (b.op("urem", loop.index, grid[0]), b.op("urem", rest, grid[1]), b.op("udiv", rest, grid[1]))
@@ -143,17 +151,16 @@ class Lowering:
         if part.condition is not None:
             self._leave_unless(part.condition, loop.index)
         b.close_loop(loop)
-        if b.stack_bytes > MOST_STACK:
+        if b.stack_bytes > MAX_STACK_BYTES:
             raise CompileError(
-                f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of {MOST_STACK} for "
-                "them; take smaller tiles"
+                f"kernel {self.kernel.name}: its tiles take {b.stack_bytes} bytes of the stack, of "
+                f"{MAX_STACK_BYTES} for them; take smaller tiles"
             )
         signature = f"define {part.head}(ptr noalias %arguments, i64 %begin, i64 %end) {part.attributes} {{"
         end = "  ret void" if part.condition is None else "  ret i64 %end"
         return [signature, "entry:", *b.allocations, *b.scopes[0].lines, end, "}"]
 
-    def _leave_unless(self, condition: ir.Tile, instance: Value) -> None:
-        """Return the number of the first instance for which a condition does not hold."""
+    def _leave_unless(self, condition: ir.Tile, instance: LlvmValue) -> None:
         self.prepare(condition)
         chosen = self.e.of(condition, [], 0, bool_)
         self.b.open_branch("inside")
@@ -162,7 +169,7 @@ class Lowering:
         self.b.leave(f"ret i64 {instance}")
         self.b.close_branches(chosen, inside, self.b.close_branch())
 
-    def _parameter(self, p: ir.Parameter, slot: Value) -> None:
+    def _parameter(self, p: ir.Parameter, slot: LlvmValue) -> None:
         b = self.b
         element = "ptr" if p.pointer else vectors.memory_element(p.dtype)
         raw = b.instruction(f"load {element}, ptr {slot}, align 8", Type(element), p.name)
@@ -173,9 +180,9 @@ class Lowering:
         else:
             self.e.registers[p.name] = value
 
-    def memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> Memory:
+    def memory(self, name: str, dtype: DType, shape: tuple[int, ...], pointer: bool) -> StackTile:
         if name not in self.e.memory:
-            room = room_for(self.target, dtype, shape) if name in self.summed and len(shape) == 2 else ()
+            room = padded_shape(self.target, dtype, shape) if name in self.summed and len(shape) == 2 else ()
             self.e.memory[name] = self.e.allocate(dtype, shape, name, pointer, room)
         return self.e.memory[name]
 
@@ -183,20 +190,20 @@ class Lowering:
 
     def _block(self, body: Sequence[ir.Statement]) -> None:
         done = barren = 0
-        short = len(body) <= LONGEST and not isinstance(self.kernel, Packing)
-        for statement, *more in self._together(body):
+        short = len(body) <= MAX_FUSION_STATEMENTS and not isinstance(self.kernel, PackingKernel)
+        for statement, *more in self._grouped_stores(body):
             at, done = done, done + 1 + len(more)
-            self.fresh()
-            if self.whole and makes(statement, self.whole[0]):
-                rest = self._whole(body[done - 1 :])
+            self.forget_memory()
+            if self.prepacked and computes(statement, self.prepacked[0]):
+                rest = self._prepacked_sum(body[done - 1 :])
                 return self._block(rest)
-            if self._begins_a_sum(statement, body[done:]):
+            if self._starts_product(statement, body[done:]):
                 continue
-            taken = do_run(self, body[at:]) if short and at >= barren else 0
+            taken = lower_fused(self, body[at:]) if short and at >= barren else 0
             if taken > 0:
                 return self._block(body[at + taken :])
             barren = max(barren, at - taken)
-            self.straight = self._adds_up(statement)
+            self.straight = self._in_place_reduction(statement)
             for root in (r for s in (statement, *more) for r in roots(s)):
                 self.prepare(root)
             match statement:
@@ -204,61 +211,58 @@ class Lowering:
                     self.assign(name, value)
                 case ir.Store():
                     stores = [s for s in (statement, *more) if isinstance(s, ir.Store)]
-                    if not store_by_squares(self.nests, stores, self._may_repeat(stores)):
+                    if not store_transposed(self.nests, stores, self._may_repeat(stores)):
                         self.nests.store(stores)
                 case ir.Atomic(_, pointer, _, _, _, name):
                     t = self.e.types.of(pointer)
                     atomic(self.nests, statement, self.memory(name, t.dtype, t.shape, False) if name else None)
                 case ir.Print():
-                    show(self.nests, statement)
+                    print_elements(self.nests, statement)
                 case ir.For():
                     self._for(statement)
                 case ir.While(condition, inner):
                     self._while(condition, inner)
                 case ir.If(condition, then, other):
                     self._if(condition, then, other)
-        self.fresh()
+        self.forget_memory()
 
-    def _whole(self, body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
-        """Lower a sum of products of prepacked operands, with a fallback to its statements; return the statements after
-        it.
-        """
-        turns, self.whole = self.whole, []
-        last = max(n for n, s in enumerate(body) if any(makes(s, turn) for turn in turns))
+    def _prepacked_sum(self, body: Sequence[ir.Statement]) -> Sequence[ir.Statement]:
+        """Lower a sum of products of prepacked operands, or its statements as a fallback; return what follows it."""
+        products, self.prepacked = self.prepacked, []
+        last = max(n for n, s in enumerate(body) if any(computes(s, product) for product in products))
         region = body[: last + 1]
-        self._block([s for s in region if not any(makes(s, turn) for turn in turns)])
+        self._block([s for s in region if not any(computes(s, product) for product in products)])
         (name,) = self.summed
         t = self.e.types.variables[name]
         memory = self.memory(name, t.dtype, t.shape, False)
 
-        run, rest = self._run_of_blocks(turns[-1], t.shape, body[last + 1 :])
-        finish = None if run is None else lambda at, lanes, x: at_position(self, run, at, lanes, (name, x))
+        fused, rest = self._epilogue_of(products[-1], t.shape, body[last + 1 :])
+        finish = None if fused is None else lambda at, lanes, x: lower_at_position(self, fused, at, lanes, (name, x))
 
         def otherwise() -> None:
             self.nests.plain = True
             self.nests.keep(memory, ir.Full(t.shape, ir.Literal(0.0), t.dtype))
-            self._block([s for s in region if any(makes(s, turn) for turn in turns)])
-            if run is not None:
-                everywhere(self, run)
+            self._block([s for s in region if any(computes(s, product) for product in products)])
+            if fused is not None:
+                lower_everywhere(self, fused)
 
-        low_precision.whole(self.nests, memory, turns, finish, otherwise)
+        low_precision.dot_prepacked(self.nests, memory, products, finish, otherwise)
         return rest
 
-    def _run_of_blocks(
-        self, turn: Turn, shape: tuple[int, ...], body: Sequence[ir.Statement]
-    ) -> tuple[Run | None, Sequence[ir.Statement]]:
-        """Find the epilogue of a sum, and the statements after it."""
-        every = statements(self.kernel.body if turn.loop is None else turn.loop.body)
-        product = next(s for s in every if isinstance(s, ir.Assign) and s.value is turn.product)
-        if not low_precision.may_be_finished(self.nests.target, shape):
+    def _epilogue_of(
+        self, product: SummedProduct, shape: tuple[int, ...], body: Sequence[ir.Statement]
+    ) -> tuple[FusedStatements | None, Sequence[ir.Statement]]:
+        every = statements(self.kernel.body if product.loop is None else product.loop.body)
+        assignment = next(s for s in every if isinstance(s, ir.Assign) and s.value is product.dot)
+        if not low_precision.may_have_epilogue(self.nests.target, shape):
             return None, body
-        run = run_at(self, body, product)
-        if isinstance(run, int):
+        fused = find_fused(self, body, assignment)
+        if isinstance(fused, int):
             return None, body
-        begin(self, run, body, product)
-        return run, body[run.length :]
+        begin(self, fused, body, assignment)
+        return fused, body[fused.length :]
 
-    def _together(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
+    def _grouped_stores(self, body: Sequence[ir.Statement]) -> list[list[ir.Statement]]:
         """Group consecutive stores of one shape that do not access each other's memory."""
         groups: list[list[ir.Statement]] = []
         stored: set[str] = set()
@@ -288,10 +292,10 @@ class Lowering:
 
     def _may_repeat(self, stores: Sequence[ir.Store]) -> bool:
         """Whether stores may be executed twice: they read nothing that the kernel stores."""
-        loads = [x for s in stores for x in below(self.e, s.value) if isinstance(x, ir.Load)]
+        loads = [x for s in stores for x in subexpressions(self.e, s.value) if isinstance(x, ir.Load)]
         return not any(self.pointed(x.pointer) & self.stored for x in loads)
 
-    def _begins_a_sum(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
+    def _starts_product(self, statement: ir.Statement, following: Sequence[ir.Statement]) -> bool:
         """Whether a tile of zeros is only the accumulator of a product, which then starts without it."""
         match statement:
             case ir.Assign(name, ir.Full((_, _), ir.Literal(value))) if str(value) in ("0", "0.0"):
@@ -299,7 +303,7 @@ class Lowering:
             case _:
                 return False
         after = next((s for s in following if name in _named(s)), None)
-        if after is not None and self.whole and makes(after, self.whole[0]):
+        if after is not None and self.prepacked and computes(after, self.prepacked[0]):
             return True
         match after:
             case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
@@ -308,7 +312,7 @@ class Lowering:
                     return True
         return False
 
-    def _adds_up(self, statement: ir.Statement) -> ir.Reduce | None:
+    def _in_place_reduction(self, statement: ir.Statement) -> ir.Reduce | None:
         """Find a reduction of a few rows whose only use is to be added to a tile; both share one loop."""
         match statement:
             case ir.Assign(name, ir.Apply(_, (ir.Name(other), ir.Reduce() as x))) if other == name:
@@ -317,19 +321,18 @@ class Lowering:
                     return x
         return None
 
-    def fresh(self) -> None:
-        """Forget what is known of memory, before a statement."""
+    def forget_memory(self) -> None:
         self.e.made = {}
         self.prepared = set()
         self.e.begin()
 
     def assign(self, name: str, value: ir.Tile) -> None:
-        if isinstance(self.kernel, Packing) and name in self.kernel.names:
+        if isinstance(self.kernel, PackingKernel) and name in self.kernel.names:
             place = self.e.of(self.kernel.place, [], 0, uint8)
             if self.kernel.width:
-                lay(self.nests, value, self.kernel.right, self.kernel.width, place)
+                pack_operand(self.nests, value, self.kernel.right, self.kernel.width, place)
             else:
-                Packer(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
+                AmxPacker(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
             return
         t = self.e.types.variables[name]
         if self.assigned[name] == 1 and not t.shape:
@@ -337,27 +340,26 @@ class Lowering:
             self.e.registers[name] = found
             self.e.ranges.values[name] = value
             return
-        if self.assigned[name] == 1 and self.is_lazy(name, value):
-            self.e.lazy[name] = self.e.ranges.values[name] = value
+        if self.assigned[name] == 1 and self.is_inlined(name, value):
+            self.e.inlined[name] = self.e.ranges.values[name] = value
             return
         memory = self.memory(name, t.dtype, t.shape, t.pointer)
         if isinstance(value, ir.Dot) and self.e.made.get(id(value)) == memory:
             return
-        if self._moves(value, name):
-            fresh = self.e.allocate(t.dtype, t.shape, name, t.pointer)
-            self.nests.keep(fresh, value)
-            self.nests.copy(memory, fresh)
+        if self._permutes(value, name):
+            forget_memory = self.e.allocate(t.dtype, t.shape, name, t.pointer)
+            self.nests.keep(forget_memory, value)
+            self.nests.copy(memory, forget_memory)
         else:
             self.nests.keep(memory, value)
 
-    def is_lazy(self, name: str, value: ir.Tile) -> bool:
-        """Whether a tile is inlined where it is used."""
+    def is_inlined(self, name: str, value: ir.Tile) -> bool:
         key = name, id(value)
         if key not in self._lazy:
-            self._lazy[key] = self._is_evaluated_later(name, value), value
+            self._lazy[key] = self._is_inlined(name, value), value
         return self._lazy[key][0]
 
-    def _is_evaluated_later(self, name: str, value: ir.Tile) -> bool:
+    def _is_inlined(self, name: str, value: ir.Tile) -> bool:
         cost = 0
         chain = max((self._chains.get(x.name, 0) for x in walk(value) if isinstance(x, ir.Name)), default=0)
         elements = prod(self.e.types.of(value).shape)
@@ -365,31 +367,30 @@ class Lowering:
             match x:
                 case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
                     return False
-                case ir.Name(other) if self._changes(other):
+                case ir.Name(other) if self._is_reassigned(other):
                     return False
                 case ir.Load(pointer):
                     if self.pointed(pointer) & self.stored:
                         return False
                 case ir.Apply(fn) if prod(self.e.types.of(x).shape) == elements:
-                    cost += 10 if fn in DEAR and self.e.types.of(x).dtype.is_float else 1
+                    cost += 10 if fn in EXPENSIVE and self.e.types.of(x).dtype.is_float else 1
         once = self.used.get(name, 0) <= 1 or not self.e.types.of(value).dtype.is_float
-        if chain >= LONGEST_CHAIN or not (once or cost <= CHEAP):
+        if chain >= MAX_INLINE_DEPTH or not (once or cost <= MAX_INLINED_COST):
             return False
         self._chains[name] = chain + 1
         return True
 
-    def _changes(self, name: str) -> bool:
-        """Whether a name has more than one value."""
+    def _is_reassigned(self, name: str) -> bool:
         values = self.assigned.get(name, 0) + any(p.name == name for p in self.kernel.parameters)
         return values > 1
 
-    def _moves(self, value: ir.Tile, name: str) -> bool:
+    def _permutes(self, value: ir.Tile, name: str) -> bool:
         """Whether elements of the new tile depend on other elements of the old one."""
         match value:
             case ir.Name() | ir.Literal():
                 return False
             case ir.Apply() | ir.Cast():
-                return any(self._moves(x, name) for x in ir.parts(value))
+                return any(self._permutes(x, name) for x in ir.parts(value))
             case ir.Dot():
                 return False
         return any(isinstance(x, ir.Name) and x.name == name for x in walk(value))
@@ -398,7 +399,7 @@ class Lowering:
         b, e = self.b, self.e
         dtype = e.types.variables[loop.index].dtype
 
-        def limit(x: ir.Tile) -> Value:
+        def limit(x: ir.Tile) -> LlvmValue:
             have = e.dtype(x, dtype)
             return vectors.cast(b, e.of(x, [], 0, have), have, dtype)
 
@@ -411,7 +412,7 @@ class Lowering:
                 e.multiples[loop.index] = gcd(first, stride)
         match loop.start, loop.stop:
             case ir.Literal(int() as first), ir.Literal(int() as end) if loop.index not in self.assigned:
-                e.ranges.counts(loop.index, first, end)
+                e.ranges.set_counter(loop.index, first, end)
         before, e.following = e.following, None
         if loop.index not in self.assigned:
             e.following = (loop.index, b.op("add", opened.index, step))
@@ -421,7 +422,7 @@ class Lowering:
 
     def _while(self, condition: ir.Tile, body: Sequence[ir.Statement]) -> None:
         label, _ = self.b.open_while([])
-        self.fresh()
+        self.forget_memory()
         self.prepare(condition)
         self.b.enter_while(self.e.of(condition, [], 0, bool_))
         self._block(body)
@@ -434,12 +435,12 @@ class Lowering:
         self._block(then)
         first = self.b.close_branch()
         self.b.open_branch("else")
-        spare, self.b.spare = self.b.spare, self._spare(before, other)
+        spare, self.b.spare = self.b.spare, self._reusable_memory(before, other)
         self._block(other)
         self.b.spare = spare
         self.b.close_branches(chosen, first, self.b.close_branch())
 
-    def _spare(self, before: set[str], other: Sequence[ir.Statement]) -> dict[str, int]:
+    def _reusable_memory(self, before: set[str], other: Sequence[ir.Statement]) -> dict[str, int]:
         """Memory allocated in one side of a branch that the other may reuse: all but variables that both assign."""
         both = {s.name for s in statements(tuple(other)) if isinstance(s, ir.Assign | ir.Atomic)}
         kept = {m.address.text for name, m in self.e.memory.items() if name in both}
@@ -449,20 +450,20 @@ class Lowering:
 
     def prepare(self, x: ir.Tile) -> None:
         """Compute the reductions, scans, products and reshapes in an expression, operands first."""
-        for part in parts_first(x, self.e.lazy, self.prepared):
+        for part in parts_first(x, self.e.inlined, self.prepared):
             self._prepare_one(part)
 
     def _prepare_one(self, x: ir.Tile) -> None:
         if isinstance(x, ir.Gather):
             self._keep_source(x.x)
-        if not isinstance(x, LOOPS) or id(x) in self.e.made or x is self.straight:
+        if not isinstance(x, LOOP_EXPRESSIONS) or id(x) in self.e.made or x is self.straight:
             return
         t = self.e.types.of(x)
         match x:
             case ir.Dot(_, _, accumulator):
                 added = accumulator.name if isinstance(accumulator, ir.Name) and id(x) in self.in_place else ""
                 out = self.memory(added, t.dtype, t.shape, False) if id(x) in self.first else self.e.memory.get(added)
-                out = out or self.e.allocate(t.dtype, t.shape, "dot", room=room_for(self.target, t.dtype, t.shape))
+                out = out or self.e.allocate(t.dtype, t.shape, "dot", room=padded_shape(self.target, t.dtype, t.shape))
                 dot(self.nests, out, ir.Dot(x.x, x.y, None, x.precision) if id(x) in self.first else x)
             case ir.Reduce(fn, y, axis):
                 out = self.e.allocate(t.dtype, t.shape, "reduced")
@@ -491,7 +492,6 @@ class Lowering:
 
 
 def _named(statement: ir.Statement) -> set[str]:
-    """Names that a statement, or one inside it, reads or assigns."""
     found: set[str] = set()
     for inner in statements((statement,)):
         found |= {x.name for x in walk(*roots(inner)) if isinstance(x, ir.Name)}

@@ -9,30 +9,30 @@ from ....ir.dtype import DType, bfloat16, bool_, float16, float32
 from ....ir.functions import identity
 from ....ir.tile_types import TileType
 from .. import vectors
-from ..emit import I64, Loop, Value, constant, dtype_constant, lane_constants
+from ..emit import I64, LlvmValue, OpenLoop, constant, dtype_constant, lane_constants
 from ..target import Target
-from .bf16_reads import half, in_halves
-from .elements import At, Elements, Memory
-from .first_extreme import reduce_place
-from .prefetch import ask_across
+from .bf16_reads import even_or_odd, reads_even_and_odd
+from .elements import ElementEvaluator, Position, StackTile
+from .first_extreme import reduce_arg
+from .prefetch import prefetch_rows
 
-Body = Callable[[At, int], None]
+EmitBody = Callable[[Position, int], None]
 """Emits code at a position, for a number of lanes (0: one element)."""
-Taker = Callable[[At, int, Value], None]
+EmitVector = Callable[[Position, int, LlvmValue], None]
 """The same with a vector that was computed there."""
 
-UNROLLED = 16
+MAX_UNROLLED_ROWS = 16
 """Rows up to which a reduction is unrolled."""
-CHAINS = 4
+ACCUMULATOR_COUNT = 4
 """Independent accumulators of a reduction along memory, which hide the latency of additions."""
-TOGETHER, LONG = 4, 1024
+MAX_ROWS_AT_ONCE, MIN_LONG_ROW = 4, 1024
 """Rows reduced at a time, and the row length from which on: several streams use more memory bandwidth than one."""
 
 
-class Nests:
+class LoopNests:
     """Emits the loops of one kernel."""
 
-    def __init__(self, elements: Elements, target: Target) -> None:
+    def __init__(self, elements: ElementEvaluator, target: Target) -> None:
         self.e, self.b, self.target = elements, elements.b, target
         elements.across = self.across
         self.panels: dict[str, int] = {}
@@ -44,7 +44,9 @@ class Nests:
         self.plain = False
         """Whether all products use multiply-adds."""
 
-    def over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool = True, step: int = 1) -> None:
+    def over(
+        self, shape: tuple[int, ...], body: EmitBody, dtype: DType, vectorised: bool = True, step: int = 1
+    ) -> None:
         """Emit a body over a shape: by vectors along the last axis, the last of which may be partial, or by steps."""
         self.e.begin()
         if not shape:
@@ -57,7 +59,7 @@ class Nests:
             self._over(shape, body, dtype, vectorised, step)
         self.e.begin()
 
-    def _over(self, shape: tuple[int, ...], body: Body, dtype: DType, vectorised: bool, step: int) -> None:
+    def _over(self, shape: tuple[int, ...], body: EmitBody, dtype: DType, vectorised: bool, step: int) -> None:
         opened, at = [], []
         for extent in shape[:-1]:
             if extent == 1:
@@ -77,7 +79,7 @@ class Nests:
         for loop in reversed(opened):
             self.b.close_loop(loop)
 
-    def _along(self, extent: int, lanes: int, at: At, body: Body) -> None:
+    def _along(self, extent: int, lanes: int, at: Position, body: EmitBody) -> None:
         full = extent // lanes * lanes
         if full == lanes:
             self.e.memo = {}
@@ -92,20 +94,22 @@ class Nests:
             body([*at, constant(full, I64)], lanes)
             self.e.active = None
 
-    def loop(self, hint: str, start: int, stop: int, step: int, carried: Sequence[tuple[str, Value]] = ()) -> Loop:
+    def loop(
+        self, hint: str, start: int, stop: int, step: int, carried: Sequence[tuple[str, LlvmValue]] = ()
+    ) -> OpenLoop:
         self.e.memo = {}
         first, last, width = (constant(n, I64) for n in (start, stop, step))
         return self.b.open_loop(hint, first, last, width, carried, guarded=False, pinned=True)
 
     # --- tiles that are kept, and stores ---------------------------------------------------------
 
-    def keep(self, memory: Memory, value: ir.Tile, shape: tuple[int, ...] | None = None) -> None:
+    def keep(self, memory: StackTile, value: ir.Tile, shape: tuple[int, ...] | None = None) -> None:
         """Store the elements of an expression on the stack."""
 
-        def write(at: At, lanes: int) -> None:
+        def write(at: Position, lanes: int) -> None:
             self.e.keep(memory, at, self.e.of(value, at, lanes, memory.dtype), lanes)
 
-        if self.is_turned(memory.dtype, memory.shape, value):
+        if self.is_transposed_copy(memory.dtype, memory.shape, value):
             assert isinstance(value, ir.Trans)
             self._keep_turned(memory, value)
         elif shape is None or shape == memory.shape:
@@ -119,13 +123,13 @@ class Nests:
                 memory.dtype,
             )
 
-    def is_turned(self, dtype: DType, shape: Sequence[int], value: ir.Tile) -> bool:
+    def is_transposed_copy(self, dtype: DType, shape: Sequence[int], value: ir.Tile) -> bool:
         """Whether a tile is a transpose that consists of whole squares of vectors."""
         lanes = self.target.lanes(dtype.bytes)
         across = isinstance(value, ir.Trans) and value.permutation == (1, 0)
         return across and dtype.bytes >= 4 and lanes > 1 and all(extent % lanes == 0 for extent in shape)
 
-    def _keep_turned(self, memory: Memory, value: ir.Trans) -> None:
+    def _keep_turned(self, memory: StackTile, value: ir.Trans) -> None:
         """Store a transpose, by squares that are transposed in registers."""
         e, lanes = self.e, self.target.lanes(memory.dtype.bytes)
         e.begin()
@@ -135,13 +139,13 @@ class Nests:
         with e.vectors_begin_evenly():
             rows = [e.of(value.x, [place, down.index], lanes, memory.dtype) for place in places]
         rows = [self.b.splat(row, lanes) for row in rows]
-        for n, row in enumerate(turned_square(self, rows)):
+        for n, row in enumerate(transpose_square(self, rows)):
             e.keep(memory, [self.b.op("add", down.index, constant(n, I64)), along.index], row, lanes)
         for loop in (along, down):
             self.b.close_loop(loop)
         e.begin()
 
-    def copy(self, target: Memory, source: Memory) -> None:
+    def copy(self, target: StackTile, source: StackTile) -> None:
         self.over(
             target.shape, lambda at, lanes: self.e.keep(target, at, self.e.load(source, at, lanes), lanes), target.dtype
         )
@@ -150,13 +154,13 @@ class Nests:
         """Emit stores of one shape in one nest, which computes common subexpressions once."""
         shape = self.e.types.of(stores[0].pointer).shape
 
-        def write(at: At, lanes: int) -> None:
+        def write(at: Position, lanes: int) -> None:
             for finish in [self.stored(s, at, lanes) for s in stores]:
                 finish()
 
         self.over(shape, write, self.e.types.of(stores[0].pointer).dtype)
 
-    def stored(self, store: ir.Store, at: At, lanes: int) -> Callable[[], None]:
+    def stored(self, store: ir.Store, at: Position, lanes: int) -> Callable[[], None]:
         """Evaluate what is stored at a position; return a function that emits the store."""
         e, b = self.e, self.b
         t = e.types.of(store.pointer)
@@ -170,20 +174,20 @@ class Nests:
             return lambda: self._store_one(address, raw, where, t.dtype)
         if where is None or where.type.lanes:
             return lambda: e.write(address, raw, t.dtype.bytes, self._present(where, lanes))
-        return lambda: self._where(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
+        return lambda: self._under_condition(where, lambda: e.write(address, raw, t.dtype.bytes, e.existing(lanes)))
 
-    def _present(self, mask: Value | None, lanes: int) -> Value | None:
+    def _present(self, mask: LlvmValue | None, lanes: int) -> LlvmValue | None:
         """Combine a mask with the lanes that exist."""
         existing = self.e.existing(lanes)
         if mask is None or existing is None:
             return existing if mask is None else self.b.splat(mask, lanes)
         return self.b.op("and", self.b.splat(mask, lanes), existing)
 
-    def _store_one(self, address: Value, raw: Value, mask: Value | None, dtype: DType) -> None:
+    def _store_one(self, address: LlvmValue, raw: LlvmValue, mask: LlvmValue | None, dtype: DType) -> None:
         text = f"store {raw.type} {raw}, ptr {address}, align {dtype.bytes}"
-        self._where(mask, lambda: self.b.effect(text))
+        self._under_condition(mask, lambda: self.b.effect(text))
 
-    def _where(self, mask: Value | None, write: Callable[[], None]) -> None:
+    def _under_condition(self, mask: LlvmValue | None, write: Callable[[], None]) -> None:
         """Emit code under a condition."""
         b = self.b
         if mask is None or mask.text == "true":
@@ -195,7 +199,7 @@ class Nests:
         b.open_branch("skip")
         b.close_branches(mask, then, b.close_branch())
 
-    def _scatter(self, address: Value, raw: Value, mask: Value | None, bytes: int) -> None:
+    def _scatter(self, address: LlvmValue, raw: LlvmValue, mask: LlvmValue | None, bytes: int) -> None:
         b = self.b
         mask = constant(True, raw.type.of("i1")) if mask is None else mask
         name = f"llvm.masked.scatter.{raw.type.short}.{address.type.short}"
@@ -204,31 +208,31 @@ class Nests:
 
     # --- reductions and scans --------------------------------------------------------------------
 
-    def reduce(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+    def reduce(self, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
         source = self.e.types.of(x)
         wide = _wide(source.dtype)
         if fn.startswith("arg"):
-            reduce_place(self, out, fn, x, axis)
+            reduce_arg(self, out, fn, x, axis)
         elif axis == len(source.shape) - 1:
             self._reduce_along(out, fn, x, source, wide)
         else:
             self._reduce_across(out, fn, x, axis, source, wide)
 
-    def _reduce_along(self, out: Memory, fn: str, x: ir.Tile, source: TileType, wide: DType) -> None:
+    def _reduce_along(self, out: StackTile, fn: str, x: ir.Tile, source: TileType, wide: DType) -> None:
         """Reduce the last axis: vectors, then lanes, in a fixed order."""
         b, e = self.b, self.e
         lanes = self.target.lanes(max(4, wide.bytes))
         extent = source.shape[-1]
         neutral = dtype_constant(identity(fn, wide), wide, lanes)
-        pairs = in_halves(e, x, fn, wide)
-        together = _together(source)
-        chains = CHAINS if together == 1 else CHAINS // 2
+        pairs = reads_even_and_odd(e, x, fn, wide)
+        together = _rows_at_once(source)
+        chains = ACCUMULATOR_COUNT if together == 1 else ACCUMULATOR_COUNT // 2
 
-        def read(at: At) -> Value:
+        def read(at: Position) -> LlvmValue:
             return b.splat(vectors.cast(b, e.of(x, at, lanes, source.dtype), source.dtype, wide), lanes)
 
-        def rows(at: At, _: int) -> None:
-            totals: list[list[Value]] = [[] for _ in range(together)]
+        def rows(at: Position, _: int) -> None:
+            totals: list[list[LlvmValue]] = [[] for _ in range(together)]
             here = [[*at[:-1], b.op("add", at[-1], constant(n, I64))] if n else at for n in range(together)]
             done = extent // (lanes * chains) * lanes * chains
             if done:
@@ -236,7 +240,7 @@ class Nests:
                 loop = self.loop("k", 0, done, lanes * chains, [(name, neutral) for name in names])
                 if pairs:
                     places = [b.op("add", loop.index, constant(n // 2 * 2 * lanes, I64)) for n in range(chains)]
-                    found = [half(e, x, [*r, p], lanes, n % 2 == 1) for r in here for n, p in enumerate(places)]
+                    found = [even_or_odd(e, x, [*r, p], lanes, n % 2 == 1) for r in here for n, p in enumerate(places)]
                 else:
                     places = [b.op("add", loop.index, constant(n * lanes, I64)) for n in range(chains)]
                     found = [read([*r, p]) for r in here for p in places]
@@ -259,28 +263,28 @@ class Nests:
 
         self.over(out.shape, rows, wide, vectorised=False, step=together)
 
-    def _combined(self, fn: str, dtype: DType, values: list[Value]) -> Value:
+    def _combined(self, fn: str, dtype: DType, values: list[LlvmValue]) -> LlvmValue:
         """Combine values pairwise."""
         while len(values) > 1:
             pairs = [vectors.apply(self.b, fn, dtype, (x, y)) for x, y in zip(values[::2], values[1::2], strict=False)]
             values = pairs + values[len(pairs) * 2 :]
         return values[0]
 
-    def _across_lanes(self, fn: str, dtype: DType, x: Value) -> Value:
+    def _across_lanes(self, fn: str, dtype: DType, x: LlvmValue) -> LlvmValue:
         lanes = x.type.lanes
         while lanes > 1:
             lanes //= 2
-            half = self.b.shuffle(x, x, [*range(lanes, 2 * lanes)])
-            x = vectors.apply(self.b, fn, dtype, (self.b.shuffle(x, x, [*range(lanes)]), half))
+            even_or_odd = self.b.shuffle(x, x, [*range(lanes, 2 * lanes)])
+            x = vectors.apply(self.b, fn, dtype, (self.b.shuffle(x, x, [*range(lanes)]), even_or_odd))
         return self.b.extract(x, 0)
 
-    def _reduce_across(self, out: Memory, fn: str, x: ir.Tile, axis: int, source: TileType, wide: DType) -> None:
+    def _reduce_across(self, out: StackTile, fn: str, x: ir.Tile, axis: int, source: TileType, wide: DType) -> None:
         """Reduce an outer axis: lanes stay independent."""
         b, e = self.b, self.e
         extent = source.shape[axis]
 
-        def column(at: At, lanes: int) -> None:
-            if extent <= UNROLLED:
+        def column(at: Position, lanes: int) -> None:
+            if extent <= MAX_UNROLLED_ROWS:
                 total = self._across_here(fn, x, axis, wide, at, lanes)
             else:
                 active = e.active
@@ -293,13 +297,13 @@ class Nests:
 
         self.over(out.shape, column, wide)
 
-    def _across_at(self, x: ir.Tile, axis: int, wide: DType, at: At, index: Value, lanes: int) -> Value:
+    def _across_at(self, x: ir.Tile, axis: int, wide: DType, at: Position, index: LlvmValue, lanes: int) -> LlvmValue:
         """Evaluate one row of a reduction over an outer axis."""
         dtype = self.e.types.of(x).dtype
         value = self.e.of(x, [*at[:axis], index, *at[axis:]], lanes, dtype)
         return self.b.splat(vectors.cast(self.b, value, dtype, wide), lanes)
 
-    def _across_here(self, fn: str, x: ir.Tile, axis: int, wide: DType, at: At, lanes: int) -> Value:
+    def _across_here(self, fn: str, x: ir.Tile, axis: int, wide: DType, at: Position, lanes: int) -> LlvmValue:
         """Evaluate an element of a reduction over few rows, unrolled."""
         extent = self.e.types.of(x).shape[axis]
         every = [self._across_at(x, axis, wide, at, constant(n, I64), lanes) for n in range(extent)]
@@ -308,22 +312,22 @@ class Nests:
     def is_short_across(self, x: ir.Reduce) -> bool:
         """Whether a reduction is over few rows of an outer axis, so that it can be unrolled."""
         shape = self.e.types.of(x.x).shape
-        return not x.fn.startswith("arg") and x.axis < len(shape) - 1 and shape[x.axis] <= UNROLLED
+        return not x.fn.startswith("arg") and x.axis < len(shape) - 1 and shape[x.axis] <= MAX_UNROLLED_ROWS
 
-    def across(self, x: ir.Reduce, at: At, lanes: int) -> Value:
+    def across(self, x: ir.Reduce, at: Position, lanes: int) -> LlvmValue:
         """Evaluate an element of such a reduction where it is used."""
         t = self.e.types.of(x)
-        ask_across(self.e, x, at, self.target.last_cache)
+        prefetch_rows(self.e, x, at, self.target.l3_bytes)
         wide = _wide(self.e.types.of(x.x).dtype)
         return vectors.cast(self.b, self._across_here(x.fn, x.x, x.axis, wide, at, lanes), wide, t.dtype)
 
-    def scan(self, out: Memory, fn: str, x: ir.Tile, axis: int) -> None:
+    def scan(self, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
         b, e = self.b, self.e
         dtype = out.dtype
         wide = float32 if dtype in (float16, bfloat16) else dtype
         across = axis != len(out.shape) - 1
 
-        def line(at: At, lanes: int) -> None:
+        def line(at: Position, lanes: int) -> None:
             active = e.active
             start = dtype_constant(identity(fn, wide), wide, lanes)
             loop = self.loop("k", 0, out.shape[axis], 1, [("total", start)])
@@ -343,14 +347,14 @@ def _wide(dtype: DType) -> DType:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-def _together(source: TileType) -> int:
+def _rows_at_once(source: TileType) -> int:
     """Number of rows of a tile that one loop reduces."""
-    if len(source.shape) < 2 or source.shape[-1] < LONG:
+    if len(source.shape) < 2 or source.shape[-1] < MIN_LONG_ROW:
         return 1
-    return next(n for n in range(TOGETHER, 0, -1) if source.shape[-2] % n == 0)
+    return next(n for n in range(MAX_ROWS_AT_ONCE, 0, -1) if source.shape[-2] % n == 0)
 
 
-def turned_square(nests: Nests, rows: list[Value]) -> list[Value]:
+def transpose_square(nests: LoopNests, rows: list[LlvmValue]) -> list[LlvmValue]:
     """Transpose a square of vectors by pairwise shuffles."""
     lanes = len(rows)
     step = 1

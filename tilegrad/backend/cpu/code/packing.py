@@ -12,23 +12,23 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import DType, float32, int32
 from .. import vectors
-from ..emit import I64, Type, Value, constant
-from .elements import Elements, Memory, defined
-from .nests import Nests, turned_square
+from ..emit import I64, LlvmValue, Type, constant
+from .elements import ElementEvaluator, StackTile, definition
+from .nests import LoopNests, transpose_square
 
-DIVIDE = ("floordiv", "mod")
-AHEAD, FAR = 8, 2048
+DIVISIONS = ("floordiv", "mod")
+PREFETCH_ROWS, MIN_PREFETCH_STRIDE_BYTES = 8, 2048
 """Prefetch distance in rows, and the stride in bytes from which on rows are prefetched."""
-ALIGNED = 64
+ALIGNMENT_BYTES = 64
 """Alignment of prepacked panels in bytes."""
-TOGETHER = 8
+MAX_DEPTH_AT_ONCE = 8
 """Depth packed for all panels before the next: their cache lines stay in the L1 cache."""
 
 
 class Panels(NamedTuple):
     """A packed operand: element (k, i) of the panel that begins at `block` is number block * stride + k * width + i."""
 
-    memory: Memory
+    memory: StackTile
     width: int
     depth: int
     stride: int
@@ -38,7 +38,7 @@ class Panels(NamedTuple):
     pairs: bool = False
     """Whether an element is a pair of 16-bit integers along k."""
 
-    def read(self, e: Elements, x: ir.Tile, k: Value, i: Value, lanes: int) -> Value:
+    def read(self, e: ElementEvaluator, x: ir.Tile, k: LlvmValue, i: LlvmValue, lanes: int) -> LlvmValue:
         """Read elements of an expression over (k, i), along i, in the format of the panels."""
         if not self.pairs:
             return e.of(x, [k, i], lanes, self.memory.dtype)
@@ -47,7 +47,7 @@ class Panels(NamedTuple):
         low, high = (e.of(x, [b.op("add", first, constant(n, I64)), i], lanes, int32) for n in (0, 1))
         return b.op("or", b.op("and", low, constant(0xFFFF, low.type)), b.op("shl", high, constant(16, high.type)))
 
-    def read_along(self, e: Elements, x: ir.Tile, i: Value, k: Value, lanes: int) -> Value:
+    def read_along(self, e: ElementEvaluator, x: ir.Tile, i: LlvmValue, k: LlvmValue, lanes: int) -> LlvmValue:
         """Read elements of an expression over (i, k), along k, in the format of the panels."""
         b = e.b
         if not self.pairs:
@@ -59,62 +59,64 @@ class Panels(NamedTuple):
         both = b.shuffle(b.convert("trunc", one, "i16"), b.convert("trunc", two, "i16"), [*range(2 * lanes)])
         return b.pure(f"bitcast {both.type} {both} to {one.type}", one.type, (both,))
 
-    def load(self, e: Elements, block: Value, inside: int, k: Value, lanes: int) -> Value:
+    def load(self, e: ElementEvaluator, block: LlvmValue, inside: int, k: LlvmValue, lanes: int) -> LlvmValue:
         b, element = e.b, self.memory.element
         panel = b.offset(self.memory.address, element, b.op("mul", block, constant(self.stride, I64)))
         row = b.offset(panel, element, b.op("mul", k, constant(self.width, I64)))
         at = b.offset(row, element, constant(inside, I64))
         return vectors.from_memory(b, e.once(at, Type(element, lanes), self.memory.element_bytes), self.memory.dtype)
 
-    def keep(self, e: Elements, block: Value, inside: Value, k: Value, value: Value, lanes: int) -> None:
+    def keep(
+        self, e: ElementEvaluator, block: LlvmValue, inside: LlvmValue, k: LlvmValue, value: LlvmValue, lanes: int
+    ) -> None:
         e.keep(self.memory, [self._place(e, block, inside, k)], value, lanes)
 
-    def _place(self, e: Elements, block: Value, inside: Value, k: Value) -> Value:
+    def _place(self, e: ElementEvaluator, block: LlvmValue, inside: LlvmValue, k: LlvmValue) -> LlvmValue:
         b = e.b
         first = b.op("add", b.op("mul", block, constant(self.stride, I64)), inside)
         return b.op("add", first, b.op("mul", k, constant(self.width, I64)))
 
 
-def panels(
-    e: Elements, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str, pairs: bool = False
+def allocate_panels(
+    e: ElementEvaluator, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str, pairs: bool = False
 ) -> Panels:
     stride = _stride(width, depth, lanes)
     return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride, pairs)
 
 
-def panels_at(place: Value, width: int, depth: int, extent: int, lanes: int) -> Panels:
+def panels_at(place: LlvmValue, width: int, depth: int, extent: int, lanes: int) -> Panels:
     """Float32 panels at an address."""
     stride = _stride(width, depth, lanes)
-    return Panels(Memory(place, float32, (-(-extent // width) * width * stride,)), width, depth, stride)
+    return Panels(StackTile(place, float32, (-(-extent // width) * width * stride,)), width, depth, stride)
 
 
 def panel_bytes(shape: tuple[int, ...], right: bool, width: int, lanes: int) -> int:
     """Bytes of an operand in panels."""
     extent, depth = reversed(shape) if right else shape
     bytes = -(-extent // width) * width * _stride(width, depth, lanes) * float32.bytes
-    return -(-bytes // ALIGNED) * ALIGNED
+    return -(-bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def _stride(width: int, depth: int, lanes: int) -> int:
     return depth + max(1, -(-lanes // width) - 1)
 
 
-def lay(nests: Nests, x: ir.Tile, right: bool, width: int, place: Value) -> None:
+def pack_operand(nests: LoopNests, x: ir.Tile, right: bool, width: int, place: LlvmValue) -> None:
     """Pack an operand into panels at an address: over (i, k) if it is a left one, over (k, i) if it is a right one."""
     e, lanes = nests.e, nests.target.lanes(float32.bytes)
     shape = e.types.of(x).shape
     extent, depth = reversed(shape) if right else shape
     made = panels_at(place, width, depth, extent, lanes)
-    turned = across(e, x)
+    turned = transposed_operand(e, x)
     e.begin()
     if right is (turned is None):
         pack(nests, made, x if turned is None else turned, extent, lanes)
     else:
-        pack_turned(nests, made, x if turned is None else turned, extent, lanes)
+        pack_transposed(nests, made, x if turned is None else turned, extent, lanes)
     e.begin()
 
 
-def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
+def pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     """Pack an expression over (k, i). A vector may be longer than a panel is wide: the next k overwrites the excess.
 
     Plain loads are packed row by row; expressions that compute indices, panel by panel, so that what depends on its
@@ -124,18 +126,18 @@ def pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
         _pack(nests, to, x, extent, lanes)
 
 
-def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
+def _pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     e, b = nests.e, nests.b
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
-    if safe and _moves(e, x, lanes):
-        count = next(n for n in (TOGETHER, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
+    if safe and _is_contiguous(e, x, lanes):
+        count = next(n for n in (MAX_DEPTH_AT_ONCE, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
         outer = nests.loop("k", 0, to.depth, count)
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
             e.memo = {}
-            ahead = b.op("add", outer.index, constant(n + AHEAD, I64))
-            _fetch(nests, x, b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead, inner.index)
+            ahead = b.op("add", outer.index, constant(n + PREFETCH_ROWS, I64))
+            _prefetch(nests, x, b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead, inner.index)
             _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
         b.close_loop(inner)
         b.close_loop(outer)
@@ -152,14 +154,14 @@ def _pack(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None
         b.close_loop(loop)
 
 
-def _fetch(nests: Nests, x: ir.Tile, k: Value, block: Value) -> None:
+def _prefetch(nests: LoopNests, x: ir.Tile, k: LlvmValue, block: LlvmValue) -> None:
     """Prefetch rows that are too far apart for the hardware prefetcher."""
-    e, x = nests.e, defined(nests.e, x)
-    if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= FAR:
-        e.b.bring(e.of(x.pointer, [k, block], 0, int32), 1)
+    e, x = nests.e, definition(nests.e, x)
+    if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= MIN_PREFETCH_STRIDE_BYTES:
+        e.b.prefetch(e.of(x.pointer, [k, block], 0, int32), 1)
 
 
-def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes: int, count: int) -> None:
+def _vectors(nests: LoopNests, to: Panels, x: ir.Tile, k: LlvmValue, block: LlvmValue, lanes: int, count: int) -> None:
     """Pack one k of a panel with `count` columns."""
     e, b = nests.e, nests.b
     for inside in range(0, count, lanes):
@@ -169,30 +171,32 @@ def _vectors(nests: Nests, to: Panels, x: ir.Tile, k: Value, block: Value, lanes
         to.keep(e, block, constant(inside, I64), k, value, lanes)
 
 
-def tabulate(nests: Nests, x: ir.Tile, axis: int) -> None:
+def tabulate(nests: LoopNests, x: ir.Tile, axis: int) -> None:
     """Store index expressions with divisions that depend on one axis in tables: they are evaluated again for each
     panel.
     """
     e = nests.e
-    for y in _along_one(e, x, axis):
-        if id(y) not in e.made and any(isinstance(z, ir.Apply) and z.fn in DIVIDE for z in _parts(e, y)):
+    for y in _one_axis_indices(e, x, axis):
+        if id(y) not in e.made and any(
+            isinstance(z, ir.Apply) and z.fn in DIVISIONS for z in _all_subexpressions(e, y)
+        ):
             t = e.types.of(y)
             memory = e.allocate(t.dtype, t.shape, "table")
             nests.keep(memory, y)
             e.made[id(y)] = memory
 
 
-def _along_one(e: Elements, x: ir.Tile, axis: int) -> list[ir.Tile]:
+def _one_axis_indices(e: ElementEvaluator, x: ir.Tile, axis: int) -> list[ir.Tile]:
     """Integer expressions of one axis inside an expression of two."""
     found = []
-    for y in _parts(e, x):
+    for y in _all_subexpressions(e, x):
         match y:
             case ir.Expand(z, (other,)) if other == 1 - axis and e.types.of(z).dtype is int32:
                 found.append(z)
     return found
 
 
-def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
+def _all_subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
     """All subexpressions of an expression, through inlined names."""
     found: dict[int, ir.Tile] = {}
     stack = [x]
@@ -200,17 +204,17 @@ def _parts(e: Elements, x: ir.Tile) -> list[ir.Tile]:
         x = stack.pop()
         if id(x) not in found:
             found[id(x)] = x
-            stack += [e.lazy[x.name]] if isinstance(x, ir.Name) and x.name in e.lazy else ir.parts(x)
+            stack += [e.inlined[x.name]] if isinstance(x, ir.Name) and x.name in e.inlined else ir.parts(x)
     return list(found.values())
 
 
-def _moves(e: Elements, x: ir.Tile, lanes: int) -> bool:
+def _is_contiguous(e: ElementEvaluator, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only loads contiguous memory."""
-    loads = [y for y in below(e, x) if isinstance(y, ir.Load)]
+    loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load)]
     return all(y.mask is None and e.lane_step(y.pointer, lanes) in (0, 1) for y in loads)
 
 
-def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
+def pack_transposed(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
     """Pack an expression over (i, k) that is contiguous along k: transpose squares of vectors in registers.
 
     The last square along k overlaps the one before it; rows past the end repeat the last one.
@@ -232,61 +236,63 @@ def pack_turned(nests: Nests, to: Panels, x: ir.Tile, extent: int, lanes: int) -
         with e.vectors_begin_evenly(to.depth % lanes == 0):
             rows = [to.read_along(e, x, place, k, lanes) for place in places]
         e.active = None
-        for n, row in enumerate(turned_square(nests, rows)[: to.depth]):
+        for n, row in enumerate(transpose_square(nests, rows)[: to.depth]):
             to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
     for loop in (along, panel):
         b.close_loop(loop)
 
 
-def across(e: Elements, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
+def transposed_operand(e: ElementEvaluator, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
     """Transpose the expression of an operand whose memory has the other layout; `lanes`: within aligned vectors."""
     shape = e.types.of(x).shape
-    loads = [y for y in below(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+    loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
     if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
-    return exchanged(e, x)
+    return transposed_expression(e, x)
 
 
-def below(e: Elements, x: ir.Tile) -> list[ir.Tile]:
+def subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
     """Subexpressions of an expression, each once, through inlined names; not those inside addresses."""
     found: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
-        x = defined(e, stack.pop())
+        x = definition(e, stack.pop())
         if id(x) not in found:
             found[id(x)] = x
             stack += () if isinstance(x, ir.Load) else ir.parts(x)
     return list(found.values())
 
 
-def exchanged(e: Elements, x: ir.Tile, made: dict[int, ir.Tile | None] | None = None) -> ir.Tile | None:
+def transposed_expression(
+    e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None] | None = None
+) -> ir.Tile | None:
     """Transpose an expression of two axes; `made` memoises shared subexpressions."""
     if isinstance(x, ir.Literal) or len(e.types.of(x).shape) < 2:
         return None if not isinstance(x, ir.Literal) and e.types.of(x).shape else x
     made = {} if made is None else made
-    x = defined(e, x)
+    x = definition(e, x)
     if id(x) not in made:
         made[id(x)] = _exchanged(e, x, made)
     return made[id(x)]
 
 
-def _exchanged(e: Elements, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
+def _exchanged(e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
     match x:
         case ir.Load(pointer, mask, other):
-            turned = [None if p is None else exchanged(e, p, made) for p in (pointer, mask, other)]
+            turned = [None if p is None else transposed_expression(e, p, made) for p in (pointer, mask, other)]
             if any(p is not None and t is None for p, t in zip((pointer, mask, other), turned, strict=True)):
                 return None
             return ir.Load(turned[0], turned[1], turned[2])  # type: ignore[arg-type]
         case ir.Apply(fn, args):
-            turned = [exchanged(e, a, made) for a in args]
+            turned = [transposed_expression(e, a, made) for a in args]
             return None if any(a is None for a in turned) else ir.Apply(fn, tuple(turned))  # type: ignore[arg-type]
         case ir.Cast(y, dtype):
-            inner = exchanged(e, y, made)
+            inner = transposed_expression(e, y, made)
             return None if inner is None else ir.Cast(inner, dtype)
         case ir.Expand(y, axes) if len(axes) == 1:
             return ir.Expand(y, (1 - axes[0],))
         case ir.BroadcastTo(y, (m, n)):
-            inner = exchanged(e, y, made)
+            inner = transposed_expression(e, y, made)
             return None if inner is None else ir.BroadcastTo(inner, (n, m))
         case ir.Full((m, n), value, dtype):
             return ir.Full((n, m), value, dtype)

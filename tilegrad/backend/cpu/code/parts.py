@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ....ir.tile import Assign, If, Kernel, Load, Name, Statement, Tile
 from ....ir.tile_access import roots, walk
 
-APART = 2
+MIN_BORDER_STATEMENTS = 2
 """Statements of the second branch from which on a function pays."""
-TURNS = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
+DISPATCHER = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
 entry:
   %some = icmp slt i64 %begin, %end
   br i1 %some, label %turn, label %leave
@@ -34,7 +34,7 @@ leave:
 }"""
 
 
-class Part(NamedTuple):
+class KernelPart(NamedTuple):
     """A function of a kernel; with a condition, it returns the first instance for which that is false."""
 
     kernel: Kernel
@@ -43,30 +43,34 @@ class Part(NamedTuple):
     condition: Tile | None = None
 
 
-def in_parts(kernel: Kernel) -> list[Part]:
+def split_branches(kernel: Kernel) -> list[KernelPart]:
     """Split a kernel into functions: usually one."""
     name, body = kernel.name, kernel.body
     last = body[-1] if body else None
     before = body[:-1]
-    if not isinstance(last, If) or len(last.otherwise) < APART or not all(isinstance(s, Assign) for s in before):
-        return [Part(kernel, f"void @{name}")]
-    needed = _needed(before, last.condition)
+    if (
+        not isinstance(last, If)
+        or len(last.otherwise) < MIN_BORDER_STATEMENTS
+        or not all(isinstance(s, Assign) for s in before)
+    ):
+        return [KernelPart(kernel, f"void @{name}")]
+    needed = _slice(before, last.condition)
     if any(isinstance(x, Load) for x in walk(last.condition, *(root for s in needed for root in roots(s)))):
-        return [Part(kernel, f"void @{name}")]  # the instance before may have stored what is loaded
+        return [KernelPart(kernel, f"void @{name}")]  # the instance before may have stored what is loaded
     inside, other = (kernel.replaced(body=(*before, *way)) for way in (last.body, last.otherwise))
     return [
-        Part(kernel.replaced(body=needed), f"internal i64 @{name}_stretch", "#1", last.condition),
-        Part(inside, f"internal void @{name}_inside", "#1"),
-        Part(other, f"internal void @{name}_border", "#1"),
+        KernelPart(kernel.replaced(body=needed), f"internal i64 @{name}_stretch", "#1", last.condition),
+        KernelPart(inside, f"internal void @{name}_inside", "#1"),
+        KernelPart(other, f"internal void @{name}_border", "#1"),
     ]
 
 
-def turns(name: str) -> str:
+def dispatcher(name: str) -> str:
     """The kernel that dispatches to its parts."""
-    return TURNS.replace("NAME", name)
+    return DISPATCHER.replace("NAME", name)
 
 
-def _needed(body: Sequence[Statement], condition: Tile) -> tuple[Statement, ...]:
+def _slice(body: Sequence[Statement], condition: Tile) -> tuple[Statement, ...]:
     """Slice the assignments that a condition depends on."""
     names = {x.name for x in walk(condition) if isinstance(x, Name)}
     found: list[Statement] = []

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
-from ..emit import I64, Value, constant
-from .elements import At, defined
+from ..emit import I64, LlvmValue, constant
+from .elements import Position, definition
 
 if TYPE_CHECKING:
-    from .elements import Elements
+    from .elements import ElementEvaluator
 
-LINE = 64
+LINE_BYTES = 64
 """Bytes of a cache line."""
-LEAST = 64
+MIN_TILE_LINES = 64
 """Smallest tile that is prefetched, in cache lines."""
 
 
-class Wanted(NamedTuple):
+class PrefetchTile(NamedTuple):
     """A tile that the next iteration loads: its contiguous axis, and its rows of cache lines."""
 
     load: ir.Load
@@ -31,25 +31,27 @@ class Wanted(NamedTuple):
     lines: int
 
 
-def wanted(e: Elements, operands: Sequence[ir.Tile], cache: int = 0) -> list[Wanted]:
+def tiles_to_prefetch(e: ElementEvaluator, operands: Sequence[ir.Tile], cache: int = 0) -> list[PrefetchTile]:
     """List the tiles that the next iteration of the innermost loop loads for a product, from matrices larger than a
     cache.
     """
     found = []
     for x in _loads(e, operands):
         shape = e.types.of(x).shape
-        if e.following is None or len(shape) != 2 or not _depends(e, x.pointer, e.following[0]):
+        if e.following is None or len(shape) != 2 or not _depends_on(e, x.pointer, e.following[0]):
             continue
-        if cache and _reach(e, x, e.following[0]) <= cache:
+        if cache and _span_bytes(e, x, e.following[0]) <= cache:
             continue
         along = next((axis for axis in (1, 0) if e.step(x.pointer, axis - 2, local=True) == 1), None)
         if along is not None:
-            lines = -(-shape[along] * e.types.of(x).dtype.bytes // LINE)
-            found += [Wanted(x, along, shape[1 - along], lines)] if lines * shape[1 - along] >= LEAST else []
+            lines = -(-shape[along] * e.types.of(x).dtype.bytes // LINE_BYTES)
+            found += (
+                [PrefetchTile(x, along, shape[1 - along], lines)] if lines * shape[1 - along] >= MIN_TILE_LINES else []
+            )
     return found
 
 
-def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None:
+def prefetch_share(e: ElementEvaluator, tiles: Sequence[PrefetchTile], block: LlvmValue, blocks: int) -> None:
     """Prefetch the share of one block of these tiles."""
     b = e.b
     assert e.following is not None
@@ -62,7 +64,7 @@ def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None
         parts = max(1, tile.lines // share)
         first = b.op("mul", b.op("udiv", block, constant(parts, I64)), constant(rows, I64))
         start = b.op("mul", b.op("urem", block, constant(parts, I64)), constant(share, I64))
-        each = LINE // e.types.of(tile.load).dtype.bytes
+        each = LINE_BYTES // e.types.of(tile.load).dtype.bytes
         for row in range(rows):
             at = b.intrinsic("smin", b.op("add", first, constant(row, I64)), constant(tile.rows - 1, I64))
             for n in range(min(share, tile.lines)):
@@ -70,36 +72,36 @@ def ask(e: Elements, tiles: Sequence[Wanted], block: Value, blocks: int) -> None
                 pointer = e.of(
                     tile.load.pointer, [at, place] if tile.along else [place, at], 0, e.types.of(tile.load).dtype
                 )
-                b.bring(pointer, 2)
+                b.prefetch(pointer, 2)
     e.registers[counter], e.memo = now, memo
 
 
-def ask_across(e: Elements, x: ir.Reduce, at: At, cache: int) -> None:
+def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -> None:
     """Prefetch what the next iteration reduces at the same position, if it reads rows of a matrix larger than the
     cache.
     """
     if e.following is None or x.axis != 0:
         return
     counter, following = e.following
-    every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends(e, y.pointer, counter)]
-    loads = [y for y in every if e.step(y.pointer, -1, local=True) == 1 and _reach(e, y, counter) > cache]
+    every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends_on(e, y.pointer, counter)]
+    loads = [y for y in every if e.step(y.pointer, -1, local=True) == 1 and _span_bytes(e, y, counter) > cache]
     memo, e.memo = e.memo, {}
     now, e.registers[counter] = e.registers[counter], following
     for y in loads:
         t = e.types.of(y)
         for row in range(t.shape[0]):
-            e.b.bring(e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype), 2)
+            e.b.prefetch(e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype), 2)
     e.registers[counter], e.memo = now, memo
 
 
-def _reach(e: Elements, x: ir.Load, counter: str) -> int:
+def _span_bytes(e: ElementEvaluator, x: ir.Load, counter: str) -> int:
     """Approximate bytes between the first and last row that a loop reads."""
     span = e.ranges.of(ir.Name(counter))
     apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
     return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
 
 
-def _share(tile: Wanted, blocks: int) -> int:
+def _share(tile: PrefetchTile, blocks: int) -> int:
     """Cache lines that a block prefetches: a divisor of a row, or whole rows."""
     least = -(-tile.rows * tile.lines // blocks)
     if least >= tile.lines:
@@ -107,24 +109,24 @@ def _share(tile: Wanted, blocks: int) -> int:
     return next(n for n in range(least, tile.lines + 1) if tile.lines % n == 0)
 
 
-def _loads(e: Elements, operands: Sequence[ir.Tile]) -> list[ir.Load]:
+def _loads(e: ElementEvaluator, operands: Sequence[ir.Tile]) -> list[ir.Load]:
     """List the loads in expressions, each once, through inlined names; not those inside addresses."""
     found: dict[int, ir.Tile] = {}
     stack = list(operands)
     while stack:
-        x = defined(e, stack.pop())
+        x = definition(e, stack.pop())
         if id(x) not in found:
             found[id(x)] = x
             stack.extend(() if isinstance(x, ir.Load) else ir.parts(x))
     return [x for x in found.values() if isinstance(x, ir.Load)]
 
 
-def _depends(e: Elements, x: ir.Tile, name: str) -> bool:
+def _depends_on(e: ElementEvaluator, x: ir.Tile, name: str) -> bool:
     """Whether an expression depends on a name."""
     seen, stack = set[str](), [x]
     while stack:
         for part in walk(stack.pop()):
             if isinstance(part, ir.Name) and part.name not in seen:
                 seen.add(part.name)
-                stack += [e.lazy[part.name]] if part.name in e.lazy else []
+                stack += [e.inlined[part.name]] if part.name in e.inlined else []
     return name in seen

@@ -8,30 +8,30 @@ from typing import TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import int32, int64
 from ....ir.tile_types import Types
-from ..emit import Builder, Value, constant
+from ..emit import Builder, LlvmValue, constant
 
-Span: TypeAlias = tuple[int, int]
+Interval: TypeAlias = tuple[int, int]
 """Least and greatest value."""
 
 LIMITS = {int32: 31, int64: 63}
 
 
-class Ranges:
+class IntegerRanges:
     """Intervals of integer expressions; a name is known while it stands for one expression."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
         self.values: dict[str, ir.Tile] = {}
         """Definitions of names."""
-        self._counters: dict[str, Span] = {}
-        self._known: dict[int, tuple[ir.Tile, Span | None]] = {}
+        self._counters: dict[str, Interval] = {}
+        self._known: dict[int, tuple[ir.Tile, Interval | None]] = {}
 
-    def counts(self, name: str, start: int, stop: int) -> None:
+    def set_counter(self, name: str, start: int, stop: int) -> None:
         """Set the interval of a loop counter."""
         self._counters[name] = (start, max(start, stop - 1))
         self._known = {}
 
-    def of(self, x: ir.Tile) -> Span | None:
+    def of(self, x: ir.Tile) -> Interval | None:
         """Interval of an expression; None if it is unknown or may overflow."""
         if isinstance(x, ir.Literal):
             return (x.value, x.value) if type(x.value) is int else None
@@ -43,7 +43,7 @@ class Ranges:
             known = self._known[id(x)] = (x, found if fits else None)
         return known[1]
 
-    def _of(self, x: ir.Tile) -> Span | None:
+    def _of(self, x: ir.Tile) -> Interval | None:
         match x:
             case ir.Name(name):
                 return self.of(self.values[name]) if name in self.values else self._counters.get(name)
@@ -55,20 +55,22 @@ class Ranges:
                 return self.of(y)
             case ir.Apply(fn, (y, z)):
                 one, two = self.of(y), self.of(z)
-                return None if one is None or two is None else _applied(fn, one, two)
+                return None if one is None or two is None else _interval_of(fn, one, two)
         return None
 
-    def breaks(self, x: ir.Tile, lanes: int, step: Callable[[ir.Tile], int | None]) -> bool:
+    def has_one_break(self, x: ir.Tile, lanes: int, step: Callable[[ir.Tile], int | None]) -> bool:
         """Whether consecutive elements have at most one break: all quotients change at the same positions."""
-        found = [y for y in self._below(x, step) if isinstance(y, ir.Apply) and y.fn in ("floordiv", "mod")]
+        found = [
+            y for y in self._varying_subexpressions(x, step) if isinstance(y, ir.Apply) and y.fn in ("floordiv", "mod")
+        ]
         divisors = [y.args[1].value if isinstance(y.args[1], ir.Literal) else 0 for y in found]
         least = min(divisors, default=0)
         if least < lanes or any(divisor % least for divisor in divisors):
             return False
-        dividends = [self._undivided(y) for y in found]
+        dividends = [self._dividend(y) for y in found]
         return all(y == dividends[0] for y in dividends)
 
-    def _undivided(self, x: ir.Tile) -> ir.Tile:
+    def _dividend(self, x: ir.Tile) -> ir.Tile:
         """The dividend of the innermost remainder."""
         while isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod"):
             x = x.args[0]
@@ -79,7 +81,7 @@ class Ranges:
                 x = named
         return x
 
-    def _below(self, x: ir.Tile, step: Callable[[ir.Tile], int | None]) -> list[ir.Tile]:
+    def _varying_subexpressions(self, x: ir.Tile, step: Callable[[ir.Tile], int | None]) -> list[ir.Tile]:
         """Subexpressions that vary along the last axis, through names."""
         found: dict[int, ir.Tile] = {}
         stack = [x]
@@ -99,7 +101,7 @@ class Ranges:
         return None
 
 
-def _applied(fn: str, x: Span, y: Span) -> Span | None:
+def _interval_of(fn: str, x: Interval, y: Interval) -> Interval | None:
     match fn:
         case "add":
             return x[0] + y[0], x[1] + y[1]
@@ -118,7 +120,7 @@ def _applied(fn: str, x: Span, y: Span) -> Span | None:
     return None
 
 
-def divided(b: Builder, fn: str, x: Value, divisor: int, most: int) -> Value:
+def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, most: int) -> LlvmValue:
     """Divide numbers from 0 to `most` by a constant: quotient (floordiv) or remainder (mod).
 
     The division becomes a multiplication and a shift, as long as the product does not overflow.

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 
 if TYPE_CHECKING:
-    from .elements import Elements
+    from .elements import ElementEvaluator
 
 
-def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | None:
+def step(e: ElementEvaluator, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | None:
     """Stride of an integer or address along an axis, if it is constant.
 
     `local`: except where a quotient changes; `lanes`: within aligned vectors of this length. Shared subexpressions are
-    analysed once (`Elements.step`).
+    analysed once (`ElementEvaluator.step`).
     """
     if isinstance(x, ir.Literal | ir.ProgramId | ir.NumPrograms):
         return 0
@@ -30,7 +30,7 @@ def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | N
         case ir.Arange():
             return 1
         case ir.Name(name):
-            return e.step(e.lazy[name], axis, local, lanes) if name in e.lazy else None
+            return e.step(e.inlined[name], axis, local, lanes) if name in e.inlined else None
         case ir.Cast(y, target):
             return e.step(y, axis, local, lanes) if target.is_integer else None
         case ir.Full():
@@ -58,22 +58,22 @@ def step(e: Elements, x: ir.Tile, axis: int, local: bool, lanes: int) -> int | N
     return None
 
 
-def _has_no_border(e: Elements, x: ir.Tile, axis: int, lanes: int, divisor: object) -> bool:
+def _has_no_border(e: ElementEvaluator, x: ir.Tile, axis: int, lanes: int, divisor: object) -> bool:
     """Whether a quotient is the same for all lanes of an aligned vector."""
     if not lanes or not isinstance(divisor, int) or divisor <= 0 or divisor % lanes:
         return False
     return e.step(x, axis, lanes=lanes) == 1 and _is_multiple(e, x, axis, lanes)
 
 
-def _is_multiple(e: Elements, x: ir.Tile, axis: int | None, n: int) -> bool:
+def _is_multiple(e: ElementEvaluator, x: ir.Tile, axis: int | None, n: int) -> bool:
     """Whether an integer is a multiple of n if the index along an axis is (None: always)."""
     match x:
         case ir.Literal(value):
             return isinstance(value, int) and value % n == 0
         case ir.Arange(start, _):
             return axis is not None and start % n == 0
-        case ir.Name(name) if name in e.lazy:
-            return _is_multiple(e, e.lazy[name], axis, n)
+        case ir.Name(name) if name in e.inlined:
+            return _is_multiple(e, e.inlined[name], axis, n)
         case ir.Name(name) if name in e.ranges.values:
             return _is_multiple(e, e.ranges.values[name], None, n)
         case ir.Name(name):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....ir import tile as ir
-from ..emit import I64, Value, constant
-from .elements import Elements
-from .nests import Nests, turned_square
-from .packing import below, exchanged
+from ..emit import I64, LlvmValue, constant
+from .elements import ElementEvaluator
+from .nests import LoopNests, transpose_square
+from .packing import subexpressions, transposed_expression
 
 
-def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> bool:
+def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) -> bool:
     """Emit stores of transposed loads, if they are; return whether. `twice`: elements may be stored more than once."""
     e = nests.e
     t = e.types.of(stores[0].pointer)
@@ -26,7 +26,7 @@ def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> b
     within = lanes if even else 0
     if not (even or twice) or any(s.mask is not None or e.step(s.pointer, lanes=within) != 1 for s in stores):
         return False
-    found = [_across(e, s.value, t.shape, within) for s in stores]
+    found = [_transposed_loads(e, s.value, t.shape, within) for s in stores]
     loads = {id(x): (x, turned) for pairs in found if pairs is not None for x, turned in pairs}
     if not loads or any(pairs is None or any(x.mask is not None for x, _ in pairs) for pairs in found):
         return False
@@ -37,19 +37,21 @@ def store_by_squares(nests: Nests, stores: Sequence[ir.Store], twice: bool) -> b
     return True
 
 
-def _across(e: Elements, x: ir.Tile, shape: tuple[int, ...], lanes: int) -> list[tuple[ir.Load, ir.Load]] | None:
+def _transposed_loads(
+    e: ElementEvaluator, x: ir.Tile, shape: tuple[int, ...], lanes: int
+) -> list[tuple[ir.Load, ir.Load]] | None:
     """The loads of an expression with transposed layout, and their transposes; None if one has none."""
     found = []
-    for y in below(e, x):
+    for y in subexpressions(e, x):
         if isinstance(y, ir.Load) and e.types.of(y).shape == shape and e.step(y.pointer, lanes=lanes) not in (0, 1):
-            turned = exchanged(e, y) if e.step(y.pointer, -2, lanes=lanes) == 1 else None
+            turned = transposed_expression(e, y) if e.step(y.pointer, -2, lanes=lanes) == 1 else None
             if not isinstance(turned, ir.Load):
                 return None
             found.append((y, turned))
     return found
 
 
-def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], lanes: int) -> None:
+def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], lanes: int) -> None:
     e, b = nests.e, nests.b
     e.begin()
     down, along = e.types.of(stores[0].pointer).shape
@@ -59,7 +61,7 @@ def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, 
         b.intrinsic("smin", loop.index, constant(extent - lanes, I64)) if extent % lanes else loop.index
         for loop, extent in ((outer, along), (inner, down))
     )
-    squares = [_square(nests, turned, row, column, lanes) for _, turned in loads]
+    squares = [_transposed_square(nests, turned, row, column, lanes) for _, turned in loads]
     for n in range(lanes):
         at = [b.op("add", row, constant(n, I64)), column]
         for (load, _), square in zip(loads, squares, strict=True):
@@ -71,9 +73,11 @@ def _store(nests: Nests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, 
     e.begin()
 
 
-def _square(nests: Nests, turned: ir.Load, row: Value, column: Value, lanes: int) -> list[Value]:
+def _transposed_square(
+    nests: LoopNests, turned: ir.Load, row: LlvmValue, column: LlvmValue, lanes: int
+) -> list[LlvmValue]:
     """Rows of a square at a position of a transposed load."""
     e, b = nests.e, nests.b
     places = [b.op("add", column, constant(n, I64)) for n in range(lanes)]
     dtype = e.types.of(turned).dtype
-    return turned_square(nests, [b.splat(e.of(turned, [place, row], lanes, dtype), lanes) for place in places])
+    return transpose_square(nests, [b.splat(e.of(turned, [place, row], lanes, dtype), lanes) for place in places])

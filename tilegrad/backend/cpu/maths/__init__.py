@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..emit import Builder, Type, Value
+from ..emit import Builder, LlvmValue, Type
 from . import division, error, exponential, inverse, logarithm, power, trigonometric
 from .vector import Vector, convert, widened
 
@@ -111,7 +111,7 @@ def has(fn: str, type: Type) -> bool:
     return fn in FORMULAS and type.element in ("float", "double")
 
 
-def emit(b: Builder, fn: str, args: tuple[Value, ...]) -> Value:
+def emit(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Emit a function of vectors or scalars of one float type."""
     return formula(fn, *[Vector(b, x) for x in args]).value
 

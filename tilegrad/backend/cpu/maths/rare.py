@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..emit import Builder, Type, Value
+from ..emit import Builder, LlvmValue, Type
 from .vector import Vector, any_lane, where
 
 Writer = Callable[..., Vector]
@@ -31,13 +31,13 @@ def _by_element(name: str, args: Sequence[Vector]) -> Vector:
     b, type = args[0].builder, args[0].type
     scalar = Type(type.element)
 
-    def called(elements: Sequence[Value]) -> Value:
+    def called(elements: Sequence[LlvmValue]) -> LlvmValue:
         shown = ", ".join(f"{scalar} {x}" for x in elements)
         return b.instruction(f"call {scalar} @{name}({shown})", scalar)
 
     if not type.lanes:
         return args[0].of(called([x.value for x in args]))
-    made = Value("poison", type)
+    made = LlvmValue("poison", type)
     for lane in range(type.lanes):
         # Not `extract`, which would hoist these out of the branch.
         elements = [b.instruction(f"extractelement {type} {x.value}, i64 {lane}", scalar) for x in args]
@@ -50,7 +50,7 @@ def _define(user: Builder, name: str, arity: int, element: str, write: Writer) -
     """Define the slow function; `cold` keeps the cost of its calls out of the fast path."""
     b = Builder()
     scalar = Type(element)
-    args = [Vector(b, Value(f"%x{n}", scalar)) for n in range(arity)]
+    args = [Vector(b, LlvmValue(f"%x{n}", scalar)) for n in range(arity)]
     value = write(*args).value
     parameters = ", ".join(f"{scalar} {x.value}" for x in args)
     head = f"define internal {scalar} @{name}({parameters}) cold noinline {{"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from ..emit import Type, Value
+from ..emit import LlvmValue, Type
 from .coefficients import TWO_OVER_PI
 from .exponential import mantissa_bits, rounded, table
 from .rare import unless
@@ -121,7 +121,7 @@ def quarter_turns(x: Vector) -> tuple[Vector, Vector | None, Vector]:
     m = ((bits & ((1 << shift) - 1)) | (1 << shift)).converted("zext", f"i{window}")
     field = bits.shift_in_zeros(shift) & ((1 << (x.bits - 1 - shift)) - 1)
     e = (field - ((1 << (x.bits - 2 - shift)) - 1 + shift)).converted("sext", f"i{words}")
-    two_over_pi = e.of(Value(str(TWO_OVER_PI >> (1280 - words)), Type(f"i{words}")))
+    two_over_pi = e.of(LlvmValue(str(TWO_OVER_PI >> (1280 - words)), Type(f"i{words}")))
     product = m * two_over_pi.shift_in_zeros((words + 2 - window) - e).converted("trunc", f"i{window}")
     quarter = (product + (1 << (window - 3))).shift_in_zeros(window - 2).converted("trunc", "i64")
     fraction = product << 2

@@ -3,9 +3,9 @@ r"""Vectors with operators: formulas of this package are Python expressions that
 Arithmetic on a `Vector` appends one instruction to its builder. Python numbers become constants of the other operand's
 type. There are no fast-math flags: operations and their order are as written.
 
->>> from ..emit import Builder, Type, Value
+>>> from ..emit import Builder, Type, LlvmValue
 >>> b = Builder()
->>> x = Vector(b, Value("%x", Type("float", 8)))
+>>> x = Vector(b, LlvmValue("%x", Type("float", 8)))
 >>> y = fma(x, x, 1.0) * 0.5
 >>> print(*b.scopes[0].lines, sep="\n")
   %fma = call <8 x float> @llvm.fma.v8f32(<8 x float> %x, <8 x float> %x, <8 x float> splat (float 0x3FF0000000000000))
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..emit import Builder, Type, Value, constant
+from ..emit import Builder, LlvmValue, Type, constant
 
 Number = float | int
 
@@ -26,7 +26,7 @@ class Vector:
 
     __slots__ = ("builder", "for_float32", "value")
 
-    def __init__(self, builder: Builder, value: Value, for_float32: bool = False) -> None:
+    def __init__(self, builder: Builder, value: LlvmValue, for_float32: bool = False) -> None:
         self.builder, self.value = builder, value
         self.for_float32 = for_float32
         """Whether a float64 is an intermediate of a float32 result, so that shorter polynomials suffice."""
@@ -45,7 +45,7 @@ class Vector:
 
     # Operands and instructions.
 
-    def of(self, value: Value) -> Vector:
+    def of(self, value: LlvmValue) -> Vector:
         return Vector(self.builder, value, self.for_float32)
 
     def like(self, x: Vector | Number) -> Vector:

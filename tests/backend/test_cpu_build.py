@@ -12,7 +12,7 @@ from tilegrad.backend.cpu import build
 def test_programs_of_ever_new_shapes_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     most = len(build._linked) + 12
-    monkeypatch.setattr(build, "MOST_LINKED", most)
+    monkeypatch.setattr(build, "MAX_LINKED", most)
     functions: list[Any] = []
     for n in range(2, 42):
         factor = float(n) / 7

@@ -74,6 +74,6 @@ def test_only_rows_that_fit_no_cache_are_asked_for(cache: int, asked: int) -> No
     x, y = tg.empty(1, 4096), tg.empty(4096, 4096)
     (launch,) = tg.explain(lambda x, y: x @ y, x, y).kernels.launches
     assert isinstance(launch, Launch)
-    text = lower(launch.kernel, Target("x86", 32, 16, last_cache=cache))
+    text = lower(launch.kernel, Target("x86", 32, 16, l3_bytes=cache))
     assert text.count("call void @llvm.prefetch") == asked
     assert "reduced.tile = alloca" not in text
