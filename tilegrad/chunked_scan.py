@@ -16,7 +16,7 @@ from .lazy.handle import Handle, state, wrap
 from .ops.joint import Again, joint_outputs
 from .tensor import Tensor
 from .transform.autodiff import is_leaf
-from .transform.checkpoint import gradients_anew
+from .transform.checkpoint import recomputed_gradients
 from .tree import flatten, mapped, unflatten
 
 LENGTH = 32
@@ -84,7 +84,7 @@ def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[
         now = state.trace is None and _are_known([u for _, u in flowing])
         if now:
             realize([u for _, u in flowing])
-        found = gradients_anew(flowing, {x: _stand_in(x) for x in (*stands, *captured)})
+        found = recomputed_gradients(flowing, {x: _stand_in(x) for x in (*stands, *captured)})
         if now:
             realize([g for g in found if g is not None])
         return found

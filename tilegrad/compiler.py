@@ -37,10 +37,16 @@ class Stage(Node):
     artifact: object
     changed: bool
     seconds: float
+    skipped: str = ""
+    """Why a pass did not run."""
+
+    @property
+    def text(self) -> str:
+        """The artifact, or why there is no new one."""
+        return str(self.artifact) if self.changed else f"({self.skipped or 'unchanged'})"
 
     def __str__(self) -> str:
-        head = f"--- {self.name} ({self.seconds * 1e3:.1f} ms) ---"
-        return f"{head}\n{self.artifact}" if self.changed else f"{head}\n(unchanged)"
+        return f"--- {self.name} ({self.seconds * 1e3:.1f} ms) ---\n{self.text}"
 
 
 class Stages:
@@ -49,10 +55,10 @@ class Stages:
     def __init__(self) -> None:
         self.made: list[Stage] = []
 
-    def keep(self, name: str, make: Callable[[], Artifact], previous: object = None) -> Artifact:
+    def keep(self, name: str, make: Callable[[], Artifact], previous: object = None, skipped: str = "") -> Artifact:
         start = time.perf_counter()
         artifact = make()
-        self.made.append(Stage(name, artifact, artifact is not previous, time.perf_counter() - start))
+        self.made.append(Stage(name, artifact, artifact is not previous, time.perf_counter() - start, skipped))
         return artifact
 
     def __getitem__(self, name: str) -> Stage:
@@ -177,17 +183,20 @@ def compiled_in_stages(
     from .schedule.fuse import fuse
     from .schedule.order import order
     from .transform.expand import expand, has_declared
-    from .transform.hoist_constants import apart
-    from .transform.pipeline import PASSES, fitted
+    from .transform.hoist_constants import hoist_constants
+    from .transform.pipeline import PASSES
 
     stages = Stages()
     graph = stages.keep("graph", lambda: graph)
     if has_declared(graph):
         graph = stages.keep("expand", partial(expand, graph), graph)
-    for transform in PASSES:
-        graph = stages.keep(transform.__name__, partial(fitted(transform, target), graph), graph)
+    for step in PASSES:
+        skipped = "" if step.applies(target) else f"skipped on {_device_of(graph)}"
+        graph = stages.keep(step.name, partial(step, graph, target), graph, skipped)
     if steady:
-        graph = stages.keep("apart", partial(apart, graph, {graph.inputs[n] for n in steady}), graph)
+        graph = stages.keep(
+            "hoist_constants", partial(hoist_constants, graph, {graph.inputs[n] for n in steady}), graph
+        )
     if fit:
         graph = stages.keep("rematerialise", partial(_fitted, graph, updates, target, fit), graph)
     found = stages.keep("fuse", lambda: fuse(graph, target))

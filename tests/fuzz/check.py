@@ -21,7 +21,7 @@ from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.order import order
 from tilegrad.transform.autodiff import leaf_gradients
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import PASSES, optimise
 from tilegrad.transform.share import share
 from tilegrad.transform.simplify import simplify
 
@@ -43,17 +43,16 @@ def check_passes(d: Drawn) -> None:
             continue
         got = meaning(changed, d.arrays, d.sizes)
         for a, b, exact in zip(got, want, d.exact, strict=True):
-            compare(a, b, exact or change in EXACT, tolerance(d.graph), f"{change.__name__}\n{graph}\n{changed}")
+            compare(a, b, exact or change.run in EXACT, tolerance(d.graph), f"{change.name}\n{graph}\n{changed}")
         assert [v.type for v in changed.outputs] == [v.type for v in graph.outputs]
-        graph, want = changed, got if change in EXACT else want
-    for change in EXACT:
+        graph, want = changed, got if change.run in EXACT else want
+    for change.run in EXACT:
         once = change(graph)
-        assert change(once) is once, f"{change.__name__} goes on changing\n{graph}\n{once}\n{change(once)}"
+        assert change(once) is once, f"{change.name} goes on changing\n{graph}\n{once}\n{change(once)}"
 
 
 def optimised(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
-    for change in PASSES:
-        graph = fitted(change, target)(graph)
+    graph = optimise(graph, target)
     return graph
 
 

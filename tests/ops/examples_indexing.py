@@ -31,7 +31,7 @@ from tilegrad.ops import (
 )
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.transform.batch import batch
-from tilegrad.transform.radix_sorts import in_order, places
+from tilegrad.transform.radix_sorts import radix_order, sorted_places
 
 ROWS = ints(4, 3, low=-5, high=5)  # indices into an axis of 5, some counted from the end
 
@@ -315,7 +315,7 @@ example(
 )
 example(
     digits.ByDigit,
-    lambda x: places(in_order(x, 8)),
+    lambda x: sorted_places(radix_order(x, 8)),
     np.concatenate([ints(2, 700, low=0, high=200, dtype=np.int32), np.full((2, 400), 15, np.int32)], 1),
     numpy=lambda x: np.argsort(x, -1, kind="stable"),
 )

@@ -60,7 +60,7 @@ CASES: dict[str, Callable[[Value], tuple[Value, ...]]] = {
 def test_one_kernel_along_rows_and_across(case: str, shape: tuple[int, ...]) -> None:
     x = Input(TensorType(float64, shape), "x")
     graph = Graph((x,), CASES[case](x))
-    groups = fuse(column_sums.across(share(graph), TARGET), TARGET).groups
+    groups = fuse(column_sums.column_sums(share(graph), TARGET), TARGET).groups
 
     if shape != (7, 6):  # 7 rows cannot be cut
         assert len(groups) == 2, "the parts of the sums, and their sums"
@@ -70,7 +70,7 @@ def test_one_kernel_along_rows_and_across(case: str, shape: tuple[int, ...]) -> 
 def test_what_keeps_them_apart_is_said() -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     graph = Graph((x,), (cumsum(sub(x, mean(x)), 1), reduce_sum(x, (0,))))
-    schedule = fuse(column_sums.across(graph, TARGET), TARGET)
+    schedule = fuse(column_sums.column_sums(graph, TARGET), TARGET)
 
     assert len(schedule.groups) == 3
     check(graph, [np.random.default_rng(0).standard_normal((8, 6))], TARGET)
@@ -85,7 +85,7 @@ def test_running_results_across_rows_have_a_loop_of_their_own() -> None:
 def test_sums_alone_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     x = Input(TensorType(float64, (8, 6)), "x")
     alone = Graph((x,), (reduce_sum(x, (0,)),))
-    assert column_sums.across(alone, TARGET) is alone
+    assert column_sums.column_sums(alone, TARGET) is alone
     monkeypatch.undo()
     few = Graph((x,), (mean(x), reduce_sum(x, (0,))))
-    assert column_sums.across(few) is few
+    assert column_sums.column_sums(few) is few

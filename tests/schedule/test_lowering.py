@@ -21,7 +21,7 @@ from tilegrad.runtime.work import ArrayWork
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import optimise
 
 
 def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = {}) -> list[np.ndarray]:
@@ -45,8 +45,7 @@ def execute(program: Program, arrays: list[np.ndarray], sizes: dict[str, int] = 
 
 def check(graph: Graph, arrays: list[np.ndarray], target: TargetModel = TargetModel(), tolerance: float = 0.0) -> None:
     optimised = graph
-    for transform in PASSES:
-        optimised = fitted(transform, target)(optimised)
+    optimised = optimise(optimised, target)
     got = execute(assemble(fuse(optimised, target)), arrays)
     for have, want in zip(got, interpret(graph, arrays), strict=True):
         assert have.dtype == want.dtype

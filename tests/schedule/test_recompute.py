@@ -22,8 +22,7 @@ from tilegrad.ops.reduction import amax
 from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.schedule import one_hot_reduce, recompute
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.column_sums import across
-from tilegrad.transform.pipeline import fitted
+from tilegrad.transform.column_sums import column_sums
 
 
 def given(*shape: int, name: str = "x") -> Input:
@@ -93,7 +92,7 @@ def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch
     powers = exp(sub(x, amax(x, (1,), True)))
     sums = [reduce_sum(powers, (1,), True), reduce_sum(powers, (0,)), reduce_sum(mul(powers, y), (0, 1))]
     graph = Graph((x, y), tuple(sums))
-    groups = fuse(fitted(across, gpu_model(132))(graph), gpu_model(132)).groups
+    groups = fuse(column_sums(graph, gpu_model(132)), gpu_model(132)).groups
     assert not any(v.op == "exp" for g in groups for v in g.stored)
     random = np.random.default_rng(0)
     check(graph, [random.standard_normal((4096, 32), np.float32) for _ in range(2)], gpu_model(132), tolerance=1e-3)

@@ -19,7 +19,7 @@ from tilegrad.ops.movement import permute
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.split_k import Pieces
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import optimise
 
 COPIED = SMALL._replace(products=SMALL.products._replace(piece=16, least_depth=8, most_pieces=128, fill=64))
 """Operands are copied there while products are computed, as on GPUs, and a sum of 16 is long."""
@@ -28,8 +28,7 @@ COPIED = SMALL._replace(products=SMALL.products._replace(piece=16, least_depth=8
 def in_pieces(graph: Graph) -> list[int]:
     """Computes a graph of whole numbers as such a device would, and compares; gives how many pieces its sums have."""
     made = graph
-    for transform in PASSES:
-        made = fitted(transform, COPIED)(made)
+    made = optimise(made, COPIED)
     schedule = fuse(made, COPIED)
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-3, 4, x.shape).astype(np.float32) for x in graph.inputs]

@@ -26,7 +26,7 @@ from tilegrad.runtime.target_model import MatmulModel, TargetModel, cpu_model, g
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import optimise
 
 SMALL = gpu_model(4)._replace(
     tile=16,
@@ -120,8 +120,7 @@ def test_weights_that_are_renewed_meet_small_tiles() -> None:
 
 def program_of(value: Value, target: TargetModel) -> Program:
     graph = Graph(tuple(v for v in topological([value]) if isinstance(v, Input)), (value,))
-    for transform in PASSES:
-        graph = fitted(transform, target)(graph)
+    graph = optimise(graph, target)
     return assemble(fuse(graph, target))
 
 

@@ -11,7 +11,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import expand, fill
 from tilegrad.ops.indexing import Scatter
 from tilegrad.runtime.target_model import TargetModel, gpu_model
-from tilegrad.transform.implicit_gemm import laid
+from tilegrad.transform.embedding_gradient import embedding_gradient
 
 GPU = gpu_model(132)
 
@@ -35,7 +35,7 @@ def ops(made: Graph) -> set[str]:
 @pytest.mark.parametrize("index", [int32, int64])
 def test_sums_are_the_same(index: DType) -> None:
     plain = graph(index=index)
-    made = laid(plain, GPU)
+    made = embedding_gradient(plain, GPU)
     assert {"sorted_keys", "row_starts", "summed_rows"} <= ops(made)
     assert "scatter" not in ops(made)
     random = np.random.default_rng(0)
@@ -51,11 +51,24 @@ def test_what_is_left_to_a_scatter() -> None:
     added = Graph((letters, given, table), (Scatter(table, (letters,), given, (0,), (50, 40), "add"),))
     least = Graph((letters, given), (Scatter(zero(float32), (letters,), given, (0,), (50, 40), "minimum"),))
     for other in (graph((5, 5)), graph(width=3), graph(dtype=float16), added, least):
-        assert laid(other, GPU) is other
-    assert laid(graph(), TargetModel()).outputs[0].op == "scatter"
+        assert embedding_gradient(other, GPU) is other
+    assert embedding_gradient(graph(), TargetModel()).outputs[0].op == "scatter"
 
 
 def test_zeros_that_are_repeated() -> None:
     letters, given = graph().inputs
     whole = Scatter(expand(zero(float32), (50, 40)), (letters,), given, (0,), (50, 40), "add")
-    assert "summed_rows" in ops(laid(Graph((letters, given), (whole,)), GPU))
+    assert "summed_rows" in ops(embedding_gradient(Graph((letters, given), (whole,)), GPU))
+
+
+def test_wide_entries_are_added_up_row_by_row() -> None:
+    y, i = (Input(TensorType(dtype, shape), "yi") for dtype, shape in ((float32, (512, 128)), (int64, (512,))))
+    added = Scatter(fill(0.0, (), float32), (i,), y, (0,), (30, 128), "add")
+    graph = Graph((y, i), (added,))
+    made = embedding_gradient(graph)
+    assert "summed_rows" in [v.op for v in made.values()]
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal((512, 128)).astype(np.float32), rng.integers(-30, 30, 512)]
+    np.testing.assert_allclose(*interpret(made, arrays), *interpret(graph, arrays), atol=1e-4)
+    narrow = Scatter(fill(0.0, (), float32), (i,), Input(TensorType(float32, (512, 64)), "y"), (0,), (30, 64), "add")
+    assert embedding_gradient(Graph((narrow.source, i), (narrow,))).outputs == (narrow,)  # type: ignore[arg-type]

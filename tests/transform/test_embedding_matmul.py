@@ -15,7 +15,8 @@ from tilegrad.ops.indexing import Index, Scatter
 from tilegrad.ops.movement import permute
 from tilegrad.runtime.target_model import gpu_model
 from tilegrad.transform.autodiff import gradients, tracked_input
-from tilegrad.transform.embedding_matmul import looked_up
+from tilegrad.transform.embedding_matmul import embedding_matmul
+from tilegrad.transform.pipeline import PASSES
 from tilegrad.transform.share import share
 
 ROWS, DEPTH, WIDTH, LENGTH, BATCH = 7, 96, 5, 16, 12
@@ -65,7 +66,7 @@ def products(graph: Graph) -> list[Contract]:
 @pytest.mark.parametrize("case", EQUATIONS)
 def test_forward_and_both_gradients_are_made_of_the_table(case: str) -> None:
     graph, _ = example(case)
-    made = share(looked_up(graph))
+    made = share(embedding_matmul(graph))
     assert len(products(made)) == 3
     assert all(ROWS in x.inputs[0].shape + x.inputs[1].shape for x in products(made))
     assert not any(LENGTH in x.inputs[0].shape + x.inputs[1].shape for x in products(made))
@@ -79,17 +80,17 @@ def test_a_row_that_nobody_looks_up_has_no_part_in_a_result(odd: float) -> None:
     graph, _ = example("rows")
     table, entries, w, u = arrays(graph)
     table[3] = odd
-    outputs = interpret(looked_up(graph), [table, entries, w, u])
+    outputs = interpret(embedding_matmul(graph), [table, entries, w, u])
     assert all(np.isfinite(x).all() for x in outputs)
     w[0, 0] = odd
-    y, to_table, _ = interpret(looked_up(graph), [table, entries, w, u])
+    y, to_table, _ = interpret(embedding_matmul(graph), [table, entries, w, u])
     assert not np.isfinite(y).all()
     np.testing.assert_array_equal(to_table[3], 0)
     assert not np.isfinite(to_table[2]).all()
 
 
 def test_what_arrives_is_added_up_once_for_both_gradients() -> None:
-    made = share(looked_up(example("turned")[0]))
+    made = share(embedding_matmul(example("turned")[0]))
     assert sum(isinstance(v, Scatter) and v.dtype is float32 for v in made.values()) == 1
 
 
@@ -100,23 +101,10 @@ def _alone(table: tuple[int, ...], entries: tuple[int, ...], dtype: DType = floa
     return Graph((x, i, w), (Contract(Index(x, (i,), (0,)), w, f"{letters}k,kj->{letters}j"),))
 
 
-def test_wide_entries_are_added_up_row_by_row() -> None:
-    y, i = (Input(TensorType(dtype, shape), "yi") for dtype, shape in ((float32, (512, 128)), (int64, (512,))))
-    added = Scatter(fill(0.0, (), float32), (i,), y, (0,), (30, 128), "add")
-    graph = Graph((y, i), (added,))
-    made = looked_up(graph)
-    assert "summed_rows" in [v.op for v in made.values()]
-    rng = np.random.default_rng(3)
-    arrays = [rng.standard_normal((512, 128)).astype(np.float32), rng.integers(-30, 30, 512)]
-    np.testing.assert_allclose(*interpret(made, arrays), *interpret(graph, arrays), atol=1e-4)
-    narrow = Scatter(fill(0.0, (), float32), (i,), Input(TensorType(float32, (512, 64)), "y"), (0,), (30, 64), "add")
-    assert looked_up(Graph((narrow.source, i), (narrow,))).outputs == (narrow,)  # type: ignore[arg-type]
-
-
 def test_it_must_pay() -> None:
-    assert looked_up(_alone((100, 128), (256,))).outputs[0].op == "index"
+    assert embedding_matmul(_alone((100, 128), (256,))).outputs[0].op == "index"
     for graph in (_alone((200, 128), (256,)), _alone((300, 128), (256,)), _alone((8, 32), (4096,))):
-        assert looked_up(graph) is graph
+        assert embedding_matmul(graph) is graph
 
 
 def test_what_stays() -> None:
@@ -125,25 +113,24 @@ def test_what_stays() -> None:
     i = Input(TensorType(int64, (192,)), "i")
     made = Contract(y, w, "nk,jk->nj")
     added = Scatter(fill(0.0, (), float32), (i,), made, (0,), (ROWS, 96), "add")
-    assert products(looked_up(Graph((y, w, i), (added,))))[0].shape == (ROWS, 96)
+    assert products(embedding_matmul(Graph((y, w, i), (added,))))[0].shape == (ROWS, 96)
     base = Scatter(fill(1.0, (), float32), (i,), made, (0,), (ROWS, 96), "add")
     written = Scatter(fill(0.0, (), float32), (i,), made, (0,), (ROWS, 96))
     for outputs in ((added, made), (base,), (written,)):
         graph = Graph((y, w, i), outputs)
-        assert looked_up(graph) is graph
+        assert embedding_matmul(graph) is graph
     half = Input(TensorType(bfloat16, (ROWS, DEPTH)), "half")
     u = Input(TensorType(bfloat16, (LENGTH, BATCH, WIDTH)), "u")
     graph = Graph((half, I, u), (Contract(Index(half, (I,), (0,)), u, "nmk,nmj->kj"),))
-    assert looked_up(graph) is graph
+    assert embedding_matmul(graph) is graph
     table, entries = (Input(t, "x") for t in (TensorType(float32, (ROWS, DEPTH)), I.type))
     for equation, shape in (("nmk,j->kj", (5,)), ("nmk,mj->kj", (BATCH, 5))):  # entries that the other side lacks
         y = Input(TensorType(float32, shape), "y")
         graph = Graph((table, entries, y), (Contract(Index(table, (entries,), (0,)), y, equation),))
-        found, wanted = (interpret(g, arrays_for(g)) for g in (looked_up(graph), graph))
+        found, wanted = (interpret(g, arrays_for(g)) for g in (embedding_matmul(graph), graph))
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-3)
-    assert looked_up(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "index"
-    graph = example("rows")[0]
-    assert looked_up(graph, gpu_model(132)) is graph
+    assert embedding_matmul(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "index"
+    assert not any(step.applies(gpu_model(132)) for step in PASSES if step.run is embedding_matmul)
 
 
 def test_a_step_of_training() -> None:

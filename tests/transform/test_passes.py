@@ -25,9 +25,9 @@ from tilegrad.ops.reduction import amax, argmin, reduce_all, reduce_prod
 from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.fold_movement import fold
-from tilegrad.transform.move_casts import casts
-from tilegrad.transform.pipeline import PASSES
+from tilegrad.transform.fold_movement import fold_movement
+from tilegrad.transform.move_casts import move_casts
+from tilegrad.transform.pipeline import PASSES, optimise
 from tilegrad.transform.simplify import simplify
 
 X = Input(TensorType(float32, (4, 6)), "x")
@@ -58,11 +58,11 @@ NOTHING: list[Callable[[Value], Value]] = [
 @pytest.mark.parametrize("there_and_back", NOTHING[:6] + NOTHING[7:])
 @pytest.mark.parametrize("x", [X, N], ids=["known", "varying"])
 def test_movement_that_comes_to_nothing(there_and_back: Callable[[Value], Value], x: Input) -> None:
-    assert fold(Graph((x,), (there_and_back(x),))).outputs == (x,)
+    assert fold_movement(Graph((x,), (there_and_back(x),))).outputs == (x,)
 
 
 def test_a_slice_of_padding_is_what_was_padded() -> None:
-    assert fold(Graph((X,), (NOTHING[6](X),))).outputs == (X,)
+    assert fold_movement(Graph((X,), (NOTHING[6](X),))).outputs == (X,)
 
 
 def test_two_movements_become_one() -> None:
@@ -77,20 +77,20 @@ def test_two_movements_become_one() -> None:
     ]
     array = np.arange(120, dtype=np.float32).reshape(2, 3, 20)
     for value in twice:
-        graph = fold(Graph((x,), (value,)))
+        graph = fold_movement(Graph((x,), (value,)))
         assert len(ops(graph)) < len(ops(Graph((x,), (value,))))
         np.testing.assert_array_equal(*(interpret(g, [array])[0] for g in (graph, Graph((x,), (value,)))))
 
 
 def test_padding_of_another_number_stays() -> None:
     graph = Graph((X,), (pad(pad(X, [(1, 0), (0, 0)], 1.0), [(1, 0), (0, 0)], 2.0),))
-    assert fold(graph) is graph
+    assert fold_movement(graph) is graph
 
 
 def test_a_stopped_gradient_is_nothing_once_gradients_are_taken() -> None:
     x = Input(TensorType(float32, (3,)), "x")
     x.__dict__["tracked"] = True
-    assert fold(Graph((x,), (detach(x),))).outputs == (x,)
+    assert fold_movement(Graph((x,), (detach(x),))).outputs == (x,)
 
 
 # --- constants ----------------------------------------------------------------------------------
@@ -155,9 +155,9 @@ def test_a_choice_that_is_made() -> None:
 )
 def test_casts_are_where_there_are_few_elements(value: Value, expected: list[str]) -> None:
     graph = Graph((X, Y), (value,))
-    placed = casts(graph)
+    placed = move_casts(graph)
     assert ops(placed) == expected
-    assert casts(placed) is placed
+    assert move_casts(placed) is placed
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((4, 6)).astype(np.float32), rng.standard_normal((4, 6)).astype(np.float16)]
     np.testing.assert_array_equal(interpret(placed, arrays)[0], interpret(graph, arrays)[0])
@@ -166,13 +166,13 @@ def test_casts_are_where_there_are_few_elements(value: Value, expected: list[str
 def test_a_cast_of_some_rows_stays_where_nobody_knows_of_how_many() -> None:
     x = Input(TensorType(float32, (Size.named("n"), 6)), "x")
     graph = Graph((x,), (cast(index(x, (positions(2),), (0,)), float16),))
-    assert casts(graph) is graph
+    assert move_casts(graph) is graph
 
 
 def test_a_cast_that_others_need_stays() -> None:
     wide = Cast(Y, float32)
     graph = Graph((Y,), (slice_axis(wide, 0, 1, 3), exp(wide)))
-    assert casts(graph) is graph
+    assert move_casts(graph) is graph
 
 
 # --- work that nobody needs ---------------------------------------------------------------------
@@ -184,8 +184,7 @@ def test_what_no_output_needs_is_not_there() -> None:
     unused = sort(cumsum(exp(X), 0), 1)
     del unused
     graph = Graph((X, Y), (mul(X, 2.0), sub(Y, fill(0.0, (), float16))))
-    for change in PASSES:
-        graph = change(graph)
+    graph = optimise(graph)
     assert ops(graph) == ["fill", "mul"]
     assert graph.outputs[1] is Y
     assert len(fuse(graph).groups) == 1

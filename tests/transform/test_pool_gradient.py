@@ -15,7 +15,7 @@ from tilegrad.ops.control import where
 from tilegrad.ops.pooling import Greatest, MaxPool, Returned
 from tilegrad.ops.sliding import Sliding
 from tilegrad.transform.autodiff import gradients, tracked_input
-from tilegrad.transform.pool_gradient import sooner
+from tilegrad.transform.pool_gradient import pool_gradient
 from tilegrad.transform.share import share
 
 AXES = {
@@ -37,7 +37,7 @@ def with_gradient(y: Value) -> Graph:
 @pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
 def test_the_gradient_is_bit_for_bit_the_same(axes: tuple[Sliding, ...]) -> None:
     graph = with_gradient(MaxPool(relu(X), axes))
-    made = sooner(graph)
+    made = pool_gradient(graph)
     assert made.values()[-1].op == "returned"
     rng = np.random.default_rng(0)
     x = rng.choice(np.array([-2, -0.0, 0.0, 0.5, 1, 3, np.nan, np.inf, -np.inf], np.float32), X.shape)
@@ -54,7 +54,7 @@ def test_any_comparison_with_a_number_on_either_side(kept: bool) -> None:
     back = Returned(u, Greatest(X, axes), axes)
     chosen = where(ge(0.5, X), back, 0.0) if kept else where(lt(X, 0.5), 0.0, back)
     graph = Graph((X, u), (pooled, chosen))
-    made = sooner(graph)
+    made = pool_gradient(graph)
     assert made is not graph
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=X.shape).astype(np.float32), rng.normal(size=u.shape).astype(np.float32)]
@@ -70,7 +70,7 @@ def test_the_sum_of_what_is_given_back(axes: tuple[Sliding, ...]) -> None:
     graph = Graph(
         (X, u), (pooled, back, reduce_sum(back, (1, 2)), reduce_sum(back, (0, 1, 2), True), reduce_sum(back, (0, 1)))
     )
-    made = sooner(graph)
+    made = pool_gradient(graph)
     assert [v.inputs[0] is made.inputs[1] for v in made.outputs[2:]] == [True, True, False]
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=X.shape).astype(np.float32), rng.normal(size=u.shape).astype(np.float32)]
@@ -94,4 +94,4 @@ def test_what_stays() -> None:
         (pooled, back, where(le(X, 0.0), 0.0, back)),
     ):
         graph = Graph((X, u, y), outputs)
-        assert sooner(graph) is graph
+        assert pool_gradient(graph) is graph

@@ -21,7 +21,6 @@ from tilegrad.ops.winograd_tiles import Transformed
 from tilegrad.runtime.device import device
 from tilegrad.runtime.target_model import MATRIX_UNIT, MatmulModel, TargetModel
 from tilegrad.transform import winograd
-from tilegrad.transform.implicit_gemm import laid
 
 
 def target(least: int, unit: MatmulModel | None = None) -> TargetModel:
@@ -40,7 +39,7 @@ CASES = {
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(winograd, "GAIN", float("inf"))
+    monkeypatch.setattr(winograd, "MAX_TIME_RATIO", float("inf"))
 
 
 def graph_of(precision: Any, name: str, groups: int, channels: int, outputs: int) -> tuple[Graph, list[np.ndarray]]:
@@ -67,7 +66,7 @@ def test_transformed_convolutions(
     name: str, groups: int, channels: int, outputs: int, precision: str, always: None
 ) -> None:
     graph, arrays = graph_of(precision, name, groups, channels, outputs)
-    other = laid(graph, TARGET)
+    other = winograd.winograd(graph, TARGET)
     kinds = [type(v) for v in other.values()]
     exact = precision == "highest"
     assert (kinds.count(Transformed), kinds.count(Restored)) == ((4, 2) if exact else (9, 0))
@@ -105,7 +104,7 @@ def test_odd_numbers_at_highest(kind: str, taps: int, always: None, monkeypatch:
     axes = (sliding(10, taps, 1, 1), sliding(9, taps, 1, 1))
     inputs = given(x), given(w)
     graph = Graph(inputs, (Convolve(*inputs, axes),))
-    assert Restored in [type(v) for v in laid(graph, TARGET).values()]
+    assert Restored in [type(v) for v in winograd.winograd(graph, TARGET).values()]
     monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     found = tg.nn.functional.conv2d(tg.tensor(x[:, 0]), tg.tensor(w[0]), padding=1).numpy()[:, None]
     check_as_float32(found, graph, [x, w])
@@ -118,7 +117,9 @@ def test_odd_numbers_on_the_way_back(kind: str, always: None, monkeypatch: pytes
     _odd(y, w, kind)
     inputs = given(y), given(w)
     graph = Graph(inputs, (convolution.convolve_back(*inputs, (sliding(10, 3, 1, 1), sliding(9, 3, 1, 1))),))
-    assert not any(isinstance(v, Permute) and set(v.inputs) & set(inputs[1:]) for v in laid(graph, TARGET).values())
+    assert not any(
+        isinstance(v, Permute) and set(v.inputs) & set(inputs[1:]) for v in winograd.winograd(graph, TARGET).values()
+    )
     monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     x = tg.zeros(2, 6, 10, 9)
     _, back = tg.vjp(lambda x: tg.nn.functional.conv2d(x, tg.tensor(w[0]), padding=1), x)
@@ -142,7 +143,7 @@ def test_what_is_not_transformed(always: None) -> None:
         return Convolve(x, w, (sliding(9, taps, stride, 0),) * 2, precision)
 
     def transformed(value: Value, least: int = 1, unit: MatmulModel | None = None) -> bool:
-        return winograd.by_fewer_products(value, target(least, unit)) is not None
+        return winograd.as_winograd(value, target(least, unit)) is not None
 
     assert transformed(convolve())
     assert transformed(convolve("medium"))

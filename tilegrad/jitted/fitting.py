@@ -12,7 +12,7 @@ from ..ir.program import Program
 from ..ir.program_printer import peak
 from ..ir.size import Dim, Size
 from ..transform.operation_count import operations
-from ..transform.rematerialise import computed_again, shown
+from ..transform.rematerialise import recomputed, summary
 
 AMOUNT = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGT]?)(i?)B?")
 POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -81,12 +81,12 @@ def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
         temporaries, kept = compiled.executable.program.arena, steady.bytes
     inputs = _inputs(compiled.program)
     graph = [s.artifact for s in compiled.stages.made if isinstance(s.artifact, Graph)][-1]
-    again = computed_again(graph)
+    again = recomputed(graph)
     extra = sum(map(operations, again))
     needed = sum(map(operations, graph.values())) - extra
     results = rest - inputs
     share = extra / max(1, needed)
-    return Memory(temporaries, inputs, results, gradients, shown(again), len(again), extra, share, kept)
+    return Memory(temporaries, inputs, results, gradients, summary(again), len(again), extra, share, kept)
 
 
 def _inputs(program: Program) -> Dim:

@@ -24,7 +24,7 @@ from ..runtime.crowding import shrinkers
 from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..runtime.once import lock
-from ..transform.share import moved
+from ..transform.share import on_inputs
 from .handle import state, watching
 
 Key: TypeAlias = tuple[Any, ...]
@@ -266,7 +266,7 @@ def _rebuilt(outputs: Sequence[Value], new: dict[Value, Value]) -> list[Value]:
 def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
     """Copy an op, so that the copy stays without memory when the original is computed."""
     if inputs:
-        return moved(value, inputs)
+        return on_inputs(value, inputs)
     if isinstance(value, Input):
         return value
     made: Value = value.replaced()

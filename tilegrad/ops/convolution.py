@@ -166,6 +166,9 @@ class ConvolveWeight(Value):
         return f"convolve_weight[{_shown(self.axes)}{noted(self.precision)}]"
 
 
+CONVOLUTIONS = (Convolve, ConvolveBack, ConvolveWeight)
+
+
 def _strides(axis: Sliding) -> Dim:
     """How many strides cover an axis."""
     return axis.extent if axis.stride == 1 else -(-known_extent(axis) // axis.stride)

@@ -25,7 +25,7 @@ from ..lazy.handle import state
 from ..lazy.realize import realize, undetermined
 from ..runtime.device import device
 from ..tensor import Tensor
-from ..transform.share import moved
+from ..transform.share import on_inputs
 from .lines import Place
 
 
@@ -163,7 +163,7 @@ class _Walk:
             self.standing[value] = _in_memory(value, held)
         else:
             inputs = tuple([self.standing[x] for x in value.inputs])
-            made = moved(value, inputs) if inputs else value.replaced()
+            made = on_inputs(value, inputs) if inputs else value.replaced()
             if moves:
                 self.standing[value] = made
                 for bad in (self.nan, self.infinite):

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from ..ir.graph import Graph, Value
 from ..ops.joint import Again
-from ..transform.share import moved
+from ..transform.share import on_inputs
 
 Waits = dict[Value, set[Value]]
 """For values those that must be there before they are computed, besides what they read."""
@@ -51,7 +51,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
             new[value] = new[value.x]
             after[value] = {new[value.after]} | after.get(value.x, set())
         else:
-            made = new[value] = moved(value, tuple([new[x] for x in value.inputs]))
+            made = new[value] = on_inputs(value, tuple([new[x] for x in value.inputs]))
             own: set[Value] = set().union(*[after[x] for x in value.inputs if x in after])
             if own:
                 waits.setdefault(made, set()).update(own)

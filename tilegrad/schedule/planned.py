@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ..ir.graph import Graph, Value
 from ..runtime.target_model import TargetModel
-from ..transform.rematerialise import Plan
+from ..transform.rematerialise import MemoryPlan
 from .fuse import fuse_waiting
 from .group import Schedule
 from .inline import typical
@@ -15,7 +15,7 @@ from .order import order
 from .order_edges import waiting
 
 
-def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel = TargetModel()) -> Plan:
+def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel = TargetModel()) -> MemoryPlan:
     """How a graph will run; `updates` says which outputs are new values of which inputs.
 
     >>> from ..ir.dtype import float32
@@ -36,7 +36,7 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel =
     def own(v: Value) -> Value:
         return back.get(v, v)
 
-    return Plan(
+    return MemoryPlan(
         arena + (rest := _rest(schedule, updates)),
         rest,
         tuple([tuple([own(v) for v in g.values()]) for g in schedule.groups]),

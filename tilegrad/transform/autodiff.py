@@ -41,7 +41,7 @@ def gradients(
       %0: f32[3] = add u u
       return %0
     """
-    places = [gradient_place(_first(value)) for value in inputs]
+    places = [gradient_place(_before_replacement(value)) for value in inputs]
     known = set(places)
     wanted = lambda value: gradient_place(value) in known  # noqa: E731
     found = _shares(_order(outputs, wanted), zip(outputs, upstreams, strict=True), wanted, retain)
@@ -58,7 +58,7 @@ def gradient_place(value: Value) -> object:
     return value if holder is None else id(holder)
 
 
-def _first(value: Value) -> Value:
+def _before_replacement(value: Value) -> Value:
     """The value of a computed tensor before its elements were replaced with no record of it: gradients flow to it."""
     while "renews" in value.__dict__:
         value = value.__dict__["renews"]
@@ -132,7 +132,7 @@ def is_leaf(value: Value) -> bool:
     return not value.inputs or "leaf" in value.__dict__
 
 
-def _read_by(value: Value) -> tuple[Value, ...]:
+def _gradient_targets(value: Value) -> tuple[Value, ...]:
     """What a gradient of the value flows to."""
     own = value.__dict__
     if "leaf" in own:
@@ -149,11 +149,11 @@ def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Va
         value = stack[-1]
         if value not in needed:
             needed[value] = None
-            stack.extend([x for x in _read_by(value) if x.tracked and x not in needed])
+            stack.extend([x for x in _gradient_targets(value) if x.tracked and x not in needed])
         else:
             stack.pop()
             if needed[value] is None:
-                needed[value] = on_path = wanted(value) or True in [needed.get(x) for x in _read_by(value)]
+                needed[value] = on_path = wanted(value) or True in [needed.get(x) for x in _gradient_targets(value)]
                 if on_path:
                     order.append(value)
     return order

@@ -23,12 +23,12 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
         flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
-        return gradients_anew(flowing, {x: Again(x, flowing[0][1]) for x in arguments})
+        return recomputed_gradients(flowing, {x: Again(x, flowing[0][1]) for x in arguments})
 
     return joint_outputs(outputs, arguments, rule)
 
 
-def gradients_anew(flowing: Sequence[tuple[Value, Value]], again: Mapping[Value, Value]) -> list[Value | None]:
+def recomputed_gradients(flowing: Sequence[tuple[Value, Value]], again: Mapping[Value, Value]) -> list[Value | None]:
     """Gradients for values, with their upstream gradients, that are computed again from others (`again`)."""
     anew = substitute([y for y, _ in flowing], again)
     for copy in again.values():

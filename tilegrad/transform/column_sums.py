@@ -12,26 +12,26 @@ from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Sum, reshape
 from ..runtime.target_model import TargetModel
-from .share import moved
+from .share import on_inputs
 
-LEAST = 1 << 16
+MIN_ELEMENTS = 1 << 16
 """Elements from which on it matters how often memory is gone through."""
-FEWEST, MOST = 8, 32
+MIN_PART_ROWS, MAX_PART_ROWS = 8, 32
 """Rows of a part: the more, the less is left to sum."""
-MOST_OF_MANY = 128
+MAX_PART_ROWS_OF_MANY_WORKERS = 128
 """The same where there are many workers, and enough for all."""
-DEEPEST = 48
+MAX_VISITED = 48
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def across(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
+def column_sums(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """A sum over all rows of what is also reduced along the rows becomes one of sums over a few rows.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import reduce_sum
     >>> x = Input(TensorType(float32, (2048, 512)), "x")
-    >>> print(across(Graph((x,), (reduce_sum(x, (1,)), reduce_sum(x, (0,))))))
+    >>> print(column_sums(Graph((x,), (reduce_sum(x, (1,)), reduce_sum(x, (0,))))))
     graph(x: f32[2048,512])
       %0: f32[2048] = sum[axes=(1), keepdim=False] x
       %1: f32[64,32,512] = reshape[sizes=(64, 32, 512)] x
@@ -39,7 +39,7 @@ def across(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
       %3: f32[512] = sum[axes=(0), keepdim=False] %2
       return %0, %3
     """
-    cut = _to_be_cut(graph, target)
+    cut = _sums_to_split(graph, target)
     if not cut:
         return graph
     given = set(graph.inputs)
@@ -48,76 +48,79 @@ def across(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
         if value in given or not value.inputs:
             new[value] = value
             continue
-        made = moved(value, tuple([new[x] for x in value.inputs]))
-        new[value] = _in_blocks(made, cut[value]) if value in cut else made  # type: ignore[arg-type]
+        made = on_inputs(value, tuple([new[x] for x in value.inputs]))
+        new[value] = _split(made, cut[value]) if value in cut else made  # type: ignore[arg-type]
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _to_be_cut(graph: Graph, target: TargetModel) -> dict[Value, int]:
+def _sums_to_split(graph: Graph, target: TargetModel) -> dict[Value, int]:
     """The sums that are made in parts, and how many rows each part has."""
-    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _rows_of_a_part(v, target))}
+    sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _part_rows(v, target))}
     if not sums:
         return {}
     along: dict[tuple[object, ...], list[Reduction]] = {}
     for value in graph.values():
         if isinstance(value, Reduction) and value.axes == (value.x.type.rank - 1,):
             along.setdefault(value.x.shape, []).append(value)
-    return {v: rows for v, rows in sums.items() if _has_company(v, along.get(v.inputs[0].shape, []))}
+    return {v: rows for v, rows in sums.items() if _joins_row_reductions(v, along.get(v.inputs[0].shape, []))}
 
 
-def _rows_of_a_part(value: Sum, target: TargetModel) -> int:
+def _part_rows(value: Sum, target: TargetModel) -> int:
     """How many rows are summed at a time; 0: the sum stays as it is."""
     shape = value.x.shape
     if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
         return 0
     count = product(shape)
-    if type(count) is not int or count < LEAST or shape[-1] > target.longest_row:  # type: ignore[operator]
+    if type(count) is not int or count < MIN_ELEMENTS or shape[-1] > target.longest_row:  # type: ignore[operator]
         return 0
     last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
     if target.powers:
-        wanted = max(min(MOST, all_rows // target.blocks), min(MOST_OF_MANY, all_rows // target.instances))
-        return _evenly(last, all_rows, target) if shape[-1] > target.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
+        wanted = max(
+            min(MAX_PART_ROWS, all_rows // target.blocks),
+            min(MAX_PART_ROWS_OF_MANY_WORKERS, all_rows // target.instances),
+        )
+        return _balanced_rows(last, all_rows, target) if shape[-1] > target.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
     wanted = all_rows // target.blocks if shape[-1] <= target.loop else -(-all_rows // target.blocks)  # type: ignore[operator]
-    return _divisor(last, min(MOST, wanted))  # type: ignore[arg-type]
+    return _divisor(last, min(MAX_PART_ROWS, wanted))  # type: ignore[arg-type]
 
 
 def _divisor(extent: int, most: int) -> int:
-    """The largest divisor that is not above a number, if it is no less than `FEWEST`; else 0.
+    """The largest divisor that is not above a number, if it is no less than `MIN_PART_ROWS`; else 0.
 
     >>> _divisor(3072, 50), _divisor(3163, 50)
     (48, 0)
     """
-    return next((n for n in range(most, FEWEST - 1, -1) if extent % n == 0), 0)
+    return next((n for n in range(most, MIN_PART_ROWS - 1, -1) if extent % n == 0), 0)
 
 
-def _evenly(extent: int, all_rows: int, target: TargetModel) -> int:
+def _balanced_rows(extent: int, all_rows: int, target: TargetModel) -> int:
     """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
     and then as many as possible.
 
     >>> from ..runtime.target_model import gpu_model
-    >>> _evenly(8192, 8192, gpu_model(132)), _evenly(2048, 2048, gpu_model(132)), _evenly(1000, 1000, gpu_model(132))
-    (64, 16, 8)
+    >>> [_balanced_rows(rows, rows, gpu_model(132)) for rows in (8192, 2048, 1000)]
+    [64, 16, 8]
     """
-    counts = [n for n in range(FEWEST, MOST_OF_MANY + 1) if extent % n == 0]
+    counts = [n for n in range(MIN_PART_ROWS, MAX_PART_ROWS_OF_MANY_WORKERS + 1) if extent % n == 0]
     return min(counts, key=lambda n: (-(-all_rows // n // target.workers) * n, -n), default=0)
 
 
-def _has_company(value: Sum, along: list[Reduction]) -> bool:
+def _joins_row_reductions(value: Sum, along: list[Reduction]) -> bool:
     """Whether rows of the same elements are reduced, by something that need not wait for other kernels."""
     if not along:
         return False
-    own = _made_of(value.x)
-    near = [v for v in along if not own.isdisjoint(_made_of(v.x))]
+    own = _row_sources(value.x)
+    near = [v for v in along if not own.isdisjoint(_row_sources(v.x))]
     if any(v in own for v in near):
         return True
-    return bool(near) and not set(near) <= _before(value)
+    return bool(near) and not set(near) <= _ancestors(value)
 
 
-def _made_of(x: Value) -> set[Value]:
+def _row_sources(x: Value) -> set[Value]:
     """What the elements of a value are made of at the same place, or at their row."""
     found: set[Value] = set()
     stack = [x]
-    while stack and len(found) < DEEPEST:
+    while stack and len(found) < MAX_VISITED:
         value = stack.pop()
         if value not in found:
             found.add(value)
@@ -127,7 +130,7 @@ def _made_of(x: Value) -> set[Value]:
     return found
 
 
-def _before(value: Value) -> set[Value]:
+def _ancestors(value: Value) -> set[Value]:
     """All that a value is computed from."""
     found: set[Value] = set()
     stack = [value]
@@ -139,7 +142,7 @@ def _before(value: Value) -> set[Value]:
     return found
 
 
-def _in_blocks(value: Sum, rows: int) -> Value:
+def _split(value: Sum, rows: int) -> Value:
     """The same sum, over a few rows first."""
     with working_for(value.location):
         shape = value.x.shape

@@ -9,26 +9,42 @@ from __future__ import annotations
 import math
 
 from ..ir.dtype import float32
-from ..ir.graph import Value
+from ..ir.graph import Graph, Value
 from ..ops.contraction import Contract, letters
 from ..ops.movement import Permute, permute
 from ..ops.packed_rows import Stored
+from .rewrite import rewrite
 
-WORTH = 1 << 28
+MIN_MULTIPLICATIONS = 1 << 28
 """Products from which on a kernel more is soon made up for."""
-SHORTEST = 64
-EVEN = 4
+MIN_EXTENT = 64
+LINE_MULTIPLE = 4
 """Elements of a piece of memory: lines are a multiple of it."""
 
 
-def laid_along(value: Value) -> Value | None:
+def contiguous_k(graph: Graph) -> Graph:
+    """Store one operand of each large float32 product at `high` with the summed axes last, where neither has them last.
+
+    >>> from ..ir.graph import Input, TensorType
+    >>> x, y = (Input(TensorType(float32, (4096, 512)), name) for name in "xy")
+    >>> print(contiguous_k(Graph((x, y), (Contract(x, y, "ki,kj->ij", "high"),))))
+    graph(x: f32[4096,512], y: f32[4096,512])
+      %0: f32[512,4096] = permute[axes=(1, 0)] y
+      %1: f32[512,4096] = stored %0
+      %2: f32[512,512] = contract[ki,jk->ij, high] x %1
+      return %2
+    """
+    return rewrite(graph, lambda value, _: with_contiguous_k(value), of=Contract)
+
+
+def with_contiguous_k(value: Value) -> Value | None:
     """A large product at `high` with one of its operands in order, if neither is.
 
     >>> from ..ir.graph import Input, TensorType
     >>> x, y = (Input(TensorType(float32, (4096, 512)), name) for name in "xy")
-    >>> laid_along(Contract(x, y, "ki,kj->ij", "high")).equation
+    >>> with_contiguous_k(Contract(x, y, "ki,kj->ij", "high")).equation
     'ki,jk->ij'
-    >>> laid_along(Contract(x, y, "ik,jk->ij", "high"))
+    >>> with_contiguous_k(Contract(x, y, "ik,jk->ij", "high"))
     """
     if not isinstance(value, Contract) or value.precision != "high" or value.x.dtype is not float32:
         return None
@@ -38,18 +54,18 @@ def laid_along(value: Value) -> Value | None:
         return None
     summed = [a for a in of_x if a not in out]
     sizes = [math.prod([extents[a] for a in group]) for group in (summed, set(of_x) - set(of_y), set(of_y) - set(of_x))]
-    if min(sizes) < SHORTEST or math.prod(extents.values()) < WORTH or sizes[0] % EVEN:
+    if min(sizes) < MIN_EXTENT or math.prod(extents.values()) < MIN_MULTIPLICATIONS or sizes[0] % LINE_MULTIPLE:
         return None
-    if any(last(v, axes) in summed for v, axes in ((value.x, of_x), (value.y, of_y))):
+    if any(contiguous_axis(v, axes) in summed for v, axes in ((value.x, of_x), (value.y, of_y))):
         return None
     if value.x.type.count < value.y.type.count:  # type: ignore[operator]
-        x, of_x = _in_order(value.x, of_x, summed)
+        x, of_x = _with_k_last(value.x, of_x, summed)
         return Contract(x, value.y, f"{of_x},{of_y}->{out}", value.precision)
-    y, of_y = _in_order(value.y, of_y, summed)
+    y, of_y = _with_k_last(value.y, of_y, summed)
     return Contract(value.x, y, f"{of_x},{of_y}->{out}", value.precision)
 
 
-def last(value: Value, axes: str) -> str:
+def contiguous_axis(value: Value, axes: str) -> str:
     """The letter of the axis whose elements are neighbours in memory."""
     while isinstance(value, Permute):
         axes = "".join(axes[value.axes.index(n)] for n in range(len(axes)))
@@ -57,7 +73,7 @@ def last(value: Value, axes: str) -> str:
     return axes[-1]
 
 
-def _in_order(value: Value, axes: str, summed: list[str]) -> tuple[Value, str]:
+def _with_k_last(value: Value, axes: str, summed: list[str]) -> tuple[Value, str]:
     """In memory with what is summed as the last axes."""
     order = [n for n, a in enumerate(axes) if a not in summed] + [axes.index(a) for a in summed]
     moved = value if order == sorted(order) else permute(value, order)

@@ -8,27 +8,52 @@ write the table in 0.04.
 from __future__ import annotations
 
 from ..ir.dtype import float32, int32
-from ..ir.graph import Value
+from ..ir.graph import Graph, Value
 from ..ir.size import product
 from ..ops.broadcasting import Expand, Fill, reshape
 from ..ops.cast import cast
 from ..ops.indexing import Scatter, kept_inside
 from ..ops.segment_sums import RowStarts, SummedRows
 from ..ops.sorting import SortedKeys
+from ..runtime.target_model import TargetModel
+from .rewrite import rewrite
 
-LEAST_ENTRIES, MOST_ENTRIES = 256, 1 << 17
+MIN_ENTRIES, MAX_ENTRIES = 256, 1 << 17
 """Of an index: for fewer the scatter is soon done, for more it would take long to count for each who comes before."""
-LEAST_COLUMNS = 32
+MIN_COLUMNS = 32
+MIN_CPU_COLUMNS = 128
+"""Columns from which sorting the entries costs less than adding them up one after the other on a CPU."""
 
 
-def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
-    """A sum of entries into the rows of a table of zeros, row by row; None if it is anything else, or too narrow.
+def embedding_gradient(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
+    """Replace scatters that add rows to a table of zeros by segment sums over sorted indices.
+
+    >>> from ..ir.dtype import int64
+    >>> from ..ir.graph import Input, TensorType
+    >>> from ..ops.broadcasting import fill
+    >>> index = Input(TensorType(int64, (512,)), "index")
+    >>> source = Input(TensorType(float32, (512, 128)), "source")
+    >>> added = Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 128), "add")
+    >>> print(embedding_gradient(Graph((index, source), (added,))))
+    graph(index: i64[512], source: f32[512,128])
+      ...
+      %10: i64[2,512] = sorted_keys %9
+      %11: i64[1001] = row_starts[rows=1000] %10
+      %12: f32[1000,128] = summed_rows[columns=128] %10 %11 source
+      return %12
+    """
+    columns = MIN_COLUMNS if target.products.piece else MIN_CPU_COLUMNS
+    return rewrite(graph, lambda value, _: row_sums(value, columns), of=Scatter)
+
+
+def row_sums(value: Value, least_columns: int = MIN_COLUMNS) -> Value | None:
+    """Rewrite a scatter of the rows of a large enough table; None for anything else.
 
     >>> from ..ir.dtype import int64
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import fill
     >>> index, source = Input(TensorType(int64, (512,))), Input(TensorType(float32, (512, 64)))
-    >>> by_rows(Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 64), "add")).op
+    >>> row_sums(Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 64), "add")).op
     'summed_rows'
     """
     if not isinstance(value, Scatter) or value.fn != "add" or value.axes != (0,) or value.dtype is not float32:
@@ -40,7 +65,7 @@ def by_rows(value: Value, least_columns: int = LEAST_COLUMNS) -> Value | None:
         return None
     if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
         return None
-    if not LEAST_ENTRIES <= entries <= MOST_ENTRIES or columns < least_columns:
+    if not MIN_ENTRIES <= entries <= MAX_ENTRIES or columns < least_columns:
         return None
     order = SortedKeys(cast(reshape(kept_inside(index, rows), (entries,)), int32))
     return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)

@@ -25,50 +25,45 @@ from ..ops.contraction import Contract, letters
 from ..ops.control import parted, where
 from ..ops.indexing import Index, Scatter
 from ..ops.movement import Permute, permute
-from ..runtime.target_model import TargetModel
-from .embedding_gradient import by_rows
 from .rewrite import rewrite
 from .simplify import constant_of
 
-WORTH = 64
+MULTIPLIES_PER_MOVE = 64
 """Products that pay for an element that is moved instead."""
-WIDE = 128
-"""Columns from which on sorting entries takes less than adding them up in turn, on a CPU: 2048 entries of 256 numbers
-take 0.4 of the time with 256 rows, and a sixth with 30,000."""
-EXACT = (float32, float64)
+SUMMED_TYPES = (float32, float64)
 """Elements that may be added up before they are multiplied: others would be rounded after each sum."""
-SPARE = "abcdefghijklmnopqrstuvwxyz"
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def looked_up(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
-    """Products of rows that are looked up as those of the table, and sums by rows, on devices of few workers.
+def embedding_matmul(graph: Graph) -> Graph:
+    """Multiply the table instead of the rows that are read from it, where more rows are read than the table has.
 
     >>> from ..ir.dtype import int64
     >>> from ..ir.graph import Input, TensorType
     >>> table, w = Input(TensorType(float32, (256, 128)), "table"), Input(TensorType(float32, (128, 64)), "w")
     >>> i = Input(TensorType(int64, (2048,)), "i")
-    >>> print(looked_up(Graph((table, i, w), (Contract(Index(table, (i,), (0,)), w, "ik,kj->ij"),))))
+    >>> print(embedding_matmul(Graph((table, i, w), (Contract(Index(table, (i,), (0,)), w, "ik,kj->ij"),))))
     graph(table: f32[256,128], i: i64[2048], w: f32[128,64])
       %0: f32[256,64] = contract[ak,kj->aj] table w
       %1: f32[2048,64] = index[axes=(0)] %0 i
       return %1
     """
-    return graph if target.powers else rewrite(graph, _simpler)
+    return rewrite(graph, _multiplied_first)
 
 
-def _simpler(value: Value, busy: set[Value]) -> Value | None:
+def _multiplied_first(value: Value, busy: set[Value]) -> Value | None:
     match value:
         case Contract():
             for side in range(2):
-                made = _of_table(value, side)
+                made = _multiply_table(value, side)
                 if made is not None:
                     return made
         case Scatter():
-            return _multiplied_later(value, busy) or by_rows(value, WIDE)
+            return _multiply_sums(value, busy)
     return None
 
 
-class Rows(NamedTuple):
+class GatheredRows(NamedTuple):
     """Rows of a table as an operand of a product, with the letters of their axes."""
 
     table: Value
@@ -79,14 +74,14 @@ class Rows(NamedTuple):
     rest: str
 
 
-def _rows(x: Value, of_x: str) -> Rows | None:
+def _gathered(x: Value, of_x: str) -> GatheredRows | None:
     """The rows of a table that something is, with their axes in any order."""
     x, of_x = _unpermuted(x, of_x)
     if not isinstance(x, Index) or x.axes != (0,):
         return None
     (index,) = x.indices
     rank = index.type.rank
-    return Rows(x.x, index, of_x[:rank], of_x[rank:])
+    return GatheredRows(x.x, index, of_x[:rank], of_x[rank:])
 
 
 def _unpermuted(x: Value, of_x: str) -> tuple[Value, str]:
@@ -100,46 +95,48 @@ def _unpermuted(x: Value, of_x: str) -> tuple[Value, str]:
 def _pays(rows: Dim, index: Value, depths: Iterable[Dim]) -> bool:
     """Whether as many products are saved, of such a depth, as pay for moving the results of so many."""
     few, many, depth = (known(product(extents), {}) for extents in ((rows,), index.shape, depths))
-    return (many - few) * depth >= WORTH * many
+    return (many - few) * depth >= MULTIPLIES_PER_MOVE * many
 
 
 def _known(*values: Value) -> bool:
     return all(type(n) is int and n > 0 for v in values for n in v.shape)
 
 
-def _of_table(value: Contract, side: int) -> Value | None:
+def _multiply_table(value: Contract, side: int) -> Value | None:
     """A product with looked up rows on one side as one with the table; None if it is something else."""
     *axes, out = letters(value.equation)
     other, of_other = value.inputs[1 - side], axes[1 - side]
-    rows = _rows(value.inputs[side], axes[side])
+    rows = _gathered(value.inputs[side], axes[side])
     if rows is None or not _known(rows.table, rows.entries, other):
         return None
     extents = dict(zip(rows.rest, rows.table.shape[1:], strict=True))
-    row = next(a for a in SPARE if a not in value.equation)
+    row = next(a for a in LETTERS if a not in value.equation)
     if set(rows.many) <= set(out) and not set(rows.many) & set(of_other):
         depths = [n for a, n in extents.items() if a not in out]
         if not _pays(rows.table.shape[0], rows.entries, depths):
             return None
         rest = "".join(a for a in out if a not in rows.many)
-        made = _product(value, side, (rows.table, row + rows.rest), (other, of_other), row + rest)
+        made = _contract(value, side, (rows.table, row + rows.rest), (other, of_other), row + rest)
         found = Index(made, (rows.entries,), (0,))
         return permute(found, [(rows.many + rest).index(a) for a in out])
     depths = [n for a, n in extents.items() if a not in of_other]
-    if set(rows.many) & set(out) or not set(rows.many) <= set(of_other) or value.dtype not in EXACT:
+    if set(rows.many) & set(out) or not set(rows.many) <= set(of_other) or value.dtype not in SUMMED_TYPES:
         return None
     if not _pays(rows.table.shape[0], rows.entries, depths):
         return None
-    summed, rest = _summed(rows.table.shape[0], rows.entries, rows.many, other, of_other)
-    return _product(value, side, (_asked_for(rows.table, rows.entries), row + rows.rest), (summed, row + rest), out)
+    summed, rest = _scatter_sum(rows.table.shape[0], rows.entries, rows.many, other, of_other)
+    return _contract(
+        value, side, (_zero_unread_rows(rows.table, rows.entries), row + rows.rest), (summed, row + rest), out
+    )
 
 
-def _product(value: Contract, side: int, x: tuple[Value, str], y: tuple[Value, str], out: str) -> Value:
+def _contract(value: Contract, side: int, x: tuple[Value, str], y: tuple[Value, str], out: str) -> Value:
     """A product like another, of x on one side and y on the other."""
     first, second = (x, y) if side == 0 else (y, x)
     return Contract(first[0], second[0], f"{first[1]},{second[1]}->{out}", value.precision)
 
 
-def _summed(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tuple[Value, str]:
+def _scatter_sum(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tuple[Value, str]:
     """What arrives at each row of a table of so many, and the letters of its other axes; entries are taken in the order
     in which they lie there."""
     y, of_y = _unpermuted(y, of_y)
@@ -152,7 +149,7 @@ def _summed(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tuple[V
     return Scatter(fill(0.0, (), y.dtype, y.device), (index,), y, (0,), sizes, "add", (check,)), rest
 
 
-def _asked_for(table: Value, index: Value) -> Value:
+def _zero_unread_rows(table: Value, index: Value) -> Value:
     """A table with zeros for the rows that nobody looks up."""
     rows = table.shape[:1]
     nowhere, here = (fill(flag, shape, bool_, table.device) for flag, shape in ((False, ()), (True, index.shape)))
@@ -161,30 +158,30 @@ def _asked_for(table: Value, index: Value) -> Value:
     return where(expand(reshape(there, (*rows, *(1,) * (table.type.rank - 1))), table.shape), table, 0.0)
 
 
-def _multiplied_later(value: Scatter, busy: set[Value]) -> Value | None:
+def _multiply_sums(value: Scatter, busy: set[Value]) -> Value | None:
     """Products that are added up by rows, as products of what is added up by rows; None if it is something else."""
     if value.fn != "add" or value.axes != (0,) or str(constant_of(value.base)) != "0.0":
         return None
     (index,), source = value.checked_indices, value.source
-    made, names = _unpermuted(source, SPARE[: source.type.rank])
-    if not isinstance(made, Contract) or not _known(value, made, index) or _is_asked_for(source, busy):
+    made, names = _unpermuted(source, LETTERS[: source.type.rank])
+    if not isinstance(made, Contract) or not _known(value, made, index) or _has_readers(source, busy):
         return None
     of_x, of_y, out = letters(made.equation)
-    many = "".join(out[names.index(a)] for a in SPARE[: index.type.rank])
-    rest = "".join(out[names.index(a)] for a in SPARE[index.type.rank : source.type.rank])
+    many = "".join(out[names.index(a)] for a in LETTERS[: index.type.rank])
+    rest = "".join(out[names.index(a)] for a in LETTERS[index.type.rank : source.type.rank])
     side = 0 if set(many) <= set(of_x) else 1
     (of_many, of_other), other = (of_x, of_y) if side == 0 else (of_y, of_x), made.inputs[1 - side]
-    if not set(many) <= set(of_many) or set(many) & set(of_other) or value.dtype not in EXACT:
+    if not set(many) <= set(of_many) or set(many) & set(of_other) or value.dtype not in SUMMED_TYPES:
         return None
     depths = [n for a, n in zip(of_other, other.shape, strict=True) if a not in of_many]
     if not _pays(value.sizes[0], index, depths):
         return None
-    summed, others = _summed(value.sizes[0], index, many, made.inputs[side], of_many)
-    row = next(a for a in SPARE if a not in made.equation)
-    return _asked_for(_product(made, side, (summed, row + others), (other, of_other), row + rest), index)
+    summed, others = _scatter_sum(value.sizes[0], index, many, made.inputs[side], of_many)
+    row = next(a for a in LETTERS if a not in made.equation)
+    return _zero_unread_rows(_contract(made, side, (summed, row + others), (other, of_other), row + rest), index)
 
 
-def _is_asked_for(x: Value, busy: set[Value]) -> bool:
+def _has_readers(x: Value, busy: set[Value]) -> bool:
     """Whether something has more than one reader, or what it has in another order."""
     while isinstance(x, Permute) and x not in busy:
         x = x.x

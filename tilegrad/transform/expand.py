@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.graph import Graph, Input, Value
 from ..ir.location import working_for
 from ..ops.declared import Declared
-from .share import moved
+from .share import on_inputs
 
 
 def has_declared(graph: Graph) -> bool:
@@ -29,7 +29,7 @@ def expand(graph: Graph) -> Graph:
             continue
         inputs = tuple([new[x] for x in value.inputs])
         if not isinstance(value, Declared):
-            new[value] = moved(value, inputs)
+            new[value] = on_inputs(value, inputs)
             continue
         key = (value.meaning, inputs)
         if key not in known:

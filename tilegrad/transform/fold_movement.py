@@ -10,7 +10,7 @@ from ..ops.movement import Cat, Pad, Permute, Slice, narrow
 from .rewrite import rewrite
 
 
-def fold(graph: Graph) -> Graph:
+def fold_movement(graph: Graph) -> Graph:
     """Elements that are put back where they came from, or moved twice, are not moved, or once.
 
     The kernels would come out alike, as positions are composed; but equal values are recognised only where
@@ -22,18 +22,18 @@ def fold(graph: Graph) -> Graph:
     >>> from ..ops.movement import cat, permute, slice_axis
     >>> x = Input(TensorType(float32, (4, 6)), "x")
     >>> whole = cat([slice_axis(x, 1, 0, 2), slice_axis(x, 1, 2, 6)], 1)
-    >>> print(fold(Graph((x,), (add(whole, permute(permute(x, (1, 0)), (1, 0))),))))
+    >>> print(fold_movement(Graph((x,), (add(whole, permute(permute(x, (1, 0)), (1, 0))),))))
     graph(x: f32[4,6])
       %0: f32[4,6] = add x x
       return %0
     """
-    return rewrite(graph, lambda value, _: _folded(value) if type(value) in FOLDED else None)
+    return rewrite(graph, lambda value, _: _fold(value) if type(value) in CANDIDATES else None)
 
 
-FOLDED = {Detach, Permute, Reshape, Expand, Slice, Pad, Cat}
+CANDIDATES = {Detach, Permute, Reshape, Expand, Slice, Pad, Cat}
 
 
-def _folded(value: Value) -> Value | None:
+def _fold(value: Value) -> Value | None:
     match value:
         case Detach(x):
             return x  # gradients have been taken by now
@@ -50,21 +50,21 @@ def _folded(value: Value) -> Value | None:
                 return x
             return Expand(x.x, sizes) if isinstance(x, Expand) else None
         case Slice():
-            return _folded_slice(value)
+            return _fold_slice(value)
         case Pad():
-            return _folded_pad(value)
+            return _fold_pad(value)
         case Cat():
-            return _folded_cat(value)
+            return _fold_cat(value)
     return None
 
 
-def _folded_slice(value: Slice) -> Value | None:
+def _fold_slice(value: Slice) -> Value | None:
     x = value.x
     if value.sizes == x.shape and _is_whole(value.starts, value.steps):
         return x
     match x:
         case Slice():
-            starts, steps = _one_after_the_other(x, value)
+            starts, steps = _composed(x, value)
             return Slice(x.x, starts, steps, value.sizes)
         case Pad() if (x.starts, x.steps, x.x.shape) == (value.starts, value.steps, value.sizes):
             return x.x
@@ -77,19 +77,19 @@ def _is_whole(starts: tuple[Dim, ...], steps: tuple[int, ...]) -> bool:
     return not any(starts) and all(step == 1 for step in steps)
 
 
-def _one_after_the_other(inner: Slice | Pad, outer: Slice | Pad) -> tuple[tuple[Dim, ...], tuple[int, ...]]:
+def _composed(inner: Slice | Pad, outer: Slice | Pad) -> tuple[tuple[Dim, ...], tuple[int, ...]]:
     """Where the first elements are after two movements, and how far apart the others."""
     far, near = (outer, inner) if isinstance(outer, Pad) else (inner, outer)
     axes = list(zip(far.starts, far.steps, near.starts, near.steps, strict=True))
     return tuple([a + c * b for a, b, c, _ in axes]), tuple([b * d for _, b, _, d in axes])
 
 
-def _folded_pad(value: Pad) -> Value | None:
+def _fold_pad(value: Pad) -> Value | None:
     x = value.x
     if value.sizes == x.shape and _is_whole(value.starts, value.steps):
         return x
     if isinstance(x, Pad) and exact(x.value) == exact(value.value):
-        starts, steps = _one_after_the_other(x, value)
+        starts, steps = _composed(x, value)
         return Pad(x.x, starts, steps, value.sizes, value.value)
     return None
 
@@ -113,7 +113,7 @@ def _slice_of_part(value: Slice, x: Cat) -> Value | None:
     return None
 
 
-def _folded_cat(value: Cat) -> Value | None:
+def _fold_cat(value: Cat) -> Value | None:
     axis = value.axis
     parts: list[Value] = []
     for x in value.tensors:

@@ -14,15 +14,15 @@ from ..ir.size import Size
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.movement import Permute, Slice
 from ..ops.packed_rows import Stored
-from .share import moved
+from .share import on_inputs
 
-MOVING = (Permute, Slice, Reshape, Expand)
+MOVEMENTS = (Permute, Slice, Reshape, Expand)
 """What costs nothing where it is read."""
-LEAST = 1024
+MIN_ELEMENTS = 1024
 """Elements from which on it is worth memory of its own."""
 
 
-def apart(graph: Graph, steady: Set[Value]) -> Graph:
+def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
     """The graph with what depends only on steady inputs, and takes no more memory than they do, in memory.
 
     >>> from ..ir.dtype import bfloat16, float32
@@ -31,7 +31,7 @@ def apart(graph: Graph, steady: Set[Value]) -> Graph:
     >>> from ..ops.contraction import contract
     >>> x = Input(TensorType(bfloat16, (4, 64)), "x")
     >>> w = Input(TensorType(float32, (32, 64)), "w")
-    >>> print(apart(Graph((x, w), (contract(x, Cast(w, bfloat16), "ik,jk->ij"),)), {w}))
+    >>> print(hoist_constants(Graph((x, w), (contract(x, Cast(w, bfloat16), "ik,jk->ij"),)), {w}))
     graph(x: bf16[4,64], w: f32[32,64])
       %0: bf16[32,64] = cast[bf16] w
       %1: bf16[32,64] = stored %0
@@ -39,13 +39,13 @@ def apart(graph: Graph, steady: Set[Value]) -> Graph:
       return %2
     """
     sources = _sources(graph, steady)
-    found = {_place(value, sources) for value in _last(graph, sources)} - {None}
+    found = {_stored_part(value, sources) for value in _boundary(graph, sources)} - {None}
     if not found:
         return graph
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
-        made = value if value in given else moved(value, tuple([new[x] for x in value.inputs]))
+        made = value if value in given else on_inputs(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
             new[value] = Stored(made) if value in found else made
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
@@ -61,18 +61,18 @@ def _sources(graph: Graph, steady: Set[Value]) -> dict[Value, frozenset[Value]]:
     return found
 
 
-def _last(graph: Graph, sources: Mapping[Value, frozenset[Value]]) -> list[Value]:
+def _boundary(graph: Graph, sources: Mapping[Value, frozenset[Value]]) -> list[Value]:
     """The values that others read which depend on more."""
     readers, outputs = graph.consumers(), set(graph.outputs)
     return [v for v in readers if v in sources and v not in outputs and any(r not in sources for r in readers[v])]
 
 
-def _place(value: Value, sources: Mapping[Value, frozenset[Value]]) -> Value | None:
+def _stored_part(value: Value, sources: Mapping[Value, frozenset[Value]]) -> Value | None:
     """What is kept of a value, if anything: reading it must be less work than reading what it is computed from."""
-    while isinstance(value, MOVING) and not _is_small(value, sources):
+    while isinstance(value, MOVEMENTS) and not _is_small(value, sources):
         (value,) = value.inputs
     below = value
-    while isinstance(below, MOVING):
+    while isinstance(below, MOVEMENTS):
         (below,) = below.inputs
     return value if below.inputs and _is_small(value, sources) else None
 
@@ -82,4 +82,4 @@ def _is_small(value: Value, sources: Mapping[Value, frozenset[Value]]) -> bool:
     have = sum([x.type.bytes for x in sources[value]])
     if isinstance(count, Size) or isinstance(bytes, Size) or isinstance(have, Size):
         return False
-    return count >= LEAST and bytes <= have
+    return count >= MIN_ELEMENTS and bytes <= have

@@ -18,35 +18,31 @@ from typing import NamedTuple
 
 from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
-from ..ir.location import working_for
 from ..ir.precision import Precision
 from ..ir.size import Dim
 from ..ops.broadcasting import reshape
-from ..ops.convolution import Convolve, ConvolveBack, ConvolveWeight, Windows
+from ..ops.convolution import CONVOLUTIONS, Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import flip, moveaxis, narrow, pad, permute
 from ..ops.packed_rows import Laid, LineProduct, LineWeight, pitches
 from ..ops.pooling import Patches
 from ..ops.sliding import Sliding
 from ..runtime.target_model import TargetModel
-from .contiguous_k import EVEN, laid_along
-from .embedding_gradient import by_rows
-from .overlaid import overlaid
-from .share import moved
-from .winograd import by_fewer_products
+from .contiguous_k import LINE_MULTIPLE
+from .rewrite import rewrite
 
-FEW_BYTES = 64
+MAX_FOLDED_BYTES = 64
 """Of the channels of a position, up to which those of neighbouring rows are put beside them."""
-EVENLY, MANY = 512, 8192
+LINES_MULTIPLE, MIN_LINES = 512, 8192
 """Of which the number of lines is a multiple where there are many: sums over them are cut into pieces."""
-DEPTH, MOST_PIECES = 64, 8
+PART_LINES, MAX_PARTS = 64, 8
 """Lines of which such a piece has a multiple, and how many pieces lines are made even for."""
-HIGH, WIDTHS = 128, (256, 240, 192)
+TILE_HEIGHT, TILE_WIDTHS = 128, (256, 240, 192)
 """The tiles of gradients for weights."""
-FEWEST = 8
+MIN_GROUP_CHANNELS = 8
 """Channels of a group, where there are several: products with fewer are mostly zeros."""
 
 
-def laid(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
+def implicit_gemm(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """The graph with convolutions as products of lines, where the target model says so; elsewhere see `overlaid`.
 
     >>> from ..ir.dtype import bfloat16
@@ -55,44 +51,27 @@ def laid(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     >>> x = Input(TensorType(bfloat16, (2, 1, 8, 6)), "x")
     >>> w = Input(TensorType(bfloat16, (1, 16, 8, 3)), "w")
     >>> made = Convolve(x, w, (Sliding(6, 6, 3, 1, 1),))
-    >>> print(laid(Graph((x, w), (made,)), gpu_model(132)))
+    >>> print(implicit_gemm(Graph((x, w), (made,)), gpu_model(132)))
     graph(x: bf16[2,1,8,6], w: bf16[1,16,8,3])
       ...
     """
-    products = target.products
-    if not products.piece:
-        graph = overlaid(graph)
-    if not products.piece and not products.transformed:
-        return graph
-    given = set(graph.inputs)
-    new: dict[Value, Value] = {}
-    for value in graph.values():
-        if value in given or not value.inputs:
-            new[value] = value
-            continue
-        made = moved(value, tuple([new[x] for x in value.inputs]))
-        with working_for(value.location):
-            other = _laid_out(made, target) if products.piece else by_fewer_products(made, target)
-            new[value] = other or made
-    if all(x is y for x, y in new.items()):
-        return graph
-    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
+    return rewrite(graph, lambda value, _: _as_gemm(value, target), of=CONVOLUTIONS)
 
 
-def _laid_out(value: Value, target: TargetModel) -> Value | None:
+def _as_gemm(value: Value, target: TargetModel) -> Value | None:
     """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
-    gradients of tables `by_rows`."""
+    gradients of tables `row_sums`."""
     piece = target.products.piece
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
-            return _product(x, w, axes, piece, value.precision)
+            return _forward(x, w, axes, piece, value.precision)
         case ConvolveBack(y, turned, axes) if _fits(value, turned, axes) and all(a.stride == 1 for a in axes):
             flipped = flip(turned, tuple(range(3, turned.type.rank)))
-            made = _product(y, flipped, tuple(map(_turned, axes)), piece, value.precision)
+            made = _forward(y, flipped, tuple(map(_transposed, axes)), piece, value.precision)
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):
-            return _weight(x, y, axes, target, value.precision)
-    return laid_along(value) or by_rows(value)
+            return _weight_gradient(x, y, axes, target, value.precision)
+    return None
 
 
 def _fits(value: Value, weight: Value, axes: Windows) -> bool:
@@ -100,21 +79,21 @@ def _fits(value: Value, weight: Value, axes: Windows) -> bool:
     if not all(type(d) is int and d > 0 for d in dims) or any(a.stride > 1 < a.dilation for a in axes):
         return False
     groups, outputs, channels = weight.shape[:3]
-    return groups == 1 or min(outputs, channels) >= FEWEST  # type: ignore[type-var,operator]
+    return groups == 1 or min(outputs, channels) >= MIN_GROUP_CHANNELS  # type: ignore[type-var,operator]
 
 
-def _behind(axis: Sliding) -> int:
+def _transposed_padding(axis: Sliding) -> int:
     """How many taps of a window, but for the padding, are behind its first one: the padding of the way back, negative
     where windows begin with nothing but padding."""
     return (axis.taps - 1) * axis.dilation - axis.padding
 
 
-def _turned(axis: Sliding) -> Sliding:
+def _transposed(axis: Sliding) -> Sliding:
     """The windows of the way back, over what windows made."""
-    return Sliding(axis.count, axis.extent, axis.taps, 1, _behind(axis), axis.dilation)
+    return Sliding(axis.count, axis.extent, axis.taps, 1, _transposed_padding(axis), axis.dilation)
 
 
-def _number(extent: Dim) -> int:
+def _known(extent: Dim) -> int:
     """An extent that `_fits` has looked at."""
     assert isinstance(extent, int)
     return extent
@@ -140,7 +119,7 @@ def _grids(axes: Windows, channels: int, room: int) -> list[Grid]:
         if channels * math.prod(g.phases for g in found) <= room:
             axis, grid = axes[-2], found[-2]
             taps = -(-axis.taps // axis.stride)
-            found[-2] = grid._replace(steps=_number(axis.count), taps=1, folded=taps)
+            found[-2] = grid._replace(steps=_known(axis.count), taps=1, folded=taps)
     return found
 
 
@@ -160,7 +139,7 @@ def _grid(axis: Sliding) -> Grid:
     return Grid(axis.padding, max(axis.padding + axis.extent, reach - axis.padding, axis.count), axis.taps)
 
 
-class Rows(NamedTuple):
+class PackedTensor(NamedTuple):
     """A tensor in memory: (groups, numbers), lines of `channels`, `grid` of them an image."""
 
     value: Value
@@ -168,16 +147,16 @@ class Rows(NamedTuple):
     channels: int
 
 
-def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
+def _pack(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> PackedTensor:
     """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
     grid = tuple([a.steps for a in axes])
-    images = -(-(slack + _spare(_number(x.shape[0]), grid)) // math.prod(grid))
+    images = -(-(slack + _slack_lines(_known(x.shape[0]), grid)) // math.prod(grid))
     widths = [(0, images), (0, 0), (0, 0)]
     for a, extent in zip(axes, x.shape[3:], strict=True):
         assert isinstance(extent, int)
         reach = a.steps + max(0, a.folded - 1)
         widths.append((a.before, reach * a.stride - a.before - extent))
-    x, names = _in_steps(pad(x, widths), axes)
+    x, names = _split_strides(pad(x, widths), axes)
     for n, a in enumerate(axes):
         if a.folded:
             at = names.index(f"step {n}")
@@ -185,46 +164,48 @@ def _rows(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> Rows:
             x = Patches(moveaxis(x, at, -1), (windows,))
             names = [*names[:at], *names[at + 1 :], f"tap {n}", f"step {n}"]
     steps = [f"step {n}" for n in range(len(axes))]
-    x = _filled(_ordered(x, names, ["group", "outer", *steps], axes), piece)
+    x = _pad_channels(_channels_last(x, names, ["group", "outer", *steps], axes), piece)
     channels = x.shape[-1]
     assert isinstance(channels, int)
-    return Rows(Laid(x), grid, channels)
+    return PackedTensor(Laid(x), grid, channels)
 
 
-def _spare(images: int, grid: tuple[int, ...]) -> int:
-    """Lines of zeros behind those of all images: room for `_more`.
+def _slack_lines(images: int, grid: tuple[int, ...]) -> int:
+    """Lines of zeros behind those of all images: room for `_missing_lines`.
 
-    >>> _spare(128, (13, 13)), _spare(2, (13, 13))
+    >>> _slack_lines(128, (13, 13)), _slack_lines(2, (13, 13))
     (512, 0)
     """
-    return EVENLY if images * math.prod(grid) >= MANY else 0
+    return LINES_MULTIPLE if images * math.prod(grid) >= MIN_LINES else 0
 
 
-def _more(lines: int, pieces: int = EVENLY // DEPTH) -> int:
+def _missing_lines(lines: int, pieces: int = LINES_MULTIPLE // PART_LINES) -> int:
     """Lines of zeros behind those of all images, which make their number even: a multiple of whole pieces.
 
-    >>> _more(128 * 169), _more(128 * 169, 7), _more(2 * 169)
+    >>> _missing_lines(128 * 169), _missing_lines(128 * 169, 7), _missing_lines(2 * 169)
     (384, 320, 0)
     """
-    return -lines % (DEPTH * pieces) if lines >= MANY else 0
+    return -lines % (PART_LINES * pieces) if lines >= MIN_LINES else 0
 
 
-def _pieces(lines: int, outputs: int, run: int, sums: int, workers: int) -> int:
+def _part_count(lines: int, outputs: int, run: int, sums: int, workers: int) -> int:
     """Into how many pieces lines can be cut so that workers share the tiles of so many matrices of sums evenly.
 
-    >>> _pieces(128 * 784, 256, 480, 5, 132), _pieces(128 * 169, 384, 768, 3, 132), _pieces(128 * 3024, 96, 144, 1, 132)
-    (6, 7, 8)
+    >>> _part_count(128 * 784, 256, 480, 5, 132), _part_count(128 * 169, 384, 768, 3, 132)
+    (6, 7)
+    >>> _part_count(128 * 3024, 96, 144, 1, 132)
+    8
     """
 
     def rounds(pieces: int, width: int) -> int:
         """Columns that the worker with most tiles computes, times lines."""
-        tiles = -(-outputs // HIGH) * -(-run // width) * sums * pieces
-        return -(-tiles // workers) * width * -(-lines // (DEPTH * pieces))
+        tiles = -(-outputs // TILE_HEIGHT) * -(-run // width) * sums * pieces
+        return -(-tiles // workers) * width * -(-lines // (PART_LINES * pieces))
 
-    return min(range(1, MOST_PIECES + 1), key=lambda pieces: min(rounds(pieces, width) for width in WIDTHS))
+    return min(range(1, MAX_PARTS + 1), key=lambda pieces: min(rounds(pieces, width) for width in TILE_WIDTHS))
 
 
-def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
+def _split_strides(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
     """Each axis behind the third as two: steps, and the positions of a step that matter; and what axes are then."""
     cut = [n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (extent // a.stride, a.stride)]
     x = reshape(x, (*x.shape[:3], *cut))
@@ -233,20 +214,20 @@ def _in_steps(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
     return x, ["outer", "group", "channel", *[f"{what} {n}" for n in range(len(axes)) for what in ("step", "phase")]]
 
 
-def _ordered(x: Value, names: list[str], first: list[str], axes: Sequence[Grid]) -> Value:
+def _channels_last(x: Value, names: list[str], first: list[str], axes: Sequence[Grid]) -> Value:
     """Some axes first, and then as one what else is a channel of its own."""
-    line = _channels(axes)
+    line = _channel_axes(axes)
     x = permute(x, [names.index(name) for name in (*first, *line)])
     return reshape(x, (*x.shape[: len(first)], -1))
 
 
-def _channels(axes: Sequence[Grid]) -> list[str]:
+def _channel_axes(axes: Sequence[Grid]) -> list[str]:
     """What the channels of a line are made of."""
     taps = [f"tap {n}" for n, a in enumerate(axes) if a.folded]
     return [*taps, *[f"phase {n}" for n in range(len(axes))], "channel"]
 
 
-def _filled(x: Value, piece: int) -> Value:
+def _pad_channels(x: Value, piece: int) -> Value:
     """With zeros behind the last axis, so that it takes whole pieces of memory."""
     each = max(1, piece // x.dtype.bytes)
     extent = x.shape[-1]
@@ -254,77 +235,77 @@ def _filled(x: Value, piece: int) -> Value:
     return pad(x, [(0, 0)] * (x.type.rank - 1) + [(0, -extent % each)])
 
 
-def _rows_of_input(x: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Rows:
+def _pack_input(x: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> PackedTensor:
     lines = pitches(tuple([g.steps for g in grids]))
     slack = sum((g.taps - 1) * a.dilation * n for g, a, n in zip(grids, axes, lines, strict=True))
-    return _rows(x, grids, slack, piece)
+    return _pack(x, grids, slack, piece)
 
 
-def _taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[int, ...], int]:
+def _loop_taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[int, ...], int]:
     """The taps that are gone through one by one, and how far each runs along a row: where taps of the last axis are
     neighbours, through all of them."""
     taps = tuple([g.taps for g in grids])
     return ((*taps[:-1], 1), channels * taps[-1]) if axes[-1].dilation == 1 else (taps, channels)
 
 
-def _product(x: Value, w: Value, axes: Windows, piece: int, precision: Precision) -> Value:
-    grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
-    rows = _rows_of_input(x, axes, grids, piece)
-    taps, run = _taps(axes, grids, rows.channels)
+def _forward(x: Value, w: Value, axes: Windows, piece: int, precision: Precision) -> Value:
+    grids = _grids(axes, _known(x.shape[2]), MAX_FOLDED_BYTES // x.dtype.bytes)
+    rows = _pack_input(x, axes, grids, piece)
+    taps, run = _loop_taps(axes, grids, rows.channels)
     made = LineProduct(
         rows.value,
-        _weights(w, axes, grids, piece),
-        _number(x.shape[0]),
+        _pack_weights(w, axes, grids, piece),
+        _known(x.shape[0]),
         rows.grid,
         rows.channels,
-        _number(w.shape[1]),
+        _known(w.shape[1]),
         taps,
         run,
-        tuple([_number(a.count) for a in axes]),
+        tuple([_known(a.count) for a in axes]),
         tuple([a.dilation for a in axes]),
         precision,
     )
     return made
 
 
-def _weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Value:
+def _pack_weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Value:
     """Weights (groups, outputs, channels, *taps) in the order of rows: (groups, outputs, *taps, run)."""
     more = [(0, (g.folded or g.taps) * g.stride - a.taps) for g, a in zip(grids, axes, strict=True)]
-    w, names = _in_steps(pad(w, [(0, 0)] * 3 + more), grids)
+    w, names = _split_strides(pad(w, [(0, 0)] * 3 + more), grids)
     names = [name.replace("step", "tap") if grids[int(name[-1])].folded else name for name in names[3:]]
     names = ["group", "outer", "channel", *names]
     steps = [f"step {n}" for n, g in enumerate(grids) if not g.folded]
-    return Laid(_filled(_ordered(w, names, ["group", "outer", *steps], grids), piece))
+    return Laid(_pad_channels(_channels_last(w, names, ["group", "outer", *steps], grids), piece))
 
 
-def _weight(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
+def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    piece, pieces = target.products.piece, EVENLY // DEPTH
-    grids = _grids(axes, _number(x.shape[2]), FEW_BYTES // x.dtype.bytes)
-    rows = _rows_of_input(x, axes, grids, piece)
-    back = [_grid(_turned(a)) if a.stride == 1 and _behind(a) >= 0 else Grid(0, 0, 0) for a in axes]
+    piece, pieces = target.products.piece, LINES_MULTIPLE // PART_LINES
+    grids = _grids(axes, _known(x.shape[2]), MAX_FOLDED_BYTES // x.dtype.bytes)
+    rows = _pack_input(x, axes, grids, piece)
+    back = [_grid(_transposed(a)) if a.stride == 1 and _transposed_padding(a) >= 0 else Grid(0, 0, 0) for a in axes]
     whole = not any(g.folded for g in grids)
     pitch = 1
     if precision == "high" and y.dtype is float32:
-        upstream, first = _lines(y, rows.grid), 0
-        pitch = _number(upstream.value.shape[1]) // _number(y.shape[2])
+        upstream, first = _pack_channels_first(y, rows.grid), 0
+        pitch = _known(upstream.value.shape[1]) // _known(y.shape[2])
     elif whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
-        upstream = _rows_of_input(y, tuple(map(_turned, axes)), back, piece)
+        upstream = _pack_input(y, tuple(map(_transposed, axes)), back, piece)
         first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
     else:
-        upstream, first = _rows(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
-    taps, run = _taps(axes, grids, rows.channels)
-    lines = _number(x.shape[0]) * math.prod(rows.grid)
+        upstream, first = _pack(y, [Grid(0, steps, 1) for steps in rows.grid], 0, piece), 0
+    taps, run = _loop_taps(axes, grids, rows.channels)
+    lines = _known(x.shape[0]) * math.prod(rows.grid)
     if pitch == 1:
-        sums = _number(x.shape[1]) * math.prod(taps)
-        pieces = _pieces(lines, _number(y.shape[2]), run, sums, target.workers)
+        sums = _known(x.shape[1]) * math.prod(taps)
+        pieces = _part_count(lines, _known(y.shape[2]), run, sums, target.workers)
     made: Value = LineWeight(
         rows.value,
         upstream.value,
-        lines + _more(lines, pieces),
+        lines + _missing_lines(lines, pieces),
         rows.grid,
         (rows.channels, upstream.channels),
-        _number(y.shape[2]),
+        _known(y.shape[2]),
         first,
         taps,
         run,
@@ -332,25 +313,25 @@ def _weight(x: Value, y: Value, axes: Windows, target: TargetModel, precision: P
         precision,
         pitch,
     )
-    return _taps_last(made, _number(x.shape[2]), axes, grids, rows.channels)
+    return _unpack_weights(made, _known(x.shape[2]), axes, grids, rows.channels)
 
 
-def _lines(y: Value, grid: tuple[int, ...]) -> Rows:
+def _pack_channels_first(y: Value, grid: tuple[int, ...]) -> PackedTensor:
     """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
     so, along what is summed."""
-    images, lines = _number(y.shape[0]), math.prod(grid)
-    least = -(-_more(images * lines) // lines)
-    more = next(n for n in range(least, least + EVEN) if (images + n) * lines % EVEN == 0)
-    y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _number(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
+    images, lines = _known(y.shape[0]), math.prod(grid)
+    least = -(-_missing_lines(images * lines) // lines)
+    more = next(n for n in range(least, least + LINE_MULTIPLE) if (images + n) * lines % LINE_MULTIPLE == 0)
+    y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _known(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
     y = permute(y, [1, 2, 0, *range(3, y.type.rank)])
-    return Rows(Laid(y), grid, 1)
+    return PackedTensor(Laid(y), grid, 1)
 
 
-def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:
+def _unpack_weights(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:
     """Weights in the order of rows as (groups, outputs, channels, *taps)."""
     rank = len(axes)
-    line = _channels(grids)
-    sizes = [channels if name == "channel" else _size(name, grids) for name in line]
+    line = _channel_axes(grids)
+    sizes = [channels if name == "channel" else _axis_size(name, grids) for name in line]
     steps = [n for n, g in enumerate(grids) if not g.folded]
     w = reshape(w, (*w.shape[:2], *[grids[n].taps for n in steps], pitch))
     w = narrow(w, w.type.rank - 1, 0, math.prod(sizes))
@@ -366,7 +347,7 @@ def _taps_last(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pi
     return w
 
 
-def _size(name: str, grids: Sequence[Grid]) -> int:
+def _axis_size(name: str, grids: Sequence[Grid]) -> int:
     """How many channels a line has of one kind."""
     kind, number = name.split()
     grid = grids[int(number)]

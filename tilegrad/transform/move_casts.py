@@ -10,12 +10,12 @@ from ..ops.indexing import Index, TakeAlong
 from ..ops.movement import Permute, Slice
 from ..ops.reduction import Max, Min
 from .rewrite import rewrite
-from .simplify import holds
+from .simplify import is_exact_in
 
-PLACED = {Cast, Expand, Reshape, Permute, Slice, Index, TakeAlong, Max, Min}
+CANDIDATES = {Cast, Expand, Reshape, Permute, Slice, Index, TakeAlong, Max, Min}
 
 
-def casts(graph: Graph) -> Graph:
+def move_casts(graph: Graph) -> Graph:
     """Casts move past what only moves elements: to where there are fewer of them; of as many, narrower ones move.
 
     A cast costs little where it is computed, but a value that is kept in memory should be kept narrow, and what
@@ -25,29 +25,31 @@ def casts(graph: Graph) -> Graph:
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.movement import slice_axis
     >>> x = Input(TensorType(float16, (100, 8)), "x")
-    >>> print(casts(Graph((x,), (slice_axis(Cast(x, float32), 0, 5, 7),))))
+    >>> print(move_casts(Graph((x,), (slice_axis(Cast(x, float32), 0, 5, 7),))))
     graph(x: f16[100,8])
       %0: f16[2,8] = slice[5:7, :] x
       %1: f32[2,8] = cast[f32] %0
       return %1
     """
-    return rewrite(graph, lambda value, busy: _placed(value, busy) if type(value) in PLACED else None)
+    return rewrite(graph, lambda value, busy: _moved(value, busy) if type(value) in CANDIDATES else None)
 
 
-def _placed(value: Value, busy: set[Value]) -> Value | None:
+def _moved(value: Value, busy: set[Value]) -> Value | None:
     match value:
         case Cast(Expand() | Index() | TakeAlong() | Permute() | Reshape() as moved, to) if moved not in busy:
-            return _before(value, moved) if _fewer(moved.x, value, narrow=to.bits < moved.dtype.bits) else None
+            return (
+                _cast_before(value, moved) if _is_cheaper(moved.x, value, narrow=to.bits < moved.dtype.bits) else None
+            )
         case Expand(Cast() as x) | Index(Cast() as x) | TakeAlong(Cast() as x) if x not in busy:
-            return _after(value, x) if _fewer(value, x, narrow=False) else None
+            return _cast_after(value, x) if _is_cheaper(value, x, narrow=False) else None
         case Permute(Cast() as x) | Reshape(Cast() as x) | Slice(Cast() as x) if x not in busy:
-            return _after(value, x) if _fewer(value, x, narrow=x.dtype.bits > x.x.dtype.bits) else None
-        case Max(Cast() as x) | Min(Cast() as x) if x not in busy and holds(x.dtype.short, x.x.dtype.short):
-            return _after(value, x)  # of the narrow elements it is the same one
+            return _cast_after(value, x) if _is_cheaper(value, x, narrow=x.dtype.bits > x.x.dtype.bits) else None
+        case Max(Cast() as x) | Min(Cast() as x) if x not in busy and is_exact_in(x.dtype.short, x.x.dtype.short):
+            return _cast_after(value, x)  # of the narrow elements it is the same one
     return None
 
 
-def _fewer(there: Value, here: Value, narrow: bool) -> bool:
+def _is_cheaper(there: Value, here: Value, narrow: bool) -> bool:
     """Whether a cast is better there than here: of fewer elements, or of as many if that moves narrower ones."""
     a, b = _count(there), _count(here)
     return a is not None and b is not None and (a < b or (a == b and narrow)) or (there.shape == here.shape and narrow)
@@ -58,10 +60,10 @@ def _count(value: Value) -> int | None:
     return count if type(count) is int else None
 
 
-def _before(cast: Cast, moved: Value) -> Value:
+def _cast_before(cast: Cast, moved: Value) -> Value:
     inputs = moved.inputs
     return moved.with_inputs([Cast(inputs[0], cast.to), *inputs[1:]])
 
 
-def _after(value: Value, cast: Cast) -> Value:
+def _cast_after(value: Value, cast: Cast) -> Value:
     return Cast(value.with_inputs([cast.x, *value.inputs[1:]]), cast.to)

@@ -8,7 +8,7 @@ from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, parts
 from ..ir.size import Dim, Size
 
-TYPICAL = 64
+TYPICAL_SIZE = 64
 """What a size that varies is taken for."""
 
 
@@ -27,26 +27,26 @@ def operations(value: Value) -> int:
     """
     count = 1
     for extent in value.shape:
-        count *= _number(extent)
+        count *= _known(extent)
     if not value.inputs or count == 0:
         return 0
     if value.opaque:
-        return 16 * sum(operations_of(x) for x in (*value.inputs, value))
+        return 16 * sum(element_count(x) for x in (*value.inputs, value))
     indices = tuple([Index(f"i{n}", extent) for n, extent in enumerate(value.shape)])
     element = value.element(indices, lambda x, at: Read(x, tuple(at), x.dtype))
     return count * _count([element])
 
 
-def operations_of(value: Value) -> int:
+def element_count(value: Value) -> int:
     """The elements of a value, as if each took one."""
     count = 1
     for extent in value.shape:
-        count *= _number(extent)
+        count *= _known(extent)
     return count
 
 
-def _number(extent: Dim) -> int:
-    return extent.value(dict.fromkeys(extent.names(), TYPICAL)) if isinstance(extent, Size) else extent
+def _known(extent: Dim) -> int:
+    return extent.value(dict.fromkeys(extent.names(), TYPICAL_SIZE)) if isinstance(extent, Size) else extent
 
 
 def _count(expressions: Sequence[Expr]) -> int:
@@ -67,7 +67,7 @@ def _count(expressions: Sequence[Expr]) -> int:
             continue
         seen.add(e)
         if isinstance(e, Reduce | Scan):
-            total += _number(e.index.extent) * (1 + _count([e.body]))
+            total += _known(e.index.extent) * (1 + _count([e.body]))
         else:
             total += isinstance(e, Apply) and e.fn != "cast"
             stack.extend(parts(e))

@@ -20,7 +20,7 @@ from .rewrite import rewrite
 from .simplify import constant_of
 
 
-def sooner(graph: Graph) -> Graph:
+def pool_gradient(graph: Graph) -> Graph:
     """A choice by comparing each element with a number, of what was returned to the greatest, is made before; sums too.
 
     >>> from ..ir.dtype import float32
@@ -30,7 +30,7 @@ def sooner(graph: Graph) -> Graph:
     >>> x, u = Input(TensorType(float32, (3, 8)), "x"), Input(TensorType(float32, (3, 4)), "u")
     >>> axes = (Sliding(8, 4, 2, 2),)
     >>> found, back = MaxPool(x, axes), Returned(u, Greatest(x, axes), axes)
-    >>> print(sooner(Graph((x, u), (found, where(le(x, 0.0), 0.0, back)))))
+    >>> print(pool_gradient(Graph((x, u), (found, where(le(x, 0.0), 0.0, back)))))
     graph(x: f32[3,8], u: f32[3,4])
       %0: f32[3,4] = max_pool[axes=(2/2)] x
       %1: f32[] = fill[0]
@@ -42,10 +42,10 @@ def sooner(graph: Graph) -> Graph:
       return %0, %6
     """
     pooled = {(v.x, v.axes): v for v in graph.values() if type(v) is MaxPool}
-    return rewrite(graph, partial(_sooner, pooled)) if pooled else graph
+    return rewrite(graph, partial(_pushed, pooled)) if pooled else graph
 
 
-def _sooner(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
+def _pushed(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
     """The choice or the sum before it is spread over the windows, or None."""
     match value:
         case Sum(Returned(y, Greatest(), spread), axes, keepdim):
@@ -62,7 +62,7 @@ def _sooner(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Va
     greatest = pooled.get((back.numbers.x, back.axes))
     if greatest is None or back.numbers.axes != back.axes:
         return None
-    here = _compared(condition, back.numbers.x, greatest)
+    here = _compare_pooled(condition, back.numbers.x, greatest)
     if here is None:
         return None
     return back.with_inputs((where(here, back.y, 0.0) if kept else where(here, 0.0, back.y), back.numbers))
@@ -72,7 +72,7 @@ def _is_zero(value: Value) -> bool:
     return str(constant_of(value)) == "0.0"  # -0.0 is not what sums of nothing are
 
 
-def _compared(condition: Value, each: Value, greatest: Value) -> Value | None:
+def _compare_pooled(condition: Value, each: Value, greatest: Value) -> Value | None:
     """The comparison of each element with a number as one of the greatest elements; None if it is something else."""
     if not isinstance(condition, Comparison) or each not in condition.inputs:
         return None

@@ -7,7 +7,7 @@ place (`ops/digits.py`). What is sorted are numbers `key << 32 | place`.
 from __future__ import annotations
 
 from ..ir.dtype import int32, int64
-from ..ir.graph import Value
+from ..ir.graph import Graph, Value
 from ..ir.size import product
 from ..ops.arithmetic import add, mul, sub
 from ..ops.bits import bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right
@@ -20,35 +20,45 @@ from ..ops.movement import pad, select, stack
 from ..ops.scan import cumsum
 from ..ops.sorting import LeastKeys, SortedKeys
 from ..runtime.target_model import TargetModel
+from .rewrite import rewrite
 
-LEAST_ROW, LEAST_COMPARED = 4096, 1 << 31
+MIN_ROW, MIN_COMPARISONS = 4096, 1 << 31
 """Up to so long a row, or so many pairs of keys, each key is compared with all others: that is one kernel."""
-LEAST_CHOSEN, CHOSEN_FROM = 1 << 14, 1 << 12
+MIN_SELECTION_ROW, SELECTION_BLOCK = 1 << 14, 1 << 12
 """A row from which on the first few keys are looked for in parts, and about how long these are."""
-SIGN = -(1 << 31)
+SIGN_BIT = -(1 << 31)
 
 
-def by_digits(value: Value) -> Value | None:
+def radix_sorts(graph: Graph, target: TargetModel) -> Graph:
+    """Sort long rows by radix sort, and select the smallest keys of long rows in parts."""
+
+    def split(value: Value, _: set[Value]) -> Value | None:
+        return radix_sort(value) or split_selection(value, target)
+
+    return rewrite(graph, split, of=(SortedKeys, LeastKeys))
+
+
+def radix_sort(value: Value) -> Value | None:
     """The order of long rows, digit by digit; None if it is something else, or soon done.
 
     >>> from ..ir.graph import Input, TensorType
-    >>> print(by_digits(SortedKeys(Input(TensorType(int32, (1 << 20,))))).type)
+    >>> print(radix_sort(SortedKeys(Input(TensorType(int32, (1 << 20,))))).type)
     i64[2,1048576]
     """
     if not isinstance(value, SortedKeys):
         return None
     keys = value.keys
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
-    if not isinstance(length, int) or not isinstance(rows, int) or not LEAST_ROW <= length < 1 << 31:
+    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_ROW <= length < 1 << 31:
         return None
-    if rows * length * length < LEAST_COMPARED:
+    if rows * length * length < MIN_COMPARISONS:
         return None
-    made = in_order(bitwise_xor(reshape(keys, (rows, length)), SIGN), 32)
-    sorted_keys = cast(bitwise_xor(cast(shift_right(made, 32), int32), SIGN), int64)
-    return reshape(stack([places(made), sorted_keys], 1), value.shape)
+    made = radix_order(bitwise_xor(reshape(keys, (rows, length)), SIGN_BIT), 32)
+    sorted_keys = cast(bitwise_xor(cast(shift_right(made, 32), int32), SIGN_BIT), int64)
+    return reshape(stack([sorted_places(made), sorted_keys], 1), value.shape)
 
 
-def in_order(keys: Value, bits: int) -> Value:
+def radix_order(keys: Value, bits: int) -> Value:
     """`key << 32 | place` of each row in stable order of so many low bits of int32 keys, taken as unsigned numbers."""
     rows, length = keys.shape
     place = expand(reshape(positions(length, keys.device), (1, length)), keys.shape)
@@ -60,42 +70,42 @@ def in_order(keys: Value, bits: int) -> Value:
     return made
 
 
-def order_of(keys: Value, most: int) -> Value:
+def stable_order(keys: Value, most: int) -> Value:
     """What `SortedKeys` has of a vector of int32 keys of 0 to less than `most`."""
     (length,) = keys.shape
     assert isinstance(length, int)
-    if length < LEAST_ROW or length * length < LEAST_COMPARED:
+    if length < MIN_ROW or length * length < MIN_COMPARISONS:
         return SortedKeys(keys)
-    made = reshape(in_order(reshape(keys, (1, length)), (most - 1).bit_length()), (length,))
-    return stack([places(made), shift_right(made, 32)], 0)
+    made = reshape(radix_order(reshape(keys, (1, length)), (most - 1).bit_length()), (length,))
+    return stack([sorted_places(made), shift_right(made, 32)], 0)
 
 
-def places(made: Value) -> Value:
-    """Where the numbers of `in_order` stood."""
+def sorted_places(made: Value) -> Value:
+    """Where the numbers of `radix_order` stood."""
     return bitwise_and(made, (1 << 32) - 1)
 
 
-def first_in_parts(value: Value, target: TargetModel) -> Value | None:
+def split_selection(value: Value, target: TargetModel) -> Value | None:
     """The least keys of few long rows: those of their parts, and of these the least.
 
     >>> from ..ir.graph import Input, TensorType
     >>> from ..runtime.target_model import gpu_model
-    >>> print(first_in_parts(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
+    >>> print(split_selection(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
     i64[2,5]
     """
     if not isinstance(value, LeastKeys):
         return None
     keys, count = value.keys, value.count
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
-    if not isinstance(length, int) or not isinstance(rows, int) or not LEAST_CHOSEN <= length < 1 << 31:
+    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_SELECTION_ROW <= length < 1 << 31:
         return None
-    size = max(CHOSEN_FROM, 1 << (32 * count - 1).bit_length())
+    size = max(SELECTION_BLOCK, 1 << (32 * count - 1).bit_length())
     parts = -(-length // size)
     if parts < 2 or rows >= target.instances:
         return None
     flat = reshape(keys, (rows, length))
     if parts * size > length:
-        flat = pad(flat, [(0, 0), (0, parts * size - length)], -SIGN - 1)  # equal keys stand before, and come first
+        flat = pad(flat, [(0, 0), (0, parts * size - length)], -SIGN_BIT - 1)  # equal keys stand before, and come first
     found = LeastKeys(reshape(flat, (rows, parts, size)), count)
     begins = reshape(mul(positions(parts, keys.device), size), (1, parts, 1))
     place = reshape(add(select(found, 2, 0), begins), (rows, parts * count))

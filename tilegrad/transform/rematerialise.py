@@ -16,17 +16,17 @@ from ..ir.node import Node
 from ..ir.size import Dim
 from ..ops.joint import Again
 from .operation_count import operations
-from .share import moved
+from .share import on_inputs
 
-ROUNDS = 40
+MAX_PLANS = 40
 """How often a plan is made at most: each time a part of what is too much is dropped."""
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Into how many parts the forward part is cut, of each of which only the ends are kept, where that is not enough."""
-TRIALS = 6
+MAX_KEPT = 6
 """How many of the dearest are tried to be kept after all, once all fits."""
 
 
-class Plan(Node):
+class MemoryPlan(Node):
     """In which order a graph is computed, and what is in memory when most is."""
 
     bytes: int
@@ -44,7 +44,7 @@ class Plan(Node):
     """The temporaries that are in use then."""
 
 
-Planner: TypeAlias = "Callable[[Graph], Plan]"
+Planner: TypeAlias = "Callable[[Graph], MemoryPlan]"
 
 
 def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
@@ -63,9 +63,9 @@ def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
     plan = planner(graph)
     if plan.bytes <= budget:
         return graph
-    search = _Search(graph, planner, plan)
+    search = _DropSearch(graph, planner, plan)
     if not search.until(budget):
-        least, extra = search.best.bytes, _share(search.graph)
+        least, extra = search.best.bytes, _extra_share(search.graph)
         raise BudgetError(
             f"fit={budget:,} bytes cannot be: the program takes {plan.bytes:,}, and still {least:,} with {extra:.0%} "
             f"more operations to compute values again; {plan.kept:,} of them are inputs and results. Take a smaller "
@@ -75,7 +75,7 @@ def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
     return search.graph
 
 
-def computed_again(graph: Graph) -> list[Value]:
+def recomputed(graph: Graph) -> list[Value]:
     """What of the forward part is computed a second time, by checkpoints or to fit."""
     later: set[Value] = set()
     found = []
@@ -93,21 +93,21 @@ def _is_backward(value: Value) -> bool:
     return value.location is not None and value.location.derived and not isinstance(value, Again)
 
 
-def _share(graph: Graph) -> float:
+def _extra_share(graph: Graph) -> float:
     """How much more is computed, as a part of what must be."""
-    again = computed_again(graph)
+    again = recomputed(graph)
     extra = sum(map(operations, again))
     return extra / max(1, sum(map(operations, set(graph.values()).difference(again))))
 
 
-def _number(dim: Dim) -> int:
+def _known(dim: Dim) -> int:
     return dim if isinstance(dim, int) else 0
 
 
-class _Search:
+class _DropSearch:
     """A graph, and what is dropped of it so far."""
 
-    def __init__(self, graph: Graph, planner: Planner, plan: Plan) -> None:
+    def __init__(self, graph: Graph, planner: Planner, plan: MemoryPlan) -> None:
         self.original, self.first, self.planner = graph, plan, planner
         self.values = graph.values()
         self.place = {v: n for n, v in enumerate(self.values)}
@@ -145,7 +145,7 @@ class _Search:
 
     def _trials(self, budget: int) -> Iterator[set[Value]]:
         """What might be dropped: ever more of what saves most for its cost; then all, but for the ends of segments."""
-        for _ in range(ROUNDS):
+        for _ in range(MAX_PLANS):
             chosen = self._chosen((self.best.bytes - budget) // 2 + 1)
             if not chosen:
                 break
@@ -160,14 +160,14 @@ class _Search:
         across = [0] * len(self.first.made)
         total = 0
         for v, end in last.items():
-            total += _number(v.type.bytes)
+            total += _known(v.type.bytes)
             for n in range(self.kernel[v], end):
-                across[n] += _number(v.type.bytes)
+                across[n] += _known(v.type.bytes)
         order = sorted(last, key=self.kernel.__getitem__)
         cuts: list[int] = []
         begin, filled = 0, 0
         for v in order:
-            filled += _number(v.type.bytes)
+            filled += _known(v.type.bytes)
             if filled * count >= total * (len(cuts) + 1) and self.kernel[v] > begin:
                 cuts.append(min(range(begin, self.kernel[v] + 1), key=lambda n: (across[n], -n)))
                 begin = self.kernel[v]
@@ -186,16 +186,16 @@ class _Search:
                         stack.append(r)
         return found
 
-    def _state(self) -> tuple[set[Value], Graph, Plan, dict[Value, Value]]:
+    def _state(self) -> tuple[set[Value], Graph, MemoryPlan, dict[Value, Value]]:
         return self.dropped, self.graph, self.best, self.back
 
-    def _restore(self, state: tuple[set[Value], Graph, Plan, dict[Value, Value]]) -> None:
+    def _restore(self, state: tuple[set[Value], Graph, MemoryPlan, dict[Value, Value]]) -> None:
         self.dropped, self.graph, self.best, self.back = state
 
     def relent(self, budget: int) -> None:
         """Keeps the dearest after all, where there is room."""
         dear = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
-        for v in dear[:TRIALS]:
+        for v in dear[:MAX_KEPT]:
             before = self._state()
             self._settle(self.dropped - {v})
             if self.best.bytes > budget:
@@ -203,7 +203,7 @@ class _Search:
 
     def _settle(self, dropped: set[Value]) -> None:
         self.dropped = dropped
-        self.graph, self.back = _Later(self, dropped).graph()
+        self.graph, self.back = _Recomputation(self, dropped).graph()
         self.best = self.planner(self.graph)
 
     def _chosen(self, bytes: int) -> set[Value]:
@@ -220,10 +220,10 @@ class _Search:
         chosen: set[Value] = set()
         while candidates and bytes > 0:
             dropped = self.dropped | chosen
-            v = max(candidates, key=lambda v: (_number(v.type.bytes) / self._cost(v, dropped), -self.kernel[v]))
+            v = max(candidates, key=lambda v: (_known(v.type.bytes) / self._cost(v, dropped), -self.kernel[v]))
             candidates.remove(v)
             chosen.add(v)
-            bytes -= _number(v.type.bytes)
+            bytes -= _known(v.type.bytes)
         return chosen
 
     def is_there(self, value: Value, dropped: set[Value]) -> bool:
@@ -285,10 +285,10 @@ class _Search:
         return self.parts[value]
 
 
-class _Later:
+class _Recomputation:
     """The graph in which the gradients read values that are computed again."""
 
-    def __init__(self, search: _Search, dropped: set[Value]) -> None:
+    def __init__(self, search: _DropSearch, dropped: set[Value]) -> None:
         self.search = search
         self.starts = search.starts(dropped)
         self.dropped = dropped & set(self.starts)
@@ -307,7 +307,7 @@ class _Later:
             search.backward, key=lambda v: (search.times[v], search.place[v])
         ):  # what starts it comes before
             inputs = [self.new[x] if x in search.backward else self._late(x, late) for x in v.inputs]
-            self.new[v] = moved(v, tuple(inputs))
+            self.new[v] = on_inputs(v, tuple(inputs))
         outputs = tuple([self.new[v] for v in search.original.outputs])
         return Graph(search.original.inputs, outputs), {new: old for old, new in self.new.items()}
 
@@ -326,7 +326,7 @@ class _Later:
                 waiting = [x for x in v.inputs if x not in late]
                 stack.extend(waiting)
                 if not waiting:
-                    late[v] = moved(v, tuple([late[x] for x in v.inputs]))
+                    late[v] = on_inputs(v, tuple([late[x] for x in v.inputs]))
         return late[wanted]
 
     def _copy(self, wanted: Value, start: Value) -> Value:
@@ -346,14 +346,14 @@ class _Later:
                 waiting = [p for p in parts if p not in self.copies]
                 stack.extend(waiting)
                 if not waiting:
-                    self.copies[key] = moved(v, tuple([self.copies[p] for p in parts]))
+                    self.copies[key] = on_inputs(v, tuple([self.copies[p] for p in parts]))
         return self.copies[wanted, start]
 
 
-def shown(values: Sequence[Value]) -> str:
+def summary(values: Sequence[Value]) -> str:
     """Values that are computed again, for people: the ops by how often.
 
-    >>> shown([])
+    >>> summary([])
     'nothing'
     """
     counts: dict[str, int] = {}

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..ir.graph import Graph, Input, Value
 from ..ir.location import working_for
-from .share import moved
+from .share import on_inputs
 
-Simpler: TypeAlias = Callable[[Value, set[Value]], "Value | None"]
+Rewrite: TypeAlias = Callable[[Value, set[Value]], "Value | None"]
 """What may be written for a value, or None. The set has the values that more than one reader needs."""
 
-MOST_STEPS = 64
+MAX_STEPS = 64
 """A value that is rewritten more often is in a circle of rules."""
 
 
-def rewrite(graph: Graph, simpler: Simpler) -> Graph:
-    """The graph with every value replaced as often as there is something for it; the same if there is nothing."""
+def rewrite(graph: Graph, simpler: Rewrite, of: type[Value] | tuple[type[Value], ...] = Value) -> Graph:
+    """Replace values until no rewrite applies, producers first; return the graph itself if nothing changed.
+
+    Only values of the classes `of` are rewritten: a graph that has none is not walked.
+    """
+    if of is not Value and not any(isinstance(v, of) for v in graph.values()):
+        return graph
     given = set(graph.inputs)
     readers = graph.consumers()
     outputs = set(graph.outputs)
@@ -28,7 +33,7 @@ def rewrite(graph: Graph, simpler: Simpler) -> Graph:
             made = value
         else:
             with working_for(value.location):
-                made = _settled(value, new, simpler, busy)
+                made = _rewritten(value, new, simpler, busy, of)
         new[value] = made
         if len(readers[value]) > 1 or value in outputs:
             busy.add(made)
@@ -37,14 +42,14 @@ def rewrite(graph: Graph, simpler: Simpler) -> Graph:
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
-def _settled(value: Value, new: dict[Value, Value], simpler: Simpler, busy: set[Value]) -> Value:
+def _rewritten(value: Value, new: dict[Value, Value], simpler: Rewrite, busy: set[Value], of: Any) -> Value:
     """A value on settled inputs, in its simplest form; what a rule makes on the way is settled too."""
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         for x in value.inputs:
             if x not in new:
-                new[x] = x if type(x) is Input else _settled(x, new, simpler, busy)
-        value = moved(value, tuple([new[x] for x in value.inputs]))
-        found = simpler(value, busy)
+                new[x] = x if type(x) is Input else _rewritten(x, new, simpler, busy, of)
+        value = on_inputs(value, tuple([new[x] for x in value.inputs]))
+        found = simpler(value, busy) if isinstance(value, of) else None
         if found is None:
             return new.setdefault(value, value)
         if found in new:

@@ -33,13 +33,13 @@ def share(graph: Graph) -> Graph:
         key = (type(value), _exact(value.attributes), inputs)
         found = known.get(key)
         if found is None:
-            found = known[key] = moved(value, inputs)
+            found = known[key] = on_inputs(value, inputs)
         changed |= found is not value
         new[value] = found
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs)) if changed else graph
 
 
-def moved(value: Value, inputs: tuple[Value, ...]) -> Value:
+def on_inputs(value: Value, inputs: tuple[Value, ...]) -> Value:
     """The same op on other inputs, still at the user's line."""
     made = value.with_inputs(inputs)
     if made is not value:

@@ -19,11 +19,27 @@ from .rewrite import rewrite
 from .rules import RULES, Rule
 
 KINDS = {"float": "f", "int": "i", "uint": "i", "bool": "b"}
-EXACT = ("add", "sub", "mul", "div", "neg", "abs", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "sqrt")
+CORRECTLY_ROUNDED = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "abs",
+    "maximum",
+    "minimum",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "sqrt",
+)
 """Functions that are computed alike everywhere, so that a constant may be computed now."""
 
 MOVEMENTS = {Expand, Reshape, Permute, Slice}
-DIGITS = {float32: 24, float64: 53, int32: 31, int64: 63}
+EXACT_BITS = {float32: 24, float64: 53, int32: 31, int64: 63}
 """The bits in which whole numbers of a type are added up without rounding."""
 
 _by_op: dict[type[Value], list[Rule]] = {}
@@ -48,7 +64,7 @@ def simplify(graph: Graph) -> Graph:
 
 def _simpler(value: Value) -> Value | None:
     """One step: the value in a simpler form, or None."""
-    folded = _folded(value)
+    folded = _fold(value)
     if folded is not None:
         return folded
     for rule in _by_op.get(type(value), ()):
@@ -98,7 +114,7 @@ def constant_of(value: Value) -> float | None:
     return value.value if type(value) is Fill else None
 
 
-def _folded(value: Value) -> Value | None:
+def _fold(value: Value) -> Value | None:
     """A value that needs no computing: it has no elements, or all are one number that can be known now."""
     if isinstance(value, Fill):
         return None
@@ -110,21 +126,21 @@ def _folded(value: Value) -> Value | None:
         return None if number is None else Fill(number, value.type)
     match value:
         case Pad(x):
-            constant = _if_equal([constant_of(x), value.value])
+            constant = _common([constant_of(x), value.value])
         case Cat(tensors):
-            constant = _if_equal([constant_of(x) for x in tensors])
+            constant = _common([constant_of(x) for x in tensors])
         case Cast():
-            return _folded_cast(value)
+            return _fold_cast(value)
         case Where():
-            return _folded_choice(value)
+            return _fold_where(value)
         case Reduction():
-            constant = _reduced(value)
+            constant = _fold_reduction(value)
         case Elementwise():
-            constant = _computed(value)
+            constant = _evaluated(value)
     return None if constant is None else Fill(constant, value.type)
 
 
-def _if_equal(numbers: list[float | None]) -> float | None:
+def _common(numbers: list[float | None]) -> float | None:
     """The number that all of these are."""
     first = numbers[0]
     if first is None or any(n is None or not _same(n, first) for n in numbers):
@@ -132,8 +148,8 @@ def _if_equal(numbers: list[float | None]) -> float | None:
     return first
 
 
-def _computed(value: Elementwise) -> float | None:
-    if value.fn not in EXACT or any(x.dtype.bits < 32 and x.dtype.is_float for x in value.inputs):
+def _evaluated(value: Elementwise) -> float | None:
+    if value.fn not in CORRECTLY_ROUNDED or any(x.dtype.bits < 32 and x.dtype.is_float for x in value.inputs):
         return None
     numbers = [constant_of(x) for x in value.inputs]
     if any(n is None for n in numbers):
@@ -146,7 +162,7 @@ def _computed(value: Elementwise) -> float | None:
     return float(str(made)) if value.dtype is float32 else made.item()
 
 
-def _folded_choice(value: Where) -> Value | None:
+def _fold_where(value: Where) -> Value | None:
     condition = constant_of(value.condition)
     if condition is None:
         return None
@@ -154,12 +170,12 @@ def _folded_choice(value: Where) -> Value | None:
     return chosen if chosen.shape == value.shape else Expand(chosen, value.shape)
 
 
-def _reduced(value: Reduction) -> float | None:
+def _fold_reduction(value: Reduction) -> float | None:
     """A reduction of equal elements, where every way to do it gives the same number."""
     constant, count = constant_of(value.x), value.count
     if constant is None or type(count) is not int or constant != constant:
         return None
-    digits = DIGITS.get(accumulator(value.x.dtype), 0)
+    digits = EXACT_BITS.get(accumulator(value.x.dtype), 0)
     exact = float(constant).is_integer() and abs(constant) * count < 1 << digits and not _same(constant, -0.0)
     match value.fn:
         case "maximum" | "minimum" | "bitand" | "bitor" if count:
@@ -173,8 +189,12 @@ def _reduced(value: Reduction) -> float | None:
     return None
 
 
-def _folded_cast(value: Cast) -> Value | None:
-    if isinstance(value.x, Cast) and value.x.x.dtype is value.dtype and holds(value.x.dtype.short, value.dtype.short):
+def _fold_cast(value: Cast) -> Value | None:
+    if (
+        isinstance(value.x, Cast)
+        and value.x.x.dtype is value.dtype
+        and is_exact_in(value.x.dtype.short, value.dtype.short)
+    ):
         return value.x.x
     constant = constant_of(value.x)
     if constant is None or not math.isfinite(constant):
@@ -194,6 +214,6 @@ WIDER = {
 """Types that hold every element of a type: a cast there and back gives the element."""
 
 
-def holds(wide: str, narrow: str) -> bool:
+def is_exact_in(wide: str, narrow: str) -> bool:
     """Whether one type has every value of another."""
     return wide in WIDER.get(narrow, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from ..ir.dtype import bfloat16, bool_, float16, float32, float64, int32
-from ..ir.graph import Value
+from ..ir.graph import Graph, Value
 from ..ir.node import Node
 from ..ops.arithmetic import add, maximum, minimum, mul, sub
 from ..ops.broadcasting import Expand, Fill, Reshape, expand, reduce_sum, reshape
@@ -24,20 +24,21 @@ from ..ops.movement import narrow, select
 from ..ops.ranges import OfRanges, levels_of
 from ..ops.segment_sums import RowStarts
 from ..runtime.target_model import TargetModel
-from .radix_sorts import order_of
+from .radix_sorts import stable_order
+from .rewrite import rewrite
 
-LEAST = 1 << 17
+KERNELS_NS = 1 << 17
 """Nanoseconds, about, of the kernels that this takes; and one for each entry."""
-STEP = 512
+SERIAL_ENTRY_NS = 512
 """Nanoseconds of an entry that is written after another."""
-MOST_COUNTED, PART, ROOM = 1 << 14, 1 << 12, 1 << 22
+MAX_COUNTED_ROWS, ENTRIES_PER_INSTANCE, MAX_COUNTERS = 1 << 14, 1 << 12, 1 << 22
 """Places that each instance keeps a count of, entries of an instance, and counts of all."""
-MOST_SUMMED = 1 << 12
+MAX_SUMMED_ROWS = 1 << 12
 """Places of sums in a word for each few powers of two: with more, too few instances have room for their own."""
-BOTH = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
+COMBINE = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
 
 
-class Entries(Node):
+class FlatScatter(Node):
     """What goes where: rows of a source to rows of a result."""
 
     to: Value
@@ -50,7 +51,12 @@ class Entries(Node):
     """How many entries one instance would write."""
 
 
-def by_place(value: Value, target: TargetModel) -> Value | None:
+def sorted_scatter(graph: Graph, target: TargetModel) -> Graph:
+    """Sort the entries of scatters by destination, so that all instances share the work of each scatter."""
+    return rewrite(graph, lambda value, _: sort_scatter(value, target), of=(Scatter, ScatterAlong))
+
+
+def sort_scatter(value: Value, target: TargetModel) -> Value | None:
     """A scatter with many entries as what each place of the result takes of them; None if it is something else.
 
     >>> from ..ir.dtype import float32, int64
@@ -58,7 +64,7 @@ def by_place(value: Value, target: TargetModel) -> Value | None:
     >>> from ..runtime.target_model import gpu_model
     >>> from ..ir.graph import Input, TensorType
     >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
-    >>> by_place(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op
+    >>> sort_scatter(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op
     'reshape'
     """
     if not isinstance(value, Scatter | ScatterAlong) or value.dtype is bool_ and value.fn:
@@ -66,23 +72,25 @@ def by_place(value: Value, target: TargetModel) -> Value | None:
     dims = (*value.sizes, *(d for x in value.inputs for d in x.shape))
     if not all(type(d) is int and d > 0 for d in dims):
         return None
-    found = _entries(value) if isinstance(value, Scatter) else _entries_along(value)
+    found = _flat_scatter(value) if isinstance(value, Scatter) else _flat_scatter_along(value)
     if found is None or found.rows >= 1 << 31:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
-    if found.in_turn * STEP < LEAST + count * found.columns:
+    if found.in_turn * SERIAL_ENTRY_NS < KERNELS_NS + count * found.columns:
         return None
-    made = _counted(value, found, target) or _by_powers(value, found, target)
+    made = _count_entries(value, found, target) or _exact_sums(value, found, target)
     if made is not None:
         return reshape(made, value.sizes)
-    order = order_of(found.to, found.rows)
+    order = stable_order(found.to, found.rows)
     starts = RowStarts(order, found.rows)
     base = _base(value, found)
-    made = _combined(base, found, order, starts, value.fn) if value.fn else _last(base, found, order, starts)
+    made = (
+        _reduce_entries(base, found, order, starts, value.fn) if value.fn else _last_entries(base, found, order, starts)
+    )
     return reshape(made, value.sizes)
 
 
-def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
+def _last_entries(base: Value, found: FlatScatter, order: Value, starts: Value) -> Value:
     """Of the entries of a place the last one."""
     begin, end = (narrow(starts, 0, n, found.rows) for n in range(2))
     which = Index(select(order, 0, 0), (maximum(sub(end, 1), 0),), (0,))
@@ -91,50 +99,50 @@ def _last(base: Value, found: Entries, order: Value, starts: Value) -> Value:
     return where(there, new, base)
 
 
-def _counted(value: Scatter | ScatterAlong, found: Entries, target: TargetModel) -> Value | None:
+def _count_entries(value: Scatter | ScatterAlong, found: FlatScatter, target: TargetModel) -> Value | None:
     """One number that is added for each entry: how often that is, times the number."""
     number = found.source
     while isinstance(number, Expand | Reshape):
         number = number.inputs[0]
     if value.fn != "add" or not isinstance(number, Fill):
         return None
-    if found.rows <= MOST_COUNTED:
+    if found.rows <= MAX_COUNTED_ROWS:
         count: int = found.to.shape[0]  # type: ignore[assignment]
-        parts = max(1, min(target.instances, count // PART, ROOM // found.rows))
+        parts = max(1, min(target.instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // found.rows))
         many = reduce_sum(Counts(found.to, found.rows, parts), 0)
     else:
-        starts = RowStarts(order_of(found.to, found.rows), found.rows)
+        starts = RowStarts(stable_order(found.to, found.rows), found.rows)
         many = sub(*(narrow(starts, 0, n, found.rows) for n in (1, 0)))
     base = widened(_base(value, found))
     total = reshape(mul(cast(many, base.dtype), number.value), (found.rows, 1))
     return cast(add(base, expand(total, base.shape)), value.dtype)
 
 
-def _by_powers(value: Scatter | ScatterAlong, found: Entries, target: TargetModel) -> Value | None:
+def _exact_sums(value: Scatter | ScatterAlong, found: FlatScatter, target: TargetModel) -> Value | None:
     """Sums of numbers at few places, that all instances add to as to whole numbers."""
     if value.fn != "add" or value.dtype not in (float32, float16, bfloat16) or found.columns > 1:
         return None
-    if found.rows > MOST_SUMMED:
+    if found.rows > MAX_SUMMED_ROWS:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
-    parts = max(1, min(target.instances, count // PART, ROOM // (WORDS * found.rows)))
+    parts = max(1, min(target.instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // (WORDS * found.rows)))
     source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
     total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
     return cast(add(cast(_base(value, found), float64), total), value.dtype)
 
 
-def _base(value: Scatter | ScatterAlong, found: Entries) -> Value:
+def _base(value: Scatter | ScatterAlong, found: FlatScatter) -> Value:
     return reshape(expand(value.base, value.sizes), (found.rows, found.columns))
 
 
-def _combined(base: Value, found: Entries, order: Value, starts: Value, fn: str) -> Value:
+def _reduce_entries(base: Value, found: FlatScatter, order: Value, starts: Value, fn: str) -> Value:
     """Of the entries of a place what they make together."""
     sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
     total = OfRanges(starts, levels_of(widened(sorted_source), fn), fn)
-    return cast(BOTH[fn](widened(base), total), base.dtype)
+    return cast(COMBINE[fn](widened(base), total), base.dtype)
 
 
-def _entries(value: Scatter) -> Entries | None:
+def _flat_scatter(value: Scatter) -> FlatScatter | None:
     """Of index tensors for the first axes."""
     sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
     count = len(value.axes)
@@ -147,10 +155,10 @@ def _entries(value: Scatter) -> Entries | None:
     shape: tuple[int, ...] = to.shape  # type: ignore[assignment]
     entries, columns = prod(shape), prod(sizes[count:])
     source = reshape(value.source, (entries, columns))
-    return Entries(cast(reshape(to, (entries,)), int32), prod(sizes[:count]), columns, source, entries)
+    return FlatScatter(cast(reshape(to, (entries,)), int32), prod(sizes[:count]), columns, source, entries)
 
 
-def _entries_along(value: ScatterAlong) -> Entries:
+def _flat_scatter_along(value: ScatterAlong) -> FlatScatter:
     """Of an index for each element: all elements are places of their own."""
     sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
     shape: tuple[int, ...] = value.index.shape  # type: ignore[assignment]
@@ -165,4 +173,4 @@ def _entries_along(value: ScatterAlong) -> Entries:
     assert to is not None
     entries = prod(shape)
     flat = cast(reshape(to, (entries,)), int32)
-    return Entries(flat, prod(sizes), 1, reshape(value.source, (entries, 1)), shape[value.axis])
+    return FlatScatter(flat, prod(sizes), 1, reshape(value.source, (entries, 1)), shape[value.axis])

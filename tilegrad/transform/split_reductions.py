@@ -3,8 +3,6 @@ results, sorts and what is written where an index says, too."""
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..ir.dtype import float32, int64
 from ..ir.functions import identity
 from ..ir.graph import Graph, Value
@@ -21,57 +19,46 @@ from ..ops.creation import positions
 from ..ops.movement import pad
 from ..ops.reduction import Argmax, Max, Min, Place
 from ..runtime.target_model import TargetModel
-from .radix_sorts import by_digits, first_in_parts
-from .rewrite import rewrite
-from .share import moved
-from .sorted_scatter import by_place
-from .split_scans import in_parts
+from .share import on_inputs
 
-OF_PLACES = {"argmax": "maximum", "argmin": "minimum"}
-DEEPEST = 24
+EXTREME = {"argmax": "maximum", "argmin": "minimum"}
+MAX_VISITED = 24
 """How many values are looked at to find out what a reduction is made of."""
 
 
-def split(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
+def split_reductions(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     """A reduction of very many elements to few becomes one to more, and one of those.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import reduce_sum
     >>> x = Input(TensorType(float32, (1048576,)), "x")
-    >>> print(split(Graph((x,), (reduce_sum(x),))))
+    >>> print(split_reductions(Graph((x,), (reduce_sum(x),))))
     graph(x: f32[1048576])
       %0: f32[64,16384] = reshape[sizes=(64, 16384)] x
       %1: f32[64] = sum[axes=(1), keepdim=False] %0
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """
-    if target.powers:
-        graph = rewrite(graph, partial(_shared, target))
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
     for value in graph.values():
         if value in given or not value.inputs:
             new[value] = value
             continue
-        made = moved(value, tuple([new[x] for x in value.inputs]))
-        parts = parts_of(made, target) if isinstance(made, Reduction) else 1
+        made = on_inputs(value, tuple([new[x] for x in value.inputs]))
+        parts = part_count(made, target) if isinstance(made, Reduction) else 1
         if isinstance(made, Reduction) and parts > 1:
-            made = _in_parts(made, parts)
-        elif isinstance(made, Reduction) and _follows_rows(made):
-            made = _rows_first(made)
+            made = _split(made, parts)
+        elif isinstance(made, Reduction) and _reads_row_reductions(made):
+            made = _reduce_rows_first(made)
         new[value] = made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
 
 
-def _shared(target: TargetModel, value: Value, busy: set[Value]) -> Value | None:
-    """What one instance would do alone as something that all do together, or None."""
-    return in_parts(value, target) or by_digits(value) or first_in_parts(value, target) or by_place(value, target)
-
-
-def parts_of(value: Reduction, target: TargetModel) -> int:
+def part_count(value: Reduction, target: TargetModel) -> int:
     """Into how many parts a reduction is cut.
 
     >>> from ..ir.dtype import float32
@@ -79,7 +66,7 @@ def parts_of(value: Reduction, target: TargetModel) -> int:
     >>> from ..ops.broadcasting import reduce_sum
     >>> from ..runtime.target_model import gpu_model
     >>> x = Input(TensorType(float32, (16384, 16384)), "x")
-    >>> [parts_of(reduce_sum(x, axes), gpu_model(132)) for axes in ((0,), (1,), (0, 1))]
+    >>> [part_count(reduce_sum(x, axes), gpu_model(132)) for axes in ((0,), (1,), (0, 1))]
     [4, 1, 512]
     """
     results, count = product(value.shape), value.count
@@ -105,12 +92,12 @@ def _longest(value: Reduction) -> int:
     return max(value.axes, key=lambda a: value.x.shape[a])  # type: ignore[arg-type,return-value]
 
 
-def _in_parts(value: Reduction, count: int) -> Value:
+def _split(value: Reduction, count: int) -> Value:
     """The same reduction over parts of its longest axis first: of short floats in float32, and rounded once."""
     if not isinstance(value, Place) and value.dtype.is_float and value.dtype.bits < 32:
         with working_for(value.location):
             wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
-            return cast(_in_parts(wide, count), value.dtype)
+            return cast(_split(wide, count), value.dtype)
     axis = _longest(value)
     extent = value.x.shape[axis]
     assert type(extent) is int
@@ -119,10 +106,10 @@ def _in_parts(value: Reduction, count: int) -> Value:
         x = value.x
         if extent % count:
             widths = [(0, count * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
-            x = pad(x, widths, identity(OF_PLACES.get(value.fn, value.fn), x.dtype))
+            x = pad(x, widths, identity(EXTREME.get(value.fn, value.fn), x.dtype))
         cut = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
         if isinstance(value, Place):
-            return reshape(_place(value, cut, axis), value.shape)
+            return reshape(_split_place(value, cut, axis), value.shape)
         inner = tuple(a + (a >= axis) for a in value.axes)
         parts = type(value)(cut, inner, False)
         left = sum(a not in value.axes for a in range(axis))
@@ -130,7 +117,7 @@ def _in_parts(value: Reduction, count: int) -> Value:
         return reshape(whole, value.shape)
 
 
-def _place(value: Place, cut: Value, axis: int) -> Value:
+def _split_place(value: Place, cut: Value, axis: int) -> Value:
     """The first place in any part that has the extreme of all, or NaN if there is one; `cut` has parts along an axis,
     and their elements along the next."""
     places = type(value)(cut, (axis + 1,), False)
@@ -146,13 +133,13 @@ def _place(value: Place, cut: Value, axis: int) -> Value:
     return Min(where(chosen, add(places, begins), int64.max), (axis,), False)
 
 
-def _follows_rows(value: Reduction) -> bool:
+def _reads_row_reductions(value: Reduction) -> bool:
     """Whether something is reduced, along its last axis and others, that is made of reductions of its rows."""
     last = value.x.type.rank - 1
     if len(value.axes) < 2 or last not in value.axes or value.fn.startswith("arg"):
         return False
     stack, seen = [value.x], 0
-    while stack and seen < DEEPEST:
+    while stack and seen < MAX_VISITED:
         x = stack.pop()
         seen += 1
         if isinstance(x, Reduction) and x.axes == (last,) and x.keepdim:
@@ -162,7 +149,7 @@ def _follows_rows(value: Reduction) -> bool:
     return False
 
 
-def _rows_first(value: Reduction) -> Value:
+def _reduce_rows_first(value: Reduction) -> Value:
     """The same reduction, first along the rows: that joins the kernel in which they are made."""
     with working_for(value.location):
         rows = type(value)(value.x, (value.axes[-1],), True)

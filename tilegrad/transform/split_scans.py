@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import prod
 
 from ..ir.functions import identity
-from ..ir.graph import Value
+from ..ir.graph import Graph, Value
 from ..ops.arithmetic import add, maximum, minimum, mul
 from ..ops.base import Operand
 from ..ops.bits import bitwise_or
@@ -22,13 +22,14 @@ from ..ops.movement import cat, narrow, pad
 from ..ops.reduction import Max, Min, Prod
 from ..ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running, RunningPlace
 from ..runtime.target_model import TargetModel
+from .rewrite import rewrite
 
-LEAST = 1 << 15
+MIN_EXTENT = 1 << 15
 """Elements of an axis that one instance goes through about as soon as three kernels are started."""
-ALONG, ACROSS = (1024, 8192), (64, 512)
+CONTIGUOUS_LENGTHS, STRIDED_LENGTHS = (1024, 8192), (64, 512)
 """How long parts are, where the axis lies in memory and where it does not."""
-WHOLE: dict[type[Running], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
-BOTH: dict[type[Running], Callable[[Operand, Operand], Value]] = {
+REDUCTION: dict[type[Running], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
+COMBINE: dict[type[Running], Callable[[Operand, Operand], Value]] = {
     Cumsum: add,
     Cumprod: mul,
     Cummax: maximum,
@@ -36,14 +37,19 @@ BOTH: dict[type[Running], Callable[[Operand, Operand], Value]] = {
 }
 
 
-def in_parts(value: Value, target: TargetModel) -> Value | None:
+def split_scans(graph: Graph, target: TargetModel) -> Graph:
+    """Split scans along few long axes into parts, one for each instance."""
+    return rewrite(graph, lambda value, _: split_scan(value, target), of=Running)
+
+
+def split_scan(value: Value, target: TargetModel) -> Value | None:
     """A running sum, product or extreme (or its places) of few long rows in parts of these; None if it stays whole.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
     >>> from ..runtime.target_model import gpu_model
     >>> x = Input(TensorType(float32, (1 << 20,)), "x")
-    >>> print(in_parts(Cumsum(x, 0), gpu_model(132)).type)
+    >>> print(split_scan(Cumsum(x, 0), gpu_model(132)).type)
     f32[1048576]
     """
     if not isinstance(value, Running) or not all(type(d) is int for d in value.shape):
@@ -52,25 +58,27 @@ def in_parts(value: Value, target: TargetModel) -> Value | None:
     shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
     beside = prod(shape[axis + 1 :])
     instances = prod(shape[:axis]) * -(-beside // target.beside)
-    if shape[axis] < LEAST or instances >= target.workers:
+    if shape[axis] < MIN_EXTENT or instances >= target.workers:
         return None
     if isinstance(value, RunningPlace):
-        return _places(value)
-    length = _length(shape[axis], target.instances // max(1, instances), *(ALONG if beside == 1 else ACROSS))
-    return cast(_combined(value, widened(x), axis, length), value.dtype)
+        return _scan_places(value)
+    length = _part_length(
+        shape[axis], target.instances // max(1, instances), *(CONTIGUOUS_LENGTHS if beside == 1 else STRIDED_LENGTHS)
+    )
+    return cast(_scan_parts(value, widened(x), axis, length), value.dtype)
 
 
-def _length(extent: int, parts: int, least: int, most: int) -> int:
+def _part_length(extent: int, parts: int, least: int, most: int) -> int:
     """How long a part is: about as long as there are wanted parts, and such that all are alike, if that is possible.
 
-    >>> _length(1 << 26, 528, 1024, 8192), _length(1 << 20, 528, 1024, 8192), _length(1000003, 528, 1024, 8192)
-    (8192, 2048, 2048)
+    >>> [_part_length(extent, 528, 1024, 8192) for extent in (1 << 26, 1 << 20, 1000003)]
+    [8192, 2048, 2048]
     """
     wanted = min(most, max(least, 1 << (extent // max(1, parts)).bit_length()))
     return next((n for n in range(wanted, wanted // 2, -1) if extent % n == 0), wanted)
 
 
-def _combined(value: Running, x: Value, axis: int, length: int) -> Value:
+def _scan_parts(value: Running, x: Value, axis: int, length: int) -> Value:
     """What runs along parts of x, behind what the parts before have together."""
     kind = type(value)
     extent = x.shape[axis]
@@ -80,14 +88,14 @@ def _combined(value: Running, x: Value, axis: int, length: int) -> Value:
     if parts * length != extent:
         x = pad(x, [(0, parts * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)], nothing)
     cut = reshape(x, (*x.shape[:axis], parts, length, *x.shape[axis + 1 :]))
-    whole = kind(WHOLE[kind](cut, (axis + 1,), True), axis)
+    whole = kind(REDUCTION[kind](cut, (axis + 1,), True), axis)
     first = fill(nothing, (*cut.shape[:axis], 1, 1, *cut.shape[axis + 2 :]), x.dtype, x.device)
     before = cat([first, narrow(whole, axis, 0, parts - 1)], axis)
-    made = BOTH[kind](expand(before, cut.shape), kind(cut, axis + 1))
+    made = COMBINE[kind](expand(before, cut.shape), kind(cut, axis + 1))
     return narrow(reshape(made, x.shape), axis, 0, extent)
 
 
-def _places(value: RunningPlace) -> Value:
+def _scan_places(value: RunningPlace) -> Value:
     """The last place so far where the extreme was met is the greatest of such places."""
     x, axis = value.x, value.axis
     greatest = isinstance(value, CumArgmax)

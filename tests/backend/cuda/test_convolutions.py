@@ -24,7 +24,7 @@ from tilegrad.ops.control import where
 from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import optimise
 
 GPU = gpu_model(132)
 FIRST = (sliding(224, 11, 4), sliding(224, 11, 4))
@@ -38,8 +38,7 @@ def given(*shape: int) -> Input:
 
 def last_kernel(value: Value, *inputs: Input) -> Kernel:
     graph = Graph(inputs, (value,))
-    for transform in PASSES:
-        graph = fitted(transform, GPU)(graph)
+    graph = optimise(graph, GPU)
     steps = [s.kernel for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
     return next(k for k in reversed(steps) if "tl.dot" in str(k))
 
@@ -136,8 +135,7 @@ def launches() -> list[tuple[Kernel, tuple[int, ...]]]:
     masked = where(gt(x, 0.0), convolution.convolve_back(back, w, axes), 0.0)  # what is loaded there lies in gaps
     outputs = (made, masked, convolution.ConvolveWeight(x, back, axes))
     graph = Graph((x, w, y), outputs)
-    for transform in PASSES:
-        graph = fitted(transform, GPU)(graph)
+    graph = optimise(graph, GPU)
     steps = [s for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
     return [(s.kernel, tuple([t.count({}) for t in s.grid])) for s in steps]
 

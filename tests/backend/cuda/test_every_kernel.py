@@ -17,7 +17,7 @@ from tilegrad.ir.tile_access import statements, walk
 from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.transform.pipeline import PASSES, fitted
+from tilegrad.transform.pipeline import optimise
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here: pip install nvidia-cuda-nvrtc")
 PARTS = 8
@@ -30,8 +30,7 @@ def kernels(part: int) -> tuple[Kernel, ...]:
     examples = all_examples()
     for example in examples[len(examples) * part // PARTS : len(examples) * (part + 1) // PARTS]:
         graph = example.graph()
-        for transform in PASSES:
-            graph = fitted(transform, target)(graph)
+        graph = optimise(graph, target)
         steps = assemble(fuse(graph, target)).steps
         found |= {step.kernel.form(): step.kernel for step in steps if isinstance(step, Launch)}
     return tuple(found.values())

@@ -11,7 +11,7 @@ import pytest
 import tilegrad as tg
 from tests.backend.cuda.conftest import Maker
 from tests.backend.cuda.simulated_dnn import GOOD, SimulatedDnn
-from tests.backend.cuda.test_convolutions import GPU, PASSES, fitted
+from tests.backend.cuda.test_convolutions import GPU, optimise
 from tests.ops.examples_windows import sliding
 from tilegrad import config
 from tilegrad.backend.cuda import choosing, libraries
@@ -38,8 +38,7 @@ F = tg.nn.functional
 def products(value: Value, *inputs: Input) -> list[tuple[Kernel, tuple[int, ...]]]:
     """The kernels of a value in which tiles are multiplied, and their grids."""
     graph = Graph(inputs, (value,))
-    for transform in PASSES:
-        graph = fitted(transform, GPU)(graph)
+    graph = optimise(graph, GPU)
     steps = [s for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
     return [(s.kernel, tuple([t.count({}) for t in s.grid])) for s in steps if "tl.dot" in str(s.kernel)]
 

@@ -17,7 +17,7 @@ from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cum
 from tilegrad.ops.sorting import argsort, median, sort, topk
 from tilegrad.runtime.target_model import TargetModel, gpu_model
 from tilegrad.transform import radix_sorts, sorted_scatter, split_scans
-from tilegrad.transform.split_reductions import split
+from tilegrad.transform.pipeline import PASSES
 
 GPU = gpu_model(4)
 
@@ -26,16 +26,23 @@ GPU = gpu_model(4)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits such that what takes no time is cut already."""
     for place, name, limit in (
-        (split_scans, "LEAST", 64),
-        (split_scans, "ALONG", (8, 16)),
-        (split_scans, "ACROSS", (4, 8)),
-        (radix_sorts, "LEAST_ROW", 100),
-        (radix_sorts, "LEAST_COMPARED", 100_000),
-        (radix_sorts, "LEAST_CHOSEN", 200),
-        (radix_sorts, "CHOSEN_FROM", 32),
-        (sorted_scatter, "LEAST", 100),
+        (split_scans, "MIN_EXTENT", 64),
+        (split_scans, "CONTIGUOUS_LENGTHS", (8, 16)),
+        (split_scans, "STRIDED_LENGTHS", (4, 8)),
+        (radix_sorts, "MIN_ROW", 100),
+        (radix_sorts, "MIN_COMPARISONS", 100_000),
+        (radix_sorts, "MIN_SELECTION_ROW", 200),
+        (radix_sorts, "SELECTION_BLOCK", 32),
+        (sorted_scatter, "KERNELS_NS", 100),
     ):
         monkeypatch.setattr(place, name, limit)
+
+
+def split_work(graph: Graph, target: TargetModel) -> Graph:
+    """Run the passes that give every instance a part of scatters, sorts, scans and reductions."""
+    for step in PASSES[-4:]:
+        graph = step(graph, target)
+    return graph
 
 
 def given(dtype: DType, *shape: int, name: str = "x") -> Input:
@@ -48,7 +55,7 @@ def ops(graph: Graph) -> set[str]:
 
 def agree(inputs: Sequence[Input], outputs: Sequence[Value], *arrays: np.ndarray, tolerance: float = 0.0) -> Graph:
     whole = Graph(tuple(inputs), tuple(outputs))
-    made = split(whole, GPU)
+    made = split_work(whole, GPU)
     assert made is not whole
     with np.errstate(all="ignore"):
         both = [interpret(graph, list(arrays)) for graph in (made, whole)]
@@ -67,7 +74,7 @@ def test_the_place_of_an_extreme(dtype: DType, place: Callable[..., Value]) -> N
     for shape, axis in (((1003,), 0), ((2, 517), 1), ((517, 2), 0)):
         x = given(dtype, *shape)
         whole = Graph((x,), (place(x, axis), place(x, axis, True)))
-        made = split(whole, small)
+        made = split_work(whole, small)
         assert made is not whole
         a = random.integers(-3, 4, shape).astype(dtype.numpy)
         same = np.full(shape, -np.inf if dtype.is_float else dtype.min, dtype.numpy)
@@ -152,7 +159,7 @@ def test_scatters_of_several_axes() -> None:
         both = Scatter(x, (i, i), y, (0, 1), (40, 30), fn)
         agree((x, i, y), (both,), arrays[0], index % 30, arrays[1])
     other = Graph((x, j, y), (Scatter(x, (j,), given(float32, 40, 700), (1,), (40, 30)),))
-    assert split(other, GPU) is other
+    assert split_work(other, GPU) is other
 
 
 def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +168,7 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     made = (ScatterAlong(zeros, index, ones, 0, (10,), "add"),)
     graph = agree((index,), made, np.arange(5000) % 7)
     assert {"of_ranges", "by_digit"}.isdisjoint(ops(graph))
-    monkeypatch.setattr(sorted_scatter, "MOST_COUNTED", 5)
+    monkeypatch.setattr(sorted_scatter, "MAX_COUNTED_ROWS", 5)
     graph = agree((index,), made, np.arange(5000) % 7)
     assert "row_starts" in ops(graph)
     assert {"of_ranges", "counts"}.isdisjoint(ops(graph))
@@ -178,7 +185,7 @@ def test_sums_by_powers_of_two() -> None:
     drawn[6] = 3e38
     total = ScatterAlong(fill(0.0, (), float32), index, x, 0, (40,), "add")
     with np.errstate(over="ignore", invalid="ignore"):
-        (found,) = interpret(made := split(Graph((index, x), (total,)), GPU), [at, drawn])
+        (found,) = interpret(made := split_work(Graph((index, x), (total,)), GPU), [at, drawn])
         exact = np.bincount(at, drawn.astype(np.float64), 40).astype(np.float32)
     assert "power_sums" in ops(made)
     np.testing.assert_array_equal(found, exact)
@@ -189,6 +196,6 @@ def test_what_stays_as_it_is() -> None:
     x, index = given(float32, 5000), given(int64, 5000)
     many = given(float32, 5000, 70)
     whole = Graph((x, index), (Cumsum(x, 0), argsort(x), ScatterAlong(x, index, x, 0, (5000,), "add")))
-    assert split(whole, TargetModel()) is whole
+    assert split_work(whole, TargetModel()) is whole
     other = Graph((many,), (Cumsum(many, 1),))
-    assert split(other, GPU) is other
+    assert split_work(other, GPU) is other

@@ -11,7 +11,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ops.convolution import ConvolveBack, Windows
 from tilegrad.ops.pooling import Overlay
 from tilegrad.ops.sliding import Sliding
-from tilegrad.transform.overlaid import overlaid
+from tilegrad.transform.col2im_gradient import col2im_gradient
 
 LINE = (Sliding(9, 6, 4),)
 PADDED = (Sliding(6, 6, 3, 1, 1), Sliding(5, 4, 3, 1, 1, 2))
@@ -27,7 +27,7 @@ def way_back(axes: Windows, groups: int, outputs: int, channels: int) -> Graph:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_it_means_the_same(axes: Windows, groups: int) -> None:
     graph = way_back(axes, groups, 16, 2)
-    changed = overlaid(graph)
+    changed = col2im_gradient(graph)
     assert any(type(v) is Overlay for v in changed.values())
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([int(n) for n in x.shape]) for x in graph.inputs]  # type: ignore[call-overload]
@@ -37,4 +37,4 @@ def test_it_means_the_same(axes: Windows, groups: int) -> None:
 
 def test_many_channels_and_strides_are_left_alone() -> None:
     for graph in (way_back(LINE, 1, 16, 8), way_back((Sliding(9, 3, 4, 2),), 1, 64, 2)):
-        assert overlaid(graph) is graph
+        assert col2im_gradient(graph) is graph

@@ -21,7 +21,7 @@ FEWER = 4
 """How many times fewer numbers must be laid over the input than would be packed: each is stored, and read again."""
 
 
-def overlaid(graph: Graph) -> Graph:
+def col2im_gradient(graph: Graph) -> Graph:
     """The graph with such convolutions as products whose results are laid over one another.
 
     >>> from ..ir.dtype import float32
@@ -29,19 +29,18 @@ def overlaid(graph: Graph) -> Graph:
     >>> from ..ops.sliding import Sliding
     >>> y = Input(TensorType(float32, (2, 1, 64, 9)), "y")
     >>> turned = Input(TensorType(float32, (1, 3, 64, 4)), "turned")
-    >>> print(overlaid(Graph((y, turned), (ConvolveBack(y, turned, (Sliding(12, 9, 4),)),))))
+    >>> print(col2im_gradient(Graph((y, turned), (ConvolveBack(y, turned, (Sliding(12, 9, 4),)),))))
     graph(y: f32[2,1,64,9], turned: f32[1,3,64,4])
       %0: f32[2,1,3,4,9] = contract[bcdk,abdj->abckj] turned y
       %1: f32[2,1,3,12] = overlay[axes=(4)] %0
       %2: f32[2,1,3,12,1] = reshape[sizes=(2, 1, 3, 12, 1)] %1
       return %2
     """
-    if not any(type(v) is ConvolveBack for v in graph.values()):
-        return graph
-    return rewrite(graph, lambda value, _: _overlaid(value) if type(value) is ConvolveBack else None)
+    return rewrite(graph, lambda value, _: _as_col2im(value), of=ConvolveBack)
 
 
-def _overlaid(back: ConvolveBack) -> Value | None:
+def _as_col2im(back: Value) -> Value | None:
+    assert isinstance(back, ConvolveBack)
     y, turned, axes = back.y, back.turned, back.axes
     extents, counts = [a.extent for a in axes], [a.count for a in axes]
     dims = [*y.shape, *turned.shape, *extents]
