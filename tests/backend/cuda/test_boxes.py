@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.backend.cuda import emulated
-from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
-from tilegrad.backend.cuda.code.lower import Lowering
+from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
+from tilegrad.backend.cuda.code.lower import CudaLowering
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
@@ -110,8 +110,8 @@ def drawn(seeds: Sequence[int]) -> list[tuple[Kernel, tuple[int, int]]]:
 def test_operands_are_those_of_the_interpreter() -> None:
     found = drawn(range(SEED * CASES, (SEED + 1) * CASES))
     emulation = emulated.Emulated([kernel for kernel, _ in found], "sm_90a")
-    boxes = [Lowering(kernel, "sm_90a").products.group for kernel, _ in found]
-    assert sum(isinstance(plan, Grouped) for plan in boxes) >= CASES // 2
+    boxes = [CudaLowering(kernel, "sm_90a").products.warpgroup for kernel, _ in found]
+    assert sum(isinstance(plan, WarpgroupLoop) for plan in boxes) >= CASES // 2
     assert any(side.map.anywhere for plan in boxes if plan is not None for side in (plan.x, plan.y))
     wrong = []
     for n, (kernel, grid) in enumerate(found):

@@ -121,7 +121,7 @@ def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -
         layout = blocked(shape, threads, 4, order)
         held: set[tuple[int, ...]] = set()
         positions = [_positions(layout.axes[axis], threads) for axis in range(len(shape))]
-        mine = layout.copies(threads)
+        mine = layout.copy_bits(threads)
         count = 0
         for thread in range(threads):
             if thread & mine:

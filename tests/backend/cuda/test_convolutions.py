@@ -9,8 +9,8 @@ from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled
 from tests.ops.examples_windows import sliding
 from tilegrad.backend.cuda.build import built
-from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
-from tilegrad.backend.cuda.code.lower import Lowering, lower
+from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
+from tilegrad.backend.cuda.code.lower import CudaLowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import bfloat16, float32
@@ -66,16 +66,16 @@ KERNELS = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_operands_come_in_boxes(name: str) -> None:
-    plan = Lowering(KERNELS[name](), "sm_90a").products.group
-    assert isinstance(plan, Grouped)
+    plan = CudaLowering(KERNELS[name](), "sm_90a").products.warpgroup
+    assert isinstance(plan, WarpgroupLoop)
     assert plan.x.boxes + plan.y.boxes >= 2
 
 
 def test_lines_of_an_operand_may_overlap() -> None:
-    plan = Lowering(KERNELS["first"](), "sm_90a").products.group
+    plan = CudaLowering(KERNELS["first"](), "sm_90a").products.warpgroup
     assert plan is not None
     assert (plan.y.map.pitch, plan.y.map.columns) == (48, 144), "a window is 144 numbers, 48 on from the one before"
-    plan = Lowering(KERNELS["middle"](), "sm_90a").products.group
+    plan = CudaLowering(KERNELS["middle"](), "sm_90a").products.warpgroup
     assert plan is not None
     assert (plan.y.map.pitch, plan.y.map.columns) == (96, 480)
 
@@ -109,7 +109,7 @@ def test_convolutions_compile_elsewhere() -> None:
 )
 def test_a_tile_has_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
     """Of few rows two tiles share a multiprocessor; those that are no power of two are columns when multiplied."""
-    plan = Lowering(forward(MIDDLE, 64, outputs), "sm_90a").products.group
+    plan = CudaLowering(forward(MIDDLE, 64, outputs), "sm_90a").products.warpgroup
     assert plan is not None
     assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == wanted
     assert plan.tiling.swapped == (outputs > 64)
@@ -118,9 +118,9 @@ def test_a_tile_has_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
 def test_weights_of_tf32_have_an_operand_along_what_is_summed() -> None:
     x, y = (Input(TensorType(float32, (128, 1, 64, 12, 12))) for _ in range(2))
     kernel = last_kernel(convolution.ConvolveWeight(x, y, LATE, "high"), x, y)
-    plan = Lowering(kernel, "sm_90a").products.group
+    plan = CudaLowering(kernel, "sm_90a").products.warpgroup
     assert plan is not None
-    assert [side.turned for side in plan.sides] == [True, False]
+    assert [side.transposed for side in plan.sides] == [True, False]
 
 
 # --- emulated ------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ import pytest
 from tests.backend.cuda import emulated
 from tests.backend.cuda.some_kernels import together
 from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
-from tilegrad.backend.cuda.code.dot import Products
-from tilegrad.backend.cuda.code.dot_loop import Copied
+from tilegrad.backend.cuda.code.dot import DotLowering
+from tilegrad.backend.cuda.code.dot_loop import AsyncCopyLoop
 from tilegrad.backend.cuda.code.dot_operands import Definitions
-from tilegrad.backend.cuda.code.dot_prefetch import Ahead
-from tilegrad.backend.cuda.code.dot_thread import Threaded
-from tilegrad.backend.cuda.code.dot_tiling import tiling
-from tilegrad.backend.cuda.code.dot_warpgroup import Grouped
-from tilegrad.backend.cuda.code.lower import Lowering
+from tilegrad.backend.cuda.code.dot_prefetch import PrefetchedProduct
+from tilegrad.backend.cuda.code.dot_thread import ThreadLoop
+from tilegrad.backend.cuda.code.dot_tiling import choose_tiling
+from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
+from tilegrad.backend.cuda.code.lower import CudaLowering
 from tilegrad.backend.cuda.nvrtc import compile, disassembled, version
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import DeviceError
@@ -64,7 +64,7 @@ def contract(x: "*{dtype}", y: "*{dtype}", out: "*{out}"):
 
 def way(kernel: Kernel, architecture: str) -> object:
     """How the loop of a kernel is done."""
-    products: Products = Lowering(kernel, architecture).products
+    products: DotLowering = CudaLowering(kernel, architecture).products
     (found,) = products.loops.values()
     return found
 
@@ -72,44 +72,52 @@ def way(kernel: Kernel, architecture: str) -> object:
 @pytest.mark.parametrize("order", ORDERS)
 def test_which_way_is_taken(order: str) -> None:
     half = product(512, 512, 512, (128, 256, 64), order)
-    assert isinstance(way(half, "sm_90a"), Grouped)
-    assert isinstance(way(half, "sm_80"), Copied)
-    assert isinstance(way(half, "sm_120"), Copied)
+    assert isinstance(way(half, "sm_90a"), WarpgroupLoop)
+    assert isinstance(way(half, "sm_80"), AsyncCopyLoop)
+    assert isinstance(way(half, "sm_120"), AsyncCopyLoop)
     tf32 = product(512, 512, 512, (128, 128, 32), order, "f32", "high")
-    assert isinstance(way(tf32, "sm_90a"), Copied if order == "KM,KN" else Grouped)
-    assert isinstance(way(tf32, "sm_80"), Copied)
-    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32"), "sm_90a"), Threaded)
-    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32", "medium"), "sm_90a"), Ahead)
-    assert isinstance(way(product(512, 512, 512, (128, 128, 64), order, before="{} * 2.0"), "sm_90a"), Ahead)
+    assert isinstance(way(tf32, "sm_90a"), AsyncCopyLoop if order == "KM,KN" else WarpgroupLoop)
+    assert isinstance(way(tf32, "sm_80"), AsyncCopyLoop)
+    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32"), "sm_90a"), ThreadLoop)
+    assert isinstance(way(product(512, 512, 512, (128, 128, 32), order, "f32", "medium"), "sm_90a"), PrefetchedProduct)
+    assert isinstance(
+        way(product(512, 512, 512, (128, 128, 64), order, before="{} * 2.0"), "sm_90a"), PrefetchedProduct
+    )
     along = order == "MK,NK"
     for dtype, precision in (("i8", "highest"), ("u8", "highest"), ("f8e4m3", "medium"), ("f8e5m2", "high")):
         short = product(512, 512, 512, (128, 128, 128), order, dtype, precision)
-        assert isinstance(way(short, "sm_90a"), Grouped if along else Ahead)
-        assert isinstance(way(short, "sm_120"), Copied if along else Ahead)
-        assert isinstance(way(short, "sm_80"), Copied if along and not dtype.startswith("f") else Ahead)
+        assert isinstance(way(short, "sm_90a"), WarpgroupLoop if along else PrefetchedProduct)
+        assert isinstance(way(short, "sm_120"), AsyncCopyLoop if along else PrefetchedProduct)
+        assert isinstance(
+            way(short, "sm_80"), AsyncCopyLoop if along and not dtype.startswith("f") else PrefetchedProduct
+        )
     exact = product(512, 512, 512, (128, 128, 128), order, "f8e4m3")
-    assert isinstance(way(exact, "sm_90a"), Copied if along else Ahead)
+    assert isinstance(way(exact, "sm_90a"), AsyncCopyLoop if along else PrefetchedProduct)
 
 
 def test_masks_that_keep_within_a_matrix_are_left_to_the_copy_engine() -> None:
     found = way(product(1000, 1000, 1000, (128, 256, 64), masked=True), "sm_90a")
-    assert isinstance(found, Grouped)
+    assert isinstance(found, WarpgroupLoop)
     assert [(map.columns, map.lines) for map in (found.x.map, found.y.map)] == [(1000, 1000), (1000, 1000)]
     odd = way(product(1001, 1001, 1001, (128, 256, 64), masked=True), "sm_90a")
-    assert isinstance(odd, Ahead)  # its lines begin anywhere
+    assert isinstance(odd, PrefetchedProduct)  # its lines begin anywhere
 
 
 def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
     kernel = product(1000, 1000, 1000, (128, 256, 64), masked=True)
     text = str(kernel).replace("(ks < 1000)[None, :]", "(ks * 2 < 1000)[None, :]")
-    assert isinstance(way(parse(text), "sm_90a"), Ahead)
+    assert isinstance(way(parse(text), "sm_90a"), PrefetchedProduct)
     text = str(kernel).replace("(i2 < 1000)[:, None] & (ks", "(i2 + 1 < 1000)[:, None] & (ks")
-    assert isinstance(way(parse(text), "sm_90a"), Ahead)  # this matrix would begin a line before its parameter
+    assert isinstance(
+        way(parse(text), "sm_90a"), PrefetchedProduct
+    )  # this matrix would begin a line before its parameter
     text = str(kernel).replace("(i2 < 1000)[:, None] & (ks", "(i2 - 1 < 1000)[:, None] & (ks")
-    assert isinstance(way(parse(text), "sm_90a"), Ahead)  # the first of its lines would have a negative number
+    assert isinstance(
+        way(parse(text), "sm_90a"), PrefetchedProduct
+    )  # the first of its lines would have a negative number
     text = str(kernel).replace("x + ((i2 * 1000)", "x + (((i2 + 1) * 1000)")
     found = way(parse(text), "sm_90a")
-    assert isinstance(found, Grouped)  # this one begins a line behind its parameter
+    assert isinstance(found, WarpgroupLoop)  # this one begins a line behind its parameter
     assert found.x.map.anywhere
     assert (found.x.map.columns, found.x.map.lines) == (1000, 1000)
 
@@ -122,7 +130,7 @@ def test_a_mask_may_compare_with_a_number_that_is_given() -> None:
         "((i2 < 1000) & (n < 3))[:, None] & (ks",
         "((n < 3) & (i2 < 1000))[:, None] & (ks",
     ):
-        assert isinstance(way(parse(text.replace("(i2 < 1000)[:, None] & (ks", given)), "sm_90a"), Ahead)
+        assert isinstance(way(parse(text.replace("(i2 < 1000)[:, None] & (ks", given)), "sm_90a"), PrefetchedProduct)
 
 
 def test_a_box_leaves_its_line_where_lines_overlap() -> None:
@@ -132,24 +140,24 @@ def test_a_box_leaves_its_line_where_lines_overlap() -> None:
     for by in (0, 4, 8):
         text = str(inside).replace("ks = k + tl.arange(0, 64)", f"ks = k + {by} + tl.arange(0, 64)")
         ways[by] = way(parse(text), "sm_90a")
-    assert isinstance(ways[0], Grouped)
+    assert isinstance(ways[0], WarpgroupLoop)
     assert not ways[0].x.map.anywhere
-    assert isinstance(ways[8], Grouped)
+    assert isinstance(ways[8], WarpgroupLoop)
     assert (ways[8].x.map.anywhere, ways[8].x.map.columns) == (True, 64)
-    assert isinstance(ways[4], Ahead)  # it begins at 8 bytes
+    assert isinstance(ways[4], PrefetchedProduct)  # it begins at 8 bytes
 
 
 def test_small_tiles_are_not_read_beyond_their_end() -> None:
     """Four warps side by side reach further than 16 columns: room for that has who computes its operands."""
     for dtype, depth in (("f32", 32), ("bf16", 64)):
         small = product(64, 64, 512, (16, 16, depth), "MK,NK", dtype, "high" if dtype == "f32" else "highest")
-        assert isinstance(way(small, "sm_80"), Ahead)
+        assert isinstance(way(small, "sm_80"), PrefetchedProduct)
 
 
 def test_what_is_overwritten_is_not_copied_ahead() -> None:
     text = str(product(512, 512, 512, (128, 256, 64))).replace("tl.store(out", "tl.store(x")
-    assert isinstance(way(parse(text), "sm_90a"), Ahead)
-    assert isinstance(way(parse(text), "sm_80"), Ahead)
+    assert isinstance(way(parse(text), "sm_90a"), PrefetchedProduct)
+    assert isinstance(way(parse(text), "sm_80"), PrefetchedProduct)
 
 
 def test_a_lone_product_is_a_loop_of_one_turn() -> None:
@@ -157,7 +165,7 @@ def test_a_lone_product_is_a_loop_of_one_turn() -> None:
     start = next(n for n, line in enumerate(text) if "for k in" in line)
     lone = [line.removeprefix("    ") for line in text[start + 1 : start + 5]]
     kernel = parse("\n".join([*text[:start], *lone, *text[start + 5 :]]).replace("k + tl.arange", "tl.arange"))
-    assert isinstance(way(kernel, "sm_90a"), Grouped)
+    assert isinstance(way(kernel, "sm_90a"), WarpgroupLoop)
 
 
 def test_strides_and_divisors() -> None:
@@ -177,7 +185,7 @@ def test_strides_and_divisors() -> None:
     ("kind", "m", "n"), [("warp", 128, 128), ("warp", 40, 200), ("thread", 128, 128), ("thread", 7, 5)]
 )
 def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
-    found = tiling(kind, m, n, 8)
+    found = choose_tiling(kind, m, n, 8)
     layout = found.layout
     held = [1, 1]
     for axis, digits in enumerate(layout.axes):

@@ -27,7 +27,7 @@ def rows(x: "*f32", y: "*f32", out: "*f32", sums: "*f32", n: "i32"):
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefetch, "FEW_BLOCKS", 1)
+    monkeypatch.setattr(prefetch, "MIN_PREFETCH_THREADS", 1)
 
 
 def test_only_where_there_is_room() -> None:
@@ -42,7 +42,7 @@ def test_only_where_there_is_room() -> None:
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 @pytest.mark.parametrize("places", [2, 3])
 def test_rows_are_those_of_the_turn(turns: int, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefetch, "ALONE", 4 if places == 2 else 1000)
+    monkeypatch.setattr(prefetch, "MAX_SHARED_ITERATIONS", 4 if places == 2 else 1000)
     assert f"wait_for_copies<{places - 2}>()" in lower(ROWS, "sm_80").text
     random = np.random.default_rng(turns)
     x, y = (random.standard_normal((16, 2048)).astype(np.float32) for _ in range(2))

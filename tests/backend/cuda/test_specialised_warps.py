@@ -9,7 +9,7 @@ import pytest
 from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled, units
 from tilegrad.backend.cuda.build import built
-from tilegrad.backend.cuda.code.lower import Lowering, lower
+from tilegrad.backend.cuda.code.lower import CudaLowering, lower
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Input, TensorType
@@ -36,12 +36,12 @@ def kernel(op: Attending) -> Kernel:
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("number", range(3))
 def test_tiles_flow(width: int, number: int) -> None:
-    plan = Lowering(kernel(ops(4, 512, width)[number]), "sm_90a").products.flow
+    plan = CudaLowering(kernel(ops(4, 512, width)[number]), "sm_90a").products.specialised
     assert plan is not None
     assert plan.stages >= 2
-    assert len(plan.turns) == 2
+    assert len(plan.loops) == 2
     assert [p.fresh for p in plan.products.values()].count(True) == (2 if number == 0 else 4)
-    assert Lowering(kernel(ops(4, 512, width)[number]), "sm_80").products.flow is None
+    assert CudaLowering(kernel(ops(4, 512, width)[number]), "sm_80").products.specialised is None
 
 
 def test_who_computes_meets_without_who_copies() -> None:
@@ -57,12 +57,12 @@ def test_what_else_is_asked_of_a_tile_is_not_overlooked() -> None:
     text = str(kernel(ops(4, 512, 64)[0]))
     assert "mean *= (1.0 / total)[:, None]" in text
     also = text.replace("mean *= (1.0 / total)[:, None]", "mean += queries.to(tl.float32)")
-    assert Lowering(parse(also), "sm_90a").products.flow is None
+    assert CudaLowering(parse(also), "sm_90a").products.specialised is None
 
 
 def test_what_is_stored_is_not_brought() -> None:
     text = str(kernel(ops(4, 512, 64)[0])).replace("tl.store(out", "tl.store(key")
-    assert Lowering(parse(text), "sm_90a").products.flow is None
+    assert CudaLowering(parse(text), "sm_90a").products.specialised is None
 
 
 LINEAR = """
@@ -101,8 +101,8 @@ def test_sums_that_the_next_product_takes_are_waited_for() -> None:
 )
 def test_a_product_takes_what_was_rounded(more: str) -> None:
     """Registers of sums are taken for a rounded copy of them; those may have changed since, or copies be several."""
-    assert Lowering(parse(LINEAR), "sm_90a").products.flow is not None
-    assert Lowering(parse(LINEAR.replace(LAST, more)), "sm_90a").products.flow is None
+    assert CudaLowering(parse(LINEAR), "sm_90a").products.specialised is not None
+    assert CudaLowering(parse(LINEAR.replace(LAST, more)), "sm_90a").products.specialised is None
 
 
 @pytest.mark.parametrize(

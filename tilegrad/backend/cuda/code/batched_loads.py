@@ -27,108 +27,110 @@ from .layout import Layout
 from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
-    from .fused_statements import Segment
-    from .lower import Lowering
+    from .fused_statements import FusedLoop
+    from .lower import CudaLowering
 
-REGISTERS = 32
+MAX_BATCH_REGISTERS = 32
 """Registers of a thread that may hold batched loads."""
-LEAST = 4
+MIN_BATCH = 4
 """Smallest batch, in iterations, that is worth the second loop."""
 
 
-def outermost(low: Lowering, layout: Layout) -> tuple[str, int]:
+def outermost_loop(low: CudaLowering, layout: Layout) -> tuple[str, int]:
     """Return the index and the trip count of the outermost loop over registers that is not the vector loop."""
     found = [r for r in layout.registers() if r != (layout.vector, 0)]
     if not found:
         return "", 1
-    axis, place = found[-1] if low.products.is_pairs(layout) else found[0]
+    axis, place = found[-1] if low.products.is_accumulator(layout) else found[0]
     return low.variable(layout, axis, place), layout.axes[axis][place].extent
 
 
-def at_once_at(segment: Segment) -> tuple[str, str]:
+def batch_array(fused: FusedLoop) -> tuple[str, str]:
     """Return the extents of the array that holds a batch of loads, and the indices of the current vector in it."""
-    low, layout = segment.low, segment.layout
-    first, _ = outermost(low, layout)
+    low, layout = fused.low, fused.layout
+    first, _ = outermost_loop(low, layout)
     extents = at = ""
     for axis, place in layout.registers():
         index, extent = low.variable(layout, axis, place), layout.axes[axis][place].extent
-        extents += f"[{segment.at_once if index == first else extent}]"
+        extents += f"[{fused.batch if index == first else extent}]"
         if (axis, place) != (layout.vector, 0):
             at += "[n]" if index == first else f"[{index}]"
     return extents, at
 
 
-def is_early(low: Lowering, load: ir.Load) -> bool:
+def is_batchable(low: CudaLowering, load: ir.Load) -> bool:
     """Return whether a load depends on positions only and reads a known parameter."""
     known = low.products.definitions.parameter(load.pointer) is not None
     return known and all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
 
 
-def turns_at_once(segment: Segment) -> int:
+def iterations_per_batch(fused: FusedLoop) -> int:
     """Return how many iterations of the outermost loop share a batch of loads; 1 disables batching.
 
     Batching needs free registers, so it applies only where sums have moved from registers to shared memory.
     """
-    low, layout = segment.low, segment.layout
-    of_all = [m.value for m in segment.members if isinstance(m, ir.Assign)]
-    loads = [x for x in of_all if isinstance(x, ir.Load) and is_early(low, x)]
+    low, layout = fused.low, fused.layout
+    of_all = [m.value for m in fused.members if isinstance(m, ir.Assign)]
+    loads = [x for x in of_all if isinstance(x, ir.Load) and is_batchable(low, x)]
     others = [x for x in of_all if isinstance(x, ir.Reduce | ir.Scan)]
-    if others or not loads or not low.products.dots or segment.staged or segment.words:
+    if others or not loads or not low.products.dots or fused.staged or fused.exchange_words:
         return 1
-    if not any(isinstance(m, ir.Store) for m in segment.members):
+    if not any(isinstance(m, ir.Store) for m in fused.members):
         return 1
-    _, turns = outermost(low, layout)
-    inner = math.prod(layout.extents()) // turns
-    most = REGISTERS // (inner * len(loads))
-    found = max((n for n in range(1, min(turns, max(1, most)) + 1) if turns % n == 0), default=1)
-    return found if found >= LEAST else 1
+    _, iterations = outermost_loop(low, layout)
+    inner = math.prod(layout.extents()) // iterations
+    most = MAX_BATCH_REGISTERS // (inner * len(loads))
+    found = max((n for n in range(1, min(iterations, max(1, most)) + 1) if iterations % n == 0), default=1)
+    return found if found >= MIN_BATCH else 1
 
 
-def load_early(segment: Segment, name: str, load: ir.Load, t: TileType, other: Text) -> None:
+def load_elements(fused: FusedLoop, name: str, load: ir.Load, t: TileType, other: Text) -> None:
     """Load elements one at a time into the batch array."""
-    low, elements, wide = segment.low, segment.elements, segment.layout.width > 1
-    target = segment.target(name, True)
-    met, source = segment.met(load.mask), low.products.definitions.parameter(load.pointer)
-    elements.lane = lane_of(segment.layout)
-    memory = elements.memory(load.pointer, segment.view)
+    low, elements, wide = fused.low, fused.elements, fused.layout.width > 1
+    target = fused.target(name, True)
+    condition, source = fused.condition(load.mask), low.products.definitions.parameter(load.pointer)
+    elements.lane = lane_of(fused.layout)
+    memory = elements.memory(load.pointer, fused.view)
     elements.lane = None
-    if met:
+    if condition:
         assert source is not None
-        memory = Text(f"*({met} ? &{memory} : {low.names.of(source)})", functions.UNARY)
-    head = f"for (int v = 0; v < {segment.layout.width}; ++v)"
-    with segment.fetches.block(head, unrolled=True) if wide else nullcontext():
-        segment.fetches.add(f"{target} = {functions.from_memory(memory, t.dtype)};")
-        if met:
-            segment.fetches.add(f"if (!({met})) {target} = {other};")
+        memory = Text(f"*({condition} ? &{memory} : {low.names.of(source)})", functions.UNARY)
+    head = f"for (int v = 0; v < {fused.layout.width}; ++v)"
+    with fused.fetches.block(head, unrolled=True) if wide else nullcontext():
+        fused.fetches.add(f"{target} = {functions.from_memory(memory, t.dtype)};")
+        if condition:
+            fused.fetches.add(f"if (!({condition})) {target} = {other};")
 
 
-def read(segment: Segment, load: ir.Load, function: str, target: str, pointer: Text, met: str, other: Text) -> None:
+def load_vector(
+    fused: FusedLoop, load: ir.Load, function: str, target: str, pointer: Text, condition: str, other: Text
+) -> None:
     """Load a vector under a condition."""
-    add, source = segment.fetches.add, segment.low.products.definitions.parameter(load.pointer)
-    if not met:
+    add, source = fused.fetches.add, fused.low.products.definitions.parameter(load.pointer)
+    if not condition:
         add(f"{function}({target}, {pointer});")
-    elif segment.at_once > 1 and source is not None:
-        add(f"{function}({target}, {met} ? {pointer} : {segment.low.names.of(source)});")
-        add(f"if (!({met})) fill({target}, {other});")
+    elif fused.batch > 1 and source is not None:
+        add(f"{function}({target}, {condition} ? {pointer} : {fused.low.names.of(source)});")
+        add(f"if (!({condition})) fill({target}, {other});")
     else:
-        add(f"if ({met}) {function}({target}, {pointer});")
+        add(f"if ({condition}) {function}({target}, {pointer});")
         add(f"else fill({target}, {other});")
 
 
-def write_at_once(segment: Segment, heads: list[str], lanes: list[str]) -> None:
+def write_batched(fused: FusedLoop, heads: list[str], lanes: list[str]) -> None:
     """Write the batched loop of a fused loop; `heads` are the loop headers inside the outermost one."""
-    out, low = segment.low.out, segment.low
-    variable, turns = outermost(low, segment.layout)
-    count = segment.at_once
-    with out.block(f"for (int first = 0; first < {turns}; first += {count})", unrolled=True):
-        for array in segment.arrays:
+    out, low = fused.low.out, fused.low
+    variable, iterations = outermost_loop(low, fused.layout)
+    count = fused.batch
+    with out.block(f"for (int first = 0; first < {iterations}; first += {count})", unrolled=True):
+        for array in fused.arrays:
             out.add(array)
-        for lines in (segment.fetches.lines, [*segment.loads.lines, *lanes, *segment.stores.lines]):
+        for lines in (fused.fetches.lines, [*fused.loads.lines, *lanes, *fused.stores.lines]):
             with out.block(f"for (int n = 0; n < {count}; ++n)", unrolled=True):
                 out.add(f"const int {variable} = first + n;")
-                _nested(out, heads, [*segment.heads.lines, *lines])
-            if lines is segment.fetches.lines:
-                for array in segment.arrays:
+                _nested(out, heads, [*fused.heads.lines, *lines])
+            if lines is fused.fetches.lines:
+                for array in fused.arrays:
                     out.add(f"loaded({array.split()[1].partition('[')[0]});")
 
 

@@ -40,11 +40,11 @@ def checks_indices(lines: Sequence[str]) -> bool:
     return any(f", {RECORD})" in line for line in lines)
 
 
-def head(at_once: bool) -> str:
+def fault_declaration(immediately: bool) -> str:
     """Return the line that declares where out-of-bounds indices go."""
-    return f"int64* const {RECORD} = {PLACE};" if at_once else f"OutsideAxis {RECORD} = {{0, 0, 0}};"
+    return f"int64* const {RECORD} = {PLACE};" if immediately else f"OutsideAxis {RECORD} = {{0, 0, 0}};"
 
 
-def tail(at_once: bool) -> list[str]:
+def fault_report(immediately: bool) -> list[str]:
     """Return the lines that end a kernel which checks indices."""
-    return [] if at_once else [f"    report_outside({RECORD}, {PLACE});"]
+    return [] if immediately else [f"    report_outside({RECORD}, {PLACE});"]

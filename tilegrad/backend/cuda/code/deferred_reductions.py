@@ -18,41 +18,41 @@ from ....ir import tile as ir
 from ....ir.functions import identity
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
-from .warp_reduce import wide
+from .warp_reduce import accumulation_dtype
 
-LARGEST = 1 << 14
+MAX_PARTIAL_ELEMENTS = 1 << 14
 """Largest tile of partial results, in elements; larger ones would take too many registers."""
-PUT_OFF = ("add", "mul", "maximum", "minimum", "bitand", "bitor")
+DEFERRABLE = ("add", "mul", "maximum", "minimum", "bitand", "bitor")
 
 
-def deferred(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
+def defer_reductions(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
     """Rewrite loops to keep partial results; adds the new names to `types` and `counts`."""
     made: list[ir.Statement] = []
     for s in body:
         match s:
             case ir.For(index, start, stop, step, inner):
-                loop = ir.For(index, start, stop, step, deferred(inner, types, counts))
-                made += _put_off(loop, types, counts)
+                loop = ir.For(index, start, stop, step, defer_reductions(inner, types, counts))
+                made += _defer_in_loop(loop, types, counts)
             case ir.While(condition, inner):
-                made.append(ir.While(condition, deferred(inner, types, counts)))
+                made.append(ir.While(condition, defer_reductions(inner, types, counts)))
             case ir.If(condition, then, otherwise):
-                both = [deferred(inner, types, counts) for inner in (then, otherwise)]
+                both = [defer_reductions(inner, types, counts) for inner in (then, otherwise)]
                 made.append(ir.If(condition, both[0], both[1]))
             case _:
                 made.append(s)
     return tuple(made)
 
 
-def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Statement]:
+def _defer_in_loop(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Statement]:
     """Return the loop with the statements that must precede and follow it."""
     reduces = {s.name: s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce)}
     before: list[ir.Statement] = []
     after: list[ir.Statement] = []
     body: list[ir.Statement] = []
-    gone: set[str] = set()
+    removed: set[str] = set()
     for s in loop.body:
-        found = _sum(s, reduces)
-        if found is None or not _only_here(found, loop, reduces):
+        found = _match_accumulation(s, reduces)
+        if found is None or not _is_only_use(found, loop, reduces):
             body.append(s)
             continue
         total, part, fn = found
@@ -60,8 +60,8 @@ def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Stat
         t = types.of(x)
         if (
             fn != reduces[part].fn
-            or math.prod(t.shape) > LARGEST
-            or wide(t.dtype) is not t.dtype
+            or math.prod(t.shape) > MAX_PARTIAL_ELEMENTS
+            or accumulation_dtype(t.dtype) is not t.dtype
             or counts.get(part, 1) > 1
         ):
             body.append(s)
@@ -72,15 +72,15 @@ def _put_off(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Stat
         body.append(ir.Assign(name, ir.Apply(fn, (ir.Name(name), x))))
         after.append(ir.Assign(part, ir.Reduce(fn, ir.Name(name), reduces[part].axis)))
         after.append(ir.Assign(total, ir.Apply(fn, (ir.Name(total), ir.Name(part)))))
-        gone.add(part)
-    body = [s for s in body if not (isinstance(s, ir.Assign) and s.name in gone)]
+        removed.add(part)
+    body = [s for s in body if not (isinstance(s, ir.Assign) and s.name in removed)]
     return [*before, loop.replaced(body=tuple(body)), *after]
 
 
-def _sum(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str] | None:
+def _match_accumulation(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str] | None:
     """Match `total = total + part` for a part reduced in the loop; return (total, part, function)."""
     match s:
-        case ir.Assign(total, ir.Apply(fn, (ir.Name(x), ir.Name(y)))) if fn in PUT_OFF:
+        case ir.Assign(total, ir.Apply(fn, (ir.Name(x), ir.Name(y)))) if fn in DEFERRABLE:
             if x == total and y in reduces:
                 return total, y, fn
             if y == total and x in reduces:
@@ -88,13 +88,13 @@ def _sum(s: ir.Statement, reduces: dict[str, ir.Reduce]) -> tuple[str, str, str]
     return None
 
 
-def _only_here(found: tuple[str, str, str], loop: ir.For, reduces: dict[str, ir.Reduce]) -> bool:
+def _is_only_use(found: tuple[str, str, str], loop: ir.For, reduces: dict[str, ir.Reduce]) -> bool:
     """Return whether the loop uses the total and the part for nothing else."""
     total, part, _ = found
     uses = {total: 0, part: 0}
     for s in statements(loop.body):
         for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)} & {total, part}:
             uses[name] += 1
-        if isinstance(s, ir.Assign) and s.name == total and _sum(s, reduces) != found:
+        if isinstance(s, ir.Assign) and s.name == total and _match_accumulation(s, reduces) != found:
             return False
     return uses == {total: 1, part: 1}

@@ -11,59 +11,65 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import bfloat16, float16
 from . import dot_helpers as helpers
-from .dot_store import guard, in_pieces, may_wait
+from .dot_store import can_be_delayed, guard, stores_in_pieces
 from .elements import Axis, View
 from .functions import Text
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
-AT_ONCE = 32
+EXCHANGED_COLUMNS = 32
 """Columns of four pieces of 16 bytes."""
 
 
-def is_exchanged(low: Lowering, store: ir.Store, layout: Layout) -> bool:
+def exchanges_lanes(low: CudaLowering, store: ir.Store, layout: Layout) -> bool:
     """Return whether lanes exchange a store's values: a tile of 16-bit sums with contiguous rows."""
     t = low.types.of(store.pointer)
-    plan = low.products.group
+    plan = low.products.warpgroup
     if plan is None or plan.tiling.swapped or plan.tiling.layout != layout or t.dtype not in (bfloat16, float16):
         return False
-    return t.shape[1] % AT_ONCE == 0 and may_wait(low, store) and in_pieces(low, store, t.shape[1], t.dtype.bytes)
+    return (
+        t.shape[1] % EXCHANGED_COLUMNS == 0
+        and can_be_delayed(low, store)
+        and stores_in_pieces(low, store, t.shape[1], t.dtype.bytes)
+    )
 
 
-def begin_exchange(low: Lowering, store: ir.Store) -> str:
+def declare_exchange(low: CudaLowering, store: ir.Store) -> str:
     """Declare the registers for the pairs of four pieces, before the loop over registers."""
-    low.products.use(helpers.pairs(low.types.of(store.pointer).dtype.name), helpers.EXCHANGE)
+    low.products.use(helpers.rounding_pairs(low.types.of(store.pointer).dtype.name), helpers.EXCHANGE)
     name = low.names.fresh("words")
     low.out.add(f"uint32 {name}[2][4];")
     return name
 
 
-def exchanged(low: Lowering, store: ir.Store, layout: Layout, words: str, values: str, view: View) -> list[str]:
+def exchange_lines(
+    low: CudaLowering, store: ir.Store, layout: Layout, words: str, values: str, view: View
+) -> list[str]:
     """Write the exchange inside the loop: `values` are a pair, and the last pair of four pieces stores them."""
     row, column = low.variable(layout, 0, 1), low.variable(layout, 1, 2)
     elements = low.elements
-    kept = elements.declare, elements.known
-    elements.declare, elements.known = None, {}
-    of_piece = (view[0], Axis(Text("column"), None))
-    pointer = elements.of(store.pointer, of_piece, low.types.of(store.pointer).dtype)
-    condition = guard(low, store, of_piece)
-    elements.declare, elements.known = kept
+    saved = elements.declare, elements.named_positions
+    elements.declare, elements.named_positions = None, {}
+    piece_view = (view[0], Axis(Text("column"), None))
+    pointer = elements.of(store.pointer, piece_view, low.types.of(store.pointer).dtype)
+    condition = guard(low, store, piece_view)
+    elements.declare, elements.named_positions = saved
     return [
         f"{words}[{row}][{column} % 4] = pair_of({values}[0], {values}[1]);",
         f"if ({column} % 4 == 3) {{",
         f"    exchange({words}[{row}]);",
-        f"    const int column = {column} / 4 * {AT_ONCE} + thread % 4 * 8;",
+        f"    const int column = {column} / 4 * {EXCHANGED_COLUMNS} + thread % 4 * 8;",
         f"    {condition}write_words({pointer}, {words}[{row}]);",
         "}",
     ]
 
 
-def unrounded(value: Text) -> str:
+def without_rounding(value: Text) -> str:
     """Strip the rounding of a value that is rounded when it is packed anyway.
 
-    >>> unrounded(Text("as_half(x + 1.0f)")), unrounded(Text("as_half(x) + as_half(y)"))
+    >>> without_rounding(Text("as_half(x + 1.0f)")), without_rounding(Text("as_half(x) + as_half(y)"))
     ('x + 1.0f', 'as_half(x) + as_half(y)')
     """
     text = str(value)

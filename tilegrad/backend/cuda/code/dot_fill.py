@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import DType
-from .dot_text import LINE, Operand
+from .dot_text import LINE_BYTES, Operand
 from .elements import Axis, View, lane_of
 from .functions import MEMORY, SUM, TYPES, Text, cast
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 
-def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: DType, axes: tuple[int, int]) -> None:
+def fill_lines(
+    low: CudaLowering, place: str, operand: Operand, x: ir.Tile, dtype: DType, axes: tuple[int, int]
+) -> None:
     """Store a tile as an operand of tensor cores; `axes` are the axis of rows (or columns) and the axis of k."""
     t = low.types.of(x)
     layout = low.plan.of_operand(x)
     position, k = axes
-    along = position if operand.turned else k
+    along = position if operand.transposed else k
     width = layout.width if layout.vector == along else 1
     width = min(width, 16 // operand.bytes)
     element = MEMORY[dtype.name]
@@ -48,17 +50,17 @@ def fill_lines(low: Lowering, place: str, operand: Operand, x: ir.Tile, dtype: D
             low.out.add(f"{guard}write(reinterpret_cast<{element}*>({spot(view)}), values);")
             return
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
-            moved = tuple([_moved(axis) if n == layout.vector else axis for n, axis in enumerate(view)])
-            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(moved)}) = stored<{element}>(values[v]);")
+            at_lane = tuple([_at_lane(axis) if n == layout.vector else axis for n, axis in enumerate(view)])
+            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(at_lane)}) = stored<{element}>(values[v]);")
 
 
-def _moved(axis: Axis) -> Axis:
+def _at_lane(axis: Axis) -> Axis:
     """Move a position to the current element of a vector."""
     return axis._replace(at=Text(f"{axis.at} + v", SUM))
 
 
 def fill_rows(
-    low: Lowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range
+    low: CudaLowering, array: str, pitch: int, x: ir.Tile, dtype: DType, axes: tuple[int, int], part: range
 ) -> None:
     """Store a slice along k of a tile to an array [k][rows]."""
     t = low.types.of(x)
@@ -77,22 +79,22 @@ def fill_rows(
         low.out.add(f"{_guard(low, layout, conditions)}{array}[({at[k]}{start}) * {pitch} + {at[position]}] = {value};")
 
 
-def _value(low: Lowering, x: ir.Tile, view: View, have: DType, dtype: DType) -> str:
+def _value(low: CudaLowering, x: ir.Tile, view: View, have: DType, dtype: DType) -> str:
     return str(cast(low.elements.of(x, view, have), have, dtype))
 
 
-def _guard(low: Lowering, layout: Layout, conditions: list[str]) -> str:
+def _guard(low: CudaLowering, layout: Layout, conditions: list[str]) -> str:
     every = [*low.owners(layout), *conditions]
     return f"if ({' && '.join(every)}) " if every else ""
 
 
-def clear(low: Lowering, place: str, bytes: int) -> None:
+def zero_fill(low: CudaLowering, place: str, bytes: int) -> None:
     """Zero-fill shared memory, for a depth that is not a whole number of steps."""
     with low.out.block(f"for (int piece = thread; piece < {bytes // 8}; piece += {low.threads})"):
         low.out.add(f"reinterpret_cast<uint64*>({place})[piece] = 0;")
-    low.meet()
+    low.barrier()
 
 
-def room(operands: tuple[Operand, ...]) -> int:
+def shared_bytes(operands: tuple[Operand, ...]) -> int:
     """Return the bytes of shared memory that operands take, each rounded up to whole lines."""
-    return sum(-(-operand.size // LINE) * LINE for operand in operands)
+    return sum(-(-operand.size // LINE_BYTES) * LINE_BYTES for operand in operands)

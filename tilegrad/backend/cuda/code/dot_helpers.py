@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .dot_specialised_warps import Multiplied
+    from .dot_specialised_warps import SpecialisedProduct
 
 SHARED = """\
 __device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
@@ -105,7 +105,7 @@ __device__ __forceinline__ void copy_box(
 }
 """
 
-GROUPS = """\
+WARPGROUP = """\
 // How a matrix lies is fetched from memory, too, before the first box of it is copied.
 __device__ __forceinline__ void ask_for_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
@@ -156,7 +156,7 @@ __device__ __forceinline__ void write_words(void* to, const uint32 (&words)[4]) 
 }
 """
 
-FLOW = """\
+WARP_SPECIALISATION = """\
 __device__ __forceinline__ float quick_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -166,8 +166,8 @@ __device__ __forceinline__ float quick_exp2(float x) {
 __device__ __forceinline__ void meet_among(int threads) { asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory"); }
 """
 
-ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, GROUPS, EXCHANGE, FLOW))
-WORDS = {
+ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, WARPGROUP, EXCHANGE, WARP_SPECIALISATION))
+PTX_TYPES = {
     "bfloat16": "bf16",
     "float16": "f16",
     "float8_e4m3fn": "e4m3",
@@ -195,7 +195,7 @@ def fragments(dtype: str) -> str:
 
 def warp_product(dtype: str) -> str:
     """Return `c += a @ b` by one warp, for 16 x 8 sums and 32 bytes of k (mma.sync)."""
-    word, depth = WORDS[dtype], depth_of(dtype)
+    word, depth = PTX_TYPES[dtype], depth_of(dtype)
     kind, sums, held = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
     return f"""\
 __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const uint32 (&a)[4], uint32 b0, uint32 b1) {{
@@ -207,17 +207,17 @@ __device__ __forceinline__ void multiply({kind} (&c)[2], {kind} (&d)[2], const u
 """
 
 
-def groups(dtype: str) -> str:
+def warpgroup_helpers(dtype: str) -> str:
     """Return the helpers of warpgroup products; integers accumulate in integers."""
-    return GROUPS.replace("float (&", "int (&").replace('"+f"', '"+r"') if "int" in dtype else GROUPS
+    return WARPGROUP.replace("float (&", "int (&").replace('"+f"', '"+r"') if "int" in dtype else WARPGROUP
 
 
-def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: bool = False) -> str:
+def warpgroup_product(dtype: str, columns: int, transposed: tuple[bool, bool], swapped: bool = False) -> str:
     """Return `sums += x @ y` by one warpgroup, for 64 rows and 32 bytes of k (wgmma).
 
     An operand is transposed if its lines do not run along k; transposed 32-bit operands come from registers.
     """
-    word, depth = WORDS[dtype], depth_of(dtype)
+    word, depth = PTX_TYPES[dtype], depth_of(dtype)
     kind, result, letter = ("int", "s32", "r") if "int" in dtype else ("float", "f32", "f")
     pairs = columns // 8
     names = ", ".join(f"%{n}" for n in range(4 * pairs))
@@ -225,12 +225,12 @@ def group_product(dtype: str, columns: int, turned: tuple[bool, bool], swapped: 
     held = [
         f'"+{letter}"(sums[{j}][{h}][{e}])' if swapped else f'"+{letter}"(sums[{h}][{j}][{e}])' for h, j, e in places
     ]
-    if dtype == "float32" and turned[0]:
+    if dtype == "float32" and transposed[0]:
         return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
     tail = "" if kind == "int" else ", 1, 1"  # what operands are multiplied by: only floats are
     if depth == 16:
-        tail += f", {int(turned[0])}, {int(turned[1])}"
+        tail += f", {int(transposed[0])}, {int(transposed[1])}"
     shape = f"[{pairs}][2][2]" if swapped else f"[2][{pairs}][2]"
     return f"""\
 __device__ __forceinline__ void multiply({kind} (&sums){shape}, uint64 x, uint64 y) {{
@@ -257,38 +257,38 @@ __device__ __forceinline__ void multiply(float (&sums){shape}, const uint32 (&x)
 """
 
 
-def flow_product(product: Multiplied) -> str:
+def specialised_product(product: SpecialisedProduct) -> str:
     """Return a warpgroup step of depth 16 with the left operand in shared memory or registers; `more`: accumulate."""
-    word, n = WORDS[product.dtype.name], product.tiling.n
+    word, n = PTX_TYPES[product.dtype.name], product.tiling.n
     pairs = n // 8
     count = 4 * pairs
     held = [f'"+f"(sums[{h}][{j}][{e}])' for j in range(pairs) for h in range(2) for e in range(2)]
     lines = ",\n      ".join(", ".join(held[at : at + 8]) for at in range(0, count, 8))
     if isinstance(product.left, str):
-        x, given, turned = "const uint32 (&x)[4]", '"r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])', ""
+        x, given, transposed = "const uint32 (&x)[4]", '"r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])', ""
         places = "{" + ", ".join(f"%{count + i}" for i in range(4)) + "}"
         last = count + 4
     else:
-        x, given, turned = "uint64 x", '"l"(x)', f", {int(product.left.turned)}"
+        x, given, transposed = "uint64 x", '"l"(x)', f", {int(product.left.transposed)}"
         places, last = f"%{count}", count + 1
     names = ", ".join(f"%{i}" for i in range(count))
     return f"""\
 __device__ __forceinline__ void {product.function}(float (&sums)[2][{pairs}][2], {x}, uint64 y, int more) {{
   asm volatile("{{\\n.reg .pred more;\\nsetp.ne.b32 more, %{last + 1}, 0;\\n"
     "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{word}.{word} {{{names}}}, "
-    "{places}, %{last}, more, 1, 1{turned}, {int(product.right.turned)};\\n}}"
+    "{places}, %{last}, more, 1, 1{transposed}, {int(product.right.transposed)};\\n}}"
     : {lines}
     : {given}, "l"(y), "r"(more));
 }}
 """
 
 
-def pairs(dtype: str) -> str:
+def rounding_pairs(dtype: str) -> str:
     """Return the function that rounds two numbers into one register."""
     return f"""\
 __device__ __forceinline__ uint32 pair_of(float first, float second) {{
   uint32 both;
-  asm("cvt.rn.{WORDS[dtype]}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+  asm("cvt.rn.{PTX_TYPES[dtype]}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
   return both;
 }}
 """
@@ -307,4 +307,4 @@ template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4]
 
 def packing(dtype: str) -> str:
     """Return the functions that pack accumulators into left operands: rounded pairs in registers."""
-    return pairs(dtype) + PACK
+    return rounding_pairs(dtype) + PACK

@@ -10,7 +10,7 @@ from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
 
 
-def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
+def name_operands(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
     """Rewrite products so that operands are names and the accumulator is the result's own name.
 
     `acc = tl.dot(x * 2.0, y, start)` becomes `left = x * 2.0`, `acc = start`, `acc = tl.dot(left, y, acc)`.
@@ -20,7 +20,7 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
         match s:
             case ir.Assign(name, ir.Dot(x, y, accumulator) as product):
                 operands: list[ir.Tile] = []
-                for stem, operand in zip(("left", "right"), narrowed_pair(x, y, types), strict=True):
+                for stem, operand in zip(("left", "right"), narrow_operands(x, y, types), strict=True):
                     if not isinstance(operand, ir.Name):
                         fresh = next(f"{stem}{n}" for n in range(1 << 30) if f"{stem}{n}" not in types.variables)
                         types.variables[fresh] = types.of(operand)
@@ -34,50 +34,50 @@ def operands_named(body: Sequence[ir.Statement], types: Types, counts: dict[str,
                     counts[name] = counts.get(name, 1) + 1
                 made.append(ir.Assign(name, ir.Dot(operands[0], operands[1], ir.Name(name), product.precision)))
             case ir.For(index, start, stop, step, inner):
-                made.append(ir.For(index, start, stop, step, operands_named(inner, types, counts)))
+                made.append(ir.For(index, start, stop, step, name_operands(inner, types, counts)))
             case ir.While(condition, inner):
-                made.append(ir.While(condition, operands_named(inner, types, counts)))
+                made.append(ir.While(condition, name_operands(inner, types, counts)))
             case ir.If(condition, then, otherwise):
-                both = [operands_named(inner, types, counts) for inner in (then, otherwise)]
+                both = [name_operands(inner, types, counts) for inner in (then, otherwise)]
                 made.append(ir.If(condition, both[0], both[1]))
             case _:
                 made.append(s)
     return tuple(made)
 
 
-def narrowed_pair(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
+def narrow_operands(x: ir.Tile, y: ir.Tile, types: Types) -> tuple[ir.Tile, ir.Tile]:
     """Use half-precision operands if both were widened from it: their products are exact in float32.
 
     >>> types = Types({"x": TileType(bfloat16, (8, 8))})
     >>> wide = ir.Cast(ir.Name("x"), float32)
-    >>> print(*narrowed_pair(ir.Apply("where", (ir.Literal(True), wide, ir.Literal(0.0))), wide, types))
+    >>> print(*narrow_operands(ir.Apply("where", (ir.Literal(True), wide, ir.Literal(0.0))), wide, types))
     tl.where(True, x, 0.0) x
     """
     for dtype in (bfloat16, float16):
-        narrow_x, narrow_y = _narrowed(x, dtype, types), _narrowed(y, dtype, types)
+        narrow_x, narrow_y = _narrow(x, dtype, types), _narrow(y, dtype, types)
         if narrow_x is not None and narrow_y is not None:
             return narrow_x, narrow_y
     return x, y
 
 
-def _narrowed(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
+def _narrow(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
     """Return a float32 tile in a narrower dtype that represents all its elements, or None."""
     match x:
         case ir.Cast(y, to) if to is float32 and not isinstance(y, ir.Literal) and types.of(y).dtype is dtype:
             return y
         case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Reshape(y):
-            inner = _narrowed(y, dtype, types)
+            inner = _narrow(y, dtype, types)
             return None if inner is None else x.replaced(x=inner)
         case ir.Apply("where", (condition, ir.Literal(value), y)) if value in (0.0, 1.0):
-            inner = _narrowed(y, dtype, types)
+            inner = _narrow(y, dtype, types)
             return None if inner is None else ir.Apply("where", (condition, ir.Literal(value), inner))
         case ir.Apply("where", (condition, y, ir.Literal(value))) if value in (0.0, 1.0):
-            inner = _narrowed(y, dtype, types)
+            inner = _narrow(y, dtype, types)
             return None if inner is None else ir.Apply("where", (condition, inner, ir.Literal(value)))
     return None
 
 
-def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[ir.Statement, ...]:
+def wrap_lone_product(body: tuple[ir.Statement, ...], types: Types) -> tuple[ir.Statement, ...]:
     """Wrap the only product of a kernel and its loads in a loop of one iteration, so that they can be copied
     asynchronously.
     """
@@ -98,7 +98,7 @@ def lone_product_in_loop(body: tuple[ir.Statement, ...], types: Types) -> tuple[
     return tuple([loop if s is product else s for s in body if s not in loads])
 
 
-def tiles_last(body: Sequence[ir.Statement], types: Types) -> tuple[ir.Statement, ...]:
+def sink_tile_loads(body: Sequence[ir.Statement], types: Types) -> tuple[ir.Statement, ...]:
     """Sink loads that meet accumulators to just before their use, so that they do not occupy registers during the
     product.
 

@@ -14,7 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_access import statements
 from ....ir.tile_types import Types
-from .memoised import Answers, once
+from .memoised import Memo, memoised
 
 
 class Bound(NamedTuple):
@@ -57,7 +57,7 @@ class Definitions:
 
     def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
         self.types = types
-        self.answers: Answers = {}
+        self.memo: Memo = {}
         self.capability = capability
         """Compute capability of the GPU, 80 for sm_80."""
         self.parameters = {p.name: p for p in kernel.parameters}
@@ -84,7 +84,7 @@ class Definitions:
             x = self.values[x.name]
         return x
 
-    @once
+    @memoised
     def step(self, x: ir.Tile, axis: int) -> int | None:
         """Return the constant step of an integer or address along an axis, or None.
 
@@ -112,7 +112,7 @@ class Definitions:
                 return None if one is None else one * factor
         return 0 if all(self.step(y, axis) == 0 for y in ir.parts(x)) else None
 
-    @once
+    @memoised
     def divisor(self, x: ir.Tile) -> int:
         """Return a divisor of the first element of an integer tile (of an address: in elements).
 
@@ -140,7 +140,7 @@ class Definitions:
                 return whole // abs(by) if whole % by == 0 else 1
         return 1
 
-    @once
+    @memoised
     def divisor_within(self, x: ir.Tile, line: int) -> int:
         """Return a divisor of an address's position within lines of this length."""
         x = self.resolved(x)
@@ -175,7 +175,7 @@ class Definitions:
         if not memory.pitch:  # one line, which says nothing of others
             return None
         bounds: list[Bound | None] = [None, None]
-        across, within = self._parts_of(memory)
+        across, within = self._split_terms(memory)
         placed = True
         for index, extent in self.comparisons(load.mask):
             steps = (self.step(index, -2), self.step(index, -1))
@@ -195,7 +195,7 @@ class Definitions:
         apart = gcd(memory.pitch, *map(self.divisor, found - counted))
         return gcd(apart, *map(self.divisor, counted)) if counted - found else apart
 
-    def begins_inside(self, memory: Strided) -> bool:
+    def starts_inside(self, memory: Strided) -> bool:
         """Return whether compared indices are non-negative and their matrix starts at or after its parameter.
 
         Asynchronous copies fill negative positions with zeros.
@@ -204,11 +204,11 @@ class Definitions:
         for axis, bound in enumerate(memory.bounds):
             if bound is not None:
                 counted = self.coefficients(bound.at)
-                if not self._is_natural_sum(counted):
+                if not self._is_nonnegative_sum(counted):
                     return False
                 for term, factor in counted.items():
                     rest[term] = rest.get(term, 0) - factor * memory.steps[axis]
-        return self._is_natural_sum(rest)
+        return self._is_nonnegative_sum(rest)
 
     def is_within_lines(self, memory: Strided) -> bool:
         """Return whether no line of a tile can continue in the next line of memory.
@@ -222,11 +222,11 @@ class Definitions:
         column = dict(self.coefficients(memory.pointer))
         for term, factor in self.coefficients(line.at).items():
             column[term] = column.get(term, 0) - factor * memory.pitch
-        last = self._greatest_sum(column)
-        return last is not None and self._is_natural_sum(column) and last + width <= memory.pitch
+        last = self._upper_bound_of_sum(column)
+        return last is not None and self._is_nonnegative_sum(column) and last + width <= memory.pitch
 
-    @once
-    def greatest(self, x: ir.Tile) -> int | None:
+    @memoised
+    def upper_bound(self, x: ir.Tile) -> int | None:
         """Return an upper bound of the first element of a non-negative integer tile, or None."""
         x = self.resolved(x)
         match x:
@@ -239,15 +239,15 @@ class Definitions:
             case ir.Apply("mod", (_, ir.Literal(int(by)))):
                 return by - 1
             case ir.Apply("floordiv", (y, ir.Literal(int(by)))):
-                last = self._greatest_sum(self.coefficients(y))
+                last = self._upper_bound_of_sum(self.coefficients(y))
                 return None if last is None else last // by
         return None
 
-    def _greatest_sum(self, terms: dict[ir.Tile, int]) -> int | None:
-        found = [(factor, self.greatest(term)) for term, factor in terms.items() if factor]
+    def _upper_bound_of_sum(self, terms: dict[ir.Tile, int]) -> int | None:
+        found = [(factor, self.upper_bound(term)) for term, factor in terms.items() if factor]
         return None if any(last is None for _, last in found) else sum(factor * (last or 0) for factor, last in found)
 
-    @once
+    @memoised
     def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
         """Return the first element of an integer tile (of an address: its offset) as a linear combination of terms."""
         x = self.resolved(x)
@@ -272,11 +272,11 @@ class Definitions:
         """Return the linear combination without terms whose coefficients cancel."""
         return {term: factor for term, factor in self.coefficients(x).items() if factor}
 
-    def _is_natural_sum(self, terms: dict[ir.Tile, int]) -> bool:
-        return all(factor == 0 or (factor > 0 and self.is_natural(term)) for term, factor in terms.items())
+    def _is_nonnegative_sum(self, terms: dict[ir.Tile, int]) -> bool:
+        return all(factor == 0 or (factor > 0 and self.is_nonnegative(term)) for term, factor in terms.items())
 
-    @once
-    def is_natural(self, x: ir.Tile) -> bool:
+    @memoised
+    def is_nonnegative(self, x: ir.Tile) -> bool:
         """Return whether an integer is known to be non-negative."""
         x = self.resolved(x)
         match x:
@@ -286,24 +286,24 @@ class Definitions:
                 return True
             case ir.Name(name) if name in self.loops:
                 loop = self.loops[name]
-                return self.is_natural(loop.start) and self.is_natural(loop.step)
+                return self.is_nonnegative(loop.start) and self.is_nonnegative(loop.step)
             case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
-                return self.is_natural(y)
+                return self.is_nonnegative(y)
             case ir.Apply("mod", (_, by)):
-                return self.is_natural(by)
+                return self.is_nonnegative(by)
             case ir.Apply("inside"):
                 return True
             case ir.Apply("add" | "mul" | "minimum" | "floordiv", args):
-                return all(map(self.is_natural, args))
+                return all(map(self.is_nonnegative, args))
             case ir.Apply("maximum", args):
-                return any(map(self.is_natural, args))
+                return any(map(self.is_nonnegative, args))
         return False
 
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)
         return isinstance(x, ir.Literal) and x.value == 0
 
-    @once
+    @memoised
     def comparisons(self, mask: ir.Tile) -> list[tuple[ir.Tile, int]]:
         """Return (index, extent) for each conjunct `index < extent` of a mask; -1 marks any other condition."""
         mask, other = self.resolved(mask), (ir.Literal(0), -1)
@@ -320,7 +320,7 @@ class Definitions:
                 return [(index, extent)]
         return [other]
 
-    @once
+    @memoised
     def terms(self, x: ir.Tile) -> Counter[ir.Tile]:
         """Count the terms that an integer (or the offset of an address) is a sum of."""
         x = self.resolved(x)
@@ -335,7 +335,7 @@ class Definitions:
                 return self.terms(y) + self.terms(z)
         return Counter([x])
 
-    def _parts_of(self, memory: Strided) -> tuple[Counter[ir.Tile] | None, Counter[ir.Tile]]:
+    def _split_terms(self, memory: Strided) -> tuple[Counter[ir.Tile] | None, Counter[ir.Tile]]:
         """Return the terms of the line number, if it is known, and those of the position in the line."""
         across: Counter[ir.Tile] | None = Counter()
         within: Counter[ir.Tile] = Counter()
@@ -355,7 +355,7 @@ class Definitions:
                     within[term] += times
         return across, within
 
-    @once
+    @memoised
     def parameter(self, pointer: ir.Tile) -> str | None:
         """Return the parameter that an address is an offset from."""
         pointer = self.resolved(pointer)

@@ -15,30 +15,35 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .dot_warpgroup import Grouped, beginning
+from .dot_warpgroup import WarpgroupLoop, barrier_lines
 
 if TYPE_CHECKING:
-    from .dot import Products
-    from .lower import Lowering
+    from .dot import DotLowering
+    from .lower import CudaLowering
 
 HEAD = "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {"
 
 
-def stays(plan: Grouped) -> bool:
+def is_persistent(plan: WarpgroupLoop) -> bool:
     """Return whether blocks should be persistent: with large tiles, of which a multiprocessor holds one block."""
-    return plan.blocks == 1 and not plan.tiling.swapped and not plan.by_registers
+    return plan.blocks == 1 and not plan.tiling.swapped and not plan.left_in_registers
 
 
-def write_staying(
-    products: Products, low: Lowering, plan: Grouped, place: str, sums: str, roles: tuple[list[str], list[str]]
+def write_persistent(
+    products: DotLowering,
+    low: CudaLowering,
+    plan: WarpgroupLoop,
+    shared: str,
+    sums: str,
+    roles: tuple[list[str], list[str]],
 ) -> None:
     """Write everything up to the end of a tile's sums; what follows is written inside the loop over tiles."""
     out = low.out
     before, out.lines = out.lines, []
-    for line in (*beginning(plan, place), "const int tiles = grid_0 * grid_1 * grid_2;"):
+    for line in (*barrier_lines(plan, shared), "const int tiles = grid_0 * grid_1 * grid_2;"):
         out.add(line)
-    copying, multiplying = roles
-    _copying_role(products, low, plan, [*_numbers(before, "\n".join(copying)), *copying])
+    producer, consumer = roles
+    _write_producer(products, low, plan, [*_needed_scalars(before, "\n".join(producer)), *producer])
     for line in (plan.limits[1], "int stage = 0, phase = 0;", "const int group = threadIdx.x / 128;", HEAD):
         out.add(line)
     out.depth += 1
@@ -47,12 +52,12 @@ def write_staying(
     out.lines += [f"    {line}" for line in before]
     last = "if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);"
     head = ("int before = -1;", f"settle({sums});")
-    for line in (*head, *multiplying, f"finish_products({sums});", last):
+    for line in (*head, *consumer, f"finish_products({sums});", last):
         out.add(line)
-    products.parted = len(out.lines)
+    products.roles_split_at = len(out.lines)
 
 
-def _copying_role(products: Products, low: Lowering, plan: Grouped, copying: list[str]) -> None:
+def _write_producer(products: DotLowering, low: CudaLowering, plan: WarpgroupLoop, producer: list[str]) -> None:
     out = low.out
     with out.block(f"if (threadIdx.x >= {plan.tiling.threads})"):
         out.add("// These warps copy.")
@@ -60,12 +65,12 @@ def _copying_role(products: Products, low: Lowering, plan: Grouped, copying: lis
         with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):
             out.add("int stage = 0, phase = 0;")
             with out.block(HEAD.removesuffix(" {")):
-                for line in (*products.ids("tile"), *copying):
+                for line in (*products.ids("tile"), *producer):
                     out.add(line)
         out.add("return;")
 
 
-def _numbers(lines: list[str], text: str) -> list[str]:
+def _needed_scalars(lines: list[str], text: str) -> list[str]:
     """Return the scalar declarations before a loop that a text needs."""
     found: list[str] = []
     for line in reversed(lines):

@@ -11,87 +11,91 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from . import dot_helpers as helpers
-from .dot_fill import clear, fill_rows, room
-from .dot_text import places, thread_products, warp_products
+from .dot_fill import fill_rows, shared_bytes, zero_fill
+from .dot_text import thread_products, warp_positions, warp_products
 from .dot_tiling import Tiling
 from .functions import TYPES, cast
 
 if TYPE_CHECKING:
-    from .dot import Products
-    from .lower import Lowering
+    from .dot import DotLowering
+    from .lower import CudaLowering
 
-MOST = 64 * 1024
+MAX_BUFFERS_BYTES = 64 * 1024
 """Bytes of shared memory for both buffers."""
 
 
-class Ahead(NamedTuple):
+class PrefetchedProduct(NamedTuple):
     """A double-buffered loop around one product."""
 
     sums: str
 
 
-def write_ahead(products: Products, low: Lowering, loop: ir.For) -> bool:
+def write_prefetched_loop(products: DotLowering, low: CudaLowering, loop: ir.For) -> bool:
     """Write the loop, if its operands fit; return whether they do."""
     product = loop.body[-1]
     assert isinstance(product, ir.Assign)
     dot = product.value
     assert isinstance(dot, ir.Dot)
-    held = products.tilings[product.name]
+    tiling = products.tilings[product.name]
     names = [x.name for x in (dot.x, dot.y) if isinstance(x, ir.Name)]
     inside = {s.name for s in loop.body[:-1] if isinstance(s, ir.Assign)}
-    if any(name not in inside or name in low.meanings for name in names) or any(map(_gathers, loop.body[:-1])):
+    if any(name not in inside or name in low.position_values for name in names) or any(
+        map(_needs_other_threads, loop.body[:-1])
+    ):
         return False
-    dtype = products.operands_of(dot) if held.kind == "warp" else None
-    bytes = _room(products, low, held, dot, dtype)
-    if 2 * bytes > MOST:
+    dtype = products.operand_dtype_for(dot) if tiling.kind == "warp" else None
+    bytes = _buffer_bytes(products, low, tiling, dot, dtype)
+    if 2 * bytes > MAX_BUFFERS_BYTES:
         return False
-    low.memory.held = max(low.memory.held, 2 * bytes)
-    if low.memory.dirty:
-        low.meet()  # it may be where others still read
-    taken = low.memory.taken
+    low.memory.held_bytes = max(low.memory.held_bytes, 2 * bytes)
+    if low.memory.large_in_use:
+        low.barrier()  # it may be where others still read
+    taken = low.memory.large_allocations
     with low.out.block(""):
-        for line in places(held):
+        for line in warp_positions(tiling):
             low.out.add(line)
         for name in names:
             _declare(low, name)
-        with low.repeated(loop):
-            _turns(products, low, loop, dot, (held, dtype, bytes))
-    low.memory.apart |= low.memory.taken != taken
+        with low.loop_scope(loop):
+            _write_iterations(products, low, loop, dot, (tiling, dtype, bytes))
+    low.memory.separate |= low.memory.large_allocations != taken
     return True
 
 
-def _gathers(s: ir.Statement) -> bool:
+def _needs_other_threads(s: ir.Statement) -> bool:
     """Return whether a statement needs data of other threads."""
     return not isinstance(s, ir.Assign) or isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot)
 
 
-def _room(products: Products, low: Lowering, held: Tiling, dot: ir.Dot, dtype: DType | None) -> int:
+def _buffer_bytes(products: DotLowering, low: CudaLowering, tiling: Tiling, dot: ir.Dot, dtype: DType | None) -> int:
     if dtype is not None:
-        return room(products.operands(low, held, dot, dtype))
+        return shared_bytes(products.operands(low, tiling, dot, dtype))
     depth = low.types.of(dot.x).shape[1]
-    return depth * (held.down * held.rows + held.across * held.columns) * low.types.of(dot).dtype.bytes
+    return depth * (tiling.down * tiling.rows + tiling.across * tiling.columns) * low.types.of(dot).dtype.bytes
 
 
-def _declare(low: Lowering, name: str) -> None:
+def _declare(low: CudaLowering, name: str) -> None:
     """Declare an operand whose registers live from the load to the end of the iteration."""
-    from .elements import Kept
+    from .elements import RegisterTile
 
     layout, called = low.plan.of_name(name), low.names.of(name)
     extents = "".join(f"[{n}]" for n in layout.extents())
     low.out.add(f"{low.register_type(low.types.variables[name], name)} {called}{extents};")
     low.scopes[-1].add(name)
-    low.elements.kept[name] = Kept(called, layout)
+    low.elements.register_tiles[name] = RegisterTile(called, layout)
 
 
-def _turns(products: Products, low: Lowering, loop: ir.For, dot: ir.Dot, how: tuple[Tiling, DType | None, int]) -> None:
-    held, dtype, bytes = how
+def _write_iterations(
+    products: DotLowering, low: CudaLowering, loop: ir.For, dot: ir.Dot, scheme: tuple[Tiling, DType | None, int]
+) -> None:
+    tiling, dtype, bytes = scheme
     out, index = low.out, low.types.variables[loop.index].dtype
     start, stop, step = (
         str(cast(low.elements.of(x, (), index), low.elements.dtype(x, index), index))
         for x in (loop.start, loop.stop, loop.step)
     )
     if dtype is not None and -low.types.of(dot.x).shape[1] % (32 // dtype.bytes):
-        clear(low, "held", 2 * bytes)
+        zero_fill(low, "held", 2 * bytes)
     out.add(f"const int turns = (({stop}) - ({start}) + {step} - 1) / ({step});")
     with out.block("for (int at = -1; at < turns; ++at)"):
         low.scopes.append({loop.index})
@@ -99,50 +103,50 @@ def _turns(products: Products, low: Lowering, loop: ir.For, dot: ir.Dot, how: tu
             out.add(f"const {TYPES[index.name]} {low.names.of(loop.index)} = {start} + (at + 1) * {step};")
             low.block(loop.body[:-1])
         with out.block("if (at >= 0)"):
-            _multiply(products, low, dot, how, loop)
+            _multiply(products, low, dot, scheme, loop)
         with out.block("if (at + 1 < turns)"):
-            _fill(products, low, dot, how)
-        low.meet()
+            _fill(products, low, dot, scheme)
+        low.barrier()
         low.scopes.pop()
 
 
 def _multiply(
-    products: Products, low: Lowering, dot: ir.Dot, how: tuple[Tiling, DType | None, int], loop: ir.For
+    products: DotLowering, low: CudaLowering, dot: ir.Dot, scheme: tuple[Tiling, DType | None, int], loop: ir.For
 ) -> None:
-    held, dtype, bytes = how
+    tiling, dtype, bytes = scheme
     product = loop.body[-1]
     assert isinstance(product, ir.Assign)
-    sums = low.elements.kept[product.name].text
+    sums = low.elements.register_tiles[product.name].text
     if dtype is not None:
         products.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
-        x, y = products.operands(low, held, dot, dtype)
+        x, y = products.operands(low, tiling, dot, dtype)
         low.out.add(f"const uint32 x_place = address_of(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
-        lines = warp_products(sums, held, x, y)
+        lines = warp_products(sums, tiling, x, y)
     else:
-        pitches, depth, kind = _rows(low, held, dot)
+        pitches, depth, kind = _rows(low, tiling, dot)
         x_tile = f"*x_tile = reinterpret_cast<{kind}*>(held + at % 2 * {bytes})"
         low.out.add(f"const {kind} {x_tile}, *y_tile = x_tile + {depth * pitches[0]};")
-        lines = thread_products(sums, held, depth, pitches, kind)
+        lines = thread_products(sums, tiling, depth, pitches, kind)
     for line in lines:
         low.out.add(line)
 
 
-def _fill(products: Products, low: Lowering, dot: ir.Dot, how: tuple[Tiling, DType | None, int]) -> None:
-    held, dtype, bytes = how
+def _fill(products: DotLowering, low: CudaLowering, dot: ir.Dot, scheme: tuple[Tiling, DType | None, int]) -> None:
+    tiling, dtype, bytes = scheme
     place = f"held + (at + 1) % 2 * {bytes}"
     if dtype is not None:
-        x, y = products.operands(low, held, dot, dtype)
+        x, y = products.operands(low, tiling, dot, dtype)
         low.out.add(f"unsigned char *x_at = {place}, *y_at = x_at + {x.size};")
         products.fill_lines(low, dot, (x, y), dtype)
         return
-    pitches, depth, kind = _rows(low, held, dot)
+    pitches, depth, kind = _rows(low, tiling, dot)
     wide = low.types.of(dot).dtype
     low.out.add(f"{kind} *x_tile = reinterpret_cast<{kind}*>({place}), *y_tile = x_tile + {depth * pitches[0]};")
     fill_rows(low, "x_tile", pitches[0], dot.x, wide, (0, 1), range(depth))
     fill_rows(low, "y_tile", pitches[1], dot.y, wide, (1, 0), range(depth))
 
 
-def _rows(low: Lowering, held: Tiling, dot: ir.Dot) -> tuple[tuple[int, int], int, str]:
+def _rows(low: CudaLowering, tiling: Tiling, dot: ir.Dot) -> tuple[tuple[int, int], int, str]:
     """Return the line lengths of both operands, the number of lines, and the element type."""
-    pitches = (held.down * held.rows, held.across * held.columns)
+    pitches = (tiling.down * tiling.rows, tiling.across * tiling.columns)
     return pitches, low.types.of(dot.x).shape[1], TYPES[low.types.of(dot).dtype.name]

@@ -18,15 +18,15 @@ from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided, is_zeros
 from .dot_tiling import Tiling
 
-SHARED = 218 * 1024
+SHARED_BYTES = 218 * 1024
 """Bytes of shared memory per multiprocessor for tiles: 227 KiB less a reserve."""
-FEW_REGISTERS = 80
+MAX_SHARED_BLOCK_REGISTERS = 80
 """Registers for sums and left operands up to which two blocks share a multiprocessor."""
-MOST_STAGES, LINE, PIECE = 4, 128, 64
+MAX_STAGES, LINE, PIECE = 4, 128, 64
 """A line of 128 bytes has 64 elements of 16 bits."""
 
 
-class Brought(NamedTuple):
+class CopiedTile(NamedTuple):
     """A tile that is copied to shared memory, in panels of lines of 128 bytes."""
 
     name: str
@@ -46,69 +46,69 @@ class Brought(NamedTuple):
         return self.panels * self.lines * LINE
 
 
-class Side(NamedTuple):
+class SharedOperand(NamedTuple):
     """An operand in shared memory."""
 
-    tile: Brought
+    tile: CopiedTile
     place: int
     """Number of the tile within a stage; -1 for a resident tile."""
-    turned: bool
+    transposed: bool
     """Whether lines do not run along k."""
 
 
-class Multiplied(NamedTuple):
+class SpecialisedProduct(NamedTuple):
     """A product; `left` is an operand in shared memory or the name of a variable in registers."""
 
     sums: str
     tiling: Tiling
     dtype: DType
     depth: int
-    left: Side | str
-    right: Side
+    left: SharedOperand | str
+    right: SharedOperand
     fresh: bool
     """Whether accumulation starts from zero."""
 
     @property
     def function(self) -> str:
         """Name of the device function that multiplies, one for each form."""
-        left = "r" if isinstance(self.left, str) else "ts"[not self.left.turned]
-        return f"multiply_{self.tiling.n}{left}{'ts'[not self.right.turned]}"
+        left = "r" if isinstance(self.left, str) else "ts"[not self.left.transposed]
+        return f"multiply_{self.tiling.n}{left}{'ts'[not self.right.transposed]}"
 
 
-class Turns(NamedTuple):
+class SpecialisedLoop(NamedTuple):
     """A loop and the tiles copied in each of its iterations."""
 
     loop: ir.For
-    tiles: tuple[Brought, ...]
+    tiles: tuple[CopiedTile, ...]
 
 
-class Flow(NamedTuple):
+class WarpSpecialisation(NamedTuple):
     """The plan of a kernel all of whose products are in warp-specialised loops."""
 
-    resident: tuple[Brought, ...]
-    turns: tuple[Turns, ...]
-    products: dict[int, Multiplied]
+    resident: tuple[CopiedTile, ...]
+    loops: tuple[SpecialisedLoop, ...]
+    products: dict[int, SpecialisedProduct]
     """Products by the identity of their statement."""
     skipped: frozenset[int]
     """Identities of statements that need not be executed."""
     stages: int
 
     @property
-    def staged(self) -> tuple[Brought, ...]:
+    def staged(self) -> tuple[CopiedTile, ...]:
         """Tiles of a stage; all loops have the same."""
-        return self.turns[0].tiles
+        return self.loops[0].tiles
 
     @property
     def blocks(self) -> int:
         """Blocks per multiprocessor: with two, one computes while the other begins or ends."""
         most = 0
-        for turn in self.turns:
-            own = [self.products[id(s)] for s in turn.loop.body if id(s) in self.products]
+        for loop_plan in self.loops:
+            own = [self.products[id(s)] for s in loop_plan.loop.body if id(s) in self.products]
             most = max(most, sum(p.tiling.n // 2 + (p.depth // 4 if isinstance(p.left, str) else 0) for p in own))
-        return 2 if self.tiling.down == 2 and most <= FEW_REGISTERS else 1
+        return 2 if self.tiling.down == 2 and most <= MAX_SHARED_BLOCK_REGISTERS else 1
 
     @property
-    def copying(self) -> int:
+    def producer_threads(self) -> int:
         """Producer threads: four warps, so that their registers can be given away, or one warp."""
         return 32 if self.blocks == 2 else 128
 
@@ -138,40 +138,42 @@ class Flow(NamedTuple):
         return tuple([tile.map for tile in (*self.resident, *self.staged)])
 
 
-class _Unfit(Exception):
+class _Unsupported(Exception):
     """Raised when the loops do not have the supported form."""
 
 
-def flow(definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> Flow | None:
+def plan_warp_specialisation(
+    definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]
+) -> WarpSpecialisation | None:
     """Return the plan of a kernel's loops, or None if they do not have the supported form."""
     try:
-        return _Finder(definitions, body, stored).found()
-    except _Unfit:
+        return _Planner(definitions, body, stored).found()
+    except _Unsupported:
         return None
 
 
 def _need(fits: object) -> None:
     if not fits:
-        raise _Unfit
+        raise _Unsupported
 
 
-class _Finder:
+class _Planner:
     def __init__(self, definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> None:
         self.definitions, self.body, self.stored = definitions, body, stored
-        self.brought: dict[str, Brought] = {}
+        self.copied: dict[str, CopiedTile] = {}
         """Copied tiles by the variable that is loaded."""
         self.skipped: dict[str, int] = {}
-        self.products: dict[int, Multiplied] = {}
+        self.products: dict[int, SpecialisedProduct] = {}
         self.users: dict[str, set[int]] = {}
         for s in statements(tuple(body)):
             for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
                 self.users.setdefault(name, set()).add(id(s))
 
-    def found(self) -> Flow:
+    def found(self) -> WarpSpecialisation:
         loops = [s for s in self.body if isinstance(s, ir.For) and any(map(is_dot, statements(s.body)))]
         count = sum(map(is_dot, statements(tuple(self.body))))
         outside = {s.name for s in self.body if isinstance(s, ir.Assign)}
-        turns = []
+        plans = []
         for loop in loops:
             own = {s.name: s for s in loop.body if isinstance(s, ir.Assign)}
             staged: list[str] = []
@@ -180,32 +182,32 @@ class _Finder:
                 if is_dot(s):
                     assert isinstance(s, ir.Assign)
                     self._product(s, loop.body[:at], own, outside, staged)
-            turns.append(Turns(loop, tuple([self.brought[name] for name in staged])))
+            plans.append(SpecialisedLoop(loop, tuple([self.copied[name] for name in staged])))
         _need(loops and len(self.products) == count)
-        self._nobody_else_uses_them()
-        forms = [[(b.map, b.memory.shape) for b in turn.tiles] for turn in turns]
+        self._check_only_products_use_tiles()
+        forms = [[(b.map, b.memory.shape) for b in loop_plan.tiles] for loop_plan in plans]
         _need(all(form == forms[0] for form in forms))
-        everywhere = {b.name for turn in turns for b in turn.tiles}
-        resident = tuple([b for name, b in self.brought.items() if name not in everywhere])
-        for turn in turns:
-            loop = turn.loop
-            pointers = [b.memory.pointer for b in (*turn.tiles, *resident)]
-            self._known_early(loop, (loop.start, loop.stop, loop.step, *pointers))
-        made = Flow(resident, tuple(turns), self.products, frozenset(self.skipped.values()), 0)
-        stages = (SHARED // made.blocks - made.held - 8) // (made.stage + 8 * (len(made.staged) + 1))
+        everywhere = {b.name for loop_plan in plans for b in loop_plan.tiles}
+        resident = tuple([b for name, b in self.copied.items() if name not in everywhere])
+        for loop_plan in plans:
+            loop = loop_plan.loop
+            pointers = [b.memory.pointer for b in (*loop_plan.tiles, *resident)]
+            self._check_known_early(loop, (loop.start, loop.stop, loop.step, *pointers))
+        made = WarpSpecialisation(resident, tuple(plans), self.products, frozenset(self.skipped.values()), 0)
+        stages = (SHARED_BYTES // made.blocks - made.held - 8) // (made.stage + 8 * (len(made.staged) + 1))
         _need(stages >= 2)
-        return made._replace(stages=min(MOST_STAGES, stages))
+        return made._replace(stages=min(MAX_STAGES, stages))
 
-    def _known_early(self, loop: ir.For, wanted: Sequence[ir.Tile]) -> None:
+    def _check_known_early(self, loop: ir.For, wanted: Sequence[ir.Tile]) -> None:
         """Check that addresses and bounds depend only on values that producers can compute."""
         types = self.definitions.types
         early = set(self.definitions.parameters) | {loop.index}
         for s in self.body:
-            if not is_early(s, types):
+            if not is_uniform(s, types):
                 break
             assert isinstance(s, ir.Assign)
             early.add(s.name)
-        early |= {s.name for s in loop.body if is_early(s, types) and isinstance(s, ir.Assign)}
+        early |= {s.name for s in loop.body if is_uniform(s, types) and isinstance(s, ir.Assign)}
         left = list(wanted)
         while left:
             for x in walk(left.pop()):
@@ -226,10 +228,10 @@ class _Finder:
         (m, n), depth, dtype = types.variables[s.name].shape, types.of(dot.x).shape[1], types.of(dot.x).dtype
         _need(dtype in (bfloat16, float16) and dtype is types.of(dot.y).dtype)
         _need(m in (64, 128, 192) and n % 16 == 0 and n <= 256 and depth % PIECE == 0)
-        left: Side | str | None = self._side(dot.x, 0, own, outside, staged)
+        left: SharedOperand | str | None = self._shared_operand(dot.x, 0, own, outside, staged)
         if left is None:
             left = self._registers(dot.x, earlier, own)
-        right = self._side(dot.y, 1, own, outside, staged)
+        right = self._shared_operand(dot.y, 1, own, outside, staged)
         _need(right is not None and right.place >= 0)
         assert right is not None
         before = earlier[-1] if earlier else None
@@ -237,7 +239,7 @@ class _Finder:
         if fresh:
             self.skipped[f"{s.name} {id(s)}"] = id(before)
         tiling = Tiling("group", m, n, m // 64, 1, 64, n)
-        self.products[id(s)] = Multiplied(s.name, tiling, dtype, depth, left, right, fresh)
+        self.products[id(s)] = SpecialisedProduct(s.name, tiling, dtype, depth, left, right, fresh)
 
     def _registers(self, x: ir.Tile, earlier: Sequence[ir.Statement], own: dict[str, ir.Assign]) -> str:
         """Return the variable whose rounded, unmodified copy an operand is."""
@@ -250,19 +252,19 @@ class _Finder:
                 _need(not any(_assigns(s, name) for s in since))
                 self.skipped[x.name] = id(rounded)
                 return name
-        raise _Unfit
+        raise _Unsupported
 
-    def _side(
+    def _shared_operand(
         self, x: ir.Tile, position: int, own: dict[str, ir.Assign], outside: set[str], staged: list[str]
-    ) -> Side | None:
+    ) -> SharedOperand | None:
         """Return an operand that is a tile of memory, perhaps transposed; a tile copied by the loop joins `staged`."""
-        names, turned = [], False
+        names, transposed = [], False
         while True:
             if isinstance(x, ir.Name) and x.name in self.definitions.values:
                 names.append(x.name)
                 x = self.definitions.values[x.name]
             elif isinstance(x, ir.Trans) and x.permutation == (1, 0):
-                turned, x = not turned, x.x
+                transposed, x = not transposed, x.x
             else:
                 break
         if not isinstance(x, ir.Load) or not names:
@@ -271,8 +273,8 @@ class _Finder:
         memory = self.definitions.strided(ir.Name(name))
         _need(memory is not None and memory.parameter not in self.stored and not any(memory.bounds))
         assert memory is not None
-        if name not in self.brought:
-            self.brought[name] = Brought(name, memory, self._map(memory))
+        if name not in self.copied:
+            self.copied[name] = CopiedTile(name, memory, self._map(memory))
         for n in names:
             inside = own.get(n)
             found = inside if inside is not None else next((s for s in self.body if _assigns(s, n)), None)
@@ -281,7 +283,9 @@ class _Finder:
         if name in own and name not in staged:
             staged.append(name)
         _need(name in own or name in outside)
-        return Side(self.brought[name], staged.index(name) if name in own else -1, (memory.along ^ turned) == position)
+        return SharedOperand(
+            self.copied[name], staged.index(name) if name in own else -1, (memory.along ^ transposed) == position
+        )
 
     def _map(self, memory: Strided) -> TensorMap:
         along, lines = memory.shape[memory.along], memory.shape[1 - memory.along]
@@ -291,7 +295,7 @@ class _Finder:
         parameter = list(self.definitions.parameters).index(memory.parameter)
         return TensorMap(parameter, memory.dtype, pitch, (PIECE, lines))
 
-    def _nobody_else_uses_them(self) -> None:
+    def _check_only_products_use_tiles(self) -> None:
         """Check that copied tiles are used only by products and by aliases."""
         allowed = set(self.skipped.values()) | set(self.products)
         for name in self.skipped:
@@ -302,7 +306,7 @@ def is_dot(s: ir.Statement) -> bool:
     return isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)
 
 
-def is_early(s: ir.Statement, types: Types) -> bool:
+def is_uniform(s: ir.Statement, types: Types) -> bool:
     """Return whether a statement computes only scalars or positions, which any thread can repeat."""
     if not isinstance(s, ir.Assign):
         return False

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from . import dot_helpers as helpers
-from .dot_specialised_warps import LINE, Brought, Flow, Multiplied, Side, is_dot
-from .dot_warpgroup import box_corner
-from .elements import START, Kept
+from .dot_specialised_warps import LINE, CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
+from .dot_warpgroup import unmasked_coordinate_lines
+from .elements import START, RegisterTile
 from .functions import TYPES
 
 if TYPE_CHECKING:
-    from .dot import Products
-    from .lower import Lowering
+    from .dot import DotLowering
+    from .lower import CudaLowering
 
-REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
+ROLE_REGISTERS = {1: (40, 232), 2: (40, 232), 3: (32, 160)}
 """Registers of a producer and of a consumer thread by the number of consumer warpgroups, with one block per
 multiprocessor.
 """
 
 
-def begin(products: Products, low: Lowering, plan: Flow) -> None:
+def begin(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation) -> None:
     """Split the roles: producers copy and return, consumers continue."""
-    products.use(helpers.SHARED, helpers.BARRIERS, helpers.GROUPS, helpers.FLOW)
-    place = low.take(plan.shared)
+    products.use(helpers.SHARED, helpers.BARRIERS, helpers.WARPGROUP, helpers.WARP_SPECIALISATION)
+    place = low.take_shared(plan.shared)
     out, tiles = low.out, plan.held + plan.stages * plan.stage
     count = len(plan.staged)
     out.add(f"const uint32 tiles = address_of({place}), ready = tiles + {tiles}, full = ready + 8;")
@@ -36,23 +36,23 @@ def begin(products: Products, low: Lowering, plan: Flow) -> None:
         out.add(f"for (int n = 0; n < {plan.stages}; ++n) start_barrier(empty + n * 8, {plan.tiling.down});")
         out.add('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
     out.add("__syncthreads();")
-    few, many = REGISTERS[plan.tiling.down]
-    given = plan.blocks == 1
+    few, many = ROLE_REGISTERS[plan.tiling.down]
+    reassigns_registers = plan.blocks == 1
     with out.block(f"if (threadIdx.x >= {plan.tiling.threads})"):
-        if given:
+        if reassigns_registers:
             out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {few};");')
         with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):
             _copy_all(products, low, plan)
         out.add("return;")
-    products.parted = len(out.lines)
-    if given:
+    products.roles_split_at = len(out.lines)
+    if reassigns_registers:
         out.add(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {many};");')
     out.add("const int group = threadIdx.x / 128;")
     out.add("int stage = 0, phase = 0;")
     out.add("wait(ready, 0);")
 
 
-def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
+def _copy_all(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation) -> None:
     """Write the producer: one thread starts all copies."""
     out = low.out
     if plan.resident:
@@ -65,17 +65,19 @@ def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
         _copy(products, low, tile, n, source, f"tiles + {at}", "ready")
         at += tile.bytes
     out.add("int stage = 0, phase = 0;")
-    for turn in plan.turns:
-        numbers, sources, (bounds,), _ = products.in_turn(low, [turn.loop], [tile.memory for tile in turn.tiles])
-        k = low.names.of(turn.loop.index)
-        type = TYPES[low.types.variables[turn.loop.index].dtype.name]
+    for loop_plan in plan.loops:
+        numbers, sources, (bounds,), _ = products.iteration_parts(
+            low, [loop_plan.loop], [tile.memory for tile in loop_plan.tiles]
+        )
+        k = low.names.of(loop_plan.loop.index)
+        type = TYPES[low.types.variables[loop_plan.loop.index].dtype.name]
         with out.block(f"for ({type} {k} = {bounds[0]}; {k} < {bounds[1]}; {k} += {bounds[2]})"):
             for line in numbers:
                 out.add(line)
             out.add("wait(empty + stage * 8, phase ^ 1);")
             at = plan.held
-            for n, (tile, source) in enumerate(zip(turn.tiles, sources, strict=True)):
-                barrier = f"full + (stage * {len(turn.tiles)} + {n}) * 8"
+            for n, (tile, source) in enumerate(zip(loop_plan.tiles, sources, strict=True)):
+                barrier = f"full + (stage * {len(loop_plan.tiles)} + {n}) * 8"
                 out.add(f"arrive_and_expect({barrier}, {tile.bytes});")
                 place = f"tiles + {at} + stage * {plan.stage}"
                 _copy(products, low, tile, len(plan.resident) + n, source, place, barrier)
@@ -83,44 +85,50 @@ def _copy_all(products: Products, low: Lowering, plan: Flow) -> None:
             out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
 
 
-def _copy(products: Products, low: Lowering, tile: Brought, map: int, source: str, place: str, barrier: str) -> None:
+def _copy(
+    products: DotLowering, low: CudaLowering, tile: CopiedTile, map: int, source: str, place: str, barrier: str
+) -> None:
     """Copy a tile panel by panel; a line that may continue in the next line of memory computes its own coordinates."""
     name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
-    stays = products.definitions.is_within_lines(tile.memory)
-    for line in box_corner(name, tile.memory, offset) if stays else [f"const int64 {name}_first = {offset};"]:
+    within_lines = products.definitions.is_within_lines(tile.memory)
+    for line in (
+        unmasked_coordinate_lines(name, tile.memory, offset)
+        if within_lines
+        else [f"const int64 {name}_first = {offset};"]
+    ):
         low.out.add(line)
     for panel in range(tile.panels):
         to = f"{place} + {panel * tile.lines * LINE}" if panel else place
         across = f" + {panel * tile.map.box[0]}" if panel else ""
         column, row = f"{name}_column{across}", f"{name}_line"
-        if not stays:
+        if not within_lines:
             first, pitch = f"({name}_first{across})", tile.memory.pitch
             column, row = f"int({first} % {pitch})", f"int({first} / {pitch})"
         low.out.add(f"copy_box({to}, map_{map}, {column}, {row}, {barrier});")
 
 
-def write_loop(products: Products, low: Lowering, plan: Flow, loop: ir.For) -> None:
+def write_loop(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation, loop: ir.For) -> None:
     """Write a loop of the consumers."""
     index, dtype = low.names.of(loop.index), low.types.variables[loop.index].dtype
     numbers = [low.elements.of(x, (), dtype) for x in (loop.start, loop.stop, loop.step)]
     start, stop, step = (x.within(9) for x in numbers)
-    outer = dict(low.elements.lazy), dict(low.elements.kept)
+    outer = dict(low.elements.inlined), dict(low.elements.register_tiles)
     with (
-        low.repeated(loop),
+        low.loop_scope(loop),
         low.out.block(f"for ({TYPES[dtype.name]} {index} = {start}; {index} < {stop}; {index} += {step})"),
     ):
         low.scopes.append({loop.index})
-        _Turn(products, low, plan).write(loop.body)
+        IterationWriter(products, low, plan).write(loop.body)
         low.out.add("if (threadIdx.x % 128 == 0) arrive(empty + stage * 8);")
         low.out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
         low.scopes.pop()
-    low.elements.lazy, low.elements.kept = outer
+    low.elements.inlined, low.elements.register_tiles = outer
 
 
-class _Turn:
+class IterationWriter:
     """Writes the statements of an iteration; waits for products lazily, so that adjacent ones overlap."""
 
-    def __init__(self, products: Products, low: Lowering, plan: Flow) -> None:
+    def __init__(self, products: DotLowering, low: CudaLowering, plan: WarpSpecialisation) -> None:
         self.products, self.low, self.plan = products, low, plan
         self.running: list[str] = []
         """Accumulators of products in flight."""
@@ -128,35 +136,35 @@ class _Turn:
         """Tiles of the stage that have been waited for."""
 
     def write(self, body: Sequence[ir.Statement]) -> None:
-        from .group_statements import Gathered
+        from .group_statements import StatementGrouper
 
-        low, gathered = self.low, Gathered(self.low)
+        low, grouper = self.low, StatementGrouper(self.low)
         for s in body:
             if id(s) in self.plan.skipped:
                 continue
             if is_dot(s):
-                gathered.finish()
+                grouper.flush()
                 self._begin(self.plan.products[id(s)])
-            elif isinstance(s, ir.Assign) and s.name in low.meanings and low.types.of(s.value).shape:
-                low.elements.lazy[s.name] = s.value
+            elif isinstance(s, ir.Assign) and s.name in low.position_values and low.types.of(s.value).shape:
+                low.elements.inlined[s.name] = s.value
             elif isinstance(s, ir.Assign) and not low.types.of(s.value).shape and not isinstance(s.value, ir.Reduce):
-                gathered.before(s)
+                grouper.add_scalar(s)
             else:
                 self._wait()
                 assert isinstance(s, ir.Assign | ir.Store)
-                gathered.add(s)
-        gathered.finish()
+                grouper.add(s)
+        grouper.flush()
         self._wait()
 
-    def _begin(self, product: Multiplied) -> None:
+    def _begin(self, product: SpecialisedProduct) -> None:
         low, out = self.low, self.low.out
-        self.products.use(helpers.flow_product(product))
+        self.products.use(helpers.specialised_product(product))
         sums = self._declared(product)
-        held = low.elements.kept[product.left].text if isinstance(product.left, str) else ""
+        held = low.elements.register_tiles[product.left].text if isinstance(product.left, str) else ""
         if {sums, held} & set(self.running):
             self._wait()
         for side in (product.left, product.right):
-            if isinstance(side, Side) and side.place >= 0 and side.place not in self.arrived:
+            if isinstance(side, SharedOperand) and side.place >= 0 and side.place not in self.arrived:
                 self.arrived.add(side.place)
                 out.add(f"wait(full + (stage * {len(self.plan.staged)} + {side.place}) * 8, phase);")
         left = "packed[step]" if isinstance(product.left, str) else self._address(product.left, own=True)
@@ -172,16 +180,16 @@ class _Turn:
             out.add("commit_products();")
         self.running.append(sums)
 
-    def _declared(self, product: Multiplied) -> str:
+    def _declared(self, product: SpecialisedProduct) -> str:
         low, name = self.low, product.sums
         called = low.names.of(name)
         if not any(name in scope for scope in low.scopes):
             low.out.add(f"float {called}[2][{product.tiling.n // 8}][2];")
             low.scopes[-1].add(name)
-            low.elements.kept[name] = Kept(called, product.tiling.layout)
-        return low.elements.kept[name].text
+            low.elements.register_tiles[name] = RegisterTile(called, product.tiling.layout)
+        return low.elements.register_tiles[name].text
 
-    def _address(self, side: Side, own: bool) -> str:
+    def _address(self, side: SharedOperand, own: bool) -> str:
         """Return the address of an operand in a step; a warpgroup has its own 64 rows of the left one."""
         plan, tile = self.plan, side.tile
         if side.place < 0:
@@ -192,8 +200,8 @@ class _Turn:
             place = f"tiles + {at} + stage * {plan.stage}"
         panel = tile.lines * LINE
         if own and plan.tiling.down > 1:
-            place += f" + group * {panel if side.turned else 64 * LINE}"
-        if side.turned:
+            place += f" + group * {panel if side.transposed else 64 * LINE}"
+        if side.transposed:
             return f"operand_at({place} + step * {16 * LINE}, {panel}, {8 * LINE})"
         return f"operand_at({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE})"
 

@@ -16,16 +16,16 @@ from .functions import MEMORY, Text
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
-PIECE = 16
+PIECE_BYTES = 16
 """Bytes of a vectorised store, and padding of lines in shared memory against bank conflicts."""
-MOST = 96 * 1024
-SECTOR = 32
+MAX_STAGED_BYTES = 96 * 1024
+SECTOR_BYTES = 32
 """Bytes of a memory sector."""
 
 
-class Staged(NamedTuple):
+class StagedStore(NamedTuple):
     """A tile in shared memory that is to be stored: an array and its pitch."""
 
     name: str
@@ -40,38 +40,38 @@ class Staged(NamedTuple):
         return f"{self.name} + {view[0].at.within(10)} * {self.pitch} + {view[1].at}"
 
 
-def staged(low: Lowering, stores: Sequence[ir.Store], layout: Layout) -> dict[int, Staged]:
+def stage_stores(low: CudaLowering, stores: Sequence[ir.Store], layout: Layout) -> dict[int, StagedStore]:
     """Allocate staging for stores by their identity: for accumulators, as far as shared memory suffices."""
     found: dict[int, tuple[ir.Store, int, int]] = {}
-    room = max(MOST - (low.memory.held if low.memory.apart else 0), low.memory.large)
+    available = max(MAX_STAGED_BYTES - (low.memory.held_bytes if low.memory.separate else 0), low.memory.large_bytes)
     offsets, used = {}, 0
     for store in stores:
-        along = _along(low, store, layout)
+        along = _store_axis(low, store, layout)
         if along is None:
             continue
         t = low.types.of(store.pointer)
-        pitch = layout.shape[1] + PIECE // t.dtype.bytes
-        bytes = -(-layout.shape[0] * pitch * t.dtype.bytes // PIECE) * PIECE
-        if used + bytes <= room:
+        pitch = layout.shape[1] + PIECE_BYTES // t.dtype.bytes
+        bytes = -(-layout.shape[0] * pitch * t.dtype.bytes // PIECE_BYTES) * PIECE_BYTES
+        if used + bytes <= available:
             found[id(store)] = (store, pitch, along)
             offsets[id(store)] = used
             used += bytes
     if not found:
         return {}
-    place = low.take(used)
+    place = low.take_shared(used)
     made = {}
     for key, (store, pitch, along) in found.items():
         name, type = low.names.fresh("staged"), MEMORY[low.types.of(store.pointer).dtype.name]
         at = f"{place} + {offsets[key]}" if offsets[key] else place
         low.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({at});")
-        made[key] = Staged(name, pitch, along, _each(low, store) if along == 1 else 1)
+        made[key] = StagedStore(name, pitch, along, _vector_columns(low, store) if along == 1 else 1)
     return made
 
 
-def _each(low: Lowering, store: ir.Store) -> int:
+def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
     """Return how many columns are stored as one vector."""
     t = low.types.of(store.pointer)
-    for each in (PIECE // t.dtype.bytes >> n for n in range(4)):
+    for each in (PIECE_BYTES // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
             pattern = low.patterns.of(store.pointer, 1, each)
             masked = store.mask is not None and low.patterns.of(store.mask, 1, each).step != 0
@@ -80,50 +80,50 @@ def _each(low: Lowering, store: ir.Store) -> int:
     return 1
 
 
-def _along(low: Lowering, store: ir.Store, layout: Layout) -> int | None:
-    """Return the axis to store along (`Staged.along`); None if the threads that hold the elements should store them."""
+def _store_axis(low: CudaLowering, store: ir.Store, layout: Layout) -> int | None:
+    """Return the axis to store along (`StagedStore.along`); None if the holders of the elements should store them."""
     bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
-    if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE:
+    if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE_BYTES:
         return None
-    if not low.products.is_pairs(layout) or not may_wait(low, store):
+    if not low.products.is_accumulator(layout) or not can_be_delayed(low, store):
         return None
-    if low.products.stays and layout.width * bytes == SECTOR // 4:
+    if low.products.persistent and layout.width * bytes == SECTOR_BYTES // 4:
         return None  # the pairs of four lanes fill a sector of memory
-    if in_pieces(low, store, layout.shape[1], bytes):
+    if stores_in_pieces(low, store, layout.shape[1], bytes):
         return -1
     down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
     return 0 if down == 1 else 1 if across in (1, None) else None
 
 
-def may_wait(low: Lowering, store: ir.Store) -> bool:
+def can_be_delayed(low: CudaLowering, store: ir.Store) -> bool:
     """Return whether other threads may perform the store later."""
     target = low.products.definitions.parameter(store.pointer)
-    if target is None or low.guard.is_shared(target):
+    if target is None or low.hazards.is_shared(target):
         return False  # what is read there must be read before any of it is written
     return low.is_positional(store.pointer) and (store.mask is None or low.is_positional(store.mask))
 
 
-def in_pieces(low: Lowering, store: ir.Store, columns: int, bytes: int) -> bool:
+def stores_in_pieces(low: CudaLowering, store: ir.Store, columns: int, bytes: int) -> bool:
     """Return whether the whole tile can be stored in pieces of 16 bytes."""
     definitions = low.products.definitions
     line = definitions.step(store.pointer, -2)
     if definitions.step(store.pointer, -1) != 1 or line is None:
         return False
-    if any(n * bytes % PIECE for n in (columns, line, definitions.divisor(store.pointer))):
+    if any(n * bytes % PIECE_BYTES for n in (columns, line, definitions.divisor(store.pointer))):
         return False
     return (
-        store.mask is None or low.patterns.of(store.mask, 1, PIECE // bytes).step == 0
+        store.mask is None or low.patterns.of(store.mask, 1, PIECE_BYTES // bytes).step == 0
     )  # otherwise it would cut pieces
 
 
-def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
+def write_staged(low: CudaLowering, store: ir.Store, stage: StagedStore) -> None:
     """Store the staged tile, in pieces of 16 bytes or element by element; a barrier has preceded."""
     t = low.types.of(store.pointer)
     if stage.along >= 0:
         _write_elements(low, store, stage)
         return
     rows, columns = t.shape
-    each = PIECE // t.dtype.bytes
+    each = PIECE_BYTES // t.dtype.bytes
     pack = f"Pack<{MEMORY[t.dtype.name]}, {each}>"
     with low.out.block(f"for (int n = thread; n < {rows * columns // each}; n += {low.threads})"):
         low.out.add(f"const int row = n / {columns // each}, column = n % {columns // each} * {each};")
@@ -137,14 +137,14 @@ def write_staged(low: Lowering, store: ir.Store, stage: Staged) -> None:
 _VIEW = (Axis(Text("row"), None), Axis(Text("column"), None))
 
 
-def guard(low: Lowering, store: ir.Store, view: View = _VIEW) -> str:
+def guard(low: CudaLowering, store: ir.Store, view: View = _VIEW) -> str:
     """Return the condition of a masked store."""
     if store.mask is None:
         return ""
     return f"if ({low.elements.part(store.mask, view, low.types.of(store.pointer).shape, bool_)}) "
 
 
-def _write_elements(low: Lowering, store: ir.Store, stage: Staged) -> None:
+def _write_elements(low: CudaLowering, store: ir.Store, stage: StagedStore) -> None:
     """Let adjacent threads store adjacent elements; a thread that stays in its column computes it once."""
     shape, threads = low.types.of(store.pointer).shape, low.threads
     near, far = ("column", "row") if stage.along == 1 else ("row", "column")

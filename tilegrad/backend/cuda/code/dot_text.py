@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from .dot_tiling import Tiling
 
-LINE = 128
+LINE_BYTES = 128
 """Bytes of an operand's line."""
 
 
-class Turn(NamedTuple):
+class LoopIteration(NamedTuple):
     """An iteration of a loop: (index with its type, start, stop, step), addresses of the operands' first elements, and
     the scalar statements that precede them.
     """
@@ -21,10 +21,10 @@ class Turn(NamedTuple):
 
 
 class Operand(NamedTuple):
-    """An operand in shared memory for tensor cores; `turned` if its lines do not run along k."""
+    """An operand in shared memory for tensor cores; `transposed` if its lines do not run along k."""
 
     address: str
-    turned: bool
+    transposed: bool
     bytes: int
     """Bytes of an element."""
     depth: int
@@ -40,14 +40,14 @@ class Operand(NamedTuple):
     @property
     def size(self) -> int:
         """Size in bytes: whole lines and panels."""
-        if self.turned:
+        if self.transposed:
             return -(-self.extent // self.line) * self.depth * 128
         return -(-self.depth // self.line) * self.extent * 128
 
     def place(self, position: str, k: str) -> tuple[str, str]:
         """Return the line and the 16-byte piece of an element; panels are consecutive."""
-        along, across, lines = (position, k, self.depth) if self.turned else (k, position, self.extent)
-        per_piece, one_panel = 16 // self.bytes, (self.extent if self.turned else self.depth) <= self.line
+        along, across, lines = (position, k, self.depth) if self.transposed else (k, position, self.extent)
+        per_piece, one_panel = 16 // self.bytes, (self.extent if self.transposed else self.depth) <= self.line
         if one_panel:
             return across, f"({along}) / {per_piece}"
         return f"({along}) / {self.line} * {lines} + {across}", f"({along}) % {self.line} / {per_piece}"
@@ -62,11 +62,11 @@ def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str
     first_row = "row" if high == 1 else "row + 16 * i"
     first_column = "column" if wide == 2 else "column + 16 * j"
     numbers = x.bytes == 4
-    if x.turned:  # a piece is along the rows: blocks of 8 x 8 are turned as they are read
+    if x.transposed:  # a piece is along the rows: blocks of 8 x 8 are turned as they are read
         x_at = x.place(first_row, k) if numbers else x.place(f"{first_row} + lane / 8 % 2 * 8", f"{k} + {quarter}")
     else:
         x_at = x.place(f"{first_row} + {half}", f"{k} + lane / 16 * {step // 2}")
-    if y.turned:
+    if y.transposed:
         at = (first_column, k) if numbers else (f"{first_column} + lane / 16 * 8", f"{k} + lane / 8 % 2 * 8 + lane % 8")
         y_at = y.place(*at)
     else:
@@ -90,10 +90,10 @@ def _reads(operand: Operand, target: str, at: tuple[str, str], loop: str, left: 
     """Read a step of an operand to registers; 32-bit numbers are rounded there."""
     line, piece = at
     if operand.bytes != 4:
-        read = "read_turned_fragments" if operand.turned else "read_fragments"
+        read = "read_turned_fragments" if operand.transposed else "read_fragments"
         return [f"    {loop}", f"        {read}({target}, piece_of({operand.address}, {line}, {piece}));"]
     text = f"read_fragments({target}, piece_of({operand.address}, {line}, {piece}));"
-    if operand.turned:
+    if operand.transposed:
         text = f"read_numbers<{str(left).lower()}>({target}, {operand.address}, {line}, {piece}, lane);"
     return [f"    {loop} {{", f"        {text}", f"        round_numbers({target});", "    }"]
 
@@ -132,18 +132,18 @@ def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, i
     ]
 
 
-def copied(name: str, operand: Operand, source: str, element: str, pitch: int, threads: int) -> list[str]:
+def copy_lines(name: str, operand: Operand, source: str, element: str, pitch: int, threads: int) -> list[str]:
     """Start asynchronous copies of an operand: each thread copies some pieces of 16 bytes, always at the same place in
     a line.
     """
-    per_piece, lines = 16 // operand.bytes, operand.size // LINE
-    rows = operand.depth if operand.turned else operand.extent
-    at_once = threads // 8
+    per_piece, lines = 16 // operand.bytes, operand.size // LINE_BYTES
+    rows = operand.depth if operand.transposed else operand.extent
+    lines_per_pass = threads // 8
     text = [f"const {element}* {name}_from = {source} + threadIdx.x % 8 * {per_piece};"]
     to = f"piece_of({operand.address}, {{}}, threadIdx.x % 8)"
-    if rows % at_once == 0:
-        panels, each = lines // rows, rows // at_once
-        line = f"threadIdx.x / 8 + n * {at_once}" if each > 1 else "threadIdx.x / 8"
+    if rows % lines_per_pass == 0:
+        panels, each = lines // rows, rows // lines_per_pass
+        line = f"threadIdx.x / 8 + n * {lines_per_pass}" if each > 1 else "threadIdx.x / 8"
         target = to.format(f"p * {rows} + {line}" if panels > 1 else line)
         inner = f"copy_16({target}, {name}_from + int64({line}) * {pitch}"
         inner += f" + p * {operand.line});" if panels > 1 else ");"
@@ -152,13 +152,13 @@ def copied(name: str, operand: Operand, source: str, element: str, pitch: int, t
         return [*text, *[f"{'    ' * d}{loop}" for d, loop in enumerate(loops)], "    " * len(loops) + inner]
     return [
         *text,
-        f"for (int line = threadIdx.x / 8; line < {lines}; line += {at_once})",
+        f"for (int line = threadIdx.x / 8; line < {lines}; line += {lines_per_pass})",
         f"    copy_16({to.format('line')},",
         f"        {name}_from + int64(line % {rows}) * {pitch} + line / {rows} * {operand.line});",
     ]
 
 
-def places(held: Tiling) -> list[str]:
+def warp_positions(held: Tiling) -> list[str]:
     """Declare the position of a warp's (or thread's) first accumulator in the tile."""
     lines = ["const int lane = thread % 32, warp = thread / 32;"]
     down = f"warp / {held.across}" if held.across > 1 else "warp"

@@ -13,20 +13,20 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import float32, float64, int32, uint32
 from .dot_operands import Definitions, Strided
-from .dot_text import Turn, thread_products
+from .dot_text import LoopIteration, thread_products
 from .dot_tiling import Tiling
 from .functions import MEMORY
 
 STAGES = 3
-DEPTH = 16
+MAX_STAGE_DEPTH = 16
 """Largest depth of a stage."""
-PAD = 16
+PAD_BYTES = 16
 """Bytes of padding between the lines of a transposed operand."""
 
 
-class Side(NamedTuple):
+class ThreadOperand(NamedTuple):
     memory: Strided
-    turned: bool
+    transposed: bool
     """Whether memory is contiguous along k."""
     extent: int
     covered: int
@@ -36,13 +36,13 @@ class Side(NamedTuple):
     def pitch(self) -> int:
         """Elements from line to line in shared memory."""
         bytes = self.memory.dtype.bytes
-        return (-(-self.covered * bytes // 16) * 16 + (PAD if self.turned else 0)) // bytes
+        return (-(-self.covered * bytes // 16) * 16 + (PAD_BYTES if self.transposed else 0)) // bytes
 
 
-class Threaded(NamedTuple):
+class ThreadLoop(NamedTuple):
     tiling: Tiling
-    x: Side
-    y: Side
+    x: ThreadOperand
+    y: ThreadOperand
     depth: int
     """Depth of the operands of a product."""
     piece: int
@@ -57,7 +57,7 @@ class Threaded(NamedTuple):
         return STAGES * self.stage
 
 
-def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> Threaded | None:
+def plan_thread_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> ThreadLoop | None:
     """Return the plan of a product loop whose operands can be copied unchanged, or None."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if (
@@ -69,31 +69,31 @@ def threaded_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> 
     ):
         return None
     depth = x.shape[1]
-    piece = next(p for p in range(min(DEPTH, depth), 0, -1) if depth % p == 0)
+    piece = next(p for p in range(min(MAX_STAGE_DEPTH, depth), 0, -1) if depth % p == 0)
     if piece < 4:
         return None
     sides = (
-        Side(x, x.along == 1, x.shape[0], tiling.down * tiling.rows),
-        Side(y, y.along == 0, y.shape[1], tiling.across * tiling.columns),
+        ThreadOperand(x, x.along == 1, x.shape[0], tiling.down * tiling.rows),
+        ThreadOperand(y, y.along == 0, y.shape[1], tiling.across * tiling.columns),
     )
-    if not all(side.turned or _in_pieces(definitions, side) for side in sides):
+    if not all(side.transposed or _in_pieces(definitions, side) for side in sides):
         return None
-    return Threaded(tiling, *sides, depth, piece)
+    return ThreadLoop(tiling, *sides, depth, piece)
 
 
-def _in_pieces(definitions: Definitions, side: Side) -> bool:
+def _in_pieces(definitions: Definitions, side: ThreadOperand) -> bool:
     """Return whether lines can be copied in pieces of 16 bytes."""
     bytes = side.memory.dtype.bytes
     pieces = (side.extent, side.memory.pitch, definitions.divisor(side.memory.pointer))
     return all(n * bytes % 16 == 0 for n in pieces)
 
 
-def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list[str]:
+def thread_loop_lines(plan: ThreadLoop, sums: str, iteration: LoopIteration, shared: str) -> list[str]:
     """Return the lines of the loop."""
-    loop, sources, numbers = turn_of
+    loop, sources, numbers = iteration
     index, start, stop, step = loop
     parts = plan.depth // plan.piece
-    turn, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
+    iteration_index, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
     dtype = plan.x.memory.dtype
     kind = MEMORY[dtype.name]
     places = [
@@ -102,7 +102,7 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
     ]
     before, copies = [], []
     for name, side, source in zip("xy", (plan.x, plan.y), sources, strict=True):
-        advance = plan.piece * (1 if side.turned else side.memory.pitch)
+        advance = plan.piece * (1 if side.transposed else side.memory.pitch)
         first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
         of_side = _Copies(plan, name, side)
         before += of_side.before()
@@ -112,7 +112,7 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
         f"const int turns = {total};",
         *before,
         "auto copy = [&](int at) {",
-        f"    const {index} = {start} + {turn} * {step};",
+        f"    const {index} = {start} + {iteration_index} * {step};",
         *[f"    {line}" for line in numbers],
         *[f"    {line}" for line in places],
         *[f"    {line}" for line in copies],
@@ -133,7 +133,7 @@ def threaded_text(plan: Threaded, sums: str, turn_of: Turn, shared: str) -> list
     ]
 
 
-class _Spread(NamedTuple):
+class _Distribution(NamedTuple):
     """Distributes pieces of lines, `wide` per line, over threads (or warps), numbered by `own`."""
 
     threads: int
@@ -142,7 +142,7 @@ class _Spread(NamedTuple):
     wide: int
 
     @property
-    def turns(self) -> int:
+    def iterations(self) -> int:
         return -(-self.pieces // self.threads)
 
     @property
@@ -151,7 +151,7 @@ class _Spread(NamedTuple):
         return self.threads % self.wide == 0 and self.pieces % self.threads == 0
 
     @property
-    def leap(self) -> int:
+    def lines_per_iteration(self) -> int:
         """Lines by which a thread advances."""
         return self.threads // self.wide
 
@@ -168,60 +168,66 @@ class _Copies:
     A thread that advances by a constant distance keeps one address; recomputed addresses would exceed its registers.
     """
 
-    def __init__(self, plan: Threaded, name: str, side: Side) -> None:
+    def __init__(self, plan: ThreadLoop, name: str, side: ThreadOperand) -> None:
         self.name, self.side = name, side
         self.bytes = side.memory.dtype.bytes
-        if side.turned:
+        if side.transposed:
             near = gcd(plan.piece, 8)
             self.rows, self.near, wide = 32 // near, near, plan.piece // near
             warps = plan.tiling.threads // 32
-            self.spread = _Spread(warps, "warp", -(-side.extent // self.rows) * wide, wide)
+            self.distribution = _Distribution(warps, "warp", -(-side.extent // self.rows) * wide, wide)
         else:
             self.rows, self.near, line = 1, 16 // self.bytes, side.extent * self.bytes // 16
-            self.spread = _Spread(plan.tiling.threads, "thread", plan.piece * line, line)
+            self.distribution = _Distribution(plan.tiling.threads, "thread", plan.piece * line, line)
 
     def _place(self, number: str) -> tuple[str, str]:
         """Return the k and the row of a piece."""
-        line, within = self.spread.at(number)
-        if not self.side.turned:
+        line, within = self.distribution.at(number)
+        if not self.side.transposed:
             return line, f"{within} * {self.near}"
         return f"{within} * {self.near} + lane % {self.near}", f"({line}) * {self.rows} + lane / {self.near}"
 
     def before(self) -> list[str]:
         """Declare a thread's first position in shared memory and in the operand, before the loop."""
-        if not self.spread.even:
+        if not self.distribution.even:
             return []
-        k, row = self._place(self.spread.own)
+        k, row = self._place(self.distribution.own)
         return [
             f"const int {self.name}_spot = ({k}) * {self.side.pitch} + {row};",
             f"const int64 {self.name}_own = {self._from(k, row)};",
         ]
 
     def _from(self, k: str, row: str) -> str:
-        far, near = (row, k) if self.side.turned else (k, row)
+        far, near = (row, k) if self.side.transposed else (k, row)
         return f"int64({far}) * {self.side.memory.pitch} + {near}"
 
     def lines(self, source: str) -> list[str]:
         """Start the copies of an iteration."""
-        name, spread, size = self.name, self.spread, self.bytes if self.side.turned else 16
-        several = spread.turns > 1
-        if spread.even:
-            leap = spread.leap * self.rows
-            there, here = leap * self.side.memory.pitch, leap * (1 if self.side.turned else self.side.pitch)
+        name, distribution, size = self.name, self.distribution, self.bytes if self.side.transposed else 16
+        several = distribution.iterations > 1
+        if distribution.even:
+            lines_per_iteration = distribution.lines_per_iteration * self.rows
+            there, here = (
+                lines_per_iteration * self.side.memory.pitch,
+                lines_per_iteration * (1 if self.side.transposed else self.side.pitch),
+            )
             more = (f" + turn * {here}", f" + int64(turn) * {there}") if several else ("", "")
-            row = f"{self._place(spread.own)[1]}" + (f" + turn * {leap}" if several else "")
+            row = f"{self._place(distribution.own)[1]}" + (f" + turn * {lines_per_iteration}" if several else "")
             copy = f"copy_{size}(address_of({name}_tile + {name}_spot{more[0]}), {source} + {name}_own{more[1]});"
             body = [self._guarded(copy, row)]
         else:
             k, row = self._place("n")
-            number = f"const int n = {spread.own}" + (f" + turn * {spread.threads};" if several else ";")
+            number = f"const int n = {distribution.own}" + (f" + turn * {distribution.threads};" if several else ";")
             to = f"address_of({name}_tile + ({k}) * {self.side.pitch} + {row})"
             copy = self._guarded(f"copy_{size}({to}, {source} + {self._from(k, row)});", row)
-            body = [number, f"if (n < {spread.pieces}) {{ {copy} }}" if spread.pieces % spread.threads else copy]
-        head = f"for (int turn = 0; turn < {spread.turns}; ++turn) {{" if several else "{"
+            body = [
+                number,
+                f"if (n < {distribution.pieces}) {{ {copy} }}" if distribution.pieces % distribution.threads else copy,
+            ]
+        head = f"for (int turn = 0; turn < {distribution.iterations}; ++turn) {{" if several else "{"
         return [head, *[f"    {line}" for line in body], "}"]
 
     def _guarded(self, copy: str, row: str) -> str:
         """Guard copies of pieces that may exceed the rows."""
-        inside = not self.side.turned or self.side.extent % self.rows == 0
+        inside = not self.side.transposed or self.side.extent % self.rows == 0
         return copy if inside else f"if ({row} < {self.side.extent}) {copy}"

@@ -113,11 +113,11 @@ def fewest_warps(kind: str, m: int, n: int) -> int:
     return next((count for count in (4, 8, 16) if _choices(kind, m, n, count)), 16)
 
 
-def tiling(kind: str, m: int, n: int, count: int) -> Tiling:
+def choose_tiling(kind: str, m: int, n: int, count: int) -> Tiling:
     """Return the tiling with this many warps that computes and reads least.
 
-    >>> tiling("warp", 128, 128, 4)[3:7], tiling("warp", 16, 208, 4)[3:7], tiling("thread", 128, 128, 8)[3:7]
-    ((2, 2, 64, 64), (1, 4, 16, 64), (4, 2, 32, 64))
+    >>> choose_tiling("warp", 128, 128, 4)[3:7], choose_tiling("thread", 128, 128, 8)[3:7]
+    ((2, 2, 64, 64), (4, 2, 32, 64))
     """
     unit_m, unit_n = UNITS[kind]
     found = _choices(kind, m, n, count) or _choices(kind, m, n, count, 1 << 30)

@@ -15,21 +15,21 @@ from ..tensor_map import START, TensorMap
 from .dot_operands import Definitions, Strided
 from .dot_tiling import Tiling, operand_dtype
 
-SHARED = 218 * 1024
+SHARED_BYTES = 218 * 1024
 """Bytes of shared memory for stages: 227 KiB less a reserve for reductions after the loop."""
-MOST_STAGES = 8
-FEW = 4
+MAX_STAGES = 8
+MAX_UNROLLED_ITERATIONS = 4
 """Iterations up to which the compiler unrolls the loop completely."""
-LINE = 128
+LINE_BYTES = 128
 HEIGHTS = (64, 128)
 """Rows of a tile: those of one or of two warpgroups."""
 
 
-class Side(NamedTuple):
+class BoxedOperand(NamedTuple):
     """An operand: the part of it copied in a stage."""
 
     memory: Strided
-    turned: bool
+    transposed: bool
     """Whether lines do not run along k."""
     extent: int
     map: TensorMap
@@ -37,19 +37,19 @@ class Side(NamedTuple):
     @property
     def bytes(self) -> int:
         """Bytes of a stage."""
-        return self.extent * LINE
+        return self.extent * LINE_BYTES
 
     @property
     def boxes(self) -> int:
-        return self.bytes // (self.map.box[1] * LINE)
+        return self.bytes // (self.map.box[1] * LINE_BYTES)
 
 
-class Grouped(NamedTuple):
+class WarpgroupLoop(NamedTuple):
     """The plan of a loop whose product warpgroups compute."""
 
     tiling: Tiling
-    x: Side
-    y: Side
+    x: BoxedOperand
+    y: BoxedOperand
     depth: int
     """Depth of the operands of one product."""
     stages: int
@@ -66,7 +66,7 @@ class Grouped(NamedTuple):
     @property
     def piece(self) -> int:
         """Elements of k in a stage."""
-        return LINE // self.x.memory.dtype.bytes
+        return LINE_BYTES // self.x.memory.dtype.bytes
 
     @property
     def blocks(self) -> int:
@@ -77,7 +77,7 @@ class Grouped(NamedTuple):
         return 2 if self.tiling.down == 1 or narrow else 1
 
     @property
-    def copying(self) -> int:
+    def producer_threads(self) -> int:
         """Producer threads. Only whole warpgroups can give registers away; where blocks share them, one warp copies."""
         return 32 if self.blocks > 1 else 128
 
@@ -91,69 +91,73 @@ class Grouped(NamedTuple):
         return text[0], text[1]
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[BoxedOperand, BoxedOperand]:
         """The left and the right operand as tensor cores see them."""
         return (self.y, self.x) if self.tiling.swapped else (self.x, self.y)
 
     @property
-    def by_registers(self) -> bool:
+    def left_in_registers(self) -> bool:
         """Whether the left operand goes through registers: 32-bit numbers that are not contiguous along k."""
-        return self.sides[0].turned and self.x.memory.dtype.bytes == 4
+        return self.sides[0].transposed and self.x.memory.dtype.bytes == 4
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return self.tiling.threads + self.copying
+        return self.tiling.threads + self.producer_threads
 
 
-def grouped(definitions: Definitions, product: ir.Dot, shared: int = SHARED, turns: int = 0) -> Grouped | None:
-    """Return the plan of a product loop for warpgroups, or None; `turns` is its trip count, 0 if unknown."""
+def plan_warpgroup_loop(
+    definitions: Definitions, product: ir.Dot, shared: int = SHARED_BYTES, iterations: int = 0
+) -> WarpgroupLoop | None:
+    """Return the plan of a product loop for warpgroups, or None; `iterations` is its trip count, 0 if unknown."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
     if x is None or y is None or x.dtype is not y.dtype:
         return None
     if operand_dtype(x.dtype, product.precision, definitions.capability) is not x.dtype:
         return None
-    turned = (x.along == 0, y.along == 1)
-    if x.dtype is float32 and all(turned):
+    transposed = (x.along == 0, y.along == 1)
+    if x.dtype is float32 and all(transposed):
         return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
-    if x.dtype.bytes == 1 and (any(turned) or (x.dtype.is_float and product.precision == "highest")):
+    if x.dtype.bytes == 1 and (any(transposed) or (x.dtype.is_float and product.precision == "highest")):
         return None  # sums of floats of 8 bits keep fewer digits than those of float32 have
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    swapped = turned[1] if x.dtype is float32 and any(turned) else m > 128 or m not in HEIGHTS
+    swapped = transposed[1] if x.dtype is float32 and any(transposed) else m > 128 or m not in HEIGHTS
     high, wide = (n, m) if swapped else (m, n)
-    if high not in HEIGHTS or wide % 16 or wide > 256 or depth % (LINE // x.dtype.bytes):
+    if high not in HEIGHTS or wide % 16 or wide > 256 or depth % (LINE_BYTES // x.dtype.bytes):
         return None
-    sides = (_side(definitions, x, turned[0], m), _side(definitions, y, turned[1], n))
+    sides = (_boxed_operand(definitions, x, transposed[0], m), _boxed_operand(definitions, y, transposed[1], n))
     if sides[0] is None or sides[1] is None:
         return None
-    made = Grouped(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
-    stages = min(MOST_STAGES, shared // made.blocks // (made.stage + 16))
-    return made._replace(stages=min(stages, max(2, turns * depth * x.dtype.bytes // LINE)) if turns else stages)
+    made = WarpgroupLoop(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
+    stages = min(MAX_STAGES, shared // made.blocks // (made.stage + 16))
+    return made._replace(
+        stages=min(stages, max(2, iterations * depth * x.dtype.bytes // LINE_BYTES)) if iterations else stages
+    )
 
 
-def _side(definitions: Definitions, memory: Strided, turned: bool, extent: int) -> Side | None:
-    line = LINE // memory.dtype.bytes
+def _boxed_operand(definitions: Definitions, memory: Strided, transposed: bool, extent: int) -> BoxedOperand | None:
+    line = LINE_BYTES // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
     if memory.pitch * memory.dtype.bytes % START:
         return None
-    if turned:  # whole boxes, of which products may leave out the end
+    if transposed:  # whole boxes, of which products may leave out the end
         extent = -(-extent // line) * line
     parameter = list(definitions.parameters).index(memory.parameter)
-    map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if turned else (line, extent))
+    map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if transposed else (line, extent))
     if above is not None:
         map = map._replace(lines=above.extent)
     if not memory.placed or (within is None and not definitions.is_within_lines(memory)):
         if definitions.starts(memory) * memory.dtype.bytes % START:
             return None
-        if any(memory.bounds) and not definitions.begins_inside(memory):
+        if any(memory.bounds) and not definitions.starts_inside(memory):
             return None
         map = map._replace(columns=memory.shape[memory.along], anywhere=True)
     if within is not None:
         map = map._replace(columns=within.extent)
-    return Side(memory, turned, extent, map)
+    return BoxedOperand(memory, transposed, extent, map)
 
 
-def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list[str]:
+def coordinate_lines(name: str, side: BoxedOperand, offset: str, indices: tuple[str, str]) -> list[str]:
     """Return lines that compute the coordinates of a tile in its matrix: the indices of its mask, or its offset."""
     pitch, along = side.memory.pitch, side.memory.along
     column, line = indices[along], indices[1 - along]
@@ -169,14 +173,14 @@ def corner(name: str, side: Side, offset: str, indices: tuple[str, str]) -> list
     return [*text, f"const int {name}_line = {line or f'{first} / {pitch}'};"]
 
 
-def box_corner(name: str, memory: Strided, offset: str) -> list[str]:
+def unmasked_coordinate_lines(name: str, memory: Strided, offset: str) -> list[str]:
     """Return lines that compute the coordinates of an unmasked tile of memory."""
     first = f"const int64 {name}_first = {offset};"
     column, line = f"int({name}_first % {memory.pitch})", f"int({name}_first / {memory.pitch})"
     return [first, f"const int {name}_column = {column}, {name}_line = {line};"]
 
 
-def copies(plan: Grouped) -> list[str]:
+def producer_lines(plan: WarpgroupLoop) -> list[str]:
     """Return the producer's part of an iteration: copies the operands stage by stage."""
     text = []
     text += [
@@ -189,30 +193,30 @@ def copies(plan: Grouped) -> list[str]:
     for name, side in zip("xy", (plan.x, plan.y), strict=True):
         for box in range(side.boxes):
             column, line = f"{name}_column", f"{name}_line"
-            if side.turned:
+            if side.transposed:
                 column, line = f"{column} + {box * side.map.box[0]}" if box else column, f"{line} + part * {plan.piece}"
             else:
                 column += f" + part * {plan.piece}"
             corner = f"{column}, {line}, {name}_start" if side.map.anywhere else f"{column}, {line}"
             text.append(f"    copy_box(place + {at}, {name}_map, {corner}, full + stage * 8);")
-            at += side.map.box[1] * LINE
+            at += side.map.box[1] * LINE_BYTES
     return [*text, f"    if (++stage == {plan.stages}) stage = 0, phase ^= 1;", "}"]
 
 
-def inside(plan: Grouped, index: str, bounds: tuple[str, str, str]) -> str:
+def end_guard(plan: WarpgroupLoop, index: str, bounds: tuple[str, str, str]) -> str:
     """Return a condition that skips steps beyond the end of a short loop, which the compiler unrolls."""
     start, stop, step = bounds
     if plan.depth != plan.piece or step != str(plan.depth) or not (start.isdigit() and stop.isdigit()):
         return ""
     length = int(stop) - int(start)
-    few = length % plan.piece and length < FEW * plan.piece
-    return f"if ({index} + step * {plan.piece // 4} < {stop}) " if few else ""
+    is_short = length % plan.piece and length < MAX_UNROLLED_ITERATIONS * plan.piece
+    return f"if ({index} + step * {plan.piece // 4} < {stop}) " if is_short else ""
 
 
-def products(plan: Grouped, sums: str, guard: str) -> list[str]:
+def consumer_lines(plan: WarpgroupLoop, sums: str, guard: str) -> list[str]:
     """Return the consumers' part of an iteration; a stage is released when the next products have begun."""
-    if plan.by_registers:
-        return _by_registers(plan, sums)
+    if plan.left_in_registers:
+        return _register_consumer_lines(plan, sums)
     places = [_address(plan, side) for side in plan.sides]
     return [
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
@@ -231,17 +235,17 @@ def products(plan: Grouped, sums: str, guard: str) -> list[str]:
     ]
 
 
-def _address(plan: Grouped, side: Side) -> str:
+def _address(plan: WarpgroupLoop, side: BoxedOperand) -> str:
     """Return the address of an operand in a step."""
     step = 32 // side.memory.dtype.bytes
     own = "place" if side is plan.x else f"place + {plan.x.bytes}"
     if side is plan.sides[0] and plan.tiling.down > 1:
-        own += f" + group * {64 * LINE}"
-    advance, panel = (step * LINE, plan.piece * LINE) if side.turned else (32, 16)
-    return f"operand_at({own} + step * {advance}, {panel}, {8 * LINE})"
+        own += f" + group * {64 * LINE_BYTES}"
+    advance, panel = (step * LINE_BYTES, plan.piece * LINE_BYTES) if side.transposed else (32, 16)
+    return f"operand_at({own} + step * {advance}, {panel}, {8 * LINE_BYTES})"
 
 
-def _by_registers(plan: Grouped, sums: str) -> list[str]:
+def _register_consumer_lines(plan: WarpgroupLoop, sums: str) -> list[str]:
     """Return the consumers' part with a left operand read to registers first, after the preceding products."""
     left, right = plan.sides
     first = "place" if left is plan.x else f"place + {plan.x.bytes}"
@@ -252,7 +256,7 @@ def _by_registers(plan: Grouped, sums: str) -> list[str]:
         "    wait(full + stage * 8, phase);",
         "    wait_for_products<0>();",
         "    if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);",
-        f"    uint32 left[4][4], panel = {first} + row / 32 * {plan.piece * LINE};",
+        f"    uint32 left[4][4], panel = {first} + row / 32 * {plan.piece * LINE_BYTES};",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
         "        read_numbers<true>(left[step], panel, step * 8, row % 32 / 4, lane);",
@@ -267,7 +271,7 @@ def _by_registers(plan: Grouped, sums: str) -> list[str]:
     ]
 
 
-def beginning(plan: Grouped, shared: str) -> list[str]:
+def barrier_lines(plan: WarpgroupLoop, shared: str) -> list[str]:
     """Return the lines before the roles of the warps split."""
     return [
         f"const uint32 operands = address_of({shared}), "
@@ -284,7 +288,7 @@ def beginning(plan: Grouped, shared: str) -> list[str]:
     ]
 
 
-def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str]) -> list[str]:
+def split_roles(plan: WarpgroupLoop, sums: str, producer: list[str], consumer: list[str]) -> list[str]:
     """Return the two roles, each with its loop; producers return after theirs."""
     limits = plan.limits
     return [
@@ -292,7 +296,7 @@ def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str])
         f"    {limits[0]}",
         f"    if (threadIdx.x == {plan.tiling.threads}) {{",
         "        int stage = 0, phase = 0;",
-        *[f"        {line}" for line in copying],
+        *[f"        {line}" for line in producer],
         "    }",
         "    return;",
         "}",
@@ -301,7 +305,7 @@ def parted(plan: Grouped, sums: str, copying: list[str], multiplying: list[str])
         "    int stage = 0, phase = 0, before = -1;",
         "    const int group = threadIdx.x / 128;",
         f"    settle({sums});",
-        *[f"    {line}" for line in multiplying],
+        *[f"    {line}" for line in consumer],
         f"    finish_products({sums});",
         "}",
     ]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_, int32, int64
-from .elements import Kept, View, lane_of
-from .foreign_registers import missing
+from .elements import RegisterTile, View, lane_of
+from .foreign_registers import unavailable_names
 from .functions import AND, TYPES, Text, call, cast
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 UPDATES = {
     "add": "Add",
@@ -32,17 +32,17 @@ UPDATES = {
 """Names in the prelude of the functions of ATOMICS."""
 
 
-def atomic(low: Lowering, x: ir.Atomic) -> None:
+def atomic(low: CudaLowering, x: ir.Atomic) -> None:
     """Write an atomic: the owners of elements update memory, and every holder of an element gets the old value."""
     t = low.types.of(x.pointer)
     layout = low.plan.of_value(x.pointer) or low.plan.of_access(x.pointer)
     reads = [ir.Store(x.pointer, y, x.mask) for y in (x.value, x.expected) if y is not None]
-    low.wait_for(low.guard.changing(x.pointer))
-    low.copy(sorted(missing(low, reads, layout)))
+    low.barrier_if(low.hazards.note_atomic(x.pointer))
+    low.share_tiles(sorted(unavailable_names(low, reads, layout)))
     ordered = bool(x.name) or not t.shape
     if ordered:
         low.out.add("__threadfence();")
-        low.meet()
+        low.barrier()
     old = low.names.fresh(f"{low.names.of(x.name)}_old") if x.name else ""
     if x.name:
         low.out.add(f"{TYPES[t.dtype.name]} {old}{''.join(f'[{n}]' for n in layout.extents())};")
@@ -50,26 +50,26 @@ def atomic(low: Lowering, x: ir.Atomic) -> None:
         view, conditions = low.positions(layout)
         conditions = [*low.owners(layout), *conditions]
         if x.mask is not None:
-            conditions.append(_at(low, x.mask, view, layout, ir.Literal(True)).within(AND))
+            conditions.append(_current(low, x.mask, view, layout, ir.Literal(True)).within(AND))
         low.elements.lane = lane_of(layout)
         place = f"&{low.elements.memory(x.pointer, view if t.shape else ())}"
         low.elements.lane = None
-        values = [_at(low, y, view, layout, x.pointer) for y in (x.expected, x.value) if y is not None]
+        values = [_current(low, y, view, layout, x.pointer) for y in (x.expected, x.value) if y is not None]
         update = "compare_and_swap" if x.fn == "cas" else f"Atomic<{UPDATES[x.fn]}>::of"
         text = call(update, place, *[Text(f"{TYPES[t.dtype.name]}({value})") for value in values])
         if x.name:
             low.out.add(f"{old}{at} = {TYPES[t.dtype.name]}(0);")
         guard = f"if ({' && '.join(conditions)}) " if conditions else ""
         low.out.add(f"{guard}{f'{old}{at} = ' if x.name else ''}{text};")
-    low.copy([])
+    low.share_tiles([])
     if x.name:
-        _tell(low, old, layout, TYPES[t.dtype.name])
-        _keep(low, x.name, old, layout)
+        _share_old_values(low, old, layout, TYPES[t.dtype.name])
+        _assign_old_values(low, x.name, old, layout)
     if ordered:
         low.out.add("__threadfence();")
 
 
-def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
+def _current(low: CudaLowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
     """Evaluate an operand at the current element."""
     dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
     low.elements.lane = lane_of(layout)
@@ -78,21 +78,21 @@ def _at(low: Lowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) ->
     return cast(made, low.elements.dtype(y, dtype), dtype)
 
 
-def _tell(low: Lowering, old: str, layout: Layout, type: str) -> None:
+def _share_old_values(low: CudaLowering, old: str, layout: Layout, type: str) -> None:
     """Send the old values from the owners to the other holders of the same elements."""
-    bits = layout.copies(low.threads)
+    bits = layout.copy_bits(low.threads)
     if not bits:
-        low.meet()
+        low.barrier()
         return
-    parts = low.parts(type, math.prod(layout.extents()) * low.threads * low.bytes_of(type))
+    parts = low.shared_array(type, math.prod(layout.extents()) * low.threads * low.bytes_of(type))
     with low.over(layout) as at:
         low.out.add(f"{parts}[{low.flat(layout, low.threads)} + thread] = {old}{at};")
-    low.meet()
+    low.barrier()
     with low.over(layout) as at:
         low.out.add(f"{old}{at} = {parts}[{low.flat(layout, low.threads)} + (thread & ~{bits})];")
 
 
-def _keep(low: Lowering, name: str, old: str, layout: Layout) -> None:
+def _assign_old_values(low: CudaLowering, name: str, old: str, layout: Layout) -> None:
     """Assign the old values to the variable."""
     t = low.types.variables[name]
     known = any(name in scope for scope in low.scopes)
@@ -102,18 +102,18 @@ def _keep(low: Lowering, name: str, old: str, layout: Layout) -> None:
         with low.over(layout) as at:
             low.out.add(f"{low.names.of(name)}{at} = {old}{at};")
     else:
-        low.elements.kept[name] = Kept(old, layout)
+        low.elements.register_tiles[name] = RegisterTile(old, layout)
         low.scopes[-1].add(name)
         low.names.called[name] = old
 
 
-def show(low: Lowering, x: ir.Print) -> None:
+def print_values(low: CudaLowering, x: ir.Print) -> None:
     """Print a line for each element, with printf."""
     program = "pid (%d, %d, %d)"
     ids = ["program_0", "program_1", "program_2"]
     for value in x.values or (ir.Literal(0),):
-        layout = low.plan.of_operand(value) if low.elements.shape(value) else low.plan.usual(())
-        low.copy(sorted(missing(low, [ir.Assign("_", value)], layout)))
+        layout = low.plan.of_operand(value) if low.elements.shape(value) else low.plan.default_layout(())
+        low.share_tiles(sorted(unavailable_names(low, [ir.Assign("_", value)], layout)))
         with low.over(layout, scope=True):
             view, conditions = low.positions(layout)
             conditions = [*low.owners(layout), *conditions]
@@ -130,4 +130,4 @@ def show(low: Lowering, x: ir.Print) -> None:
             given = ", ".join([json.dumps(form), *ids, *places, *([number] if number else [])])
             guard = f"if ({' && '.join(conditions)}) " if conditions else ""
             low.out.add(f"{guard}printf({given});")
-        low.copy([])
+        low.share_tiles([])

@@ -46,7 +46,7 @@ def lane_of(layout: Layout) -> Lane | None:
     return Lane("v", layout.width) if layout.vector >= 0 else None
 
 
-class Kept(NamedTuple):
+class RegisterTile(NamedTuple):
     """A tile in registers: `text` is the array."""
 
     text: str
@@ -55,7 +55,7 @@ class Kept(NamedTuple):
     """Text of the current element, if the array does not cover all registers."""
 
 
-class Copy(NamedTuple):
+class SharedTile(NamedTuple):
     """A tile in shared memory, in row-major order."""
 
     text: str
@@ -68,28 +68,28 @@ class Elements:
     """Evaluates the expressions of one kernel."""
 
     def __init__(
-        self, types: Types, patterns: Patterns, positions: frozenset[int], called: Callable[[str], str]
+        self, types: Types, patterns: Patterns, positions: frozenset[int], name_of: Callable[[str], str]
     ) -> None:
-        self.types, self.patterns, self.positions, self.called = types, patterns, positions, called
-        self.lazy: dict[str, ir.Tile] = {}
-        self.kept: dict[str, Kept] = {}
-        self.copies: dict[str, Copy] = {}
-        self.quick: dict[str, str] = {}
+        self.types, self.patterns, self.positions, self.name_of = types, patterns, positions, name_of
+        self.inlined: dict[str, ir.Tile] = {}
+        self.register_tiles: dict[str, RegisterTile] = {}
+        self.shared_tiles: dict[str, SharedTile] = {}
+        self.fast_functions: dict[str, str] = {}
         """Fast replacements of float32 functions."""
         self.lane: Lane | None = None
         """The loop over the elements of a vector, while inside it."""
         self.declare: Callable[[str, str, Text], str] | None = None
         """Declares a variable for a position: (type, stem, value)."""
-        self.known: dict[tuple[str, View], str] = {}
-        self.more_positions: list[ir.Tile] = []
+        self.named_positions: dict[tuple[str, View], str] = {}
+        self.extra_positions: list[ir.Tile] = []
         self.missing: set[str] = set()
         """Variables that were read but are neither in registers nor in shared memory."""
-        self.asked: dict[tuple[int, View], Text] | None = None
+        self.memo: dict[tuple[int, View], Text] | None = None
         """Memo of evaluated expressions, while only `missing` is of interest."""
 
-    def take_position(self, x: ir.Tile) -> None:
+    def add_position(self, x: ir.Tile) -> None:
         """Mark an expression as a position; it is kept alive, so that its identity is not reused."""
-        self.more_positions.append(x)
+        self.extra_positions.append(x)
         self.positions |= {id(y) for y in walk(x)}
 
     def shape(self, x: ir.Tile) -> tuple[int, ...]:
@@ -113,12 +113,12 @@ class Elements:
         """Evaluate an expression at a view; a literal takes the dtype."""
         if isinstance(x, ir.Literal):
             return literal(x.value, dtype)
-        if self.asked is None:
+        if self.memo is None:
             return self._of(x, view, self.types.of(x))
         key = (id(x), view)
-        found = self.asked.get(key)
+        found = self.memo.get(key)
         if found is None:
-            found = self.asked[key] = self._of(x, view, self.types.of(x))
+            found = self.memo[key] = self._of(x, view, self.types.of(x))
         return found
 
     def _of(self, x: ir.Tile, view: View, t: TileType) -> Text:
@@ -137,7 +137,7 @@ class Elements:
             case ir.Cast(y, target):
                 have = self.dtype(y, target)
                 if have is float32 and target in (float16, bfloat16):
-                    return functions.cast(self._to_be_rounded(y, view), have, target)
+                    return functions.cast(self._before_rounding(y, view), have, target)
                 return functions.cast(self.of(y, view, have), have, target)
             case ir.Bitcast(y, target):
                 have = self.types.of(y).dtype
@@ -157,32 +157,32 @@ class Elements:
                 return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
 
-    def _to_be_rounded(self, x: ir.Tile, view: View) -> Text:
+    def _before_rounding(self, x: ir.Tile, view: View) -> Text:
         """Evaluate a float32 expression that will be rounded to 16 bits."""
-        before = self.quick
-        self.quick = {**functions.ROUNDED, **before}
+        before = self.fast_functions
+        self.fast_functions = {**functions.FAST_BEFORE_ROUNDING, **before}
         made = self.of(x, view, float32)
-        self.quick = before
+        self.fast_functions = before
         return made
 
     # --- names -----------------------------------------------------------------------------------
 
     def _name(self, name: str, view: View, t: TileType) -> Text:
-        if name in self.lazy:
+        if name in self.inlined:
             return self._positional(name, view, t)
         if not t.shape:
-            return Text(self.called(name))
-        kept = self.kept.get(name)
-        if kept is not None and fits(kept.layout, view):
+            return Text(self.name_of(name))
+        kept = self.register_tiles.get(name)
+        if kept is not None and matches_layout(kept.layout, view):
             return Text(kept.element or kept.text + self._indices(kept.layout, view))
-        copy = self.copies.get(name)
+        copy = self.shared_tiles.get(name)
         if copy is None:
             self.missing.add(name)
-            return Text(self.called(name))
-        inside = tuple([self._inside(axis, extent) for axis, extent in zip(view, copy.shape, strict=True)])
+            return Text(self.name_of(name))
+        inside = tuple([self._clamped(axis, extent) for axis, extent in zip(view, copy.shape, strict=True)])
         return Text(f"{copy.text}[{self.place(inside, copy.shape, copy.pitch)}]")
 
-    def _inside(self, axis: Axis, extent: int) -> Axis:
+    def _clamped(self, axis: Axis, extent: int) -> Axis:
         """Clamp a position to the tile: threads beyond it read the last element, which is not used."""
         if axis.digits is not None and prod(d.extent for d, _ in axis.digits) <= extent:
             return axis
@@ -218,20 +218,20 @@ class Elements:
 
     def _positional(self, name: str, view: View, t: TileType) -> Text:
         """Evaluate an index, mask or address of the position; name its value at the start of the vector."""
-        meaning = self.lazy[name]
+        meaning = self.inlined[name]
         if t.dtype is bool_ and not t.pointer:
             return self.of(meaning, view, t.dtype)
         moving = next((n for n, a in enumerate(view) if a.moving), -1)
         step = self.patterns.of(ir.Name(name), moving, self.lane.width).step if self.lane is not None else 0
         if step is None or self.declare is None:
             return self.of(meaning, view, t.dtype)
-        found = self.known.get((name, view))
+        found = self.named_positions.get((name, view))
         if found is None:
             lane, self.lane = self.lane, None
             value = self.of(meaning, view, t.dtype)
             self.lane = lane
-            found = self.declare("auto" if t.pointer else TYPES[t.dtype.name], self.called(name), value)
-            self.known[(name, view)] = found
+            found = self.declare("auto" if t.pointer else TYPES[t.dtype.name], self.name_of(name), value)
+            self.named_positions[(name, view)] = found
         if not step or self.lane is None:
             return Text(found)
         lane_text = Text(self.lane.name)
@@ -275,12 +275,12 @@ class Elements:
             made = self.part(a, view, t.shape, int32 if short else have)
             args.append(made if plain else functions.cast(made, have, dtype))
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
-            if meeting.is_integer and self.patterns.is_natural(x.args[0]):
+            if meeting.is_integer and self.patterns.is_nonnegative(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)
                 return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
-        if meeting is float32 and x.fn in self.quick:
-            return functions.call(self.quick[x.fn], *args)
-        return functions.applied(x.fn, meeting, args, position)
+        if meeting is float32 and x.fn in self.fast_functions:
+            return functions.call(self.fast_functions[x.fn], *args)
+        return functions.apply_function(x.fn, meeting, args, position)
 
     def _natural(self, fn: str, dtype: DType, args: Sequence[Text], divisor: float) -> Text:
         """Divide a non-negative number: unsigned arithmetic tells the compiler what it cannot prove."""
@@ -317,7 +317,7 @@ _WIDENING = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"))
 """Functions for which C++ itself widens two integers to the wider type."""
 
 
-def fits(layout: Layout, view: View) -> bool:
+def matches_layout(layout: Layout, view: View) -> bool:
     """Return whether a layout has the digits of a view."""
     return all(
         axis.digits is not None and digits == tuple([d for d, _ in axis.digits])

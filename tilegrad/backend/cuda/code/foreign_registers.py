@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import float32
-from .elements import Kept
+from .elements import RegisterTile
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 
-def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
+def unavailable_names(low: CudaLowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
     """Return the variables that a loop over a layout cannot read from registers."""
     elements = low.elements
-    kept, declare, elements.missing = dict(elements.kept), elements.declare, set()
-    elements.declare, copies, elements.copies = None, elements.copies, {}
-    elements.asked = {}
+    kept, declare, elements.missing = dict(elements.register_tiles), elements.declare, set()
+    elements.declare, copies, elements.shared_tiles = None, elements.shared_tiles, {}
+    elements.memo = {}
     view, _ = low.positions(layout)
     for member in members:
         for x in _evaluated(member):
@@ -30,9 +30,9 @@ def missing(low: Lowering, members: Sequence[ir.Assign | ir.Store], layout: Layo
             else:
                 elements.of(x, whole, float32)
         if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
-            elements.kept[member.name] = Kept(member.name, layout)
-    found, elements.missing, elements.asked = elements.missing, set(), None
-    elements.kept, elements.declare, elements.copies = kept, declare, copies
+            elements.register_tiles[member.name] = RegisterTile(member.name, layout)
+    found, elements.missing, elements.memo = elements.missing, set(), None
+    elements.register_tiles, elements.declare, elements.shared_tiles = kept, declare, copies
     return found
 
 

@@ -38,10 +38,10 @@ TYPES = {
 }
 """C++ types in which elements are computed."""
 
-SHORT_FLOATS = {float16: "half", bfloat16: "bfloat16", float8_e4m3fn: "float8_e4m3", float8_e5m2: "float8_e5m2"}
+LOW_PRECISION_FLOATS = {float16: "half", bfloat16: "bfloat16", float8_e4m3fn: "float8_e4m3", float8_e5m2: "float8_e5m2"}
 """Floats computed as float, with their types in memory."""
 
-MEMORY = TYPES | {"bool": "uint8"} | {d.name: name for d, name in SHORT_FLOATS.items()}
+MEMORY = TYPES | {"bool": "uint8"} | {d.name: name for d, name in LOW_PRECISION_FLOATS.items()}
 """C++ types of elements in memory."""
 
 
@@ -131,7 +131,7 @@ def binary(symbol: str, binds: int, x: Text, y: Text, *, free: bool = True) -> T
 
 # --- one rule for each function ------------------------------------------------------------------
 
-Rule = Callable[[DType, Sequence[Text], bool], Text]
+FunctionWriter = Callable[[DType, Sequence[Text], bool], Text]
 """Writes a function: (common dtype of the arguments, arguments, whether it computes a position)."""
 
 _LIBRARY = (
@@ -147,7 +147,7 @@ def library(name: str, dtype: DType) -> str:
     return name if dtype is float64 else f"{name}f"
 
 
-def _arithmetic(symbol: str, binds: int, wrapping: str) -> Rule:
+def _arithmetic(symbol: str, binds: int, wrapping: str) -> FunctionWriter:
     def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
         if dtype.kind == "int" and dtype.bits >= 32 and not position:
             return call(wrapping, *args)
@@ -169,11 +169,11 @@ def _abs(dtype: DType, args: Sequence[Text], position: bool) -> Text:
     return call(library("fabs", dtype) if dtype.is_float else "absolute", *args)
 
 
-def _helper(name: str) -> Rule:
+def _helper(name: str) -> FunctionWriter:
     return lambda dtype, args, position: call(name, *args)
 
 
-def _library(name: str) -> Rule:
+def _library(name: str) -> FunctionWriter:
     return lambda dtype, args, position: call(library(name, dtype), *args)
 
 
@@ -191,12 +191,12 @@ def _pow(dtype: DType, args: Sequence[Text], position: bool) -> Text:
     return call(library("pow", dtype), *args) if dtype.is_float else call("power", *args)
 
 
-def _compare(symbol: str) -> Rule:
+def _compare(symbol: str) -> FunctionWriter:
     binds = EQUAL if symbol in ("==", "!=") else COMPARE
     return lambda dtype, args, position: binary(symbol, binds, args[0], args[1], free=False)
 
 
-def _logical(symbol: str, binds: int, word: str, word_binds: int) -> Rule:
+def _logical(symbol: str, binds: int, word: str, word_binds: int) -> FunctionWriter:
     def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
         if dtype is bool_:
             return binary(word, word_binds, args[0], args[1])
@@ -211,7 +211,7 @@ def _bitxor(dtype: DType, args: Sequence[Text], position: bool) -> Text:
     return Text(f"{args[0].within(SHIFT)} ^ {args[1].within(SHIFT)}", BITXOR)
 
 
-_RULES: dict[str, Rule] = {
+_WRITERS: dict[str, FunctionWriter] = {
     "add": _arithmetic("+", SUM, "plus"),
     "sub": _arithmetic("-", SUM, "minus"),
     "mul": _arithmetic("*", PRODUCT, "times"),
@@ -253,30 +253,30 @@ _RULES: dict[str, Rule] = {
 }
 
 
-SHORT = {
+FAST_LOW_PRECISION = {
     "exp": (("__expf", float16), ("__expf", bfloat16)),
     "sigmoid": (("short_sigmoid", float16), ("short_sigmoid", bfloat16)),
     "tanh": (("short_tanh", bfloat16),),
     "erf": (("short_erf", float16), ("short_erf", bfloat16)),
 }
 """Fast functions that are accurate enough for 16-bit results."""
-ROUNDED = {"exp": "close_exp", "erf": "close_erf"}
+FAST_BEFORE_ROUNDING = {"exp": "close_exp", "erf": "close_erf"}
 """Fast functions, accurate to some millionths, for float32 results that are rounded to 16 bits afterwards."""
 
 
-def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False) -> Text:
+def apply_function(fn: str, dtype: DType, args: Sequence[Text], position: bool = False) -> Text:
     """Apply a function of FUNCTIONS; all arguments have this dtype, except the condition of `where`.
 
     >>> from ....ir.dtype import int32
     >>> x, y = Text("x"), Text("y + 1", SUM)
-    >>> print(*[applied("mul", dtype, [x, y]) for dtype in (float32, bfloat16, int32)], sep="; ")
+    >>> print(*[apply_function("mul", dtype, [x, y]) for dtype in (float32, bfloat16, int32)], sep="; ")
     x * (y + 1); as_bfloat16(x * (y + 1)); times(x, y + 1)
     """
-    short = next((name for name, narrow in SHORT.get(fn, ()) if narrow is dtype), None)
-    made = call(short, *args) if short else _RULES[fn](dtype, args, position)
+    short = next((name for name, narrow in FAST_LOW_PRECISION.get(fn, ()) if narrow is dtype), None)
+    made = call(short, *args) if short else _WRITERS[fn](dtype, args, position)
     if fn in ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"):
         return made
-    if dtype in SHORT_FLOATS and fn not in _EXACT:
+    if dtype in LOW_PRECISION_FLOATS and fn not in _EXACT:
         return narrowed(made, dtype)
     if dtype.is_integer and dtype.bits < 32:
         return call(TYPES[dtype.name], made)
@@ -285,7 +285,7 @@ def applied(fn: str, dtype: DType, args: Sequence[Text], position: bool = False)
 
 def narrowed(x: Text, dtype: DType) -> Text:
     """Round a float to a narrower type."""
-    return call(f"as_{SHORT_FLOATS[dtype]}", x)
+    return call(f"as_{LOW_PRECISION_FLOATS[dtype]}", x)
 
 
 def cast(x: Text, source: DType, target: DType) -> Text:
@@ -298,24 +298,24 @@ def cast(x: Text, source: DType, target: DType) -> Text:
         wide = "int64" if target.name in ("uint32", "int64") else "uint64" if target.name == "uint64" else "int"
         made = call(f"whole<{wide}>", x)
         return made if TYPES[target.name] == wide else call(TYPES[target.name], made)
-    if target in SHORT_FLOATS:
+    if target in LOW_PRECISION_FLOATS:
         if source in FLOAT8 and target is float16:
             return x
-        if source in SHORT_FLOATS or source is float32:
+        if source in LOW_PRECISION_FLOATS or source is float32:
             return narrowed(x, target)
         if source is bool_ or (source.bits == 8 and target.bits == 16):
             return call("float", x)
         return narrowed(call("float", x), target)
-    if source in SHORT_FLOATS and target is float32:
+    if source in LOW_PRECISION_FLOATS and target is float32:
         return x
     return call(TYPES[target.name], x)
 
 
 def bitcast(x: Text, source: DType, target: DType) -> Text:
     """Reinterpret bits as another dtype."""
-    inner = call("stored<" + MEMORY[source.name] + ">", x) if source in SHORT_FLOATS else x
+    inner = call("stored<" + MEMORY[source.name] + ">", x) if source in LOW_PRECISION_FLOATS else x
     made = call(f"same_bits<{MEMORY[target.name]}>", inner)
-    return call("number", made) if target in SHORT_FLOATS else made
+    return call("number", made) if target in LOW_PRECISION_FLOATS else made
 
 
 def from_memory(memory: Text, dtype: DType) -> Text:

@@ -20,37 +20,37 @@ from ....ir.dtype import bool_
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
-from .batched_loads import at_once_at, is_early, load_early, read, turns_at_once, write_at_once
-from .dot_exchange import begin_exchange, exchanged, is_exchanged, unrounded
-from .dot_store import Staged, staged, write_staged
-from .elements import Kept, View, fits, lane_of
-from .foreign_registers import missing
+from .batched_loads import batch_array, is_batchable, iterations_per_batch, load_elements, load_vector, write_batched
+from .dot_exchange import declare_exchange, exchange_lines, exchanges_lanes, without_rounding
+from .dot_store import StagedStore, stage_stores, write_staged
+from .elements import RegisterTile, View, lane_of, matches_layout
+from .foreign_registers import unavailable_names
 from .functions import MEMORY, TYPES, Text, literal
-from .layout import NUMBER, Layout
-from .neighbours import in_one_piece, is_one
-from .warp_reduce import COMBINE, neutral, reduce_threads, scan_threads, wide
+from .layout import SCALAR, Layout
+from .neighbours import contiguous_run, is_broadcast_load
+from .warp_reduce import COMBINE, accumulation_dtype, initial_value, reduce_threads, scan_threads
 from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 
-class Segment:
+class FusedLoop:
     """Writes one fused loop."""
 
-    def __init__(self, low: Lowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
+    def __init__(self, low: CudaLowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
         self.low, self.layout, self.members = low, layout, list(members)
         self.elements = low.elements
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
         self.view: View = ()
-        self.inside: list[str] = []
+        self.in_tile: list[str] = []
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
-        self.staged: dict[int, Staged] = {}
-        self.words: dict[int, str] = {}
+        self.staged: dict[int, StagedStore] = {}
+        self.exchange_words: dict[int, str] = {}
         """Register arrays of stores whose values lanes exchange, by the identity of the store."""
-        self.at_once = 1
+        self.batch = 1
         """Iterations of the outermost loop whose loads are batched (`batched_loads.py`)."""
         self.arrays: list[str] = []
         """Declarations of the arrays that hold a batch of loads."""
@@ -60,36 +60,38 @@ class Segment:
         low = self.low
         for m in self.members:  # barriers first
             if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load):
-                low.wait_for(low.guard.loading(m.value.pointer, self.layout))
+                low.barrier_if(low.hazards.note_load(m.value.pointer, self.layout))
         for m in self.members:
             if isinstance(m, ir.Store):
-                low.wait_for(low.guard.storing(m.pointer, self.layout))
-        taken = low.memory.taken
-        low.copy(sorted(missing(low, self.members, self.layout)))
-        copied = low.memory.taken > taken
+                low.barrier_if(low.hazards.note_store(m.pointer, self.layout))
+        taken = low.memory.large_allocations
+        low.share_tiles(sorted(unavailable_names(low, self.members, self.layout)))
+        copied = low.memory.large_allocations > taken
         for m in self.members:
             if isinstance(m, ir.Assign):
                 self._declare(m)
         stores = [m for m in self.members if isinstance(m, ir.Store)]
         if not copied:  # what this loop reads would lie where it puts what it stores
-            self.words = {id(m): begin_exchange(low, m) for m in stores if is_exchanged(low, m, self.layout)}
-            self.staged = staged(low, [m for m in stores if id(m) not in self.words], self.layout)
-        self.at_once = turns_at_once(self) if copied else 1
+            self.exchange_words = {
+                id(m): declare_exchange(low, m) for m in stores if exchanges_lanes(low, m, self.layout)
+            }
+            self.staged = stage_stores(low, [m for m in stores if id(m) not in self.exchange_words], self.layout)
+        self.batch = iterations_per_batch(self) if copied else 1
         self._loop()
         if self.staged:
-            low.meet()
+            low.barrier()
         for m in stores:
             if id(m) in self.staged:
                 write_staged(low, m, self.staged[id(m)])
         for m in self.members:
             if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
-                self._reduced(m.name, m.value)
+                self._finish_reduction(m.name, m.value)
             elif isinstance(m, ir.Assign) and isinstance(m.value, ir.Scan):
                 t = low.types.variables[m.name]
                 scan_threads(low, m.value.fn, t.dtype, low.names.of(m.name), m.value.axis, self.layout)
-        for name in [n for n, kept in self.elements.kept.items() if kept.element]:
-            del self.elements.kept[name]
-        low.copy([])
+        for name in [n for n, kept in self.elements.register_tiles.items() if kept.element]:
+            del self.elements.register_tiles[name]
+        low.share_tiles([])
 
     # --- variables -------------------------------------------------------------------------------
 
@@ -104,29 +106,29 @@ class Segment:
         match m.value:
             case ir.Reduce(fn, x, axis):
                 source = low.types.of(x).dtype
-                element = TYPES[wide(source).name]
+                element = TYPES[accumulation_dtype(source).name]
                 type = f"Place<{element}>" if fn.startswith("arg") else element
                 total = low.names.fresh(f"{low.names.of(name)}_found") if fn.startswith("arg") else low.names.of(name)
                 rest = self.layout.without([axis])
-                start = neutral(fn, wide(source))
+                start = initial_value(fn, accumulation_dtype(source))
                 if fn.startswith("arg"):
                     start = Text(f"{{{start}, {low.position(self.layout, axis, first=True)}}}")
                 self._array(type, total, rest, start)
                 self.totals[name] = total
                 low.scopes[-1].add(name)
                 if t.shape and not fn.startswith("arg"):
-                    self.elements.kept[name] = Kept(total, rest)
+                    self.elements.register_tiles[name] = RegisterTile(total, rest)
                 return
             case ir.Scan():
                 self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
-                self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+                self.elements.register_tiles[name] = RegisterTile(low.names.of(name), self.layout)
                 return
         if self._is_local(name):
             return
         if not any(name in scope for scope in low.scopes):
             self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
             low.scopes[-1].add(name)
-            self.elements.kept[name] = Kept(low.names.of(name), self.layout)
+            self.elements.register_tiles[name] = RegisterTile(low.names.of(name), self.layout)
 
     def _array(self, type: str, name: str, layout: Layout, start: Text | None) -> None:
         """Declare an array over the registers of a layout."""
@@ -143,25 +145,25 @@ class Segment:
     def _loop(self) -> None:
         low, out = self.low, self.low.out
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
-        if low.products.is_pairs(self.layout):
+        if low.products.is_accumulator(self.layout):
             heads.reverse()  # a column has its position computed once for its rows, not kept for another time
-        depth = out.depth + max(1, len(heads)) + (self.at_once > 1)
+        depth = out.depth + max(1, len(heads)) + (self.batch > 1)
         wide = self.layout.width > 1
-        if self.at_once > 1:
+        if self.batch > 1:
             self.fetches = Lines()
         for lines in (self.heads, self.loads, self.fetches, self.stores):
             lines.depth = depth
         self.lanes.depth = depth + wide
         low.out = self.heads
-        self.view, self.inside = low.positions(self.layout, named=True)
-        self.elements.declare, self.elements.known = self._name, {}
+        self.view, self.in_tile = low.positions(self.layout, named=True)
+        self.elements.declare, self.elements.named_positions = self._name, {}
         for m in self.members:
             self._member(m)
         self.elements.declare = None
         low.out = out
         lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
-        if self.at_once > 1:
-            write_at_once(self, heads[1:], lanes)
+        if self.batch > 1:
+            write_batched(self, heads[1:], lanes)
             return
         for n, head in enumerate(heads):
             out.lines += ["    " * (out.depth + n) + unrolling(head), "    " * (out.depth + n) + head + " {"]
@@ -195,62 +197,63 @@ class Segment:
                 self._accumulate(name, fn, x, axis)
             case ir.Assign(name, ir.Scan(fn, x, _)):
                 t = self.low.types.of(x)
-                value = self._at(x, t)
-                if self.inside:
-                    value = Text(f"{self._all(self.inside)} ? {value.within(3)} : {neutral(fn, wide(t.dtype))}", 0)
+                value = self._current(x, t)
+                if self.in_tile:
+                    start = initial_value(fn, accumulation_dtype(t.dtype))
+                    value = Text(f"{self._conjunction(self.in_tile)} ? {value.within(3)} : {start}", 0)
                 self.lanes.add(f"{self.low.names.of(name)}{self.indices} = {value};")
             case ir.Assign(name, value):
-                self._set(name, self._at(value, self.low.types.variables[name]))
+                self._assign(name, self._current(value, self.low.types.variables[name]))
 
-    def _at(self, x: ir.Tile, t: TileType) -> Text:
+    def _current(self, x: ir.Tile, t: TileType) -> Text:
         """Evaluate an expression at the current element."""
         self.elements.lane = lane_of(self.layout)
         made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
         self.elements.lane = None
         return made
 
-    def _base(self, x: ir.Tile, t: TileType) -> Text:
+    def _vector_start(self, x: ir.Tile, t: TileType) -> Text:
         """Evaluate an expression at the start of the vector."""
         return self.elements.part(x, self.view, self.layout.shape, t.dtype)
 
-    def _all(self, conditions: Sequence[str]) -> str:
+    def _conjunction(self, conditions: Sequence[str]) -> str:
         return " && ".join(conditions)
 
-    def met(self, mask: ir.Tile | None, first: bool = False) -> str:
+    def condition(self, mask: ir.Tile | None, first: bool = False) -> str:
         """Return the condition that an element is in the tile and unmasked: the current one, or (`first`) the vector's
         first.
         """
         if mask is None:
-            return self._all(self.inside)
-        made = (self._base if first else self._at)(mask, TileType(bool_))
-        return self._all([*self.inside, str(made.within(functions.AND))])
+            return self._conjunction(self.in_tile)
+        made = (self._vector_start if first else self._current)(mask, TileType(bool_))
+        return self._conjunction([*self.in_tile, str(made.within(functions.AND))])
 
     def target(self, name: str, vector: bool) -> str:
         """Return the destination of an element: an array that outlives the loop, or a new local variable."""
         low, t = self.low, self.low.types.variables[name]
         called = low.names.of(name)
-        kept = self.elements.kept.get(name)
+        kept = self.elements.register_tiles.get(name)
         if kept is not None and not kept.element:
             return f"{called}{self.indices}"
         if vector:
             return self._vector_target(name, low.register_type(t, name))
-        self.elements.kept[name] = Kept(called, self.layout, called)
+        self.elements.register_tiles[name] = RegisterTile(called, self.layout, called)
         return f"const {low.register_type(t) if not t.pointer else 'auto'} {called}"
 
     def _vector_target(self, name: str, type: str) -> str:
         """Declare a vector of loaded elements: in the batch array, or local to an iteration."""
         called, width = self.low.names.of(name), self.layout.width
-        if self.at_once > 1:
-            extents, at = at_once_at(self)
+        if self.batch > 1:
+            extents, at = batch_array(self)
             self.arrays.append(f"{type} {called}{extents};")
             called += at
         else:
             self.loads.add(f"{type} {called}[{width}];")
         element = f"{called}[v]" if width > 1 else called
-        self.elements.kept[name] = Kept(called, self.layout, element)
+        self.elements.register_tiles[name] = RegisterTile(called, self.layout, element)
         return element
 
-    def _set(self, name: str, value: Text) -> None:
+    def _assign(self, name: str, value: Text) -> None:
         self.lanes.add(f"{self.target(name, False)} = {value};")
 
     # --- memory ----------------------------------------------------------------------------------
@@ -268,7 +271,7 @@ class Segment:
         axis = self.layout.vector - (len(self.layout.shape) - len(own))
         return axis if axis >= 0 and own and own[axis] == self.layout.shape[self.layout.vector] else -1
 
-    def _even(self, x: ir.Tile | None) -> bool:
+    def _is_uniform(self, x: ir.Tile | None) -> bool:
         """Return whether a mask is the same for all elements of a vector."""
         if x is None:
             return True
@@ -283,57 +286,63 @@ class Segment:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
-        each, other = in_one_piece(self.low, load, self.layout.width, self._axis), self._filling(load, t)
+        each, other = contiguous_run(self.low, load, self.layout.width, self._axis), self._replacement(load, t)
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
-        if self.at_once > 1 and is_early(self.low, load) and other is not None:
-            load_early(self, name, load, t, other)
+        if self.batch > 1 and is_batchable(self.low, load) and other is not None:
+            load_elements(self, name, load, t, other)
             return
-        once = is_one(self.low, load, self.layout.width, self._axis(load.pointer), self._even) and self._is_local(name)
-        self.elements.lane = None if once else lane_of(self.layout)
-        value = functions.from_memory(self.elements.memory(load.pointer, self._seen(load.pointer)), t.dtype)
+        broadcast = is_broadcast_load(
+            self.low, load, self.layout.width, self._axis(load.pointer), self._is_uniform
+        ) and self._is_local(name)
+        self.elements.lane = None if broadcast else lane_of(self.layout)
+        value = functions.from_memory(self.elements.memory(load.pointer, self._access_view(load.pointer)), t.dtype)
         self.elements.lane = None
-        met = self.met(load.mask, first=once)
-        if met:
-            other = literal(0, t.dtype) if load.other is None else (self._base if once else self._at)(load.other, t)
+        condition = self.condition(load.mask, first=broadcast)
+        if condition:
+            other = (
+                literal(0, t.dtype)
+                if load.other is None
+                else (self._vector_start if broadcast else self._current)(load.other, t)
+            )
             other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
-            value = Text(f"{met} ? {value.within(3)} : {other.within(3)}", 0)
+            value = Text(f"{condition} ? {value.within(3)} : {other.within(3)}", 0)
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")
-        if once:
+        if broadcast:
             self.loads.add(f"{self.target(name, False)} = {value};")
         else:
-            self._set(name, value)
+            self._assign(name, value)
 
     def _load_pieces(self, name: str, load: ir.Load, t: TileType, each: int, other: Text) -> None:
         target = self.target(name, True).removesuffix("[v]")
-        pointer, met = self._at(load.pointer, t), self.met(load.mask)
+        pointer, condition = self._current(load.pointer, t), self.condition(load.mask)
         with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
-            read(self, load, "read", f"some<{each}>({target} + v)", pointer, met, other)
+            load_vector(self, load, "read", f"some<{each}>({target} + v)", pointer, condition, other)
 
-    def _seen(self, pointer: ir.Tile) -> View:
+    def _access_view(self, pointer: ir.Tile) -> View:
         shape = self.elements.shape(pointer)
         assert len(shape) == len(self.view) or not shape
         return self.view if shape else ()
 
     def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
         target = self.target(name, True).removesuffix("[v]")
-        pointer = self._base(load.pointer, t)
+        pointer = self._vector_start(load.pointer, t)
         function = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
-        if name in self.low.fetched:
-            pointer = Text(self.low.fetched[name])
-        other = self._filling(load, t)
-        if self._even(load.mask) and other is not None:
-            read(self, load, function, target, pointer, self.met(load.mask, first=True), other)
+        if name in self.low.prefetched:
+            pointer = Text(self.low.prefetched[name])
+        other = self._replacement(load, t)
+        if self._is_uniform(load.mask) and other is not None:
+            load_vector(self, load, function, target, pointer, self.condition(load.mask, first=True), other)
             return
         mask = self._mask(self.fetches, name, load.mask)
         with self._each(self.fetches):
-            start = literal(0, t.dtype) if load.other is None else self._at(load.other, t)
+            start = literal(0, t.dtype) if load.other is None else self._current(load.other, t)
             self.fetches.add(f"{target}[v] = {start};")
         self.fetches.add(f"read_masked({target}, {pointer}, {mask});")
 
-    def _filling(self, load: ir.Load, t: TileType) -> Text | None:
+    def _replacement(self, load: ir.Load, t: TileType) -> Text | None:
         """Return the replacement of masked elements, if it is a scalar."""
         if load.other is None:
             return (
@@ -354,7 +363,7 @@ class Segment:
         called = self.low.names.fresh(f"{name}_mask".replace("__", "_"))
         lines.add(f"bool {called}[{self.layout.width}];")
         with self._each(lines):
-            lines.add(f"{called}[v] = {self.met(mask) or 'true'};")
+            lines.add(f"{called}[v] = {self.condition(mask) or 'true'};")
         return called
 
     def _store(self, store: ir.Store) -> None:
@@ -363,44 +372,44 @@ class Segment:
         if id(store) in self.staged:
             self._store_staged(store, t, owners, self.staged[id(store)])
             return
-        if id(store) in self.words:
+        if id(store) in self.exchange_words:
             values = self._values(store, t, rounded=False)
-            for line in exchanged(self.low, store, self.layout, self.words[id(store)], values, self.view):
+            for line in exchange_lines(self.low, store, self.layout, self.exchange_words[id(store)], values, self.view):
                 self.stores.add(line)
             return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
         self.elements.lane = lane_of(self.layout)
-        memory = self.elements.memory(store.pointer, self._seen(store.pointer))
+        memory = self.elements.memory(store.pointer, self._access_view(store.pointer))
         self.elements.lane = None
-        conditions = [*owners, *self.inside]
+        conditions = [*owners, *self.in_tile]
         if store.mask is not None:
-            conditions.append(self._at(store.mask, TileType(bool_)).within(functions.AND))
-        guard = f"if ({self._all(conditions)}) " if conditions else ""
-        self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._at(store.value, t), t.dtype)};")
+            conditions.append(self._current(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._conjunction(conditions)}) " if conditions else ""
+        self.lanes.add(f"{guard}{memory} = {functions.to_memory(self._current(store.value, t), t.dtype)};")
 
-    def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: Staged) -> None:
+    def _store_staged(self, store: ir.Store, t: TileType, owners: list[str], stage: StagedStore) -> None:
         """Store to shared memory, from where `write_staged` stores to global memory."""
-        conditions = [*owners, *self.inside]
-        guard = f"if ({self._all(conditions)}) " if conditions else ""
+        conditions = [*owners, *self.in_tile]
+        guard = f"if ({self._conjunction(conditions)}) " if conditions else ""
         if self.layout.vector == 1:
             self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
             return
         self.elements.lane = lane_of(self.layout)
         row, column = (self.elements.position(axis) for axis in self.view)
         self.elements.lane = None
-        value = functions.to_memory(self._at(store.value, t), t.dtype)
+        value = functions.to_memory(self._current(store.value, t), t.dtype)
         self.lanes.add(f"{guard}{stage.name}[{row.within(10)} * {stage.pitch} + {column}] = {value};")
 
     def _store_vector(self, store: ir.Store, t: TileType, owners: list[str]) -> None:
         values = self._values(store, t)
-        pointer = self._base(store.pointer, t)
-        conditions = [*owners, *self.inside]
-        even = self._even(store.mask)
+        pointer = self._vector_start(store.pointer, t)
+        conditions = [*owners, *self.in_tile]
+        even = self._is_uniform(store.mask)
         if even and store.mask is not None:
-            conditions.append(self._base(store.mask, TileType(bool_)).within(functions.AND))
-        guard = f"if ({self._all(conditions)}) " if conditions else ""
+            conditions.append(self._vector_start(store.mask, TileType(bool_)).within(functions.AND))
+        guard = f"if ({self._conjunction(conditions)}) " if conditions else ""
         if even:
             write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
             self.stores.add(f"{guard}{write}({pointer}, {values});")
@@ -408,43 +417,43 @@ class Segment:
         assert store.mask is not None
         called = self.low.names.fresh(f"{values.split('[')[0]}_mask".replace("__", "_"))
         self.loads.add(f"bool {called}[{self.layout.width}];")
-        self.lanes.add(f"{called}[v] = {self._at(store.mask, TileType(bool_))};")
+        self.lanes.add(f"{called}[v] = {self._current(store.mask, TileType(bool_))};")
         self.stores.add(f"{guard}write_masked({pointer}, {values}, {called});")
 
     def _values(self, store: ir.Store, t: TileType, rounded: bool = True) -> str:
         """Return an array with the values of a vector store."""
         if isinstance(store.value, ir.Name):
-            kept = self.elements.kept.get(store.value.name)
-            if kept is not None and fits(kept.layout, self.view) and kept.element != kept.text:
+            kept = self.elements.register_tiles.get(store.value.name)
+            if kept is not None and matches_layout(kept.layout, self.view) and kept.element != kept.text:
                 element = kept.element or f"{kept.text}{self.indices}"
                 return element.removesuffix("[v]")
         base = next(
-            (x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.lazy), "x"
+            (x.name for x in walk(store.pointer) if isinstance(x, ir.Name) and x.name not in self.elements.inlined), "x"
         )
         called = self.low.names.fresh(f"{base}_out".replace("__", "_"))
         self.loads.add(f"{TYPES[t.dtype.name]} {called}[{self.layout.width}];")
-        value = self._at(store.value, t)
-        self.lanes.add(f"{called}[v] = {value if rounded else unrounded(value)};")
+        value = self._current(store.value, t)
+        self.lanes.add(f"{called}[v] = {value if rounded else without_rounding(value)};")
         return called
 
     # --- reductions ------------------------------------------------------------------------------
 
     def _accumulate(self, name: str, fn: str, x: ir.Tile, axis: int) -> None:
         t = self.low.types.of(x)
-        value = self._at(x, t)
+        value = self._current(x, t)
         at = self._rest_indices(axis)
         total = f"{self.totals[name]}{at}"
-        guard = f"if ({self._all(self.inside)}) " if self.inside else ""
+        guard = f"if ({self._conjunction(self.in_tile)}) " if self.in_tile else ""
         if fn.startswith("arg"):
             self.elements.lane = lane_of(self.layout)
             place = self.elements.position(self.view[axis])
             self.elements.lane = None
-            conditions = [*self.inside, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
-            self.lanes.add(f"if ({self._all(conditions)}) {total} = {{{value}, {place}}};")
+            conditions = [*self.in_tile, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
+            self.lanes.add(f"if ({self._conjunction(conditions)}) {total} = {{{value}, {place}}};")
         elif fn in ("add", "mul") and t.dtype.is_float:
             self.lanes.add(f"{guard}{total} {'+' if fn == 'add' else '*'}= {value};")
         else:
-            combined = functions.applied(fn, wide(t.dtype), [Text(total), value])
+            combined = functions.apply_function(fn, accumulation_dtype(t.dtype), [Text(total), value])
             self.lanes.add(f"{guard}{total} = {combined};")
 
     def _rest_indices(self, axis: int) -> str:
@@ -453,10 +462,10 @@ class Segment:
             f"[{self.low.variable(self.layout, a, place)}]" for a, place in self.layout.registers() if a != axis
         )
 
-    def _reduced(self, name: str, reduce: ir.Reduce) -> None:
+    def _finish_reduction(self, name: str, reduce: ir.Reduce) -> None:
         low = self.low
         source = low.types.of(reduce.x).dtype
-        element = TYPES[wide(source).name]
+        element = TYPES[accumulation_dtype(source).name]
         arg = reduce.fn.startswith("arg")
         rest = self.layout.without([reduce.axis])
         total = self.totals[name]
@@ -464,13 +473,13 @@ class Segment:
         reduce_threads(low, reduce.fn, type, total, self.layout.axes[reduce.axis], rest)
         if arg:
             called = low.names.of(name)
-            if rest == NUMBER:
+            if rest == SCALAR:
                 low.out.add(f"const int {called} = {total}.at;")
                 return
             self._array("int", called, rest, None)
             with low.over(rest) as at:
                 low.out.add(f"{called}{at} = {total}{at}.at;")
-            self.elements.kept[name] = Kept(called, rest)
+            self.elements.register_tiles[name] = RegisterTile(called, rest)
         elif source.is_float and MEMORY[source.name] != element:
             with low.over(rest) as at:
                 low.out.add(f"{total}{at} = {functions.narrowed(Text(f'{total}{at}'), source)};")

@@ -6,45 +6,45 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.tile_access import roots, walk
-from .foreign_registers import missing
-from .fused_statements import Segment
+from .foreign_registers import unavailable_names
+from .fused_statements import FusedLoop
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 
-class Gathered:
+class StatementGrouper:
     """Collects statements in order and writes the group before a statement that must see its effects."""
 
-    def __init__(self, low: Lowering) -> None:
+    def __init__(self, low: CudaLowering) -> None:
         self.low = low
         self.layout: Layout | None = None
         self.members: list[ir.Assign | ir.Store] = []
         self.assigned: set[str] = set()
-        self.later: set[str] = set()
+        self.available_after: set[str] = set()
         """Names available only after the loop: results of reductions and scans."""
         self.stores = False
 
-    def before(self, statement: ir.Assign) -> None:
+    def add_scalar(self, statement: ir.Assign) -> None:
         """Hoist a scalar before the loop if the group does not depend on it; else write the group first."""
         names = _names(statement)
-        held = {n for member in self.members for n in _names(member)}
-        loads = isinstance(statement.value, ir.Load) and self.low.guard.matters(statement.value.pointer)
-        if names & (self.later | self.assigned) or statement.name in held or (loads and self.stores):
-            self.finish()
-        self.low.number(statement)
+        used = {n for member in self.members for n in _names(member)}
+        loads = isinstance(statement.value, ir.Load) and self.low.hazards.may_read_stored(statement.value.pointer)
+        if names & (self.available_after | self.assigned) or statement.name in used or (loads and self.stores):
+            self.flush()
+        self.low.assign_scalar(statement)
 
     def add(self, statement: ir.Assign | ir.Store) -> None:
         layout = self._layout(statement)
-        if not self._joins(statement, layout):
-            self.finish()
+        if not self._can_join(statement, layout):
+            self.flush()
         self.layout = layout
         self.members.append(statement)
         if isinstance(statement, ir.Store):
             self.stores = True
         elif isinstance(statement.value, ir.Reduce | ir.Scan):
-            self.later.add(statement.name)
+            self.available_after.add(statement.name)
         else:
             self.assigned.add(statement.name)
 
@@ -59,45 +59,45 @@ class Gathered:
                 return plan.of_scan(x, axis)
         return plan.of_name(statement.name)
 
-    def _joins(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
+    def _can_join(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
         """Return whether a statement can join the group."""
         if not self.members:
             return True
-        if layout != self.layout or _names(statement) & self.later:
+        if layout != self.layout or _names(statement) & self.available_after:
             return False
-        if isinstance(statement, ir.Assign) and statement.name in self.later:
+        if isinstance(statement, ir.Assign) and statement.name in self.available_after:
             return False
         if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load):
             # vectors are loaded before all else: a variable with another value before must have had its turn
             if statement.name in self.assigned or any(statement.name in _names(m) for m in self.members):
                 return False
-        guard = self.low.guard
+        hazards = self.low.hazards
         if isinstance(statement, ir.Store):
-            if layout.copies(self.low.threads) >> 5 and any(
-                guard.anonymous(load.pointer) == guard.anonymous(statement.pointer) for load in self._loads()
+            if layout.copy_bits(self.low.threads) >> 5 and any(
+                hazards.location_of(load.pointer) == hazards.location_of(statement.pointer) for load in self._loads()
             ):
                 return False  # of the threads that hold copies, some may load what the owner has just stored
-            mine = guard.expanded(statement.pointer)
+            expanded = hazards.expanded(statement.pointer)
             for pointer in self._accessed():
-                if guard.keys(pointer) & guard.keys(statement.pointer) and guard.expanded(pointer) != mine:
+                if hazards.keys(pointer) & hazards.keys(statement.pointer) and hazards.expanded(pointer) != expanded:
                     return False
         if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load) and self.stores:
-            return not guard.matters(statement.value.pointer)
-        return not (missing(self.low, [*self.members, statement], layout) & self.assigned)
+            return not hazards.may_read_stored(statement.value.pointer)
+        return not (unavailable_names(self.low, [*self.members, statement], layout) & self.assigned)
 
     def _accessed(self) -> list[ir.Tile]:
         """Return the pointers of stores, and of loads that may alias stores."""
         found = [m.pointer for m in self.members if isinstance(m, ir.Store)]
-        return found + [load.pointer for load in self._loads() if self.low.guard.matters(load.pointer)]
+        return found + [load.pointer for load in self._loads() if self.low.hazards.may_read_stored(load.pointer)]
 
     def _loads(self) -> list[ir.Load]:
         return [m.value for m in self.members if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load)]
 
-    def finish(self) -> None:
+    def flush(self) -> None:
         """Write the group."""
         if self.members:
             assert self.layout is not None
-            Segment(self.low, self.layout, self.members).write()
+            FusedLoop(self.low, self.layout, self.members).write()
         self.__init__(self.low)  # type: ignore[misc]
 
 

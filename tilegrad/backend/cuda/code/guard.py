@@ -14,15 +14,15 @@ from typing import Any
 from ....ir import tile as ir
 from ....ir.tile_access import accesses, roots, statements, walk
 from ....ir.tile_types import Types
-from .layout import NUMBER, Layout
+from .layout import SCALAR, Layout
 
-Place = tuple[ir.Tile, Layout] | None
+AccessSite = tuple[ir.Tile, Layout] | None
 """Pointer and layout of an access; None: anywhere."""
-State = dict[str, list[Place]]
-Seen = dict[tuple[str, ir.Tile], list[tuple[Layout, frozenset[str]]]]
+State = dict[str, list[AccessSite]]
+LoadsByLocation = dict[tuple[str, ir.Tile], list[tuple[Layout, frozenset[str]]]]
 
 
-class Guard:
+class HazardTracker:
     """Tracks loads and stores since the last barrier, by parameter."""
 
     def __init__(
@@ -32,7 +32,9 @@ class Guard:
         found = accesses(kernel.replaced(body=tuple(body)), types)
         self.loaded, self.stored = found.loaded, found.stored
         every = list(statements(tuple(body)))
-        self.alone = not any(isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s))
+        self.single_instance = not any(
+            isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s)
+        )
         """Whether the kernel has a single instance: it may overwrite what it has read through another parameter."""
         self.bases: dict[str, set[str]] = {p.name: {p.name} for p in kernel.parameters if p.pointer}
         moved = [s for s in every if isinstance(s, ir.Assign) and types.variables[s.name].pointer]
@@ -43,9 +45,9 @@ class Guard:
         self.steps = {s.index: s.step for s in every if isinstance(s, ir.For)}
         self.reading: State = {}
         self.writing: State = {}
-        self.seen: Seen = {}
+        self.loads_by_location: LoadsByLocation = {}
         """Loads by dtype and location regardless of parameter: an in-place update has two parameters."""
-        self.updated: set[str] = set()
+        self.aliased: set[str] = set()
         """Parameters that may alias and that other threads store to than those that load."""
         self.threads = 0
 
@@ -55,39 +57,43 @@ class Guard:
 
     def is_shared(self, parameter: str) -> bool:
         """Return whether loads may read what the kernel stores."""
-        return self.alone or parameter in self.updated or (parameter in self.loaded and parameter in self.stored)
+        return (
+            self.single_instance or parameter in self.aliased or (parameter in self.loaded and parameter in self.stored)
+        )
 
     def keys(self, pointer: ir.Tile) -> set[str]:
         """Return the keys of the memories that an access may touch."""
-        return {self.types.of(pointer).dtype.name} if self.alone else self._bases(pointer)
+        return {self.types.of(pointer).dtype.name} if self.single_instance else self._bases(pointer)
 
-    def matters(self, pointer: ir.Tile) -> bool:
+    def may_read_stored(self, pointer: ir.Tile) -> bool:
         """Return whether a load may read what this kernel stores."""
-        return self.alone or any(self.is_shared(name) for name in self._bases(pointer))
+        return self.single_instance or any(self.is_shared(name) for name in self._bases(pointer))
 
-    def loading(self, pointer: ir.Tile, layout: Layout) -> bool:
+    def note_load(self, pointer: ir.Tile, layout: Layout) -> bool:
         """Record a load; return whether it needs a barrier after stores of other threads."""
-        self.seen.setdefault(self.anonymous(pointer), []).append((layout, frozenset(self._bases(pointer))))
-        if not self.matters(pointer):
+        self.loads_by_location.setdefault(self.location_of(pointer), []).append(
+            (layout, frozenset(self._bases(pointer)))
+        )
+        if not self.may_read_stored(pointer):
             return False
         place = (self.expanded(pointer), layout)
-        waits = self._differs(self.writing, pointer, place, layout is NUMBER)
-        self._note(self.reading, pointer, place, waits)
-        return waits
+        needs_barrier = self._conflicts(self.writing, pointer, place, layout is SCALAR)
+        self._note(self.reading, pointer, place, needs_barrier)
+        return needs_barrier
 
-    def storing(self, pointer: ir.Tile, layout: Layout) -> bool:
+    def note_store(self, pointer: ir.Tile, layout: Layout) -> bool:
         """Record a store; return whether it needs a barrier after accesses of other threads."""
         place = (self.expanded(pointer), layout)
-        waits = self._differs(self.reading, pointer, place, not layout.shape)
-        waits = self._differs(self.writing, pointer, place, False) or waits
-        for other, names in self.seen.get(self.anonymous(pointer), ()):
-            if other != layout or other.copies(self.threads) >> 5:  # others than the lanes of a warp
-                waits = True
-                self.updated |= names | self._bases(pointer)
-        self._note(self.writing, pointer, place, waits)
-        return waits
+        needs_barrier = self._conflicts(self.reading, pointer, place, not layout.shape)
+        needs_barrier = self._conflicts(self.writing, pointer, place, False) or needs_barrier
+        for other, names in self.loads_by_location.get(self.location_of(pointer), ()):
+            if other != layout or other.copy_bits(self.threads) >> 5:  # others than the lanes of a warp
+                needs_barrier = True
+                self.aliased |= names | self._bases(pointer)
+        self._note(self.writing, pointer, place, needs_barrier)
+        return needs_barrier
 
-    def anonymous(self, pointer: ir.Tile) -> tuple[str, ir.Tile]:
+    def location_of(self, pointer: ir.Tile) -> tuple[str, ir.Tile]:
         """Return a location without its parameter: dtype and offset."""
 
         def without_name(x: ir.Tile) -> ir.Tile:
@@ -99,59 +105,61 @@ class Guard:
 
         return self.types.of(pointer).dtype.name, without_name(self.expanded(pointer))
 
-    def changing(self, pointer: ir.Tile) -> bool:
+    def note_atomic(self, pointer: ir.Tile) -> bool:
         """Record an atomic; return whether it needs a barrier after accesses of other threads."""
-        waits = any(self.reading.get(key) or self.writing.get(key) for key in self.keys(pointer))
-        self._note(self.writing, pointer, None, waits)
-        return waits
+        needs_barrier = any(self.reading.get(key) or self.writing.get(key) for key in self.keys(pointer))
+        self._note(self.writing, pointer, None, needs_barrier)
+        return needs_barrier
 
-    def _differs(self, state: State, pointer: ir.Tile, place: Place, everybody: bool) -> bool:
+    def _conflicts(self, state: State, pointer: ir.Tile, place: AccessSite, by_all_threads: bool) -> bool:
         """Return whether another thread may have accessed a location. All threads load scalars; one stores them."""
         before = [p for key in self.keys(pointer) for p in state.get(key, ())]
-        if state is self.writing and place is not None and not place[1].shape and not everybody:
+        if state is self.writing and place is not None and not place[1].shape and not by_all_threads:
             before = [p for p in before if p is None or p[1].shape]  # the same thread has stored them
-        return bool(before) if everybody else any(p != place for p in before)
+        return bool(before) if by_all_threads else any(p != place for p in before)
 
-    def _note(self, state: State, pointer: ir.Tile, place: Place, waits: bool) -> None:
-        if waits:
-            self.met()
+    def _note(self, state: State, pointer: ir.Tile, place: AccessSite, needs_barrier: bool) -> None:
+        if needs_barrier:
+            self.note_barrier()
             state = self.reading if state is self.reading else self.writing
         for key in self.keys(pointer):
             state.setdefault(key, []).append(place)
 
-    def met(self) -> None:
+    def note_barrier(self) -> None:
         """Record a barrier."""
         self.reading.clear()
         self.writing.clear()
-        self.seen.clear()
+        self.loads_by_location.clear()
 
     # --- blocks ----------------------------------------------------------------------------------
 
     def copy(self) -> tuple[Any, Any, Any]:
         """Return a copy of the state."""
-        first, second, third = ({k: list(v) for k, v in d.items()} for d in (self.reading, self.writing, self.seen))
+        first, second, third = (
+            {k: list(v) for k, v in d.items()} for d in (self.reading, self.writing, self.loads_by_location)
+        )
         return first, second, third
 
     def restore(self, state: tuple[Any, Any, Any]) -> None:
         """Restore a state, at the start of another branch."""
-        self.reading, self.writing, self.seen = state
+        self.reading, self.writing, self.loads_by_location = state
 
     def merge(self, state: tuple[Any, Any, Any]) -> None:
         """Merge the state of an alternative path: a branch not taken, a loop without iterations."""
-        mine: Any
-        for mine, other in zip((self.reading, self.writing, self.seen), state, strict=True):
+        own: Any
+        for own, other in zip((self.reading, self.writing, self.loads_by_location), state, strict=True):
             for key, places in other.items():
-                mine[key] = [*mine.get(key, []), *(p for p in places if p not in mine.get(key, []))]
+                own[key] = [*own.get(key, []), *(p for p in places if p not in own.get(key, []))]
 
     @contextmanager
-    def repeated(self, loop: ir.Statement) -> Iterator[None]:
+    def loop_scope(self, loop: ir.Statement) -> Iterator[None]:
         """Assume that every access of a loop may precede an iteration."""
         before = self.copy()
         for s in statements((loop,)):
             for x in _expressions(s):
-                if isinstance(x, ir.Load) and self.matters(x.pointer):
+                if isinstance(x, ir.Load) and self.may_read_stored(x.pointer):
                     self._note(self.reading, x.pointer, None, False)
-            again = isinstance(s, ir.Store) and (self.matters(s.pointer) or not self._is_disjoint(s.pointer))
+            again = isinstance(s, ir.Store) and (self.may_read_stored(s.pointer) or not self._is_disjoint(s.pointer))
             if isinstance(s, ir.Store | ir.Atomic) and (again or isinstance(s, ir.Atomic)):
                 self._note(self.writing, s.pointer, None, False)
         yield

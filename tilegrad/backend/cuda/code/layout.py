@@ -59,7 +59,7 @@ class Layout(Structure):
         """Return whether some positions are beyond the tile."""
         return self.covered(axis) > self.shape[axis]
 
-    def copies(self, threads: int) -> int:
+    def copy_bits(self, threads: int) -> int:
         """Return the bits of a thread's number in which holders of the same elements differ."""
         used = 0
         for digits in self.axes:
@@ -74,16 +74,16 @@ class Layout(Structure):
         return Layout(tuple([self.shape[n] for n in kept]), tuple([self.axes[n] for n in kept]), vector)
 
 
-NUMBER = Layout((), ())
+SCALAR = Layout((), ())
 """The layout of a scalar: all threads hold it."""
 
 
 def blocked(
-    shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = (), near: Mapping[int, int] = {}
+    shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = (), adjacent: Mapping[int, int] = {}
 ) -> Layout:
     """Distribute adjacent elements over adjacent threads; `order` lists axes from the fastest in memory.
 
-    Along other axes a thread has as many adjacent elements as `near` says for their extent.
+    Along other axes a thread has as many adjacent elements as `adjacent` says for their extent.
 
     >>> layout = blocked((4, 512), 256, 4)
     >>> [[(d.extent, d.stride) for d in digits] for digits in layout.axes]
@@ -101,9 +101,9 @@ def blocked(
             digits.append(Digit(vector))
             wanted //= vector
             vectorised = axis
-        if n > 0 and near.get(shape[axis], 1) <= max(1, wanted * stride // threads):
-            digits += [Digit(near[shape[axis]])] if shape[axis] in near else []
-            wanted //= near.get(shape[axis], 1)
+        if n > 0 and adjacent.get(shape[axis], 1) <= max(1, wanted * stride // threads):
+            digits += [Digit(adjacent[shape[axis]])] if shape[axis] in adjacent else []
+            wanted //= adjacent.get(shape[axis], 1)
         across = _threads_along(wanted, threads // stride)
         if across > 1:
             digits.append(Digit(across, stride))

@@ -17,34 +17,34 @@ from ....ir.tile_access import stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ..tensor_map import TensorMap
-from .checked_indices import PLACE, RECORD, checks_indices, head, tail
-from .deferred_reductions import deferred
-from .dot import Products
-from .dot_names import lone_product_in_loop, operands_named, tiles_last
-from .effects import atomic, show
+from .checked_indices import PLACE, RECORD, checks_indices, fault_declaration, fault_report
+from .deferred_reductions import defer_reductions
+from .dot import DotLowering
+from .dot_names import name_operands, sink_tile_loads, wrap_lone_product
+from .effects import atomic, print_values
 from .elements import Elements
 from .functions import MEMORY, TYPES, Text, cast, from_memory
-from .guard import Guard
-from .layout import NUMBER
-from .memoised import Answers, once
-from .name_expressions import Named, assignments, position_parts
+from .guard import HazardTracker
+from .layout import SCALAR
+from .memoised import Memo, memoised
+from .name_expressions import ExpressionNamer, count_assignments, position_parts
 from .patterns import Patterns
-from .plan import Plan
-from .prefetch import Ahead
+from .plan import LayoutPlan
+from .prefetch import LoopPrefetch
 from .prelude import prelude
 from .registers import Registers
 from .warp_reduce import copy_tiles
-from .writing import Lines, Names, Shared
+from .writing import Lines, Names, SharedMemory
 
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
-MOST_SHARED = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
+SHARED_KIB = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
 """KiB of shared memory that a block may have, by architecture; others have 99."""
-MOST_WRITTEN = 4096
+MAX_POSITION_NODES = 4096
 """Largest position, in nodes after inlining, that is recomputed at each use; named parts can double it line by line."""
 BOUNDS = ("grid_0", "grid_1", "grid_2")
 
 
-class Source(NamedTuple):
+class CudaSource(NamedTuple):
     """The CUDA C++ of a kernel, with its threads and bytes of shared memory."""
 
     name: str
@@ -56,18 +56,18 @@ class Source(NamedTuple):
     """Persistent blocks per multiprocessor; 0: one block per instance."""
 
 
-def most_shared(architecture: str) -> int:
+def max_shared_bytes(architecture: str) -> int:
     """Return the bytes of shared memory that a block may have."""
-    return MOST_SHARED.get(architecture.strip("sm_af"), 99) << 10
+    return SHARED_KIB.get(architecture.strip("sm_af"), 99) << 10
 
 
-def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
+def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> CudaSource:
     """Return the source of a kernel for an architecture."""
-    lowering = Lowering(kernel, architecture)
+    lowering = CudaLowering(kernel, architecture)
     source = lowering.source()
-    if lowering.products.stays and lowering.meets:
-        source = Lowering(kernel, architecture, may_stay=False).source()
-    most = most_shared(architecture)
+    if lowering.products.persistent and lowering.meets:
+        source = CudaLowering(kernel, architecture, allow_persistent=False).source()
+    most = max_shared_bytes(architecture)
     if source.shared > most:
         raise CompileError(
             f"kernel {kernel.name}: its tiles need {source.shared:,} bytes of shared memory, and a block has {most:,} "
@@ -76,44 +76,44 @@ def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> Source:
     return source
 
 
-class Lowering(Registers):
+class CudaLowering(Registers):
     """Lowers one kernel."""
 
-    def __init__(self, kernel: ir.Kernel, architecture: str, may_stay: bool = True) -> None:
+    def __init__(self, kernel: ir.Kernel, architecture: str, allow_persistent: bool = True) -> None:
         self.kernel, self.architecture = kernel, architecture
         self.types = check(kernel)
-        self.counts = assignments(kernel)
-        self.named = Named(kernel, self.types, self.counts)
-        named = deferred(self.named.block(kernel.body), self.types, self.counts)
-        body = lone_product_in_loop(operands_named(named, self.types, self.counts), self.types)
-        self.body = tiles_last(body, self.types)
-        self.products = Products(kernel, self.body, self.types, architecture, may_stay)
-        self.answers: Answers = {}
-        self.meanings: dict[str, ir.Tile] = {}
+        self.counts = count_assignments(kernel)
+        self.named = ExpressionNamer(kernel, self.types, self.counts)
+        named = defer_reductions(self.named.block(kernel.body), self.types, self.counts)
+        body = wrap_lone_product(name_operands(named, self.types, self.counts), self.types)
+        self.body = sink_tile_loads(body, self.types)
+        self.products = DotLowering(kernel, self.body, self.types, architecture, allow_persistent)
+        self.memo: Memo = {}
+        self.position_values: dict[str, ir.Tile] = {}
         self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
         self._find_positions(self.body)
-        self.patterns = Patterns(self.types, self.meanings, self.strides)
-        self.plan = Plan(self.body, self.types, self.patterns, self.products.threads)
+        self.patterns = Patterns(self.types, self.position_values, self.strides)
+        self.plan = LayoutPlan(self.body, self.types, self.patterns, self.products.threads)
         self.plan.layouts |= self.products.layouts
         sums = [t.layout for t in self.products.tilings.values() if t.kind != "thread"]
-        self.plan.follow(sums, self.body, self._renewed())
+        self.plan.follow_accumulators(sums, self.body, self._updated_in_place())
         self.threads = self.plan.threads
         self.names = Names()
         self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
         self.out = Lines()
-        self.memory = Shared()
-        self.guard = Guard(kernel, self.types, self.body, self.expanded)
-        self.guard.threads = self.threads
-        self.written = stored_through(kernel, self.types)
+        self.memory = SharedMemory()
+        self.hazards = HazardTracker(kernel, self.types, self.body, self.expanded)
+        self.hazards.threads = self.threads
+        self.stored_parameters = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
         self.uses = _uses(self.body)
-        self.fetched: dict[str, str] = {}
+        self.prefetched: dict[str, str] = {}
         """Shared-memory addresses of vectors prefetched in the previous iteration."""
 
     @property
-    def most_shared(self) -> int:
+    def max_shared_bytes(self) -> int:
         """Bytes of shared memory that a block may have."""
-        return most_shared(self.architecture)
+        return max_shared_bytes(self.architecture)
 
     # --- what is known before --------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Lowering(Registers):
         for statement in body:
             match statement:
                 case ir.Assign(name, value) if self.counts.get(name) == 1 and self._is_position(value):
-                    self.meanings[name] = value
+                    self.position_values[name] = value
                 case ir.For(index, start, _, step, inner):
                     self.strides[index] = (start, step)
                     self._find_positions(inner)
@@ -132,7 +132,7 @@ class Lowering(Registers):
                     self._find_positions(then)
                     self._find_positions(otherwise)
 
-    def _renewed(self) -> set[str]:
+    def _updated_in_place(self) -> set[str]:
         """Return the variables loaded from tensors that this kernel stores to."""
         found = set()
         for s in self.body if self.products.dots else ():
@@ -151,7 +151,7 @@ class Lowering(Registers):
         for x in walk(value):
             match x:
                 case ir.Name(name):
-                    known = name in self.meanings or name in self.strides
+                    known = name in self.position_values or name in self.strides
                     if not known and (self.types.variables[name].shape or self.counts.get(name, 0) > 1):
                         return False
                 case ir.Apply():
@@ -160,20 +160,20 @@ class Lowering(Registers):
                     return False
                 case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
                     return False
-        return cost <= 12 and self._size(value) <= MOST_WRITTEN
+        return cost <= 12 and self._size(value) <= MAX_POSITION_NODES
 
-    @once
+    @memoised
     def _size(self, x: ir.Tile) -> int:
         """Return the number of nodes of an expression with positions inlined."""
         if isinstance(x, ir.Name):
-            return self._size(self.meanings[x.name]) if x.name in self.meanings else 1
+            return self._size(self.position_values[x.name]) if x.name in self.position_values else 1
         return 1 + sum(map(self._size, ir.parts(x)))
 
-    @once
+    @memoised
     def expanded(self, x: ir.Tile) -> ir.Tile:
         """Inline the names of positions."""
         if isinstance(x, ir.Name):
-            meaning = self.meanings.get(x.name)
+            meaning = self.position_values.get(x.name)
             return x if meaning is None else self.expanded(meaning)
         changed: dict[str, Any] = {}
         for field in x.children:
@@ -186,7 +186,7 @@ class Lowering(Registers):
 
     # --- the source ------------------------------------------------------------------------------
 
-    def source(self) -> Source:
+    def source(self) -> CudaSource:
         products = self.products
         self.names.taken |= products.names
         for p in self.kernel.parameters:
@@ -195,14 +195,14 @@ class Lowering(Registers):
             self.names.taken.add(bound)
         self.block(self.body, top=True)
         name = f"{self.kernel.name}_kernel"
-        if products.stays:
+        if products.persistent:
             self.out.depth -= 1
             self.out.add("}")
-        elif products.parted:  # those who copy are not among those who meet
+        elif products.roles_split_at:  # those who copy are not among those who meet
             rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
-            self.out.lines[products.parted :] = rest[products.parted :]
+            self.out.lines[products.roles_split_at :] = rest[products.roles_split_at :]
         checks = checks_indices(self.out.lines)
-        body = "\n".join([*self._head(), *self.out.lines, *(tail(bool(products.dots)) if checks else [])])
+        body = "\n".join([*self._head(), *self.out.lines, *(fault_report(bool(products.dots)) if checks else [])])
         shown = str(self.kernel).replace("\\", "/").split("\n")  # a backslash would join the next line to a comment
         comment = [f"// {line.removeprefix('# ')}".rstrip() for line in shown]
         given = [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS)]
@@ -212,13 +212,13 @@ class Lowering(Registers):
         head = f'extern "C" __global__ void __launch_bounds__({limits})\n{name}({parameters}) {{'
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
-        threads, shared = self.threads + products.copying, self.memory.places["end"]
-        return Source(name, text, threads, shared, products.maps, products.resident)
+        threads, shared = self.threads + products.producer_threads, self.memory.places["end"]
+        return CudaSource(name, text, threads, shared, products.maps, products.resident)
 
     @property
     def meets(self) -> bool:
         """Return whether there is a barrier after the roles of warps have split."""
-        return any("__syncthreads" in line for line in self.out.lines[self.products.parted :])
+        return any("__syncthreads" in line for line in self.out.lines[self.products.roles_split_at :])
 
     def _head(self) -> list[str]:
         """Return the declarations at the start of the kernel that its body needs."""
@@ -232,9 +232,9 @@ class Lowering(Registers):
             "blockIdx.x / grid_0 / grid_1",
         )
         if checks_indices(self.out.lines):
-            lines.append(head(bool(self.products.dots)))
+            lines.append(fault_declaration(bool(self.products.dots)))
         if self.products.dots and "program_" in text:
-            lines += self.products.ids() if not self.products.stays else []
+            lines += self.products.ids() if not self.products.persistent else []
         else:
             lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
         for p in self.kernel.parameters:
@@ -253,7 +253,7 @@ class Lowering(Registers):
         name, type = self.names.of(p.name), MEMORY[p.dtype.name]
         if not p.pointer:
             return f"{type} {'' if type == TYPES[p.dtype.name] else 'given_'}{name}"
-        return f"{self._const(p.name)}{type}* {'' if self.guard.is_shared(p.name) else '__restrict__ '}{name}"
+        return f"{self._const(p.name)}{type}* {'' if self.hazards.is_shared(p.name) else '__restrict__ '}{name}"
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -261,50 +261,50 @@ class Lowering(Registers):
         """Write statements in a scope of their own."""
         if not top:
             self.scopes.append(set())
-        outer = dict(self.elements.lazy), dict(self.elements.kept)
+        outer = dict(self.elements.inlined), dict(self.elements.register_tiles)
         self.statements(body)
         if not top:
             self.scopes.pop()
-            self.elements.lazy, self.elements.kept = outer
+            self.elements.inlined, self.elements.register_tiles = outer
 
     def statements(self, body: Sequence[ir.Statement]) -> None:
         """Write statements in order."""
-        from .group_statements import Gathered
+        from .group_statements import StatementGrouper
 
-        gathered = Gathered(self)
+        grouper = StatementGrouper(self)
         for statement in body:
-            if self.products.flows(self, statement, gathered.finish):
+            if self.products.write_specialised(self, statement, grouper.flush):
                 continue
             match statement:
-                case ir.Assign(name, value) if name in self.meanings and self.types.of(value).shape:
-                    self.elements.lazy[name] = value
+                case ir.Assign(name, value) if name in self.position_values and self.types.of(value).shape:
+                    self.elements.inlined[name] = value
                 case ir.Assign(_, value) if not self.types.of(value).shape and not isinstance(value, ir.Reduce):
-                    gathered.before(statement)
+                    grouper.add_scalar(statement)
                 case ir.Assign(_, value) if isinstance(value, ir.Dot):
-                    gathered.finish()
+                    grouper.flush()
                     self.products.write(self, statement)
                 case ir.Assign() | ir.Store():
-                    gathered.add(statement)
+                    grouper.add(statement)
                 case ir.Atomic():
-                    gathered.finish()
+                    grouper.flush()
                     atomic(self, statement)
                 case ir.Print():
-                    gathered.finish()
-                    show(self, statement)
+                    grouper.flush()
+                    print_values(self, statement)
                 case ir.Assert():
                     pass  # whoever looks for mistakes runs the kernel checked
                 case _:
-                    gathered.finish()
+                    grouper.flush()
                     if not (isinstance(statement, ir.For) and self.products.loop(self, statement)):
                         self._control(statement)
-        gathered.finish()
+        grouper.flush()
 
-    def number(self, statement: ir.Assign) -> None:
+    def assign_scalar(self, statement: ir.Assign) -> None:
         """Compute a scalar in all threads."""
         name, value = statement.name, statement.value
         t = self.types.of(value)
         if isinstance(value, ir.Load):
-            self.wait_for(self.guard.loading(value.pointer, NUMBER))
+            self.barrier_if(self.hazards.note_load(value.pointer, SCALAR))
             text = self._loaded(value, t)
         else:
             text = self.elements.of(value, (), t.dtype)
@@ -335,7 +335,7 @@ class Lowering(Registers):
             case ir.For():
                 self._for(statement)
             case ir.While(condition, body):
-                with self.repeated(statement), self.out.block("while (true)"):
+                with self.loop_scope(statement), self.out.block("while (true)"):
                     before, simple = self.named.condition(condition)
                     for name, users in _uses(before).items():
                         self.uses[name] = [*self.uses.get(name, []), *users]
@@ -343,7 +343,7 @@ class Lowering(Registers):
                     self.statements(before)
                     self.out.add(f"if (!{self.elements.of(simple, (), bool_).within(11)}) break;")
                     self.block(body)
-                    self._even()
+                    self._separate_halves()
                     self.scopes.pop()
             case ir.If(condition, then, otherwise):
                 self._if(condition, then, otherwise)
@@ -356,78 +356,78 @@ class Lowering(Registers):
             for x in (loop.start, loop.stop, loop.step)
         )
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
-        ahead = Ahead(self, loop, stop.within(8))
-        ahead.begin()
-        with self.repeated(loop):
-            if _only_gathers(loop):
+        prefetch = LoopPrefetch(self, loop, stop.within(8))
+        prefetch.begin()
+        with self.loop_scope(loop):
+            if _only_loads(loop):
                 self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
-                ahead.next()
+                prefetch.next()
                 self.block(loop.body)
-                ahead.end()
-                self._even()
+                prefetch.end()
+                self._separate_halves()
                 self.scopes.pop()
 
     def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], otherwise: Sequence[ir.Statement]) -> None:
-        state, before = self.memory.last, self.guard.copy()
+        state, before = self.memory.last, self.hazards.copy()
         with self.out.block(f"if ({self.elements.of(condition, (), bool_)})"):
             self.block(then)
-        after, done = self.memory.last, self.guard.copy()
+        after, done = self.memory.last, self.hazards.copy()
         self.memory.last = state
-        self.guard.restore(before)
+        self.hazards.restore(before)
         if otherwise:
             with self.out.block("else"):
                 self.block(otherwise)
-        self.guard.merge(done)
+        self.hazards.merge(done)
         self.memory.last = after if self.memory.last == after else None
 
     @contextmanager
-    def repeated(self, statement: ir.Statement) -> Iterator[None]:
+    def loop_scope(self, statement: ir.Statement) -> Iterator[None]:
         """Prepare for a loop: its first iteration may follow its last one."""
         before, outer_first = self.memory.last, self.memory.first
-        dirty = self.memory.dirty
-        self.memory.first, self.memory.dirty = None, True
-        with self.guard.repeated(statement):
+        dirty = self.memory.large_in_use
+        self.memory.first, self.memory.large_in_use = None, True
+        with self.hazards.loop_scope(statement):
             yield
         first = self.memory.first
         self.memory.first = outer_first if outer_first is not None else first
         self.memory.last = before if first is None else (self.memory.last if before == self.memory.last else None)
-        self.memory.dirty = dirty or self.memory.dirty
+        self.memory.large_in_use = dirty or self.memory.large_in_use
 
-    def _even(self) -> None:
+    def _separate_halves(self) -> None:
         """End an iteration: the next one must not write to shared memory that this one still reads."""
         if self.memory.first is not None and self.memory.first == self.memory.last:
-            self.meet()
+            self.barrier()
 
     # --- what statements are written with --------------------------------------------------------
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Write a barrier."""
         self.out.add("__syncthreads();")
-        self.guard.met()
+        self.hazards.note_barrier()
 
-    def wait_for(self, hazard: bool) -> None:
+    def barrier_if(self, hazard: bool) -> None:
         """Write a barrier if there is a hazard; the guard has recorded it."""
         if hazard:
             self.out.add("__syncthreads();")
 
-    def take(self, bytes: int) -> str:
+    def take_shared(self, bytes: int) -> str:
         """Allocate shared memory that no thread reads any more."""
         place, waits = self.memory.take(bytes)
         if waits:
-            self.meet()
+            self.barrier()
         return place
 
-    def parts(self, type: str, bytes: int) -> str:
+    def shared_array(self, type: str, bytes: int) -> str:
         """Declare an array in shared memory, for values that threads combine."""
         name = self.names.fresh("parts_")
-        self.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({self.take(bytes)});")
+        self.out.add(f"{type}* {name} = reinterpret_cast<{type}*>({self.take_shared(bytes)});")
         return name
 
-    def copy(self, names: Sequence[str]) -> None:
+    def share_tiles(self, names: Sequence[str]) -> None:
         """Copy variables to shared memory until the next fused loop."""
-        self.elements.copies = copy_tiles(self, names) if names else {}
+        self.elements.shared_tiles = copy_tiles(self, names) if names else {}
 
     def bytes_of(self, type: str) -> int:
         return 16 if type.startswith("Place") else BYTES.get(type, 8)
@@ -438,20 +438,20 @@ class Lowering(Registers):
 
     def _const(self, name: str) -> str:
         """Return `const` for a pointer through which nothing is stored."""
-        return "" if name in self.written else "const "
+        return "" if name in self.stored_parameters else "const "
 
     def is_positional(self, x: ir.Tile | None) -> bool:
         """Return whether an expression depends on positions and scalars only."""
         if x is None:
             return True
         return all(
-            y.name in self.elements.lazy or not self.types.variables[y.name].shape
+            y.name in self.elements.inlined or not self.types.variables[y.name].shape
             for y in walk(x)
             if isinstance(y, ir.Name)
         )
 
 
-def _only_gathers(loop: ir.For) -> bool:
+def _only_loads(loop: ir.For) -> bool:
     """Return whether a loop only loads and computes, so that unrolled iterations overlap."""
     return any(isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) for s in loop.body) and all(
         isinstance(s, ir.Assign) and not isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot) for s in loop.body

@@ -15,7 +15,7 @@ from ....ir.tile_types import Types
 NAMED = (ir.Load, ir.Reduce, ir.Scan, ir.Dot)
 
 
-class Named:
+class ExpressionNamer:
     """Rewrites the statements of one kernel; adds the new names to its types."""
 
     def __init__(self, kernel: ir.Kernel, types: Types, counts: Mapping[str, int] = {}) -> None:
@@ -35,7 +35,7 @@ class Named:
         ... def f(x: "*f32", out: "*f32"):
         ...     tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8)) * 2.0, axis=0))
         ... ''')
-        >>> print(ir.Kernel("f", (), Named(kernel, check(kernel)).block(kernel.body)))
+        >>> print(ir.Kernel("f", (), ExpressionNamer(kernel, check(kernel)).block(kernel.body)))
         @tg.kernel
         def f():
             x_ = tl.load(x + tl.arange(0, 8))
@@ -133,7 +133,7 @@ class Named:
         return self.types.variables[x.name].pointer
 
 
-def assignments(kernel: ir.Kernel) -> dict[str, int]:
+def count_assignments(kernel: ir.Kernel) -> dict[str, int]:
     """Return the number of assignments of each name."""
     counts: dict[str, int] = {}
     for statement in statements(kernel.body):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 
-def in_one_piece(low: Lowering, load: ir.Load, width: int, axis_of: Callable[[ir.Tile], int]) -> int:
+def contiguous_run(low: CudaLowering, load: ir.Load, width: int, axis_of: Callable[[ir.Tile], int]) -> int:
     """Return the length of contiguous, aligned runs in a vector; 1 if there are none."""
     axis, bytes = axis_of(load.pointer), low.types.of(load.pointer).dtype.bytes
     each, found = width // 2, 1
@@ -24,7 +24,9 @@ def in_one_piece(low: Lowering, load: ir.Load, width: int, axis_of: Callable[[ir
     return found
 
 
-def is_one(low: Lowering, load: ir.Load, width: int, axis: int, is_even: Callable[[ir.Tile | None], bool]) -> bool:
+def is_broadcast_load(
+    low: CudaLowering, load: ir.Load, width: int, axis: int, is_even: Callable[[ir.Tile | None], bool]
+) -> bool:
     """Return whether all elements of a vector load the same element under the same mask."""
     if width == 1 or axis < 0 or not low.is_positional(load.pointer):
         return False

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_types import Types
-from .memoised import Answers, once
+from .memoised import Memo, memoised
 
-ALWAYS = 1 << 30
+ANY_MULTIPLE = 1 << 30
 """0 is a multiple of everything."""
 
 
@@ -31,7 +31,7 @@ UNKNOWN = Pattern(None, 1)
 
 def power_of_two(n: int) -> int:
     """Return the largest power of two that divides a number."""
-    return n & -n or ALWAYS
+    return n & -n or ANY_MULTIPLE
 
 
 class Patterns:
@@ -39,11 +39,11 @@ class Patterns:
 
     def __init__(self, types: Types, meanings: Mapping[str, ir.Tile], strides: Mapping[str, tuple[ir.Tile, ir.Tile]]):
         self.types = types
-        self.meanings = meanings
+        self.position_values = meanings
         """Expressions of names that depend on positions alone."""
         self.strides = strides
         """Start and step of loop indices."""
-        self.answers: Answers = {}
+        self.memo: Memo = {}
         self._known: dict[tuple[str | int, int, int], tuple[Pattern, ir.Tile]] = {}
         """Memo by name or identity; keeps the expression alive."""
 
@@ -85,8 +85,8 @@ class Patterns:
                 return CONSTANT
         return UNKNOWN if along else CONSTANT
 
-    @once
-    def mostly(self, x: ir.Tile, axis: int) -> int | None:
+    @memoised
+    def typical_step(self, x: ir.Tile, axis: int) -> int | None:
         """Return the step between most adjacent elements, ignoring jumps at the end of rows; None if unknown.
 
         `i // 13 * 24 + i % 13` has step 1.
@@ -96,25 +96,25 @@ class Patterns:
             return even
         shape = self.types.of(x).shape
         match x:
-            case ir.Name(name) if name in self.meanings:
-                return self.mostly(self.meanings[name], axis)
+            case ir.Name(name) if name in self.position_values:
+                return self.typical_step(self.position_values[name], axis)
             case ir.Cast(y) | ir.Full(_, y):
-                return self.mostly(y, axis)
+                return self.typical_step(y, axis)
             case ir.Expand(y, axes):
-                return self.mostly(y, axis - sum(a < axis for a in axes))
+                return self.typical_step(y, axis - sum(a < axis for a in axes))
             case ir.BroadcastTo(y, wide):
-                return self.mostly(y, self._inner(y, wide, axis))
+                return self.typical_step(y, self._inner(y, wide, axis))
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(divisor))):
-                step = self.mostly(y, self._inner(y, shape, axis))
+                step = self.typical_step(y, self._inner(y, shape, axis))
                 if step is None or 2 * abs(step) > abs(int(divisor)):
                     return None
                 return step if fn == "mod" else 0
             case ir.Apply("add" | "sub" | "mul" as fn, args):
-                steps = [self.mostly(a, self._inner(a, shape, axis)) for a in args]
-                return self._together(fn, args, steps)
+                steps = [self.typical_step(a, self._inner(a, shape, axis)) for a in args]
+                return self._combine_steps(fn, args, steps)
         return None
 
-    def _together(self, fn: str, args: tuple[ir.Tile, ...], steps: list[int | None]) -> int | None:
+    def _combine_steps(self, fn: str, args: tuple[ir.Tile, ...], steps: list[int | None]) -> int | None:
         first, second = steps
         if first is None or second is None:
             return None
@@ -141,12 +141,12 @@ class Patterns:
 
     def _name(self, name: str, axis: int, width: int) -> Pattern:
         t = self.types.variables[name]
-        if name in self.meanings:
-            return self.of(self.meanings[name], axis, width)
+        if name in self.position_values:
+            return self.of(self.position_values[name], axis, width)
         if name in self.strides:
             return Pattern(0, min(self.of(x, -1, width).multiple for x in self.strides[name]))
         if t.pointer and not t.shape:
-            return Pattern(0, ALWAYS)
+            return Pattern(0, ANY_MULTIPLE)
         return UNKNOWN if 0 <= axis < len(t.shape) and t.shape[axis] > 1 else CONSTANT
 
     def _apply(self, fn: str, args: tuple[ir.Tile, ...], parts: list[Pattern], width: int) -> Pattern:
@@ -158,7 +158,7 @@ class Patterns:
             case ("sub", [int(s), int(t)]):
                 return Pattern(s - t, multiple)
             case ("mul", [s, t]):
-                multiple = min(ALWAYS, parts[0].multiple * parts[1].multiple)
+                multiple = min(ANY_MULTIPLE, parts[0].multiple * parts[1].multiple)
                 for factor, step in ((args[0], t), (args[1], s)):
                     if isinstance(factor, ir.Literal) and step is not None:
                         return Pattern(step * int(factor.value), multiple)
@@ -178,28 +178,28 @@ class Patterns:
         exact = divisor == power_of_two(divisor) and x.multiple % divisor == 0
         return Pattern(0 if within or x.step == 0 else None, x.multiple // divisor if exact else 1)
 
-    @once
-    def is_natural(self, x: ir.Tile) -> bool:
+    @memoised
+    def is_nonnegative(self, x: ir.Tile) -> bool:
         """Return whether an integer is known to be non-negative."""
         match x:
             case ir.Literal(value):
                 return value >= 0
             case ir.Name(name):
-                if name in self.meanings:
-                    return self.is_natural(self.meanings[name])
-                return name in self.strides and self.is_natural(self.strides[name][0])
+                if name in self.position_values:
+                    return self.is_nonnegative(self.position_values[name])
+                return name in self.strides and self.is_nonnegative(self.strides[name][0])
             case ir.Arange(start, _):
                 return start >= 0
             case ir.Apply("add" | "mul" | "floordiv" | "minimum" | "where", args):
-                return all(self.is_natural(a) for a in args[-2:])
+                return all(self.is_nonnegative(a) for a in args[-2:])
             case ir.Apply("mod", (_, y)):
-                return self.is_natural(y)
+                return self.is_nonnegative(y)
             case ir.Apply("maximum", args):
-                return any(self.is_natural(a) for a in args)
+                return any(self.is_nonnegative(a) for a in args)
             case ir.Cast(y, dtype):
-                return dtype.is_integer and self._is_integer(y) and self.is_natural(y)
+                return dtype.is_integer and self._is_integer(y) and self.is_nonnegative(y)
             case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Full(_, y):
-                return self.is_natural(y)
+                return self.is_nonnegative(y)
             case ir.ProgramId() | ir.NumPrograms() | ir.Apply("inside"):
                 return True
         return not isinstance(x, ir.Name) and self.types.of(x).dtype.kind == "uint"

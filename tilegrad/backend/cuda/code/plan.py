@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence, Set
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
-from .layout import NUMBER, Layout, blocked
+from .layout import SCALAR, Layout, blocked
 from .patterns import Patterns, power_of_two
 
-FEWEST, MOST = 32, 1024
+MIN_THREADS, MAX_THREADS = 32, 1024
 """Bounds on the threads of a block."""
-EACH, EACH_OF_MANY, MANY = 8, 16, 4096
+ELEMENTS_PER_THREAD, ELEMENTS_PER_THREAD_OF_LARGE, LARGE_TILE_ELEMENTS = 8, 16, 4096
 """Elements of the largest tile that a thread holds; more for tiles of more than MANY elements."""
-VECTOR = 16
+VECTOR_BYTES = 16
 """Bytes of a vectorised access."""
 
 
-class Plan:
+class LayoutPlan:
     """Chooses the layouts of one kernel, on demand."""
 
     def __init__(self, body: Sequence[ir.Statement], types: Types, patterns: Patterns, threads: int = 0) -> None:
@@ -33,22 +33,22 @@ class Plan:
         for s in self.statements:
             if isinstance(s, ir.Assign):
                 self.values.setdefault(s.name, []).append(s.value)
-        self.across = False
+        self.is_strided = False
         """Whether some access is not contiguous along the last axis."""
         self.widths = self._widths()
-        self.near = self._near()
+        self.adjacent = self._adjacent_windows()
         """Adjacent elements of a thread, by the extent of an axis that is not vectorised."""
         self.threads = threads or self._threads()
         self.layouts: dict[str, Layout] = {}
-        self.sums: tuple[Layout, ...] = ()
+        self.accumulators: tuple[Layout, ...] = ()
         """Layouts of accumulators on tensor cores."""
         self.scattered = False
         """Whether tiles combined with accumulators are accessed element by element: then the accumulators are
         redistributed.
         """
-        self.renews = False
+        self.updates_in_place = False
         """Whether tiles combined with accumulators are updated in place."""
-        self._asked: set[str] = set()
+        self._in_progress: set[str] = set()
 
     # --- the kernel as a whole -------------------------------------------------------------------
 
@@ -66,17 +66,19 @@ class Plan:
         for pointer, t in self.accesses():
             if t.shape:
                 fastest = self.order(pointer)[0]
-                self.across |= fastest != len(t.shape) - 1
-                if self._run(pointer, fastest) > 1:
-                    found.setdefault(t.shape[fastest], []).append((t.dtype.bytes, self._run(pointer, fastest)))
+                self.is_strided |= fastest != len(t.shape) - 1
+                if self._contiguous_run(pointer, fastest) > 1:
+                    found.setdefault(t.shape[fastest], []).append(
+                        (t.dtype.bytes, self._contiguous_run(pointer, fastest))
+                    )
         widths = {}
         for extent, runs in found.items():
             bytes = [b for b, _ in runs]
             widest = max(bytes)
-            if self.across:  # elements go through shared memory one by one
+            if self.is_strided:  # elements go through shared memory one by one
                 wide = max(1, 4 // widest)
             else:
-                wide = VECTOR // (4 if widest == 8 and min(bytes) < 8 else widest)
+                wide = VECTOR_BYTES // (4 if widest == 8 and min(bytes) < 8 else widest)
             widths[extent] = min(power_of_two(extent), wide, max(run for _, run in runs))
         for extent, aligned in self._aligned().items():
             widths[extent] = min(widths.get(extent, 1), aligned)
@@ -94,12 +96,12 @@ class Plan:
             t = self.types.of(s.pointer) if isinstance(s, ir.Store) else None
             if isinstance(s, ir.Store) and t is not None and t.shape:
                 axis = self.order(s.pointer)[0]
-                pattern = self.patterns.of(s.pointer, axis, VECTOR // t.dtype.bytes)
+                pattern = self.patterns.of(s.pointer, axis, VECTOR_BYTES // t.dtype.bytes)
                 if pattern.step == 1 and pattern.multiple * t.dtype.bytes < 8:
-                    found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR), pattern.multiple)
+                    found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR_BYTES), pattern.multiple)
         return found
 
-    def _near(self) -> dict[int, int]:
+    def _adjacent_windows(self) -> dict[int, int]:
         """Return overlapping windows that one thread should compute together, by extent."""
         found: dict[int, int] = {}
         if any(isinstance(v, ir.Reduce | ir.Scan | ir.Dot) for values in self.values.values() for v in values):
@@ -112,7 +114,7 @@ class Plan:
                         found[shape[0]] = int(apart)
         return found
 
-    def _run(self, pointer: ir.Tile, axis: int) -> int:
+    def _contiguous_run(self, pointer: ir.Tile, axis: int) -> int:
         """Return the length of contiguous runs along an axis."""
         for width in (16, 8, 4, 2):
             if self.types.of(pointer).shape[axis] % width == 0:
@@ -129,32 +131,32 @@ class Plan:
                 most = max(most, *[math.prod(shape) for shape in shapes])
         for _, t in self.accesses():
             most = max(most, math.prod(t.shape))
-        each = EACH if most <= MANY else EACH_OF_MANY
-        if self.across and all(t.dtype.bytes <= 2 for _, t in self.accesses()):
+        each = ELEMENTS_PER_THREAD if most <= LARGE_TILE_ELEMENTS else ELEMENTS_PER_THREAD_OF_LARGE
+        if self.is_strided and all(t.dtype.bytes <= 2 for _, t in self.accesses()):
             each *= 2  # of small elements more must be under way
         if any(isinstance(value, ir.Scan) for values in self.values.values() for value in values):
             each *= 2  # the less is there to do between threads
         wanted = max(1, most // each)
-        return max(FEWEST, min(MOST, 1 << (wanted - 1).bit_length()))
+        return max(MIN_THREADS, min(MAX_THREADS, 1 << (wanted - 1).bit_length()))
 
     def _is_position(self, name: str) -> bool:
-        return name in self.patterns.meanings
+        return name in self.patterns.position_values
 
     # --- layouts ---------------------------------------------------------------------------------
 
-    def follow(self, sums: Sequence[Layout], body: Sequence[ir.Statement], renewed: Set[str]) -> None:
+    def follow_accumulators(self, sums: Sequence[Layout], body: Sequence[ir.Statement], updated: Set[str]) -> None:
         """Give tiles loaded to be combined with accumulators the accumulators' layout.
 
-        If 32-bit tiles are `renewed` (loaded from where others are stored), memory traffic dominates: then whole lines
+        If 32-bit tiles are `updated` (loaded from where others are stored), memory traffic dominates: then whole lines
         are accessed, and the accumulators are redistributed.
         """
-        self.sums = tuple(sums)
-        for name in renewed:
+        self.accumulators = tuple(sums)
+        for name in updated:
             shape, bytes = self.types.variables[name].shape, self.types.variables[name].dtype.bytes
-            if bytes == 4 and any(layout.shape == shape for layout in self.sums):
-                self.scattered = self.renews = True
-                self.widths |= dict.fromkeys(shape, VECTOR // bytes)
-        shapes = {layout.shape: layout for layout in self.sums}
+            if bytes == 4 and any(layout.shape == shape for layout in self.accumulators):
+                self.scattered = self.updates_in_place = True
+                self.widths |= dict.fromkeys(shape, VECTOR_BYTES // bytes)
+        shapes = {layout.shape: layout for layout in self.accumulators}
         dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
         operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}
         found: dict[str, Layout] = {}
@@ -165,13 +167,13 @@ class Plan:
                 layout = shapes.get(self.types.variables[s.name].shape)
                 if layout is not None:
                     found[s.name] = layout
-                    self.scattered |= not self._in_pieces(s.value.pointer)
+                    self.scattered |= not self._is_vectorised(s.value.pointer)
         if not self.scattered:
             self.layouts |= found
 
-    def _in_pieces(self, pointer: ir.Tile) -> bool:
+    def _is_vectorised(self, pointer: ir.Tile) -> bool:
         """Return whether a tile is contiguous in aligned pieces of 16 bytes."""
-        width = VECTOR // self.types.of(pointer).dtype.bytes
+        width = VECTOR_BYTES // self.types.of(pointer).dtype.bytes
         pattern = self.patterns.of(pointer, self.order(pointer)[0], width)
         return pattern.step == 1 and pattern.multiple >= width
 
@@ -179,53 +181,55 @@ class Plan:
         """Return the axes of an access, fastest in memory first."""
         shape = self.types.of(pointer).shape
         axes = list(reversed(range(len(shape))))
-        steps = {n: self.patterns.mostly(pointer, n) if shape[n] > 1 else None for n in axes}
+        steps = {n: self.patterns.typical_step(pointer, n) if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
         if not known:
             return tuple(axes)
         first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n, 2).step is None, -n))
         return (first, *[n for n in axes if n != first])
 
-    def usual(self, shape: tuple[int, ...]) -> Layout:
+    def default_layout(self, shape: tuple[int, ...]) -> Layout:
         """Return the default layout of a tile."""
-        return blocked(shape, self.threads, self.widths.get(shape[-1], 1), near=self.near) if shape else NUMBER
+        return blocked(shape, self.threads, self.widths.get(shape[-1], 1), adjacent=self.adjacent) if shape else SCALAR
 
     def of_access(self, pointer: ir.Tile) -> Layout:
         """Return the layout in which adjacent threads access adjacent memory."""
         shape = self.types.of(pointer).shape
         if not shape:
-            return NUMBER
+            return SCALAR
         order = self.order(pointer)
-        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.near)
+        return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.adjacent)
 
     def of_name(self, name: str) -> Layout:
         """Return the layout of a variable, the same for all its values."""
         shape = self.types.variables[name].shape
         if not shape:
-            return NUMBER
+            return SCALAR
         if name not in self.layouts:
             simple = all(isinstance(v, ir.Load | ir.Full) for v in self.values.get(name, ()))
-            wanted = self._wanted(name) if simple else None
-            self.layouts[name] = wanted or self._of_values(name) or self._wanted(name) or self.usual(shape)
+            wanted = self._from_larger_tile(name) if simple else None
+            self.layouts[name] = (
+                wanted or self._of_values(name) or self._from_larger_tile(name) or self.default_layout(shape)
+            )
         return self.layouts[name]
 
     def _of_values(self, name: str) -> Layout | None:
         if name in self.layouts:
             return self.layouts[name]
-        if name in self._asked:
+        if name in self._in_progress:
             return None
-        self._asked.add(name)
+        self._in_progress.add(name)
         try:
             found = [self.of_value(value) for value in self.values.get(name, ())]
             return next((layout for layout in found if layout is not None), None)
         finally:
-            self._asked.discard(name)
+            self._in_progress.discard(name)
 
     def of_value(self, value: ir.Tile) -> Layout | None:
         """Return the layout that the parts of an expression suggest, or None."""
         shape = () if isinstance(value, ir.Literal) else self.types.of(value).shape
         if not shape:
-            return NUMBER
+            return SCALAR
         match value:
             case ir.Load(pointer):
                 return self._of_load(value) or self.of_access(pointer)
@@ -250,27 +254,27 @@ class Plan:
         """Return the layout of an operand, named or not."""
         if isinstance(x, ir.Name):
             return self.of_name(x.name)
-        return self.of_value(x) or self.usual(self.types.of(x).shape)
+        return self.of_value(x) or self.default_layout(self.types.of(x).shape)
 
     def of_scan(self, x: ir.Tile, axis: int) -> Layout:
         """Return a layout whose scanned axis is a vector, threads, and chunks of these."""
         own = self.of_operand(x)
         kinds = "".join("r" if d.stride is None else "t" for d in own.axes[axis])
-        return own if kinds in ("", "r", "t", "rt", "tr", "rtr") else self.usual(own.shape)
+        return own if kinds in ("", "r", "t", "rt", "tr", "rtr") else self.default_layout(own.shape)
 
     def of_store(self, store: ir.Store) -> Layout:
         """Return the layout of a store: that of the value, unless accesses would not be contiguous."""
         shape = self.types.of(store.pointer).shape
         if not shape:
-            return NUMBER
+            return SCALAR
         spread = isinstance(store.value, ir.Literal) or self.types.of(store.value).shape != shape
         own = None if spread else self.of_value(store.value)
         natural = self.of_access(store.pointer)
         dense = self.scattered or self._is_dense(store.pointer, fastest(natural))
-        if own is not None and own in self.sums and not dense:
+        if own is not None and own in self.accumulators and not dense:
             return own  # across memory either way: registers need not change hands for it
         same = own is not None and fastest(own) == fastest(natural)
-        return own if same and not (self.scattered and own in self.sums) else natural  # type: ignore[return-value]
+        return own if same and not (self.scattered and own in self.accumulators) else natural  # type: ignore[return-value]
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
         """Return whether pairs along an axis are certainly contiguous."""
@@ -286,7 +290,7 @@ class Plan:
                 return self._of_values(x.name)
         return None
 
-    def _wanted(self, name: str) -> Layout | None:
+    def _from_larger_tile(self, name: str) -> Layout | None:
         """Return the layout that the first larger tile with which a variable is combined suggests."""
         for s in self.statements:
             for root in roots(s):

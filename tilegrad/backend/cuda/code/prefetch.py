@@ -16,22 +16,22 @@ from .functions import MEMORY
 from .layout import Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
-FEW_BLOCKS = 512
+MIN_PREFETCH_THREADS = 512
 """Threads of a block from which on a multiprocessor holds too few blocks to hide latency."""
-PIECE = 16
+PIECE_BYTES = 16
 """Bytes of one asynchronous copy."""
-MOST = 160 * 1024
+MAX_PREFETCH_BYTES = 160 * 1024
 """Bytes of shared memory for two iterations. Three are prefetched where a block is alone on its multiprocessor anyway:
 with two, no copy is in flight between the arrival of an iteration's elements and the next request.
 """
 
-ALONE = 4
+MAX_SHARED_ITERATIONS = 4
 """A block is alone on its multiprocessor if this many iterations (two for each of two blocks) do not fit."""
 
 
-class Wanted(NamedTuple):
+class PrefetchedLoad(NamedTuple):
     """A prefetched load: variable, layout, and address as a function of the loop index."""
 
     name: str
@@ -41,75 +41,76 @@ class Wanted(NamedTuple):
     """Offset of its pieces in the memory of an iteration; -1: none."""
 
 
-class Ahead:
+class LoopPrefetch:
     """Writes the prefetches of a loop."""
 
-    def __init__(self, low: Lowering, loop: ir.For, stop: str) -> None:
+    def __init__(self, low: CudaLowering, loop: ir.For, stop: str) -> None:
         self.low, self.loop, self.stop = low, loop, stop
-        self.wanted = _wanted(low, loop)
-        self.bytes, self.turns = 0, 2
+        self.loads = _find_loads(low, loop)
+        self.bytes, self.iterations = 0, 2
         """Bytes of the elements of an iteration, and the number of iterations in shared memory."""
         copies = int(low.architecture.strip("sm_af")) >= 80 and not low.products.dots
-        if copies and all(_in_pieces(low, w) for w in self.wanted):
+        if copies and all(_is_piece_aligned(low, w) for w in self.loads):
             placed = []
-            for w in self.wanted:
+            for w in self.loads:
                 placed.append(w._replace(offset=self.bytes))
-                self.bytes += _count(w.layout) * low.threads * PIECE
-            if 2 * self.bytes <= min(MOST, low.most_shared - 8192):
-                self.wanted = placed
-                alone = ALONE * self.bytes > low.most_shared
-                self.turns = 3 if alone and 3 * self.bytes <= low.most_shared - 8192 else 2
+                self.bytes += _vectors_per_thread(w.layout) * low.threads * PIECE_BYTES
+            if 2 * self.bytes <= min(MAX_PREFETCH_BYTES, low.max_shared_bytes - 8192):
+                self.loads = placed
+                alone = MAX_SHARED_ITERATIONS * self.bytes > low.max_shared_bytes
+                self.iterations = 3 if alone and 3 * self.bytes <= low.max_shared_bytes - 8192 else 2
             else:
                 self.bytes = 0
 
     def begin(self) -> None:
         """Prefetch the first iterations, before the loop."""
-        if not self.bytes or not self.wanted:
+        if not self.bytes or not self.loads:
             return
         low = self.low
         low.products.texts |= dict.fromkeys([SHARED, COPIES])
-        low.memory.held, low.memory.apart = max(low.memory.held, self.turns * self.bytes), True
-        self.turn, self.here = low.names.fresh("turn_"), low.names.fresh("here_")
-        low.out.add(f"int {self.turn} = 0;")
-        for n in range(self.turns - 1):
-            self._ask(self._later(self.loop.start, n), str(n))
+        low.memory.held_bytes, low.memory.separate = max(low.memory.held_bytes, self.iterations * self.bytes), True
+        self.buffer_index, self.iteration_address = low.names.fresh("turn_"), low.names.fresh("here_")
+        low.out.add(f"int {self.buffer_index} = 0;")
+        for n in range(self.iterations - 1):
+            self._request(self._later(self.loop.start, n), str(n))
 
     def next(self) -> None:
         """Start an iteration: wait for its elements, and prefetch those of a later one."""
-        if not self.wanted:
+        if not self.loads:
             return
-        low, place, last = self.low, "", self.turns - 1
+        low, place, last = self.low, "", self.iterations - 1
         if self.bytes:
-            place = turn = self.turn
+            place = buffer = self.buffer_index
             low.out.add(f"wait_for_copies<{last - 1}>();")
-            low.out.add(f"const unsigned char* const {self.here} = held + {turn} * {self.bytes} + thread * {PIECE};")
+            address = f"held + {buffer} * {self.bytes} + thread * {PIECE_BYTES}"
+            low.out.add(f"const unsigned char* const {self.iteration_address} = {address};")
             if last == 1:
-                low.out.add(f"{turn} ^= 1;")
+                low.out.add(f"{buffer} ^= 1;")
             else:
                 place = low.names.fresh("free_")
-                low.out.add(f"const int {place} = {turn} == 0 ? {last} : {turn} - 1;")
-                low.out.add(f"{turn} = {turn} == {last} ? 0 : {turn} + 1;")
-        self._ask(self._later(ir.Name(self.loop.index), last), place)
+                low.out.add(f"const int {place} = {buffer} == 0 ? {last} : {buffer} - 1;")
+                low.out.add(f"{buffer} = {buffer} == {last} ? 0 : {buffer} + 1;")
+        self._request(self._later(ir.Name(self.loop.index), last), place)
         if self.bytes:
-            low.fetched |= {w.name: self._place(w) for w in self.wanted}
+            low.prefetched |= {w.name: self._place(w) for w in self.loads}
 
-    def _later(self, index: ir.Tile, turns: int) -> ir.Tile:
+    def _later(self, index: ir.Tile, iterations: int) -> ir.Tile:
         """Return the loop index some iterations later."""
         step = self.loop.step
-        if turns > 1:
+        if iterations > 1:
             step = (
-                ir.Literal(turns * step.value)
+                ir.Literal(iterations * step.value)
                 if isinstance(step, ir.Literal)
-                else ir.Apply("mul", (step, ir.Literal(turns)))
+                else ir.Apply("mul", (step, ir.Literal(iterations)))
             )
-        if turns == 0 or index == ir.Literal(0):
-            return step if turns else index
+        if iterations == 0 or index == ir.Literal(0):
+            return step if iterations else index
         return ir.Apply("add", (index, step))
 
-    def _ask(self, index: ir.Tile, place: str) -> None:
+    def _request(self, index: ir.Tile, place: str) -> None:
         """Prefetch the elements of an iteration, if the loop reaches it."""
         low = self.low
-        low.elements.take_position(index)
+        low.elements.add_position(index)
         at = low.elements.of(index, (), low.types.variables[self.loop.index].dtype)
         with low.out.block(f"if ({at.within(8)} < {self.stop})"):
             self._copy(index, place)
@@ -117,14 +118,14 @@ class Ahead:
             low.out.add("commit_copies();")
 
     def end(self) -> None:
-        for w in self.wanted:
-            self.low.fetched.pop(w.name, None)
+        for w in self.loads:
+            self.low.prefetched.pop(w.name, None)
 
     def _copy(self, index: ir.Tile, place: str) -> None:
         low = self.low
-        for w in self.wanted:
+        for w in self.loads:
             pointer = _replaced(w.pointer, self.loop.index, index)
-            low.elements.take_position(pointer)
+            low.elements.add_position(pointer)
             with low.over(w.layout, without={(w.layout.vector, 0)}):
                 view, conditions = low.positions(w.layout)
                 conditions = [*low.owners(w.layout), *conditions]
@@ -133,40 +134,40 @@ class Ahead:
                 if not self.bytes:
                     low.out.add(f"{guard}ask_for({there});")
                     continue
-                own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE}"
+                own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE_BYTES}"
                 low.out.add(f"{guard}copy_16(address_of(held + {own}), {there});")
 
-    def _piece(self, w: Wanted) -> str:
-        return self.low.flat(w.layout, self.low.threads * PIECE, {(w.layout.vector, 0)})
+    def _piece(self, w: PrefetchedLoad) -> str:
+        return self.low.flat(w.layout, self.low.threads * PIECE_BYTES, {(w.layout.vector, 0)})
 
-    def _place(self, w: Wanted) -> str:
+    def _place(self, w: PrefetchedLoad) -> str:
         """Return the shared-memory address of the current vector."""
         type = MEMORY[self.low.types.of(w.pointer).dtype.name]
-        return f"reinterpret_cast<const {type}*>({self.here} + {w.offset} + {self._piece(w)})"
+        return f"reinterpret_cast<const {type}*>({self.iteration_address} + {w.offset} + {self._piece(w)})"
 
 
-def _wanted(low: Lowering, loop: ir.For) -> list[Wanted]:
+def _find_loads(low: CudaLowering, loop: ir.For) -> list[PrefetchedLoad]:
     """Return the loads of a loop that can be prefetched, if its iterations wait for reductions."""
     reduces = (s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce))
-    if low.threads < FEW_BLOCKS or not any(low.types.of(reduce.x).shape for reduce in reduces):
+    if low.threads < MIN_PREFETCH_THREADS or not any(low.types.of(reduce.x).shape for reduce in reduces):
         return []
     found = []
     for s in loop.body:
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and s.value.mask is None:
             pointer = low.expanded(s.value.pointer)
-            if _goes_on(low, loop, pointer) and _is_vector(low, s.name, pointer):
-                found.append(Wanted(s.name, low.plan.of_name(s.name), pointer))
+            if _is_prefetchable(low, loop, pointer) and _is_vector(low, s.name, pointer):
+                found.append(PrefetchedLoad(s.name, low.plan.of_name(s.name), pointer))
     return found
 
 
-def _in_pieces(low: Lowering, w: Wanted) -> bool:
+def _is_piece_aligned(low: CudaLowering, w: PrefetchedLoad) -> bool:
     """Return whether vectors are aligned pieces of 16 bytes."""
     bytes = low.types.of(w.pointer).dtype.bytes
     pattern = low.patterns.of(w.pointer, w.layout.vector, w.layout.width)
-    return w.layout.width * bytes == PIECE and pattern.multiple * bytes >= PIECE
+    return w.layout.width * bytes == PIECE_BYTES and pattern.multiple * bytes >= PIECE_BYTES
 
 
-def _count(layout: Layout) -> int:
+def _vectors_per_thread(layout: Layout) -> int:
     """Return the number of vectors of a thread."""
     count = 1
     for axis, place in layout.registers():
@@ -175,14 +176,14 @@ def _count(layout: Layout) -> int:
     return count
 
 
-def _goes_on(low: Lowering, loop: ir.For, pointer: ir.Tile) -> bool:
+def _is_prefetchable(low: CudaLowering, loop: ir.For, pointer: ir.Tile) -> bool:
     """Return whether an address depends only on the loop index and on values known before the loop."""
     names = {x.name for x in walk(pointer) if isinstance(x, ir.Name)}
     known = set().union(*low.scopes)
-    return loop.index in names and names <= known | {loop.index} and not low.guard.matters(pointer)
+    return loop.index in names and names <= known | {loop.index} and not low.hazards.may_read_stored(pointer)
 
 
-def _is_vector(low: Lowering, name: str, pointer: ir.Tile) -> bool:
+def _is_vector(low: CudaLowering, name: str, pointer: ir.Tile) -> bool:
     layout = low.plan.of_name(name)
     return layout.vector >= 0 and low.patterns.of(pointer, layout.vector, layout.width).step == 1
 

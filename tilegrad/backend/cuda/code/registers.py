@@ -10,7 +10,7 @@ from .functions import ATOM, PRODUCT, SUM, Text, binary
 from .layout import Digit, Layout
 from .writing import Lines
 
-NONE: frozenset[tuple[int, int]] = frozenset()
+NO_DIGITS: frozenset[tuple[int, int]] = frozenset()
 
 
 class Registers:
@@ -35,7 +35,7 @@ class Registers:
         self,
         layout: Layout,
         *,
-        without: Set[tuple[int, int]] = NONE,
+        without: Set[tuple[int, int]] = NO_DIGITS,
         start: dict[tuple[int, int], int] = {},
         scope: bool = False,
     ) -> Iterator[str]:
@@ -46,7 +46,7 @@ class Registers:
     def loops(
         self,
         layout: Layout,
-        without: Set[tuple[int, int]] = NONE,
+        without: Set[tuple[int, int]] = NO_DIGITS,
         start: dict[tuple[int, int], int] = {},
     ) -> list[str]:
         heads = []
@@ -56,7 +56,7 @@ class Registers:
                 heads.append(f"for (int {name} = {first}; {name} < {layout.axes[axis][place].extent}; ++{name})")
         return heads
 
-    def flat(self, layout: Layout, times: int, without: Set[tuple[int, int]] = NONE) -> str:
+    def flat(self, layout: Layout, times: int, without: Set[tuple[int, int]] = NO_DIGITS) -> str:
         """Return the number of the current register, times a factor."""
         made = Text("0")
         for axis, place in layout.registers():
@@ -121,7 +121,7 @@ class Registers:
 
     def owners(self, layout: Layout) -> list[str]:
         """Return the condition that a thread is the first of those that hold copies."""
-        bits = layout.copies(self.threads)
+        bits = layout.copy_bits(self.threads)
         if not bits:
             return []
         if bits & (bits + 1) == 0:

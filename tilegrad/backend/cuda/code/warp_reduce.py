@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
-from .elements import Copy, lane_of
+from .elements import SharedTile, lane_of
 from .functions import TYPES, Text, literal, narrowed
 from .layout import Digit, Layout
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lower import CudaLowering
 
 WARP = 32
-BY_LANES = 4
+MIN_WARPS_FOR_LANES = 4
 """Warps from which on lanes combine the warps' partial results, instead of every thread combining all of them."""
 COMBINE = {
     "add": "Add",
@@ -34,31 +34,31 @@ COMBINE = {
 """Names in the prelude of the functions of REDUCERS."""
 
 
-def wide(dtype: DType) -> DType:
+def accumulation_dtype(dtype: DType) -> DType:
     """Return the dtype in which a reduction accumulates."""
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
-def neutral(fn: str, dtype: DType) -> Text:
+def initial_value(fn: str, dtype: DType) -> Text:
     """Return the initial value of a reduction."""
     return literal(identity({"argmax": "maximum", "argmin": "minimum"}.get(fn, fn), dtype), dtype)
 
 
-def split(digit: Digit) -> tuple[int, int]:
+def split_digit(digit: Digit) -> tuple[int, int]:
     """Return how many values of a digit are in one warp, and over how many warps the rest is spread."""
     assert digit.stride is not None
     lanes = min(digit.extent, max(1, WARP // digit.stride))
     return lanes, digit.extent // lanes
 
 
-def reduce_threads(low: Lowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: Layout) -> None:
+def reduce_threads(low: CudaLowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: Layout) -> None:
     """Reduce an axis across threads; `name` is an array over the registers of the other axes."""
     combine = COMBINE[fn]
     lane_bits = 0
     for digit in axis:
         if digit.stride is None:
             continue
-        lanes, warps = split(digit)
+        lanes, warps = split_digit(digit)
         if lanes > 1:
             lane_bits |= (lanes - 1) * digit.stride
             with low.over(rest) as at:
@@ -68,38 +68,38 @@ def reduce_threads(low: Lowering, fn: str, type: str, name: str, axis: Sequence[
 
 
 def _reduce_warps(
-    low: Lowering, combine: str, type: str, name: str, warps: int, stride: int, rest: Layout, same: bool
+    low: CudaLowering, combine: str, type: str, name: str, warps: int, stride: int, rest: Layout, same: bool
 ) -> None:
     """Reduce across warps; `same`: all lanes of a warp hold the same value."""
     unit = WARP if same else 1
     each, who = low.threads // unit, "thread / 32" if same else "thread"
     count = math.prod(rest.extents())
-    parts = low.parts(type, count * each * low.bytes_of(type))
+    parts = low.shared_array(type, count * each * low.bytes_of(type))
     step, whole = stride // unit, warps * stride == low.threads
     mask = (warps - 1) * step
     first = f"({who} & ~{mask})" if not (whole and step == 1) else ""
     if whole and not same and stride == WARP:
         first = "thread % 32"
     with low.over(rest) as at:
-        place = _joined(low.flat(rest, each), who)
+        place = _join_terms(low.flat(rest, each), who)
         low.out.add(f"{'if (thread % 32 == 0) ' if same else ''}{parts}[{place}] = {name}{at};")
-    low.meet()
+    low.barrier()
     with low.over(rest) as at:
-        if same and warps >= BY_LANES:
+        if same and warps >= MIN_WARPS_FOR_LANES:
             lane = f"thread % {warps}" if step == 1 else f"thread % {warps} * {step}"
-            place = _joined(low.flat(rest, each), first, lane)
+            place = _join_terms(low.flat(rest, each), first, lane)
             low.out.add(f"{name}{at} = over_lanes<{combine}, 1, {warps}>({parts}[{place}]);")
         else:
-            place = _joined(parts, low.flat(rest, each), first)
+            place = _join_terms(parts, low.flat(rest, each), first)
             low.out.add(f"{name}{at} = over_warps<{combine}, {step}, {warps}>({place});")
 
 
-def _joined(*terms: str) -> str:
+def _join_terms(*terms: str) -> str:
     """Join the nonzero terms of a sum."""
     return " + ".join(term for term in terms if term not in ("", "0")) or "0"
 
 
-def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, layout: Layout) -> None:
+def scan_threads(low: CudaLowering, fn: str, dtype: DType, name: str, axis: int, layout: Layout) -> None:
     """Replace each element of an array by the scan up to it."""
     type, combine = TYPES[dtype.name], COMBINE[fn]
     digits = layout.axes[axis]
@@ -111,11 +111,11 @@ def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, lay
     assert thread is None or len(digits) == 1 + len(registers), "a blocked axis"
     inner = digits[low_digit].extent if low_digit is not None else 1
     chunks = digits[chunk_digit].extent if chunk_digit is not None else 1
-    scan = _Scan(low, type, combine, name, axis, layout, low_digit, chunk_digit)
+    scan = ScanWriter(low, type, combine, name, axis, layout, low_digit, chunk_digit)
     if low_digit is not None and inner > 1:
         with low.over(layout, start={(axis, low_digit): 1}) as at:
             low.out.add(f"{name}{at} = {combine}::of({name}{scan.shifted(at)}, {name}{at});")
-    start = literal(identity(fn, wide(dtype)), wide(dtype))
+    start = literal(identity(fn, accumulation_dtype(dtype)), accumulation_dtype(dtype))
     parts, warps, _ = scan.lanes(thread, inner) if thread is not None else ("", 1, "")
     if thread is not None or chunks > 1:
         scan.chunks(start, parts, warps, thread, inner, chunks)
@@ -124,12 +124,12 @@ def scan_threads(low: Lowering, fn: str, dtype: DType, name: str, axis: int, lay
             low.out.add(f"{name}{at} = {narrowed(Text(f'{name}{at}'), dtype)};")
 
 
-class _Scan:
+class ScanWriter:
     """Writes a scan whose axis is a vector, threads, and chunks of these."""
 
     def __init__(
         self,
-        low: Lowering,
+        low: CudaLowering,
         type: str,
         combine: str,
         name: str,
@@ -159,9 +159,9 @@ class _Scan:
         """Scan across lanes; the total of each warp goes to shared memory."""
         low = self.low
         assert thread.stride is not None
-        lanes, warps = split(thread)
+        lanes, warps = split_digit(thread)
         chunk_count = math.prod(self.layout.extents()) // inner
-        parts = low.parts(self.type, chunk_count * low.threads * low.bytes_of(self.type)) if warps > 1 else ""
+        parts = low.shared_array(self.type, chunk_count * low.threads * low.bytes_of(self.type)) if warps > 1 else ""
         with low.over(self.layout, without=self._vector(), scope=True) as at:
             out = low.out
             last = self.last(at, inner)
@@ -171,13 +171,13 @@ class _Scan:
                 out.add(f"{upto} = scan_lanes<{self.combine}, {thread.stride}, {lanes}>({upto}, thread);")
                 out.add(f"{self.type} below = from_lane({upto}, thread - {thread.stride});")
                 with out.block(f"if (thread / {thread.stride} % {lanes} > 0)"):
-                    self._each(inner, at, "below")
+                    self._apply_prefix(inner, at, "below")
             if warps > 1:
                 lane = f"thread | {(lanes - 1) * thread.stride}" if lanes > 1 else "thread"
                 total = f"from_lane({upto}, {lane})" if lanes > 1 else upto
-                out.add(f"{parts}[{_joined(self._chunk_flat(), 'thread')}] = {total};")
+                out.add(f"{parts}[{_join_terms(self._chunk_flat(), 'thread')}] = {total};")
         if warps > 1:
-            low.meet()
+            low.barrier()
         return parts, warps, "thread"
 
     def _chunk_flat(self) -> str:
@@ -186,7 +186,7 @@ class _Scan:
     def _vector(self) -> set[tuple[int, int]]:
         return {(self.axis, self.inner)} if self.inner is not None else set()
 
-    def _each(self, inner: int, at: str, before: str) -> None:
+    def _apply_prefix(self, inner: int, at: str, before: str) -> None:
         """Combine a prefix with all elements of a vector."""
         out = self.low.out
         if self.inner is None:
@@ -208,25 +208,25 @@ class _Scan:
             head = f"for (int {chunk} = 0; {chunk} < {chunks}; ++{chunk})" if chunk else ""
             with out.block(head, unrolled=bool(chunk)):
                 if warps > 1:
-                    self._past_warps(parts, warps, thread, inner, at)
+                    self._carry_over_warps(parts, warps, thread, inner, at)
                 else:
-                    self._past_chunk(thread, inner, at)
+                    self._carry_over_chunk(thread, inner, at)
 
-    def _past_warps(self, parts: str, warps: int, thread: Digit | None, inner: int, at: str) -> None:
+    def _carry_over_warps(self, parts: str, warps: int, thread: Digit | None, inner: int, at: str) -> None:
         assert thread is not None
         assert thread.stride is not None
         out, stride = self.low.out, max(thread.stride, WARP)
         mask = (warps - 1) * stride
-        first = _joined(parts, self._chunk_flat(), f"(thread & ~{mask})")
+        first = _join_terms(parts, self._chunk_flat(), f"(thread & ~{mask})")
         call = f"scan_warps<{self.combine}, {stride}, {warps}>"
         done = f"thread / {stride}" if warps * stride == self.low.threads else f"thread / {stride} % {warps}"
         out.add(f"{self.type} here = {call}(before, {first}, {done});")
-        self._each(inner, at, "here")
+        self._apply_prefix(inner, at, "here")
         out.add(f"before = {call}(before, {first}, {warps});")
 
-    def _past_chunk(self, thread: Digit | None, inner: int, at: str) -> None:
+    def _carry_over_chunk(self, thread: Digit | None, inner: int, at: str) -> None:
         out = self.low.out
-        self._each(inner, at, "before")
+        self._apply_prefix(inner, at, "before")
         last = f"{self.name}{self.last(at, inner)}"
         if thread is None:
             out.add(f"before = {last};")
@@ -235,32 +235,32 @@ class _Scan:
         out.add(f"before = from_lane({last}, thread | {(thread.extent - 1) * thread.stride});")
 
 
-def copy_tiles(low: Lowering, names: Sequence[str]) -> dict[str, Copy]:
+def copy_tiles(low: CudaLowering, names: Sequence[str]) -> dict[str, SharedTile]:
     """Copy tiles from registers to shared memory, where every thread can read every element."""
     sizes, copies = [], {}
     for name in names:
         t = low.types.variables[name]
         inner = t.shape[-1]
-        apart = 4 if low.plan.renews and inner % 4 == 0 else 1 if inner % 2 == 0 else 0
+        apart = 4 if low.plan.updates_in_place and inner % 4 == 0 else 1 if inner % 2 == 0 else 0
         pitch = inner + (apart if len(t.shape) > 1 else 0)  # columns in different banks; vectors at multiples of theirs
         type = low.register_type(t, name)
         bytes = math.prod(t.shape[:-1]) * pitch * low.bytes_of(type)
         sizes.append((name, type, pitch, -(-bytes // 16) * 16))
-    place, offset = low.take(sum(bytes for *_, bytes in sizes)), 0
+    place, offset = low.take_shared(sum(bytes for *_, bytes in sizes)), 0
     for name, type, pitch, bytes in sizes:
         text = low.names.fresh(f"all_{low.names.of(name).strip('_')}")
         low.out.add(f"{type}* {text} = reinterpret_cast<{type}*>({place}{f' + {offset}' if offset else ''});")
-        copies[name] = Copy(text, low.types.variables[name].shape, pitch)
+        copies[name] = SharedTile(text, low.types.variables[name].shape, pitch)
         offset += bytes
     for name, *_ in sizes:
         _fill_copy(low, name, copies[name])
-    low.meet()
+    low.barrier()
     return copies
 
 
-def _fill_copy(low: Lowering, name: str, copy: Copy) -> None:
+def _fill_copy(low: CudaLowering, name: str, copy: SharedTile) -> None:
     """Let the owner of each element store it."""
-    kept = low.elements.kept[name]
+    kept = low.elements.register_tiles[name]
     layout = kept.layout
     with low.over(layout) as at:
         view, conditions = low.positions(layout)

@@ -17,13 +17,13 @@ KEYWORDS = frozenset(
     "using virtual void volatile wchar_t while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize asm main "
     "shared thread char8_t char16_t char32_t NULL".split()
 )
-OWN = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
+RESERVED = re.compile(r"(v|c\d*(_\d+)?|at\d*|n|program_\d|grid_\d|parts\d*|__\w+|\w+f)$")
 """Names that generated code uses itself, and library functions (which end in f)."""
 LIBRARY = frozenset("exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh".split())
 
 
-TURNS = re.compile(r"< (\d+); (?:\+\+\w+|\w+ \+= (\d+))\)$")
-MOST_UNROLLED, AT_A_TIME = 64, 8
+LOOP_HEADER = re.compile(r"< (\d+); (?:\+\+\w+|\w+ \+= (\d+))\)$")
+MAX_UNROLLED, UNROLL_FACTOR = 64, 8
 """Largest trip count of a completely unrolled loop, and the unroll factor of longer ones: complete unrolling of very
 large tiles would take the compiler forever.
 """
@@ -35,9 +35,9 @@ def unrolling(head: str) -> str:
     >>> unrolling("for (int c = 0; c < 16; ++c)"), unrolling("for (int c = 0; c < 4096; c += 4)")
     ('#pragma unroll', '#pragma unroll 8')
     """
-    found = TURNS.search(head)
-    turns = int(found[1]) // int(found[2] or 1) if found else 0
-    return "#pragma unroll" if turns <= MOST_UNROLLED else f"#pragma unroll {AT_A_TIME}"
+    found = LOOP_HEADER.search(head)
+    iterations = int(found[1]) // int(found[2] or 1) if found else 0
+    return "#pragma unroll" if iterations <= MAX_UNROLLED else f"#pragma unroll {UNROLL_FACTOR}"
 
 
 class Names:
@@ -49,7 +49,7 @@ class Names:
 
     def of(self, name: str) -> str:
         if name not in self.called:
-            refused = name in KEYWORDS or name in NAMES or name in LIBRARY or OWN.match(name) is not None
+            refused = name in KEYWORDS or name in NAMES or name in LIBRARY or RESERVED.match(name) is not None
             self.called[name] = self.fresh(f"{name}_" if refused else name)
         return self.called[name]
 
@@ -93,49 +93,55 @@ def _opens(line: str) -> bool:
     return line.strip().startswith(("if", "for", "while", "#", "}"))
 
 
-class Shared:
+class SharedMemory:
     """Allocates shared memory for values exchanged between threads.
 
     Small requests alternate between two halves: a thread that writes to one has passed the barrier after the other was
     written, so every thread has read the previous contents of this one. Large requests need a barrier of their own.
     """
 
-    SMALL = 4096
+    MAX_HALF_BYTES = 4096
 
     def __init__(self) -> None:
-        self.half = 0
+        self.half_bytes = 0
         """Bytes of each half."""
         self.last: int | None = 0
         """The half used last; None if unknown."""
         self.first: int | None = None
         """The half used first since the loop began."""
-        self.large = 0
-        self.dirty = False
+        self.large_bytes = 0
+        self.large_in_use = False
         """Whether the large region may still be read."""
-        self.held = 0
+        self.held_bytes = 0
         """Bytes that stay allocated over the statements of a loop."""
-        self.apart = False
+        self.separate = False
         """Whether the large region is used while bytes are held: otherwise the regions may overlap."""
-        self.taken = 0
+        self.large_allocations = 0
         """Number of allocations of the large region."""
 
     def take(self, bytes: int) -> tuple[str, bool]:
         """Return the name of a region of this size, and whether a barrier must precede writes to it."""
-        if bytes > self.SMALL:
-            self.large = max(self.large, bytes)
-            self.taken += 1
-            waits, self.dirty = self.dirty, True
-            return "large", waits
-        self.half = max(self.half, -(-bytes // 16) * 16)
-        waits = self.last is None
+        if bytes > self.MAX_HALF_BYTES:
+            self.large_bytes = max(self.large_bytes, bytes)
+            self.large_allocations += 1
+            needs_barrier, self.large_in_use = self.large_in_use, True
+            return "large", needs_barrier
+        self.half_bytes = max(self.half_bytes, -(-bytes // 16) * 16)
+        needs_barrier = self.last is None
         self.last = 0 if self.last != 0 else 1
         if self.first is None:
             self.first = self.last
-        return f"half_{self.last}", waits
+        return f"half_{self.last}", needs_barrier
 
     @property
     def places(self) -> dict[str, int]:
         """Offsets of the regions, and (`end`) the total size."""
-        held = self.large if self.apart else 0
-        halves = max(self.large, held + self.held)
-        return {"large": 0, "held": held, "half_0": halves, "half_1": halves + self.half, "end": halves + 2 * self.half}
+        held = self.large_bytes if self.separate else 0
+        halves = max(self.large_bytes, held + self.held_bytes)
+        return {
+            "large": 0,
+            "held": held,
+            "half_0": halves,
+            "half_1": halves + self.half_bytes,
+            "end": halves + 2 * self.half_bytes,
+        }
