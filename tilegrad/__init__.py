@@ -82,14 +82,24 @@ WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
 """Functions that give indices, too, where they stand in `torch`."""
 ROOMS = (
     "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "nn", "optim", "profile",
-    "serialization", "simt",
+    "serialization",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
+DISTRIBUTIONS = ("simt", "torch")
+"""Packages that are installed apart from the core."""
 
 
 def __getattr__(name: str) -> Any:
     if name in ROOMS:
         return import_module(f"{__name__}.{name}")
+    if name in DISTRIBUTIONS:
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as problem:
+            if problem.name != f"{__name__}.{name}":
+                raise
+            message = f"tilegrad.{name} is a distribution of its own: pip install 'tilegrad[{name}]'"
+            raise AttributeError(message) from None
     if name in LATER:
         found = globals()[name] = getattr(import_module(f"{__name__}.{LATER[name]}"), WITH_INDICES.get(name, name))
         return found
