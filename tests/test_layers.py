@@ -21,10 +21,11 @@ LAYERS: list[set[str]] = [
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
-    {"profile", "sparse", "distributed", "serve", "interop", "torch"},
+    {"profile", "sparse", "distributed", "serve", "interop"},
+    {"profiler", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]
-FEATURES = LAYERS[-2]
+FEATURES = LAYERS[-3]
 """They import what stands above them, never each other."""
 
 

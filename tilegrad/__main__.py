@@ -62,6 +62,10 @@ def parser() -> Parser:
     build.add_argument("--name", default="", help="of the package (default: the name of the folder)")
     build.add_argument("folder", type=Path, metavar="DIR", help="the folder with the sources")
 
+    compare = commands.add_parser("compare", help="say what got slower between two profiles; exit status 1 if anything")
+    compare.add_argument("before", type=Path, metavar="A", help="a trace, or a summary as JSON")
+    compare.add_argument("after", type=Path, metavar="B", help="another one")
+
     doctor = commands.add_parser("doctor", help="what this machine offers, and what to do about what is missing")
     doctor.add_argument("--measure", action="store_true", help="measure speeds again, and keep the best of all times")
     return made
@@ -90,6 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 package, wheel = build(options.folder, options.output, options.name)
                 print(f"the package: {package}\nthe wheel:   {wheel}")
                 return 0
+            case "compare":
+                from .profile.difference import compare_files
+
+                return compare_files(options.before, options.after)
             case _:
                 from .profile.doctor import report
 

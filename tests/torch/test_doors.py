@@ -213,7 +213,7 @@ def test_a_schedule() -> None:
         for _ in range(10):
             x.exp()
             p.step()
-    assert seen == [(4, 3)], "once, with exp and two steps"
+    assert seen == [(4, 2)], "once, with exp and the steps"
 
 
 @checklist(111, 114)
@@ -223,5 +223,5 @@ def test_a_trace(tmp_path: Path) -> None:
     with profiler.profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path))):
         tg.ones(3).exp()
     (path,) = tmp_path.glob("*.pt.trace.json")
-    (event,) = json.loads(path.read_text())["traceEvents"]
+    (event,) = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
     assert (event["name"], event["ph"]) == ("exp", "X")

@@ -23,6 +23,8 @@ class Location(NamedTuple):
 
     code: CodeType
     instruction: int
+    module: str = ""
+    """The path of the module whose forward ran, as `layer2.0.conv1`; empty in the outermost one."""
 
     @property
     def file(self) -> str:
@@ -67,7 +69,13 @@ class _Inside(dict[str, bool]):
 
 
 _inside = _Inside()
+is_inside = _inside.__getitem__
+"""Whether a file is part of this package, or of Python."""
 _frame, _new = sys._getframe, tuple.__new__
+
+
+modules: dict[int, str] = {}
+"""The path of the module whose forward a thread runs: `nn/hooks.py` keeps it."""
 
 
 def user_location() -> Location | None:
@@ -79,7 +87,7 @@ def _outside(frame: FrameType | None) -> Location | None:
     while frame is not None:
         code = frame.f_code
         if not _inside[code.co_filename]:
-            return _new(Location, (code, frame.f_lasti))
+            return _new(Location, (code, frame.f_lasti, modules.get(get_ident(), "") if modules else ""))
         frame = frame.f_back
     return None
 
@@ -98,7 +106,7 @@ def current_location() -> Location | None:
     while frame is not None:
         code = frame.f_code
         if not _inside[code.co_filename]:
-            return _new(Location, (code, frame.f_lasti))
+            return _new(Location, (code, frame.f_lasti, modules.get(get_ident(), "") if modules else ""))
         frame = frame.f_back
     return None
 

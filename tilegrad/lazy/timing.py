@@ -185,10 +185,10 @@ _watch = Watch()
 def time_with(event: Any) -> None:
     """Track tensors for `finish` while a timing event is alive."""
     events.add(event)
-    _begin()
+    begin()
 
 
-def _begin() -> None:
+def begin() -> None:
     _watch.left = PATIENCE
     if handle.watching() is None:
         handle.watch_with(_watch)
@@ -200,7 +200,7 @@ def _begin() -> None:
 def finish() -> None:
     """Compute all tracked work, in the order of recording; no-op while a function is traced."""
     if state.trace is None:
-        _begin()
+        begin()
         _watch.finish()
         compute()  # what was written to
 

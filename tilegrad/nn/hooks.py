@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, NamedTuple, Self
 from warnings import warn
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
 from ..errors import ArgumentError, check_callable
+from ..ir.location import modules
 from ..lazy.handle import Surroundings
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
@@ -52,12 +54,23 @@ class Hooked:
         raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._hooks:
-            try:
-                return self.forward(*args, **kwargs)
-            except AttributeError as problem:
+        thread = get_ident()
+        outer = modules.get(thread)
+        name = self.__dict__.get("_module_name", "")
+        modules[thread] = "" if outer is None else f"{outer}.{name}" if outer else name
+        try:
+            return self._with_hooks(args, kwargs) if self._hooks else self.forward(*args, **kwargs)
+        except AttributeError as problem:
+            if not self._hooks:
                 self._refuse(args, problem)
-                raise
+            raise
+        finally:
+            if outer is None:
+                del modules[thread]
+            else:
+                modules[thread] = outer
+
+    def _with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         after = self._in_order("after")
         if not any(hook.always for hook in after):
             return self._called(args, kwargs, after, [])

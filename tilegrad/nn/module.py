@@ -115,6 +115,21 @@ class Module(Hooked):
             raise ArgumentError(f"{type(self).__name__} already has an attribute {name!r}: choose another name")
         self.__dict__.pop(name, None)
         registry[name] = value
+        if isinstance(value, Module):
+            value._named(self._name_of_part(name))
+
+    def _name_of_part(self, name: str) -> str:
+        """The name of a part within the nearest module that is called: containers of modules are not."""
+        own = self.__dict__.get("_module_name", "")
+        return f"{own}.{name}" if own and type(self).forward is Hooked.forward else name
+
+    def _named(self, name: str) -> None:
+        """Note the name under which profiles show what runs in this module."""
+        self.__dict__["_module_name"] = name
+        if type(self).forward is Hooked.forward:
+            for part, module in self._modules.items():
+                if module is not None:
+                    module._named(self._name_of_part(part))
 
     def _require(self, name: str, value: Any, kind: type, registry: dict[str, Any]) -> None:
         """Raises unless something is of the kind that is registered, and no other part has its name."""

@@ -7,7 +7,7 @@ is one operation; choosing, converting and moving are none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..ir.graph import Value
@@ -51,13 +51,21 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
     if group.kind == "opaque":
         inputs = dict.fromkeys(x for v in group.stored for x in v.inputs)
         return Work(sum(known(x.type.bytes, sizes) for x in inputs), written)
-    free = _free_indices(group)
+    exprs = [s.expr for s in group.stores]
     touched: dict[Value, int] = {}
+    for e, indices in _free_indices(exprs).items():
+        if isinstance(e, Read):
+            touched[e.source] = touched.get(e.source, 0) + _count(indices, sizes)
+    read = sum(min(n, known(x.type.count, sizes)) * x.dtype.bytes for x, n in touched.items())
+    return Work(read, written, operations_of(exprs, sizes))
+
+
+def operations_of(exprs: Sequence[Expr], sizes: Mapping[str, int] = {}) -> int:
+    """Count the operations on floating-point numbers that expressions need, for all values of their indices."""
+    free = _free_indices(exprs)
     operations = 0
     for e, indices in free.items():
         match e:
-            case Read(source):
-                touched[source] = touched.get(source, 0) + _count(indices, sizes)
             case Apply(fn) if e.dtype.is_float and fn not in MOVES:
                 operations += _count(indices, sizes)
             case Reduce(fn, _, Reduce(inner)) if fn == inner:
@@ -68,14 +76,13 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
                 operations += _count(free[body], sizes)
             case _:
                 pass
-    read = sum(min(n, known(x.type.count, sizes)) * x.dtype.bytes for x, n in touched.items())
-    return Work(read, written, operations)
+    return operations
 
 
-def _free_indices(group: Group) -> dict[Expr, frozenset[Index]]:
-    """Every expression of the group, with the indices that it depends on."""
+def _free_indices(exprs: Sequence[Expr]) -> dict[Expr, frozenset[Index]]:
+    """Every part of the expressions, with the indices that it depends on."""
     free: dict[Expr, frozenset[Index]] = {}
-    for e in walk(*(s.expr for s in group.stores)):
+    for e in walk(*exprs):
         inside: frozenset[Index] = frozenset().union(*(free[p] for p in parts(e)))
         match e:
             case Index():

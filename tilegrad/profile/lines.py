@@ -50,6 +50,15 @@ def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
     return found
 
 
+def values_of(graph: Graph, groups: Sequence[Group]) -> list[list[Value]]:
+    """For each group the values that it computes."""
+    values: list[list[Value]] = [[] for _ in groups]
+    for value, kernels in kernels_of(graph, groups).items():
+        for number in kernels:
+            values[number].append(value)
+    return values
+
+
 def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[Place]]:
     """For each group the user's lines that it computes something for, in the order of the lines."""
     places: list[set[Place]] = [set() for _ in groups]

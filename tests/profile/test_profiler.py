@@ -1,0 +1,230 @@
+"""Profiles of programs as they really run."""
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tilegrad as tg
+import tilegrad.language as tl
+from tests.checklist import checklist
+from tests.profile.training import made
+from tilegrad import profiler
+from tilegrad.profile.timeline import Record, covered, nest
+from tilegrad.profiler import profile, record_function, schedule
+from tilegrad.runtime import events
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    """A profile of five steps of training."""
+    step, x, y = made()
+    for _ in range(6):
+        step(x, y)
+    with profile(profile_memory=True, with_stack=True) as prof:
+        for _ in range(5):
+            with record_function("forward and backward"):
+                step(x, y)
+            prof.step()
+    return prof
+
+
+def test_every_launch_is_counted_and_timed(found: Any) -> None:
+    launches = found.timeline.launches
+    assert launches
+    assert all(r.timed and r.nanoseconds > 0 for r in launches)
+    assert f"{len(launches)} launches, {len(launches)} timed" in found.table()
+    assert len(launches) % 5 == 0, "each step launches the same"
+
+
+def test_totals_are_the_sums_of_their_parts(found: Any) -> None:
+    rows = found.key_averages()
+    records = found.events()
+    assert sum(r.own for r in records) == covered((r.start, r.stop) for r in records)
+    assert sum(a.self_cpu_time_total for a in rows) == pytest.approx(sum(r.own for r in records) / 1e3)
+    assert all(r.own >= 0 for r in records)
+    steps = [r for r in records if r.kind == "step"]
+    assert [r.name for r in steps] == [f"ProfilerStep#{n}" for n in range(5)]
+    assert sum(a.self_cpu_time_total for a in rows) == pytest.approx(sum(r.nanoseconds for r in steps) / 1e3)
+    assert found.total_average().self_cpu_time_total == pytest.approx(sum(a.self_cpu_time_total for a in rows))
+
+
+spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=20)
+
+
+@given(spans)
+def test_own_times_of_nested_records_cover_what_the_outermost_do(found: list[tuple[int, int]]) -> None:
+    """Whatever nests: own times add up to the union of all."""
+    closed: list[tuple[int, int]] = []
+    for start, length in sorted(found, key=lambda s: (s[0], -s[1])):
+        stop = start + length
+        if all(stop <= b or start >= b for a, b in closed if a <= start):
+            closed.append((start, stop))
+    records = [Record("range", "x", "cpu", "main", a, b) for a, b in sorted(closed, key=lambda s: (s[0], -s[1]))]
+    nest(records)
+    assert sum(r.own for r in records) == covered(closed)
+
+
+def test_launches_have_lines_modules_and_work(found: Any) -> None:
+    launches = found.timeline.launches
+    assert all(r.source.lines for r in launches)
+    assert all(sum(line.share for line in r.source.lines) == pytest.approx(1) for r in launches)
+    assert {line.place.file for r in launches for line in r.source.lines} == {made.__code__.co_filename}
+    modules = set(found.by_module())
+    assert {"block.layers.0", "block.layers.1", "head"} <= modules
+    assert sum(found.by_line().values()) == pytest.approx(sum(r.nanoseconds for r in launches) / 1e3)
+    rows = [a for a in found.key_averages() if a.kind == "launch"]
+    assert all(a.bytes and a.share_of_limit for a in rows)
+    assert {a.bound for a in rows} <= {"memory", "cache", "arithmetic", "launch"}
+    assert re.search(r"training\.py:\d+", found.table())
+
+
+def test_the_profile_says_its_own_cost(found: Any) -> None:
+    cost = re.search(r"recording took \S+ \((\S+) % of the time\)", found.table())
+    assert cost is not None
+    assert 0 < found.timeline.cost < found.timeline.ended - found.timeline.began
+
+
+@checklist(108, 109)
+def test_rows_are_limited_and_sorted(found: Any) -> None:
+    table = found.key_averages().table(sort_by="self_cpu_time_total", row_limit=3)
+    assert table.count("\n") < found.table(row_limit=-1).count("\n")
+    rows = found.key_averages()
+    names = [a.key for a in sorted(rows, key=lambda a: -a.self_cpu_time_total)[:3]]
+    assert [line.split("  ")[0] for line in table.splitlines()[3:6]] == names
+    by_shape = found.key_averages(group_by_input_shape=True)
+    assert any(a.input_shapes for a in by_shape)
+    assert len(found.key_averages(group_by_stack_n=2)) >= len(rows)
+
+
+def test_stacks_of_the_user(found: Any, tmp_path: Path) -> None:
+    found.export_stacks(tmp_path / "stacks.txt")
+    lines = (tmp_path / "stacks.txt").read_text().splitlines()
+    assert lines
+    assert all(re.fullmatch(r".+ \d+", line) for line in lines)
+    assert any("forward and backward;step;block.layers.0;training.py" in line for line in lines)
+
+
+@pytest.mark.parametrize("ending", ["json", "html"])
+def test_memory_over_time(found: Any, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"memory.{ending}"
+    found.export_memory_timeline(path, "cpu")
+    assert len(path.read_text()) > 50
+    assert found.timeline.samples[0].live > 0
+
+
+@checklist(112, 113, 115)
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_schedule(one_by_one: bool) -> None:
+    seen: list[tuple[int, list[str]]] = []
+
+    def ready(p: Any) -> None:
+        seen.append((p.step_num, [r.name for r in p.events() if r.kind == "step"]))
+
+    plan = schedule(wait=1, warmup=1, active=2, repeat=1)
+    x = tg.ones(3)
+    with profile(schedule=plan, on_trace_ready=ready, one_by_one=one_by_one) as p:
+        for _ in range(10):
+            x.exp()
+            p.step()
+    assert seen == [(4, ["ProfilerStep#2", "ProfilerStep#3"])]
+    assert p.timeline.launches or one_by_one
+
+
+def test_cycles_are_recorded_apart() -> None:
+    steps: list[list[str]] = []
+    ready = lambda p: steps.append([r.name for r in p.events() if r.kind == "step"])  # noqa: E731
+    with profile(schedule=schedule(wait=0, warmup=1, active=1, skip_first=1), on_trace_ready=ready) as p:
+        for _ in range(5):
+            p.step()
+    assert steps == [["ProfilerStep#2"], ["ProfilerStep#4"]]
+
+
+def test_a_result_that_nobody_holds_is_computed_in_its_step() -> None:
+    with profile() as p:
+        tg.rand(64).realize().square()
+        p.step()
+    assert [r for r in p.timeline.launches if r.parent is not None]
+
+
+def test_what_else_is_recorded() -> None:
+    @tg.kernel
+    def double(x: Any, out: Any, n: Any, B: tl.constexpr) -> None:
+        i = tl.program_id(0) * B + tl.arange(0, B)
+        tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+    x = tg.arange(8).float().realize()
+    data = tg.data.TensorDataset(tg.rand(6, 4).realize())
+    double[(1,)](x, x, 8, B=8)
+    with profile() as p:
+        double[(1,)](x, x, 8, B=8)
+        for (batch,) in tg.data.DataLoader(data, batch_size=2):
+            (batch * 1.2345).sum().item()
+    kinds = {r.kind for r in p.events()}
+    assert {"launch", "load", "compile", "run"} <= kinds
+    (launch,) = [r for r in p.events() if r.name == "double"]
+    assert launch.bytes >= 32
+    assert "test_profiler.py" in launch.line
+
+
+def test_a_decorated_function_is_a_row() -> None:
+    @record_function("decorated")
+    def work(n: int) -> Any:
+        return tg.ones(n).exp().sum().item() if n < 2 else work(n - 1)
+
+    with profile() as p:
+        work(3)
+    (row,) = [a for a in p.key_averages() if a.key == "decorated"]
+    assert row.count == 3
+    outermost = max(r.nanoseconds for r in row.records) / 1e3
+    assert row.cpu_time_total == pytest.approx(outermost), "what is within itself is not counted twice"
+
+
+@checklist(110)
+def test_only_the_cpu() -> None:
+    with profile(activities=[profiler.ProfilerActivity.CPU]) as p:
+        (tg.ones(4, device="cpu") + 1).realize()
+    assert {r.device for r in p.events()} == {"cpu"}
+
+
+def test_nothing_is_recorded_outside() -> None:
+    with profile() as p:
+        pass
+    (tg.ones(7) * 3).realize()
+    assert not p.events()
+    assert not events.listeners
+
+
+def test_what_gave_no_time_is_a_dash() -> None:
+    """A device that does not say how long its launches took."""
+    from tilegrad.profile.recorder import Recorder
+    from tilegrad.profile.timeline import timeline
+
+    recorder = Recorder()
+    recorder.recording = True
+    launches = events.Launches("program", "cuda:0", [events.Launched("launch", "add", 1, 64)])
+    recorder.run(events.Run(launches, 100, 200, ()))
+    p = profile()
+    p._timeline = timeline(recorder)
+    table = p.table()
+    (row,) = [line for line in table.splitlines() if line.startswith("add")]
+    assert "0.00" not in row
+    assert row.count("–") >= 8
+    assert "1 launches, 0 timed: WARNING, 1 have no time (cuda:0 did not give it)" in table
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_fork_within_a_profile() -> None:
+    with profile() as p, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+        if not child:
+            os._exit(len(events.listeners))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        (tg.ones(5) * 2).realize()
+    assert p.timeline.launches

@@ -1,0 +1,115 @@
+"""Find where the launches of a program come from: the user's lines, each line's share, the module, the work.
+
+A fused kernel computes something for several lines. Its time is divided among them by the operations that each line
+asked for, an estimate: inside a kernel nobody can tell the time of one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..ir.graph import Value
+from ..ir.program import Copy, Foreign, Launch, Program
+from ..ir.size import known
+from ..ir.stored import NotStored
+from ..runtime import events
+from ..schedule.group import Group
+from .count import Work, operations_of
+from .explanation import Explanation
+from .lines import Place, values_of
+from .measure import works_of
+
+
+class Share(NamedTuple):
+    """A user's line with its share of a launch, from 0 to 1."""
+
+    place: Place
+    share: float
+    module: str = ""
+    """The path of the module that the line ran in, as `layer2.0.conv1`."""
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+
+class Source(NamedTuple):
+    """What is known of a launch: its lines (the largest share first), its work, the shapes that it reads."""
+
+    lines: tuple[Share, ...] = ()
+    work: Work | None = None
+    shapes: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module that the largest share belongs to."""
+        return next((line.module for line in self.lines if line.module), "")
+
+
+UNKNOWN = Source()
+
+
+def sources_of(launches: events.Launches, compiled: Any) -> list[Source]:
+    """The source of each launch of a program, in order."""
+    nothing = [UNKNOWN] * len(launches.steps)
+    if compiled is None:
+        return nothing
+    program: Program = compiled.executable.program
+    steps = [s for s in program.steps if isinstance(s, Launch | Copy | Foreign) and not _is_empty(s, launches.sizes)]
+    try:
+        explained = Explanation(launches.name, compiled, lambda: (), launches.sizes)
+        groups = explained.groups
+        works = works_of(program, groups, launches.sizes)
+        shares = shares_of(explained, launches.sizes)
+    except (ValueError, LookupError, NotStored):  # a device made launches of its own that no group stands for
+        return nothing
+    if len(steps) != len(launches.steps) or len(works) != len(steps):
+        return nothing
+    remaining = iter(shares)
+    found = []
+    for step, work in zip(steps, works, strict=True):
+        lines = () if isinstance(step, Copy) else next(remaining, ())
+        found.append(Source(lines, work, tuple(_shapes(program, step, launches.sizes))))
+    return found
+
+
+def _is_empty(step: Launch | Copy | Foreign, sizes: Mapping[str, int]) -> bool:
+    return isinstance(step, Launch) and any(tiles.count(sizes) == 0 for tiles in step.grid)
+
+
+def _shapes(program: Program, step: Launch | Copy | Foreign, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+    match step:
+        case Launch(_, arguments):
+            names = [a for a in arguments if isinstance(a, str)][:-1] or [a for a in arguments if isinstance(a, str)]
+        case Copy(source):
+            names = [source]
+        case _:
+            names = list(step.inputs)
+    declared = {b.name: b.type for b in program.buffers}
+    for name in names:
+        yield tuple(known(extent, sizes) for extent in declared[name].shape)
+
+
+def shares_of(explained: Explanation, sizes: Mapping[str, int]) -> list[tuple[Share, ...]]:
+    """For each group the user's lines with their shares; the shares of a group add up to 1."""
+    found = []
+    for group, values in zip(explained.groups, values_of(explained.simplified, explained.groups), strict=True):
+        found.append(_shares(group, values, sizes))
+    return found
+
+
+def _shares(group: Group, values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Share, ...]:
+    members = {m.value: m for m in group.members}
+    weights: dict[tuple[Place, str], float] = {}
+    for value in values:
+        at = value.location
+        if at is None or not value.inputs:
+            continue
+        count = max(1, known(value.type.count, sizes))
+        member = members.get(value)
+        weight = float(count if member is None else max(count, operations_of([member.expr], sizes)))
+        key = Place(at.file, at.line), at.module
+        weights[key] = weights.get(key, 0.0) + weight
+    whole = sum(weights.values())
+    shares = [Share(place, weight / whole, module) for (place, module), weight in weights.items()]
+    return tuple(sorted(shares, key=lambda s: (-s.share, s.place)))

@@ -1,0 +1,25 @@
+"""Write files whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a file (compressed if its name ends in `.gz`), so that nobody finds half of it: a full disk leaves what was
+    there before."""
+    target = Path(path)
+    data = gzip.compress(text.encode()) if target.suffix == ".gz" else text.encode()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(name, 0o644)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return target

@@ -1,0 +1,179 @@
+"""Print the rows of a profile: PyTorch's columns, then ours, then what can be said of all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .timeline import is_host
+
+if TYPE_CHECKING:
+    from .averages import Average, Averages
+
+DASH = "–"
+HINTS = 3
+"""Rows for which a hint is printed."""
+LONG_CALL_US = 20.0
+"""Microseconds of the host for a run from which on there is something to gain."""
+LOW = 0.5
+"""The share of the limit from which on a row needs no hint."""
+
+
+def duration(microseconds: float) -> str:
+    """
+    >>> duration(2_500_000), duration(12.5), duration(3210)
+    ('2.500s', '12.500us', '3.210ms')
+    """
+    if microseconds >= 1e6:
+        return f"{microseconds / 1e6:.3f}s"
+    return f"{microseconds / 1e3:.3f}ms" if microseconds >= 1e3 else f"{microseconds:.3f}us"
+
+
+def figure(x: float | None) -> str:
+    """A rate in three digits; a dash for what is not known.
+
+    >>> figure(123.4), figure(1.25), figure(None)
+    ('123', '1.2', '–')
+    """
+    return DASH if not x else f"{x:.0f}" if x >= 100 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
+
+
+def table(rows: Sequence[Average], everything: Averages, name_width: int) -> str:
+    """The rows as text."""
+    host = sum(a.self_cpu_time_total for a in everything)
+    on_device = sum(a.self_device_time_total for a in everything)
+    has_device = any(not is_host(a.device) for a in everything)
+    with_lines = any(a.line for a in rows)
+    columns = _columns(host, on_device, has_device, with_lines)
+    cells = [[make(a) for _, make in columns] for a in rows]
+    cells = [[cut(row[0], name_width), *row[1:]] for row in cells]
+    heads = [head for head, _ in columns]
+    widths = [max(len(c) for c in column) for column in zip(heads, *cells, strict=True)]
+    left = {"Name", "Bound by", "Line", "Module"}
+    lines = [
+        "  ".join(f"{c:<{w}}" if head in left else f"{c:>{w}}" for c, w, head in zip(row, widths, heads, strict=True))
+        for row in [heads, *cells]
+    ]
+    rule = "  ".join("-" * w for w in widths)
+    shown = [rule, lines[0].rstrip(), rule, *(line.rstrip() for line in lines[1:]), rule]
+    shown.append(f"Self CPU time total: {duration(host)}")
+    if has_device:
+        shown.append(f"Self CUDA time total: {duration(on_device)}")
+    return "\n".join([*shown, *_footer(everything)])
+
+
+def cut(name: str, width: int) -> str:
+    """A name of at most so many letters."""
+    return name if width <= 0 or len(name) <= width else f"{name[: max(1, width - 3)]}..."
+
+
+def _columns(
+    host: float, on_device: float, has_device: bool, with_lines: bool
+) -> list[tuple[str, Callable[[Average], str]]]:
+    def time(value: Callable[[Average], float]) -> Callable[[Average], str]:
+        return lambda a: duration(value(a)) if a.timed else DASH
+
+    def share(value: Callable[[Average], float], whole: float) -> Callable[[Average], str]:
+        return lambda a: f"{100 * value(a) / whole:.2f}%" if whole and a.timed else DASH
+
+    columns: list[tuple[str, Callable[[Average], str]]] = [
+        ("Name", lambda a: a.key),
+        ("Self CPU %", share(lambda a: a.self_cpu_time_total, host)),
+        ("Self CPU", time(lambda a: a.self_cpu_time_total)),
+        ("CPU total %", share(lambda a: a.cpu_time_total, host)),
+        ("CPU total", time(lambda a: a.cpu_time_total)),
+        ("CPU time avg", time(lambda a: a.cpu_time)),
+    ]
+    if has_device:
+        columns += [
+            ("Self CUDA", time(lambda a: a.self_device_time_total)),
+            ("Self CUDA %", share(lambda a: a.self_device_time_total, on_device)),
+            ("CUDA total", time(lambda a: a.device_time_total)),
+            ("CUDA time avg", time(lambda a: a.device_time)),
+        ]
+    columns += [
+        ("# of Calls", lambda a: str(a.count)),
+        ("GB/s", lambda a: figure(_rate(a, a.bytes, 1e-9))),
+        ("GFLOP/s", lambda a: figure(_rate(a, a.flops, 1e-9))),
+        ("of limit", _of_limit),
+        ("Bound by", lambda a: a.bound or DASH),
+    ]
+    if with_lines:
+        columns += [("Module", lambda a: a.module), ("Line", lambda a: a.line)]
+    return columns
+
+
+def _rate(a: Average, amount: float | None, scale: float) -> float | None:
+    if not amount or not a.timed or a.timed != a.count or not a.self_time or a.kind not in ("launch", "copy"):
+        return None
+    return amount / (a.self_time * 1e-6) * scale
+
+
+def _of_limit(a: Average) -> str:
+    share = a.share_of_limit
+    return DASH if share is None else f"{100 * share:.0f} %" if share <= 1 else "> 100 %"
+
+
+def _footer(everything: Averages) -> list[str]:
+    """What holds for all rows: what was timed, what waited, what profiling cost, and what to do."""
+    whole = everything.timeline
+    if whole is None:
+        return []
+    launches = whole.launches
+    timed = sum(r.timed for r in launches)
+    lines = [f"{len(launches):,} launches, {timed:,} timed"]
+    if timed < len(launches):
+        devices = ", ".join(sorted({r.device for r in launches if not r.timed}))
+        lines[0] += f": WARNING, {len(launches) - timed:,} have no time ({devices} did not give it), shown as {DASH}"
+    span = max(0, whole.ended - whole.began)
+    for name in sorted({r.device for r in launches}):
+        busy = whole.busy(name)
+        if span and busy:
+            idle, all_of_it = duration((span - busy) / 1e3), duration(span / 1e3)
+            lines.append(f"{name}: busy {duration(busy / 1e3)}, waiting {idle} of {all_of_it}")
+    if whole.left_out:
+        lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
+    if span:
+        lines.append(f"recording took {duration(whole.cost / 1e3)} ({100 * whole.cost / span:.1f} % of the time)")
+    if any((a.share_of_limit or 0) > 1 for a in everything):
+        lines.append(
+            "> 100 %: the limit was measured while the machine was busy; "
+            "`python -m tilegrad doctor --measure` measures it again"
+        )
+    return [*lines, *everything.notes, *hints(everything)]
+
+
+def hints(rows: Sequence[Average]) -> list[str]:
+    """What to do about the rows that lose most time against the limit."""
+    found = []
+    for a in rows:
+        advice = _advice(a)
+        if advice:
+            share = a.share_of_limit
+            lost = a.self_time * (1 - min(1.0, share)) if share is not None else a.self_time
+            found.append((lost, f"{a.key}: {advice}"))
+    found.sort(key=lambda pair: -pair[0])
+    return [text for _, text in found[:HINTS]]
+
+
+def _advice(a: Average) -> str:
+    """A hint for one row; empty: there is nothing to say."""
+    share, mean = a.share_of_limit, a.self_time / max(1, a.count)
+    match a.kind:
+        case "compile":
+            return f"compiled {a.count:,} times in {duration(a.self_time)}: warm up before profiling, or keep the cache"
+        case "load":
+            return f"waited {duration(a.self_time)} for data: DataLoader(num_workers=...) makes batches ahead"
+        case "run" if a.count > 1 and mean > LONG_CALL_US:
+            return f"{a.count:,} runs, {duration(mean)} of the host each: capture more of the loop with `jit`"
+        case "launch" if share is not None and share < LOW:
+            return f"{100 * share:.0f} % of the limit: {_remedy(a, mean)}"
+    return ""
+
+
+def _remedy(a: Average, mean: float) -> str:
+    if a.bound == "launch":
+        return f"{a.count:,} launches of {duration(mean)}, capture the loop with `jit`"
+    moves = a.bound in ("memory", "cache")
+    rate = f"{figure(_rate(a, a.bytes if moves else a.flops, 1e-9))} {'GB/s' if moves else 'GFLOP/s'}"
+    return f"{rate}, bound by {a.bound}; `python -m tilegrad tune` looks for better tiles"

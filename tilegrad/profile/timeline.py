@@ -1,0 +1,192 @@
+"""Turn what a recorder kept into records: each with its times, what it is part of, its own time, its lines.
+
+Records of one host thread nest: a step holds ranges, these hold runs of programs, these hold launches (of devices that
+work while the host waits; launches of other devices have a lane of their own). A record's own time is its time without
+that of its parts, so that own times add up to the time that the outermost records cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ..runtime import events
+from .attribution import UNKNOWN, Source, sources_of
+from .recorder import Noted, Range, Recorder, Sample
+
+
+class Record:
+    """One thing that happened. Times are nanoseconds of the monotonic clock."""
+
+    def __init__(
+        self, kind: str, name: str, device: str, lane: str, start: int, stop: int, *, timed: bool = True,
+        source: Source = UNKNOWN, bytes: int = 0, origin: str = "", stack: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self.kind = kind
+        self.name = name
+        self.device = device
+        self.lane = lane
+        """The host thread or the device that it occupied."""
+        self.start = start
+        self.stop = stop
+        self.timed = timed
+        """Whether its times were measured."""
+        self.source = source
+        self.bytes = source.work.bytes if source.work is not None else bytes
+        self.origin = origin
+        self.stack = stack
+        self.parent: Record | None = None
+        self.parts = 0
+        """The time of what it holds."""
+        self.run: Record | None = None
+        """The run that started a launch."""
+        self.workers: tuple[tuple[int, int, int], ...] = ()
+        """Each worker thread that took part, with the beginning and the end of its work."""
+
+    @property
+    def nanoseconds(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def own(self) -> int:
+        """Nanoseconds without those of its parts."""
+        return self.nanoseconds - self.parts
+
+    @property
+    def line(self) -> str:
+        """The user's line, where it is known, with the number of further ones."""
+        lines = self.source.lines
+        if not lines:
+            return self.origin
+        return f"{lines[0]}" + (f" +{len(lines) - 1}" if len(lines) > 1 else "")
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of what it is part of, outermost first, and its own."""
+        above = self.parent or (self.run if self.run is not self else None)
+        return (*(above.path if above is not None else self.stack), self.name)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}: {self.nanoseconds / 1e3:.1f} us on {self.lane}>"
+
+
+class Timeline(NamedTuple):
+    """All records of a profile, those of a lane in order, with the memory that was live meanwhile."""
+
+    records: list[Record]
+    samples: list[Sample]
+    began: int
+    ended: int
+    left_out: int = 0
+    cost: int = 0
+
+    def of(self, *kinds: str) -> list[Record]:
+        """The records of some kinds."""
+        return [r for r in self.records if r.kind in kinds]
+
+    @property
+    def launches(self) -> list[Record]:
+        return self.of("launch", "copy")
+
+    def busy(self, device: str) -> int:
+        """Nanoseconds in which a device worked."""
+        return covered((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
+
+    def gaps(self, device: str) -> list[tuple[int, int]]:
+        """The times between launches in which a device had nothing to do, the longest first."""
+        spans = sorted((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
+        found, end = [], 0
+        for start, stop in spans:
+            if end and start > end:
+                found.append((end, start))
+            end = max(end, stop)
+        return sorted(found, key=lambda gap: gap[0] - gap[1])
+
+
+def covered(spans: Iterable[tuple[int, int]]) -> int:
+    """The length of the union of spans.
+
+    >>> covered([(0, 4), (2, 6), (10, 11)])
+    7
+    """
+    total, end = 0, 0
+    for start, stop in sorted(spans):
+        total += max(0, stop - max(start, end))
+        end = max(end, stop)
+    return total
+
+
+def timeline(recorder: Recorder) -> Timeline:
+    """The records of all that was recorded."""
+    sources: dict[events.Launches, list[Source]] = {}
+    records = [r for noted in recorder.noted for r in _records(noted, recorder, sources)]
+    records.sort(key=lambda r: (r.lane, r.start, -r.stop))
+    nest(records)
+    return Timeline(records, list(recorder.samples), recorder.began, recorder.ended, recorder.left_out, recorder.cost)
+
+
+def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Iterator[Record]:
+    lane = recorder.names.get(noted.thread, str(noted.thread))
+    match noted.what:
+        case events.Run() as run:
+            if run.launches not in sources:
+                sources[run.launches] = sources_of(run.launches, recorder.compiled.get(run.launches))
+            yield from _of_run(run, lane, sources[run.launches], noted.stack)
+        case Range(kind, name, start, stop, device, shapes):
+            source = Source(shapes=(shapes,) if shapes else ())
+            yield Record(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
+        case event:
+            name = event.name if event.kind != "copy" else f"copy {event.name}"
+            yield Record(
+                event.kind, name, event.device, lane, event.start, event.stop, bytes=event.bytes, origin=event.origin,
+                stack=noted.stack,
+            )  # fmt: skip
+
+
+def _of_run(run: events.Run, lane: str, sources: Sequence[Source], stack: tuple[str, ...]) -> Iterator[Record]:
+    """The record of a run and those of its launches."""
+    plan, stamps = run.launches, run.stamps
+    whole = Record("run", plan.name, plan.device, lane, run.start, run.stop, stack=stack)
+    yield whole
+    own_lane = lane if is_host(plan.device) else plan.device
+    begun = stamps[0] if stamps else run.start
+    for n, (step, source) in enumerate(zip(plan.steps, sources, strict=True)):
+        ended = stamps[step.stamp] if stamps else run.start
+        name = f"copy {step.name}" if step.kind == "copy" and not step.name.startswith("copy ") else step.name
+        record = Record(
+            step.kind, name, plan.device, own_lane, begun, ended, timed=bool(stamps), source=source, bytes=step.bytes
+        )
+        record.run = whole
+        record.workers = tuple(_workers(run, plan.steps[n - 1].stamp if n else 0, step.stamp))
+        yield record
+        begun = ended
+
+
+def _workers(run: events.Run, before: int, stamp: int) -> Iterator[tuple[int, int, int]]:
+    """The workers that took part in what ended at a stamp and began after another."""
+    segments = len(run.stamps) - 1
+    if not run.workers or segments < 1:
+        return
+    for worker in range(len(run.workers) // (2 * segments)):
+        for segment in range(before, stamp):
+            at = 2 * (worker * segments + segment)
+            began, ended = run.workers[at], run.workers[at + 1]
+            if began >= run.stamps[0]:
+                yield worker, began, ended
+
+
+def is_host(device: str) -> bool:
+    """Whether the host waits for each launch of a device."""
+    return not device.startswith("cuda")
+
+
+def nest(records: Iterable[Record]) -> None:
+    """Find what each record is part of; records are sorted by lane and start, longer ones first."""
+    open_: list[Record] = []
+    for record in records:
+        while open_ and (open_[-1].lane != record.lane or open_[-1].stop < record.stop):
+            open_.pop()
+        if open_:
+            record.parent = open_[-1]
+            record.parent.parts += record.nanoseconds
+        open_.append(record)
