@@ -51,8 +51,8 @@ class Outcome(NamedTuple):
 
 def outcomes(count: int, seed: int) -> list[Outcome]:
     """Run drawn calls in a child process, a batch at a time."""
-    grain = "many" if device("cpu").grain is GPU else "few"
-    worker = Child("tests.operators.worker", {"TESTS_GRAIN": grain})
+    target = "gpu" if device("cpu").target is GPU else "cpu"
+    worker = Child("tests.operators.worker", {"TESTS_TARGET": target})
 
     def ask(start: int, stop: int, libraries: str) -> list[list[Any]]:
         question = {"seed": seed, "count": count, "start": start, "stop": stop, "libraries": libraries}

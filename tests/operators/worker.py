@@ -16,7 +16,7 @@ from tests.fuzz.child import serve
 from tests.target_models import GPU
 from tests.verifier import net
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import Grain
+from tilegrad.runtime.target_model import TargetModel
 
 from .agreement import Call, Found, difference, run, tensors_of
 from .drawing import DTYPES, Scene
@@ -128,7 +128,7 @@ def main() -> None:
     """Answer questions; kernels are made and verified as in the process that runs the tests (`conftest.py`)."""
     import torch  # noqa: F401
 
-    device("cpu").__dict__["grain"] = GPU if os.environ.get("TESTS_GRAIN") == "many" else Grain()
+    device("cpu").__dict__["target"] = GPU if os.environ.get("TESTS_TARGET") == "gpu" else TargetModel()
     with net.watching():
         serve(answer)
 
