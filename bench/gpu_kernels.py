@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tilegrad as tg
-from tilegrad.backend.cuda.build import Built, built
+from tilegrad.backend.cuda.build import CudaBinary, build_kernel
 from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Copy, Launch, Program, Step
 from tilegrad.ir.size import known
@@ -47,13 +47,13 @@ class Planned(NullDevice):
 register(Planned("planned"))
 
 
-class Launcher:
+class CudaLauncher:
     """Loads cubins and launches kernels through the driver, in PyTorch's context and on its stream."""
 
     def __init__(self, architecture: str) -> None:
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.architecture = architecture
-        self.functions: dict[str, tuple[ctypes.c_void_p, Built]] = {}
+        self.functions: dict[str, tuple[ctypes.c_void_p, CudaBinary]] = {}
 
     @cached_property
     def multiprocessors(self) -> int:
@@ -64,10 +64,11 @@ class Launcher:
     def load(self, kernels: Sequence[Kernel]) -> None:
         new = {k.digest(): k for k in kernels if k.digest() not in self.functions}
         with ThreadPoolExecutor(12) as pool:
-            for digest, made in zip(new, pool.map(lambda k: built(k, self.architecture), new.values()), strict=True):
+            binaries = pool.map(lambda k: build_kernel(k, self.architecture), new.values())
+            for digest, made in zip(new, binaries, strict=True):
                 self.functions[digest] = self._function(made), made
 
-    def _function(self, made: Built) -> ctypes.c_void_p:
+    def _function(self, made: CudaBinary) -> ctypes.c_void_p:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.checked(self.cuda.cuModuleLoadData(ctypes.byref(module), made.image))
         self.checked(self.cuda.cuModuleGetFunction(ctypes.byref(function), module, made.name.encode()))
@@ -111,7 +112,7 @@ class Launcher:
 class OnTorch:
     """A program whose buffers are PyTorch's tensors."""
 
-    def __init__(self, torch: Any, launcher: Launcher, program: Program, inputs: Sequence[Any]) -> None:
+    def __init__(self, torch: Any, launcher: CudaLauncher, program: Program, inputs: Sequence[Any]) -> None:
         self.torch, self.launcher, self.program = torch, launcher, program
         launcher.load([s.kernel for s in program.steps if isinstance(s, Launch)])
         self.memory = dict(zip(program.inputs, inputs, strict=True))
@@ -342,7 +343,7 @@ def exact(torch: Any, w: Workload, inputs: Sequence[Any], more: Sequence[Any]) -
     return w.torch(torch)(*given, *above, *(w.kept(torch, *given) if w.kept is not None else ()))
 
 
-def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
+def measured(torch: Any, launcher: CudaLauncher, w: Workload) -> dict[str, Any]:
     """One row of the table: checked first, then timed."""
     dtype = getattr(torch, w.dtype)
     torch.manual_seed(7)
@@ -371,7 +372,7 @@ def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     import torch
 
-    launcher = Launcher("sm_{}{}{}".format(*(c := torch.cuda.get_device_capability()), "a" if c >= (9, 0) else ""))
+    launcher = CudaLauncher("sm_{}{}{}".format(*(c := torch.cuda.get_device_capability()), "a" if c >= (9, 0) else ""))
     x = torch.randn(1 << 28, device="cuda")
     y = torch.empty_like(x)
     copy = 8 * x.numel() / timed(torch, lambda: torch.add(x, 1.0, out=y)) / 1e6  # a copy in a graph is slower

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tilegrad as tg
-from bench.gpu_kernels import Launcher, OnTorch, Workload, program
+from bench.gpu_kernels import CudaLauncher, OnTorch, Workload, program
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.runtime.device import device
 
@@ -293,7 +293,7 @@ def exact(torch: Any, w: Workload, inputs: Sequence[Any], upstream: Sequence[Any
     return torch.autograd.grad(theirs(*given), given, [y.double() for y in upstream])
 
 
-def measured(torch: Any, launcher: Launcher, w: Workload) -> dict[str, Any]:
+def measured(torch: Any, launcher: CudaLauncher, w: Workload) -> dict[str, Any]:
     """One row: checked first, then timed in turns."""
     torch.manual_seed(7)
     torch.backends.cuda.matmul.allow_tf32 = w.precision == "high"
@@ -367,7 +367,7 @@ def main(arguments: list[str]) -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     major, minor = torch.cuda.get_device_capability()
-    launcher = Launcher(f"sm_{major}{minor}{'a' if major >= 9 else ''}")
+    launcher = CudaLauncher(f"sm_{major}{minor}{'a' if major >= 9 else ''}")
     chosen = [a for a in arguments if not a.startswith("--") and not a.endswith(".json")]
     rows = []
     for w in workloads():

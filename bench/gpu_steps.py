@@ -15,8 +15,8 @@ from typing import Any
 
 import tilegrad as tg
 from bench import networks
-from bench.gpu_kernels import Launcher, OnTorch
-from tilegrad.backend.cuda.build import built
+from bench.gpu_kernels import CudaLauncher, OnTorch
+from tilegrad.backend.cuda.build import build_kernel
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.size import known
 
@@ -84,13 +84,13 @@ def main(arguments: list[str]) -> None:
     if "--built" in arguments:
         kernels = {s.kernel.digest(): s.kernel for s in steps}
         with ThreadPoolExecutor(2) as pool:
-            made = dict(zip(kernels, pool.map(lambda k: built(k, "sm_90a"), kernels.values()), strict=True))
+            made = dict(zip(kernels, pool.map(lambda k: build_kernel(k, "sm_90a"), kernels.values()), strict=True))
         for s in steps:
             print(described(s, made[s.kernel.digest()]))
         return
     import torch
 
-    launcher = Launcher("sm_{}{}a".format(*torch.cuda.get_device_capability()))
+    launcher = CudaLauncher("sm_{}{}a".format(*torch.cuda.get_device_capability()))
     inputs = []
     drawn = {x.shape: x for x in networks.batch(network, size).values()}
     for name in found.inputs:

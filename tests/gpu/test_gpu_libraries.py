@@ -33,10 +33,10 @@ def eager(gpu: CudaDevice, library: str, monkeypatch: pytest.MonkeyPatch) -> Cud
     """A GPU that takes whatever a library offers."""
     gpu.start()
     with gpu.entered():
-        if gpu.driver.opened(library) is None:
+        if gpu.driver.open_library(library) is None:
             pytest.skip(f"{library} is not here")
-    monkeypatch.setattr(choosing, "LEAST", 0.0)
-    monkeypatch.setattr(choosing, "BETTER", 1e9)
+    monkeypatch.setattr(choosing, "MIN_OPERATIONS", 0.0)
+    monkeypatch.setattr(choosing, "MAX_TIME_RATIO", 1e9)
     return gpu
 
 

@@ -12,13 +12,13 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.cuda.driver import KernelCall
-from ..backend.cuda.functions import FREE_SHARED
-from ..backend.cuda.launcher import word
+from ..backend.cuda.functions import DEFAULT_SHARED_BYTES
+from ..backend.cuda.launcher import encode_argument
 from ..backend.cuda.null import NullDriver
-from ..backend.cuda.plan import Step
+from ..backend.cuda.plan import PlannedCall
 from ..backend.cuda.properties import Properties, properties
-from ..backend.cuda.queues import DIRECT_RUNS, MARKED, Queue, Work
-from ..backend.cuda.watching import WATCHED, profiled
+from ..backend.cuda.queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
+from ..backend.cuda.watching import WATCHED, profile_steps
 from ..config import settings
 from ..errors import ArgumentError, CompileError, DeviceError
 from ..ir.dtype import DType
@@ -179,7 +179,7 @@ class CudaFunction(Foreign):
             if w.axis is not None:
                 values.append(shapes[w.name][w.axis])
             else:
-                values.append(0 if w.dtype is None else word(numbers[w.name], w.dtype))
+                values.append(0 if w.dtype is None else encode_argument(numbers[w.name], w.dtype))
         handle = self._loaded(kernel, launch, gpu)
         return KernelCall(
             self.name, handle, launch.blocks, launch.threads, launch.shared, values, (), (*launch.grid, *launch.block)
@@ -191,7 +191,7 @@ class CudaFunction(Foreign):
             gpu.start()
             with gpu.entered():
                 self._handles[mark] = gpu.driver.function(gpu.driver.load(kernel.image), kernel.symbol)
-        if launch.shared + launch.static_shared > FREE_SHARED:
+        if launch.shared + launch.static_shared > DEFAULT_SHARED_BYTES:
             with gpu.entered():
                 gpu.driver.allow_shared(self._handles[mark], launch.shared)
         return self._handles[mark]
@@ -271,8 +271,8 @@ class CudaFunction(Foreign):
                     call.slots[slot] = places[w].address
             number = queue.submitted + 1
             self._runs += 1
-            marked = self._runs <= DIRECT_RUNS or number % MARKED == 0
-            queue.recent.append((number, Work(self.name, ((self.name, str(self.origin or "")),)), marked))
+            marked = self._runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
+            queue.recent.append((number, QueuedWork(self.name, ((self.name, str(self.origin or "")),)), marked))
             self._launched(call, queue, gpu, [*inputs, *outputs])
             if watched in WATCHED:
                 driver.await_stream(queue.handle)
@@ -285,7 +285,9 @@ class CudaFunction(Foreign):
     def _launched(self, call: KernelCall, queue: Queue, gpu: CudaDevice, buffers: Sequence[Any]) -> None:
         if events.listeners:
             sizes = tuple([b.bytes for b in buffers])
-            profiled(gpu, queue, self.name, [Step(call, str(self.origin or ""), (), (), sizes, sum(sizes), 0.0, None)])
+            profile_steps(
+                gpu, queue, self.name, [PlannedCall(call, str(self.origin or ""), (), (), sizes, sum(sizes), 0.0, None)]
+            )
         else:
             gpu.driver.launch(call, queue.handle)
 

@@ -195,9 +195,9 @@ def cuda_libraries() -> list[Finding]:
         if found is None:
             lines.append(Finding(name, "not found"))
             continue
-        why = found.unfit(driver)
-        if not why and not libraries.asked(name):
-            why = "TILEGRAD_LIBRARIES=all is needed for it" if libraries.allowed() else "TILEGRAD_LIBRARIES=off"
+        why = found.unusable_reason(driver)
+        if not why and not libraries.is_enabled(name):
+            why = "TILEGRAD_LIBRARIES=all is needed for it" if libraries.are_allowed() else "TILEGRAD_LIBRARIES=off"
         lines.append(
             Finding(name, f"{'.'.join(map(str, found.version))} ({found.path}): {f'not used: {why}' if why else use}")
         )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.cuda.build import report
 from ..backend.cuda.driver import KernelCall
-from ..backend.cuda.launcher import word
+from ..backend.cuda.launcher import encode_argument
 from ..backend.cuda.nvrtc import compile, version
-from ..backend.cuda.queues import Work
+from ..backend.cuda.queues import QueuedWork
 from ..errors import DeviceError, KernelError
 from ..language.tensors import Memory
 from ..runtime import events
@@ -22,7 +22,7 @@ from .limits import check_launch, gpu
 if TYPE_CHECKING:
     from .kernel import Specialised
 
-FREE_SHARED = 48 << 10
+DEFAULT_SHARED_BYTES = 48 << 10
 RELOCATABLE = "--relocatable-device-code=true"
 
 
@@ -70,13 +70,15 @@ def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: 
     with where.entered():
         driver = where.driver
         function = loaded(kernel, where, made)
-        if kernel.static_shared + shape.shared > FREE_SHARED:
+        if kernel.static_shared + shape.shared > DEFAULT_SHARED_BYTES:
             driver.allow_shared(function, shape.shared)
         queue = where.queue
         numbers = call.numbers
         values = []
         for p in kernel.routine.parameters:
-            values.append(address(memories[p.name]) if p.name in memories else word(numbers[p.name], p.dtype))
+            values.append(
+                address(memories[p.name]) if p.name in memories else encode_argument(numbers[p.name], p.dtype)
+            )
         launch = KernelCall(
             name, function, shape.blocks, shape.threads, shape.shared, values, extents=(*shape.grid, *shape.block)
         )
@@ -87,7 +89,7 @@ def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: 
             queue.writes(buffers[n])
         with queue.lock:
             number = queue.submitted + 1
-            queue.recent.append((number, Work(name, ((name, origin),)), True))
+            queue.recent.append((number, QueuedWork(name, ((name, origin),)), True))
             driver.launch(launch, queue.handle)
             driver.mark(queue.handle, queue.progress, number)
             queue.submitted = number

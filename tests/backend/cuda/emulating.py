@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.backend.cuda.emulated import Emulated, checks_indices, encoded
-from tests.backend.cuda.simulated import Built, SimulatedDriver
+from tests.backend.cuda.simulated import CudaBinary, SimulatedDriver
 from tilegrad.backend.cuda.driver import KernelCall, NodeCall
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.ir.tile import Kernel
@@ -26,11 +26,11 @@ class EmulatingDriver(SimulatedDriver):
         self.reversed = reversed
         self.emulations: dict[str, Emulated] = {}
 
-    def built(self, kernel: Kernel, architecture: str) -> Any:
+    def build(self, kernel: Kernel, architecture: str) -> Any:
         made = Emulated([kernel], architecture)
         (source,) = made.sources
         self.emulations[kernel.digest()] = made
-        return Built(
+        return CudaBinary(
             source.name, source.text, pickle.dumps(kernel), source.threads, source.shared, 32, 0, source.maps,
             source.resident, checks_indices(source),
         )  # fmt: skip

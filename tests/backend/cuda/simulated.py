@@ -28,9 +28,9 @@ from tilegrad.backend.cuda.driver import (
     LibraryCall,
     NodeCall,
 )
-from tilegrad.backend.cuda.null import RECORDED
+from tilegrad.backend.cuda.null import H200_ATTRIBUTES
 from tilegrad.backend.cuda.tensor_map import TensorMap
-from tilegrad.backend.cuda.watching import number
+from tilegrad.backend.cuda.watching import decode_argument
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import KernelError
 from tilegrad.ir.tile import Kernel
@@ -39,7 +39,7 @@ from tilegrad.runtime.index_faults import IndexFaults
 ALIGNMENT = 512
 
 
-class Built(NamedTuple):
+class CudaBinary(NamedTuple):
     """What a compiler would have made: the kernel itself."""
 
     name: str
@@ -104,11 +104,11 @@ class SimulatedDriver(Driver):
         self.local = threading.local()
         self.lock = threading.RLock()
 
-    def built(self, kernel: Kernel, architecture: str) -> Any:
+    def build(self, kernel: Kernel, architecture: str) -> Any:
         self.counts["built"] += 1
         image = pickle.dumps(kernel)
         text, checks = f"// {kernel.name} for {architecture}", "'inside'" in repr(kernel)
-        return Built(kernel.name, text, image, self.threads, self.shared, checks_indices=checks)
+        return CudaBinary(kernel.name, text, image, self.threads, self.shared, checks_indices=checks)
 
     # --- bookkeeping ---------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class SimulatedDriver(Driver):
         return "Simulated"
 
     def attribute(self, number: int, attribute: str) -> int:
-        return RECORDED[attribute]
+        return H200_ATTRIBUTES[attribute]
 
     def total_memory(self, number: int) -> int:
         return self.capacity
@@ -347,7 +347,7 @@ class SimulatedDriver(Driver):
                     arguments.append(whole[: whole.size // parameter.dtype.bytes * parameter.dtype.bytes])
                     arguments[-1] = arguments[-1].view(parameter.dtype.numpy)
                 else:
-                    arguments.append(number(value, parameter.dtype))
+                    arguments.append(decode_argument(value, parameter.dtype))
             run(kernel, arguments, (x, y, z), index_faults=IndexFaults(*faults))
 
         return compute

@@ -11,7 +11,7 @@ from tests.backend.cuda.functions_kernels import CASES, KIND, FunctionCase
 from tests.backend.cuda.some_kernels import SCHEDULED, runs
 from tests.known_kernels import KNOWN
 from tilegrad.backend.cuda import build, nvrtc
-from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
+from tilegrad.backend.cuda.build import ARCHITECTURES, build_kernel, kernel_source
 from tilegrad.backend.cuda.code.lower import lower
 from tilegrad.config import settings
 from tilegrad.errors import CompileError, DeviceError
@@ -94,9 +94,9 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @needs_nvrtc
 def test_what_was_compiled_is_found_again(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = SCHEDULED["turned"].replaced(name="turned_once")
-    first = built(kernel, "sm_90a")
+    first = build_kernel(kernel, "sm_90a")
     monkeypatch.setattr(nvrtc, "compile", None)
-    again = built(kernel, "sm_90a")
+    again = build_kernel(kernel, "sm_90a")
     assert first is not again
     assert first.field_values() == again.field_values()
     assert (first.name, first.spills, first.threads > 0) == ("turned_once_kernel", 0, True)
@@ -106,7 +106,7 @@ def test_what_was_compiled_is_found_again(fresh_cache: Path, monkeypatch: pytest
 
 @needs_nvrtc
 def test_ptx_and_machine_code_can_be_read() -> None:
-    made = built(SCHEDULED["elements"], "sm_90a")
+    made = build_kernel(SCHEDULED["elements"], "sm_90a")
     assert ".entry elements_kernel" in made.ptx
     assert "ld.global.nc.v4" in made.ptx
     if made.sass:

@@ -8,7 +8,7 @@ import pytest
 from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled
 from tests.ops.examples_windows import sliding
-from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.build import build_kernel
 from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
 from tilegrad.backend.cuda.code.lower import CudaLowering, lower
 from tilegrad.backend.cuda.tensor_map import TensorMap
@@ -93,7 +93,7 @@ def test_a_matrix_may_begin_anywhere() -> None:
 @compiled
 @pytest.mark.parametrize("name", ["first", "late", "first weight"])
 def test_convolutions_compile_without_spills(name: str) -> None:
-    made = built(KERNELS[name](), "sm_90a")
+    made = build_kernel(KERNELS[name](), "sm_90a")
     assert made.spills <= 64
     assert len(made.maps) == 2
 
@@ -101,7 +101,7 @@ def test_convolutions_compile_without_spills(name: str) -> None:
 @compiled
 def test_convolutions_compile_elsewhere() -> None:
     for architecture in ("sm_80", "sm_120"):
-        assert built(KERNELS["late"](), architecture).spills <= 256
+        assert build_kernel(KERNELS["late"](), architecture).spills <= 256
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.checklist import checklist
 from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.memory import class_bytes
-from tilegrad.backend.cuda.staging import PIECE, PinnedBuffer
+from tilegrad.backend.cuda.staging import STAGING_BYTES, PinnedBuffer
 from tilegrad.errors import OutOfMemoryError, ShapeError
 from tilegrad.ir.dtype import float32, uint8
 
@@ -50,7 +50,7 @@ def test_statistics_and_trimming(gpu: CudaDevice) -> None:
 
 
 @checklist(197)
-@pytest.mark.parametrize("count", [0, 1, 1000, PIECE // 4 + 3, 3 * PIECE // 4 + 1])
+@pytest.mark.parametrize("count", [0, 1, 1000, STAGING_BYTES // 4 + 3, 3 * STAGING_BYTES // 4 + 1])
 def test_copies_of_all_sizes(gpu: CudaDevice, count: int) -> None:
     array = np.arange(count, dtype=np.float32)
     buffer = gpu.from_host(array)

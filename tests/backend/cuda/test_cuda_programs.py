@@ -10,7 +10,7 @@ from tests.backend.cuda.conftest import Maker
 from tilegrad import cuda
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import KernelCall
-from tilegrad.backend.cuda.plan import Plan, Step
+from tilegrad.backend.cuda.plan import LaunchPlan, PlannedCall
 from tilegrad.backend.places import Span
 from tilegrad.config import changed
 from tilegrad.errors import DeviceError, KernelError, LaunchError, RuntimeFault
@@ -103,8 +103,8 @@ def span(begin: int, end: int, datum: int = 9) -> Span:
     return Span(datum, begin, end)
 
 
-def step(reads: tuple[Span, ...], writes: tuple[Span, ...]) -> Step:
-    return Step(KernelCall("k", 0, 1, 1, 0, []), "", reads, writes, (), 0, 0.0, None)
+def step(reads: tuple[Span, ...], writes: tuple[Span, ...]) -> PlannedCall:
+    return PlannedCall(KernelCall("k", 0, 1, 1, 0, []), "", reads, writes, (), 0, 0.0, None)
 
 
 def test_what_waits_for_what() -> None:
@@ -115,13 +115,13 @@ def test_what_waits_for_what() -> None:
         step((span(8, 16), span(16, 24)), (span(0, 8),)),
         step((span(0, 1, 1),), (span(0, 1, 0),)),
     ]
-    plan = Plan(steps, [], 2, [], [], [0], 24)
-    assert plan.after(distinct=True) == [[], [], [0], [2, 1], [1, 0]]
-    assert plan.after(distinct=False) == [[], [], [0], [2, 1], [1, 0]]
+    plan = LaunchPlan(steps, [], 2, [], [], [0], 24)
+    assert plan.dependences(distinct=True) == [[], [], [0], [2, 1], [1, 0]]
+    assert plan.dependences(distinct=False) == [[], [], [0], [2, 1], [1, 0]]
     readers = [step((span(0, 1, 1),), (span(0, 8),)), step((span(0, 1, 1),), (span(0, 1, 0),))]
-    plan = Plan(readers, [], 2, [], [], [0], 24)
-    assert plan.after(distinct=True) == [[], []]
-    assert plan.after(distinct=False) == [[], [0]]
+    plan = LaunchPlan(readers, [], 2, [], [], [0], 24)
+    assert plan.dependences(distinct=True) == [[], []]
+    assert plan.dependences(distinct=False) == [[], [0]]
 
 
 def test_inputs_that_are_one_memory(gpu: CudaDevice) -> None:

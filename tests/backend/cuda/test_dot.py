@@ -7,7 +7,7 @@ import pytest
 
 from tests.backend.cuda import emulated
 from tests.backend.cuda.some_kernels import together
-from tilegrad.backend.cuda.build import ARCHITECTURES, built, kernel_source
+from tilegrad.backend.cuda.build import ARCHITECTURES, build_kernel, kernel_source
 from tilegrad.backend.cuda.code.dot import DotLowering
 from tilegrad.backend.cuda.code.dot_loop import AsyncCopyLoop
 from tilegrad.backend.cuda.code.dot_operands import Definitions
@@ -16,7 +16,7 @@ from tilegrad.backend.cuda.code.dot_thread import ThreadLoop
 from tilegrad.backend.cuda.code.dot_tiling import choose_tiling
 from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
 from tilegrad.backend.cuda.code.lower import CudaLowering
-from tilegrad.backend.cuda.nvrtc import compile, disassembled, version
+from tilegrad.backend.cuda.nvrtc import compile, disassemble, version
 from tilegrad.backend.reference.tile import run
 from tilegrad.errors import DeviceError
 from tilegrad.ir.tile import Kernel, Name
@@ -238,10 +238,10 @@ compiled = pytest.mark.skipif(not has_compiler(), reason="no NVRTC")
 @compiled
 @pytest.mark.parametrize(("architecture", "order"), list(zip(ARCHITECTURES, ORDERS, strict=False)))
 def test_products_compile_without_spills(architecture: str, order: str) -> None:
-    made = built(product(4096, 4096, 4096, (128, 256, 64), order), architecture)
+    made = build_kernel(product(4096, 4096, 4096, (128, 256, 64), order), architecture)
     assert made.spills == 0
     assert (made.threads, len(made.maps)) == ((384, 2) if architecture == "sm_90a" else (256, 0))
-    single = built(product(512, 512, 512, (128, 128, 32), order, "f32"), architecture)
+    single = build_kernel(product(512, 512, 512, (128, 128, 32), order, "f32"), architecture)
     assert single.threads == 256
     assert single.spills == 0
 
@@ -254,7 +254,7 @@ def units(sass: str) -> set[str]:
 def instructions(kernels: dict[str, Kernel], architecture: str) -> dict[str, set[str]]:
     """What kernels use, compiled and disassembled together: the disassembler takes most of a second to start."""
     source = together([kernel_source(kernel, architecture) for kernel in kernels.values()])
-    text = disassembled(compile(source, architecture).image)
+    text = disassemble(compile(source, architecture).image)
     if not text:
         pytest.skip("no disassembler")
     sections = re.split(r"\.section\s+\.text\._ZN8kernel_(\d)", text)[1:]

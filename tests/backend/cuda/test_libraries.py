@@ -19,7 +19,7 @@ from tilegrad.backend.cuda.convolutions import Convolution, convolution_of
 from tilegrad.backend.cuda.cudnn import CuDnn
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import OpenLibrary
-from tilegrad.backend.cuda.libraries import CUDNN, judged
+from tilegrad.backend.cuda.libraries import CUDNN, check_version
 from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
@@ -133,18 +133,18 @@ def gpu(make_gpus: Maker, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevic
     """A GPU with a library that takes every convolution."""
     (made,) = make_gpus(1)
     library = SimulatedDnn(made.driver)  # type: ignore[arg-type]
-    opened: list[OpenLibrary] = []
+    open_library: list[OpenLibrary] = []
 
     def open(name: str) -> OpenLibrary:
         assert name == CUDNN.name
-        opened[:] = opened or [CuDnn(library)]
-        return opened[0]
+        open_library[:] = open_library or [CuDnn(library)]
+        return open_library[0]
 
-    monkeypatch.setattr(made.driver, "opened", open)
+    monkeypatch.setattr(made.driver, "open_library", open)
     monkeypatch.setattr(libraries, "cublaslt", lambda: None)
-    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so.9", 91400, 13000))
-    monkeypatch.setattr(choosing, "LEAST", 0.0)
-    monkeypatch.setattr(choosing, "BETTER", 1e9)
+    monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so.9", 91400, 13000))
+    monkeypatch.setattr(choosing, "MIN_OPERATIONS", 0.0)
+    monkeypatch.setattr(choosing, "MAX_TIME_RATIO", 1e9)
     monkeypatch.setattr(choosing, "ROUNDS", 1)
     made.library = library  # type: ignore[attr-defined]
     with config.changed(libraries="all"):
@@ -211,8 +211,8 @@ def test_groups(gpu: CudaDevice) -> None:
 
 
 def test_what_is_small_leaves_the_library_closed(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "LEAST", 1e9)
-    monkeypatch.setattr(gpu.driver, "opened", lambda name: pytest.fail("opened"))
+    monkeypatch.setattr(choosing, "MIN_OPERATIONS", 1e9)
+    monkeypatch.setattr(gpu.driver, "open_library", lambda name: pytest.fail("opened"))
     with config.changed(cache="off"):
         tg.jit(lambda x, w: F.conv1d(x, w))(tg.ones(3, 16, 10, device=gpu), tg.ones(16, 16, 3, device=gpu)).cpu()
     assert not gpu.choices.made
@@ -226,8 +226,8 @@ def test_it_is_tried_only_where_that_is_said(gpu: CudaDevice, said: str) -> None
 
 
 def test_what_is_unfit_is_not_asked_again(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so.9", 91400, 14000))
-    monkeypatch.setattr(gpu.driver, "opened", lambda name: pytest.fail("opened"))
+    monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so.9", 91400, 14000))
+    monkeypatch.setattr(gpu.driver, "open_library", lambda name: pytest.fail("opened"))
     with config.changed(cache="off"):
         made = tg.jit(lambda x, w: F.conv1d(x, w))(tg.ones(3, 16, 10, device=gpu), tg.ones(16, 16, 3, device=gpu))
         assert float(made.sum()) == 3 * 8 * 16 * 48

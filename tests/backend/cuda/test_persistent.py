@@ -6,9 +6,9 @@ import pytest
 
 from tests.backend.cuda.test_code import own_text
 from tests.backend.cuda.test_dot import ORDERS, compiled, product
-from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.build import build_kernel
 from tilegrad.backend.cuda.code.lower import lower
-from tilegrad.backend.cuda.functions import Function
+from tilegrad.backend.cuda.functions import LoadedKernel
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
 
@@ -65,7 +65,7 @@ def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
 
 
 def test_how_many_are_launched() -> None:
-    stays = Function(0, "contract", "", 384, 215088, 168, (), resident=1)
+    stays = LoadedKernel(0, "contract", "", 384, 215088, 168, (), resident=1)
     assert [stays.blocks(instances, 132) for instances in (1, 131, 132, 6144)] == [1, 131, 132, 132]
     assert stays._replace(resident=2).blocks(6144, 132) == 264
     assert stays._replace(resident=0).blocks(6144, 132) == 6144
@@ -74,6 +74,6 @@ def test_how_many_are_launched() -> None:
 @compiled
 @pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]])
 def test_they_compile_without_spills(order: str) -> None:
-    made = built(product(4096, 4096, 768, (128, 256, 64), order), "sm_90a")
+    made = build_kernel(product(4096, 4096, 768, (128, 256, 64), order), "sm_90a")
     assert (made.spills, made.registers, made.resident) == (0, 168, 1)
     assert not made.sass or {"STG", "SHFL", "UTMALDG", "HGMMA"} <= {w.split(".")[0] for w in made.sass.split()}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.backend.cuda import emulated
 from tests.backend.cuda.test_dot import compiled, units
-from tilegrad.backend.cuda.build import built
+from tilegrad.backend.cuda.build import build_kernel
 from tilegrad.backend.cuda.code.lower import CudaLowering, lower
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import bfloat16, float32
@@ -121,7 +121,7 @@ def test_loops_that_do_more_than_assign_and_store_are_compiled(more: str) -> Non
 @compiled
 def test_no_registers_are_spilled() -> None:
     for op, width in ((ops(64, 4096, 128)[0], 128), (ops(192, 1024, 64)[0], 64)):
-        made = built(kernel(op), "sm_90a")
+        made = build_kernel(kernel(op), "sm_90a")
         assert made.spills == 0
         assert made.threads == (384 if width == 128 else 288)  # two blocks share a multiprocessor, or one has it all
         if made.sass:

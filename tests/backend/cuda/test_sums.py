@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.backend.cuda.test_dot import compiled, product
-from tilegrad.backend.cuda.build import built
-from tilegrad.backend.cuda.reports import readable
+from tilegrad.backend.cuda.build import build_kernel
+from tilegrad.backend.cuda.reports import clean_sass
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
 
@@ -36,7 +36,7 @@ STAYING = product(4096, 4096, 4096, (128, 256, 64), dtype="f16")
 @pytest.mark.parametrize("kernel", [CONVOLUTION, STAYING], ids=["convolution", "staying"])
 def test_sums_are_used_when_they_are_done(kernel: Kernel) -> None:
     """The assembler moved conversions of sums to float16 before the wait for the products, after the loop."""
-    sass = readable(built(kernel, "sm_90a").sass)
+    sass = clean_sass(build_kernel(kernel, "sm_90a").sass)
     if not sass:
         pytest.skip("no disassembler")
     assert "HGMMA" in sass

@@ -7,7 +7,7 @@ import pytest
 
 from tests.backend.cuda.some_kernels import SCHEDULED
 from tilegrad.backend.cuda import build, libraries, native, nvrtc
-from tilegrad.backend.cuda.libraries import CUBLASLT, CUDNN, judged
+from tilegrad.backend.cuda.libraries import CUBLASLT, CUDNN, check_version
 from tilegrad.backend.cuda.null import NullDriver
 from tilegrad.backend.cuda.properties import check_compiler, properties
 from tilegrad.config import changed
@@ -88,7 +88,7 @@ def test_a_compiler_that_is_newer_than_the_driver(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_library_of_another_version(number: int, knob: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one line of what `doctor` says."""
-    monkeypatch.setattr(libraries, "cublaslt", lambda: judged(CUBLASLT, "libcublasLt.so", number))
+    monkeypatch.setattr(libraries, "cublaslt", lambda: check_version(CUBLASLT, "libcublasLt.so", number))
     monkeypatch.setattr(libraries, "cudnn", lambda: None)
     monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
     monkeypatch.setattr(doctor, "devices", list)
@@ -108,7 +108,7 @@ def test_a_library_of_another_version(number: int, knob: str, said: str, monkeyp
 )
 def test_cudnn_of_another_version(number: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "cublaslt", lambda: None)
-    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so", number, 13000))
+    monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so", number, 13000))
     monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
     monkeypatch.setattr(doctor, "devices", list)
     with changed(libraries="all"):
@@ -120,17 +120,20 @@ def test_cudnn_of_another_version(number: int, said: str, monkeypatch: pytest.Mo
 
 
 def test_a_library_for_another_driver() -> None:
-    for library in (judged(CUBLASLT, "libcublasLt.so.13", 130100), judged(CUDNN, "libcudnn.so.9", 91400, 13000)):
-        assert library.unfit(12040) == "it is for CUDA 13, and the driver for 12.4"
-        assert library.unfit(13000) == ""
+    for library in (
+        check_version(CUBLASLT, "libcublasLt.so.13", 130100),
+        check_version(CUDNN, "libcudnn.so.9", 91400, 13000),
+    ):
+        assert library.unusable_reason(12040) == "it is for CUDA 13, and the driver for 12.4"
+        assert library.unusable_reason(13000) == ""
 
 
 @pytest.mark.parametrize("name", ["cuBLASLt", "cuDNN"])
 def test_what_lacks_functions_is_not_opened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libraries, "cublaslt", lambda: judged(CUBLASLT, "libcublasLt.so", 130100))
-    monkeypatch.setattr(libraries, "cudnn", lambda: judged(CUDNN, "libcudnn.so", 91400, 13000))
+    monkeypatch.setattr(libraries, "cublaslt", lambda: check_version(CUBLASLT, "libcublasLt.so", 130100))
+    monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so", 91400, 13000))
     monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
-    assert libraries.opened(name, 13000) is None
+    assert libraries.open_library(name, 13000) is None
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here")
@@ -142,7 +145,7 @@ def test_what_the_compiler_refuses_is_named_with_its_line(monkeypatch: pytest.Mo
     compile = nvrtc.compile
     monkeypatch.setattr(nvrtc, "compile", lambda text, architecture: compile(wrong, architecture))
     with pytest.raises(CompileError, match="no_function") as caught:
-        build.built(kernel, "sm_90a")
+        build.build_kernel(kernel, "sm_90a")
     *_, said = str(caught.value).split("\n")
     assert said.startswith("in kernel refused (model.py:7), where it says: ")
     assert "tl.exp(" in said

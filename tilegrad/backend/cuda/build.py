@@ -21,7 +21,7 @@ ARCHITECTURES = ("sm_80", "sm_90a", "sm_120")
 """Architectures that tests compile for."""
 
 
-class Built(Node):
+class CudaBinary(Node):
     """A compiled kernel, with what a launch needs."""
 
     name: str
@@ -60,12 +60,12 @@ class Built(Node):
     @property
     def sass(self) -> str:
         """Disassembled machine code; empty without a disassembler."""
-        from .nvrtc import disassembled
+        from .nvrtc import disassemble
 
-        return disassembled(self.image)
+        return disassemble(self.image)
 
 
-def built(kernel: Kernel, architecture: str) -> Built:
+def build_kernel(kernel: Kernel, architecture: str) -> CudaBinary:
     """Return a kernel compiled for an architecture (`sm_90a`), from the disk cache if possible."""
     store = shared("kernels")
     name = key("cuda", sources("backend/cuda", "ir"), _compiler(), architecture, kernel.digest())
@@ -95,7 +95,7 @@ def _compiler() -> str:
         return "none"
 
 
-def _compiled(kernel: Kernel, architecture: str) -> Built:
+def _compiled(kernel: Kernel, architecture: str) -> CudaBinary:
     from .code.lower import lower
     from .nvrtc import compile
 
@@ -105,7 +105,7 @@ def _compiled(kernel: Kernel, architecture: str) -> Built:
     except CompileError as e:
         raise CompileError(f"{e}\n{blamed(str(e), kernel)}".rstrip()) from e
     registers, spills = report(log)
-    return Built(
+    return CudaBinary(
         source.name,
         source.text,
         image,
@@ -143,17 +143,17 @@ def report(log: str) -> tuple[int, int]:
     return int(registers[1]) if registers else 0, sum(map(int, spills))
 
 
-def _packed(made: Built) -> bytes:
-    fields = {name: getattr(made, name) for name in Built.fields if name != "image"}
+def _packed(made: CudaBinary) -> bytes:
+    fields = {name: getattr(made, name) for name in CudaBinary.fields if name != "image"}
     fields["maps"] = [map.packed() for map in made.maps]
     return json.dumps(fields).encode() + b"\0" + made.image
 
 
-def _unpacked(data: bytes) -> Built | None:
+def _unpacked(data: bytes) -> CudaBinary | None:
     head, _, image = data.partition(b"\0")
     try:
         fields = json.loads(head)
         fields["maps"] = tuple([TensorMap.unpacked(map) for map in fields["maps"]])
-        return Built(image=image, **fields)
+        return CudaBinary(image=image, **fields)
     except (ValueError, TypeError):
         return None

@@ -22,98 +22,101 @@ from ...runtime.cache import key, shared, sources
 from . import libraries
 from .convolutions import Convolution, convolution_of
 from .driver import KernelCall, LibraryCall, NodeCall, OpenLibrary
-from .libraries import CUBLASLT, CUDNN, Library, allowed, asked
-from .plan import Launched
+from .libraries import CUBLASLT, CUDNN, InstalledLibrary, are_allowed, is_enabled
+from .plan import CompiledLaunch
 from .products import Product, product_of
-from .split_k_sums import added_by
+from .split_k_sums import split_sum_of
 
 if TYPE_CHECKING:
     from .device import CudaDevice
     from .memory import CudaBuffer
 
-LEAST = 1e9
+MIN_OPERATIONS = 1e9
 """Operations from which on a library is tried: on smaller problems there is little to gain."""
-BETTER = 0.99
+MAX_TIME_RATIO = 0.99
 """Largest ratio of the library's time to the kernel's at which the library is chosen."""
-DEARER = 0.3
+MIN_SAVING_US = 0.3
 """Microseconds that the library must save besides: its launch costs the host more, and so do new addresses in a graph.
 """
-SLOW = 2.0
+MAX_RETIMED_RATIO = 2.0
 """Ratio of times above which an algorithm is not timed again."""
-ALGORITHMS, ROUNDS, BURST, MOST = 6, 5, 600.0, 30
+MAX_ALGORITHMS, ROUNDS, ROUND_US, MAX_CALLS_PER_ROUND = 6, 5, 600.0, 30
 """Algorithms of a library that are tried; rounds per side, microseconds of a round, and most calls in it."""
-SAMPLE = 1 << 20
+SAMPLE_BYTES = 1 << 20
 """Bytes of random numbers that operands repeat, and of results that are compared."""
-CLOSE = {bfloat16: 2e-2, float16: 4e-3, float32: 1e-4}
-LESS_CLOSE = {"highest": 0.0, "high": 4e-3, "medium": 4e-2}
+DTYPE_TOLERANCES = {bfloat16: 2e-2, float16: 4e-3, float32: 1e-4}
+PRECISION_TOLERANCES = {"highest": 0.0, "high": 4e-3, "medium": 4e-2}
 
 
-class Choice(NamedTuple):
+class LibraryChoice(NamedTuple):
     """Times of both sides in microseconds; `algorithm` is the library's, empty if the kernel is faster."""
 
     algorithm: bytes
-    ours: float
-    theirs: float
+    kernel_us: float
+    library_us: float
 
 
 Task: TypeAlias = Product | Convolution
 
 
-def _separate(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
+def _non_overlapping_convolution(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
     """Return the convolution that a kernel computes, if its rows do not overlap, as cuDNN requires."""
     found = convolution_of(kernel, extents)
     return found if found is not None and (found.of_weights or not found.overlaps) else None
 
 
-ASKED: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {CUBLASLT.name: product_of, CUDNN.name: _separate}
+RECOGNISERS: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {
+    CUBLASLT.name: product_of,
+    CUDNN.name: _non_overlapping_convolution,
+}
 """What each library is asked to compute."""
-NOT_TAKEN = Choice(b"", 0.0, 0.0)
+KERNEL_CHOSEN = LibraryChoice(b"", 0.0, 0.0)
 
 
-class Choices:
+class LibraryChoices:
     """The choices of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self.made: dict[tuple[str, Task], Choice] = {}
+        self.made: dict[tuple[str, Task], LibraryChoice] = {}
         self.absent: set[str] = set()
         """Libraries found to be missing."""
         self._lock = RLock()
 
-    def instead(self, launched: Launched, after: Launched | None = None) -> LibraryCall | None:
+    def substitute(self, launched: CompiledLaunch, after: CompiledLaunch | None = None) -> LibraryCall | None:
         """Return the library call that is faster than a kernel, or than a split-K kernel and its sum, if any."""
-        if len(self.absent) == len(ASKED) or not allowed() or settings().cuda == "checked":
+        if len(self.absent) == len(RECOGNISERS) or not are_allowed() or settings().cuda == "checked":
             return None
         kernel, _, extents = launched
-        for name, recognised in ASKED.items():
-            task = recognised(kernel, extents) if name not in self.absent and asked(name) else None
-            if task is None or task.operations < LEAST:
+        for name, recognised in RECOGNISERS.items():
+            task = recognised(kernel, extents) if name not in self.absent and is_enabled(name) else None
+            if task is None or task.operations < MIN_OPERATIONS:
                 continue
-            added = added_by(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None
+            added = split_sum_of(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None
             whole = task.whole(added) if added is not None and isinstance(task, Convolution) else None
             if whole is None or after is None:
                 return self._call(name, [launched], task)
             call = self._call(name, [launched, after], whole)
             if call is not None:
-                call.adds_up = True
+                call.sums_parts = True
             return call
         return None
 
-    def _call(self, name: str, kernels: Sequence[Launched], task: Task) -> LibraryCall | None:
+    def _call(self, name: str, kernels: Sequence[CompiledLaunch], task: Task) -> LibraryCall | None:
         driver = self.device.driver
         with self.device.entered(), self._lock:
             found = libraries.cublaslt() if name == CUBLASLT.name else libraries.cudnn()
-            if found is None or found.unfit(driver.version):
+            if found is None or found.unusable_reason(driver.version):
                 self.absent.add(name)
                 return None
             choice = self._choice(found, kernels, task)
-            library = driver.opened(name) if choice.algorithm else None
+            library = driver.open_library(name) if choice.algorithm else None
             if library is None:
                 return None
             kernel = kernels[0][0]
             return library.problem(task).call(kernel.name, choice.algorithm, len(kernel.parameters))
 
-    def _choice(self, found: Library, kernels: Sequence[Launched], task: Task) -> Choice:
+    def _choice(self, found: InstalledLibrary, kernels: Sequence[CompiledLaunch], task: Task) -> LibraryChoice:
         """Return the known choice, from memory, disk, or a trial; opens the library only for a trial."""
         device, kernel = self.device, kernels[0][0]
         known = (kernel.digest(), task)
@@ -123,26 +126,26 @@ class Choices:
             name = key("library", *map(str, who), kernel.digest(), repr(task))
             choice = _unpacked(store.read(name))
             if choice is None:
-                library = device.driver.opened(found.name)
+                library = device.driver.open_library(found.name)
                 if library is None:
                     self.absent.add(found.name)
-                    return NOT_TAKEN
+                    return KERNEL_CHOSEN
                 try:
                     with events.timed("compile", f"choice of {kernel.name}", device.name):
-                        choice = _Trial(device, library, kernels, task).choice()
+                        choice = _LibraryTrial(device, library, kernels, task).choice()
                 except TilegradError:  # there is no memory for it now
                     if device.broken:
                         raise
-                    return NOT_TAKEN
+                    return KERNEL_CHOSEN
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
 
 
-class _Trial:
+class _LibraryTrial:
     """Runs a kernel and a library on the same memory."""
 
-    def __init__(self, device: CudaDevice, library: OpenLibrary, kernels: Sequence[Launched], task: Task) -> None:
+    def __init__(self, device: CudaDevice, library: OpenLibrary, kernels: Sequence[CompiledLaunch], task: Task) -> None:
         self.device, self.library, self.task = device, library, task
         self.queue, (self.kernel, *_) = device.queue, kernels[0]
         self.count = len(self.kernel.parameters)
@@ -154,12 +157,12 @@ class _Trial:
         sizes += [sizes[made]] * (len(kernels) - 1)
         self.buffers: list[CudaBuffer] = [device.memory.take(self.queue, n) for n in sizes]
         places = (range(self.count), (made, self.final))
-        self.ours = [self._launched(kernel, at) for kernel, at in zip(kernels, places, strict=False)]
+        self.ours = [self._compiled_launch(kernel, at) for kernel, at in zip(kernels, places, strict=False)]
         for n in range(self.count):
             if n != made:
                 self._fill(self.buffers[n], types[n].numpy, n)
 
-    def _launched(self, launched: Launched, buffers: Sequence[int]) -> KernelCall:
+    def _compiled_launch(self, launched: CompiledLaunch, buffers: Sequence[int]) -> KernelCall:
         kernel, function, extents = launched
         grid = (*extents, 1, 1, 1)[:3]
         blocks = function.blocks(grid[0] * grid[1] * grid[2], self.device.properties.multi_processor_count)
@@ -171,31 +174,31 @@ class _Trial:
             self.device.driver.encode(place, map, values[map.parameter])
         return call
 
-    def choice(self) -> Choice:
+    def choice(self) -> LibraryChoice:
         """Return the faster side whose result is right."""
-        ours = self._timed(self.ours)
+        kernel_us = self._timed(self.ours)
         wanted = self._result(self.final)
         best, how = float("inf"), b""
         try:
             problem = self.library.problem(self.task)
-            for algorithm in problem.algorithms(ALGORITHMS):
+            for algorithm in problem.algorithms(MAX_ALGORITHMS):
                 call = problem.call(self.kernel.name, algorithm, self.count)
                 for n in range(self.count + 1):
                     call.slots[n] = self.buffers[n].address
                 call.start(self.device.driver, self.queue.handle)
                 if self._agrees(wanted):
-                    taken = self._timed([call], SLOW * ours)
+                    taken = self._timed([call], MAX_RETIMED_RATIO * kernel_us)
                     best, how = min((best, how), (taken, algorithm))
         except TilegradError:  # what it cannot do, it is not asked for
             if self.device.broken:
                 raise
-            return Choice(b"", ours, best)
-        ours = min(ours, self._timed(self.ours))
-        return Choice(how if best <= BETTER * ours - DEARER else b"", ours, best)
+            return LibraryChoice(b"", kernel_us, best)
+        kernel_us = min(kernel_us, self._timed(self.ours))
+        return LibraryChoice(how if best <= MAX_TIME_RATIO * kernel_us - MIN_SAVING_US else b"", kernel_us, best)
 
     def _fill(self, buffer: CudaBuffer, dtype: np.dtype, seed: int) -> None:
         """Fill a buffer with repeated random numbers; the first of the left operand is NaN, which must propagate."""
-        size = min(buffer.bytes, SAMPLE)
+        size = min(buffer.bytes, SAMPLE_BYTES)
         numbers = np.random.default_rng(seed).standard_normal(size // dtype.itemsize, np.float32).astype(dtype)
         driver, stream, done = self.device.driver, self.queue.handle, numbers.nbytes
         self.device.staging.upload(buffer.address, int(numbers.ctypes.data), done, self.queue)
@@ -207,10 +210,10 @@ class _Trial:
             numbers[:1] = np.nan
             self.device.staging.upload(buffer.address, int(numbers.ctypes.data), dtype.itemsize, self.queue)
 
-    def _timed(self, calls: Sequence[NodeCall], enough: float = float("inf")) -> float:
+    def _timed(self, calls: Sequence[NodeCall], retime_limit: float = float("inf")) -> float:
         """Return the GPU time of calls in microseconds, repeated in one graph to hide the host's launch cost.
 
-        Calls slower than `enough` are timed once.
+        Calls slower than `retime_limit` are timed once.
         """
         driver, stream = self.device.driver, self.queue.handle
         marks = [self.device.event(timed=True) for _ in range(2)]
@@ -234,8 +237,8 @@ class _Trial:
         for call in calls:
             driver.start(call, stream)
         found = burst(2, 1)
-        if found <= enough:
-            found = burst(max(1, min(MOST, int(BURST / max(1.0, found)))), ROUNDS + 1)
+        if found <= retime_limit:
+            found = burst(max(1, min(MAX_CALLS_PER_ROUND, int(ROUND_US / max(1.0, found)))), ROUNDS + 1)
         self.device.timed_events += marks
         return found
 
@@ -243,7 +246,7 @@ class _Trial:
         """Return the beginning and the end of a result."""
         made, buffer = self.task.made, self.buffers[at]
         whole = min(buffer.bytes, self.task.results * made.dtype.bytes)
-        size = min(SAMPLE, whole) // made.dtype.bytes
+        size = min(SAMPLE_BYTES, whole) // made.dtype.bytes
         parts = [np.empty(size, made.dtype.numpy) for _ in range(2)]
         for part, at in zip(parts, (0, whole - size * made.dtype.bytes), strict=True):
             self.device.staging.download(int(part.ctypes.data), buffer.address + at, part.nbytes, self.queue)
@@ -251,18 +254,20 @@ class _Trial:
 
     def _agrees(self, wanted: np.ndarray) -> bool:
         found, task = self._result(self.task.made.argument), self.task
-        allowed = max(CLOSE[task.made.dtype], CLOSE[task.x.dtype], LESS_CLOSE[task.precision])
+        allowed = max(
+            DTYPE_TOLERANCES[task.made.dtype], DTYPE_TOLERANCES[task.x.dtype], PRECISION_TOLERANCES[task.precision]
+        )
         scale = float(np.nanmax(np.abs(wanted), initial=1e-30))
         return bool(np.allclose(found, wanted, rtol=allowed, atol=allowed * scale / 8, equal_nan=True))
 
 
-def _packed(choice: Choice) -> bytes:
-    return json.dumps([choice.algorithm.hex(), choice.ours, choice.theirs]).encode()
+def _packed(choice: LibraryChoice) -> bytes:
+    return json.dumps([choice.algorithm.hex(), choice.kernel_us, choice.library_us]).encode()
 
 
-def _unpacked(data: bytes | None) -> Choice | None:
+def _unpacked(data: bytes | None) -> LibraryChoice | None:
     try:
-        algorithm, ours, theirs = json.loads(data or b"")
-        return Choice(bytes.fromhex(algorithm), ours, theirs)
+        algorithm, kernel_us, library_us = json.loads(data or b"")
+        return LibraryChoice(bytes.fromhex(algorithm), kernel_us, library_us)
     except ValueError:
         return None

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import DType, float32
-from .split_k_sums import Added
-from .sums import Other, Sums, Terms, need
+from .split_k_sums import SplitSum
+from .sums import NotRecognised, ProductKernel, Terms, require
 
-MOST_AXES = 3
+MAX_AXES = 3
 
 
-class Lying(NamedTuple):
+class StridedTensor(NamedTuple):
     """A tensor in memory: which argument of the kernel, where its first element is in it, how far it is to the next
     image, channel, along each axis, and to the tensor of the next part. The kernel touches so many elements."""
 
@@ -43,9 +43,9 @@ class Convolution(NamedTuple):
     taps: tuple[int, ...]
     dilation: tuple[int, ...]
     parts: int
-    x: Lying
-    w: Lying
-    y: Lying
+    x: StridedTensor
+    w: StridedTensor
+    y: StridedTensor
     bias: int = -1
     """The argument with the bias."""
     relu: bool = False
@@ -56,11 +56,11 @@ class Convolution(NamedTuple):
         return 2.0 * self.parts * self.images * self.channels * self.outputs * math.prod((*self.windows, *self.taps))
 
     @property
-    def made(self) -> Lying:
+    def made(self) -> StridedTensor:
         return self.w if self.of_weights else self.y
 
     @property
-    def given(self) -> tuple[Lying, Lying]:
+    def given(self) -> tuple[StridedTensor, StridedTensor]:
         return (self.x, self.y) if self.of_weights else (self.x, self.w)
 
     @property
@@ -74,7 +74,7 @@ class Convolution(NamedTuple):
         found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
         return found if self.bias < 0 else {**found, self.bias: self.outputs}
 
-    def whole(self, added: Added) -> Convolution | None:
+    def whole(self, added: SplitSum) -> Convolution | None:
         """The gradient for weights of which the parts are pieces that are added up."""
         consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
         if not (self.of_weights and added.pieces == self.parts > 1 and consecutive):
@@ -115,7 +115,7 @@ class Convolution(NamedTuple):
         return f"{parts}{what}{size} {self.x.dtype}{more}"
 
 
-class Digit(NamedTuple):
+class IndexDigit(NamedTuple):
     """`of // divisor % modulus`; without the remainder if the modulus is 0."""
 
     of: ir.Tile
@@ -123,7 +123,7 @@ class Digit(NamedTuple):
     modulus: int = 0
 
 
-class Moves(NamedTuple):
+class IndexStrides(NamedTuple):
     """By how much the left operand, the right one and the result go on with an index that has so many values."""
 
     operands: tuple[int, int]
@@ -131,7 +131,7 @@ class Moves(NamedTuple):
     extent: int
 
 
-ONE = Digit(ir.Literal(1))
+ONE = IndexDigit(ir.Literal(1))
 
 
 def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> Convolution | None:
@@ -158,12 +158,12 @@ def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> Convolution | N
     5 x 16 x 8x8, 32 x 3x3 bf16
     """
     try:
-        return _Finder(kernel, extents).found()
-    except Other:
+        return _Recogniser(kernel, extents).found()
+    except NotRecognised:
         return None
 
 
-class _Finder(Sums):
+class _Recogniser(ProductKernel):
     """Where operands and result are is a sum: of a free index of each operand, the one that is summed over, those of
     loops and those of the grid, each times a number. What is in `firsts` has not been understood yet."""
 
@@ -176,12 +176,12 @@ class _Finder(Sums):
         self.free, self.deep = (x.steps[0], y.steps[1]), (x.steps[1], y.steps[0])
         made = self.definitions.types.of(pointer)
         target = self.definitions.parameter(pointer)
-        need(target is not None and made.shape == self.tile and made.dtype in (x.dtype, float32))
+        require(target is not None and made.shape == self.tile and made.dtype in (x.dtype, float32))
         self.target, self.dtype = str(target), made.dtype
         self.out = self._even(pointer, -2), self._even(pointer, -1)
         self.firsts = [self._sum(p) for p in (x.pointer, y.pointer, pointer)]
         self.starts = [first.pop(ONE, 0) for first in self.firsts]
-        need(min(self.starts) >= 0)
+        require(min(self.starts) >= 0)
         self.touched = [
             1 + start + (tile - 1) * free + (self.depth - 1) * deep
             for start, tile, free, deep in zip(self.starts, self.tile, self.free, self.deep, strict=False)
@@ -194,21 +194,21 @@ class _Finder(Sums):
     def found(self) -> Convolution:
         digits = {d: n for d, n in self.firsts[2].items() if d.divisor > 1 or d.modulus}
         made = self._of_windows(digits) if digits else self._of_weights()
-        need(max(made.taps) > 1 and not any(self.firsts) and not self.grid and not self.limits)
+        require(max(made.taps) > 1 and not any(self.firsts) and not self.grid and not self.limits)
         read = {x.argument for x in made.given} | ({made.bias} if made.bias >= 0 else set())
         self.check_places(read, self.target)
         return made
 
     # --- the form of the kernel ----------------------------------------------------------------
 
-    def _sum(self, x: ir.Tile) -> dict[Digit, int]:
-        found: dict[Digit, int] = {}
-        for term, factor in self.definitions.first(x).items():
+    def _sum(self, x: ir.Tile) -> dict[IndexDigit, int]:
+        found: dict[IndexDigit, int] = {}
+        for term, factor in self.definitions.linear_form(x).items():
             digit = self._digit(term)
             found[digit] = found.get(digit, 0) + factor
         return found
 
-    def _digit(self, x: ir.Tile) -> Digit:
+    def _digit(self, x: ir.Tile) -> IndexDigit:
         x = self.definitions.resolved(x)
         match x:
             case ir.Cast(y) | ir.Expand(y) | ir.BroadcastTo(y):
@@ -216,8 +216,8 @@ class _Finder(Sums):
             case ir.Apply("floordiv" | "mod" as fn, (y, ir.Literal(int(by)))) if by > 0:
                 found = self._digit(y)
                 if not found.modulus:
-                    return Digit(found.of, found.divisor * by) if fn == "floordiv" else found._replace(modulus=by)
-        return Digit(x)
+                    return IndexDigit(found.of, found.divisor * by) if fn == "floordiv" else found._replace(modulus=by)
+        return IndexDigit(x)
 
     def _even(self, x: ir.Tile, axis: int) -> int:
         """By how much a sum grows along an axis, but for terms that do so unevenly."""
@@ -235,25 +235,25 @@ class _Finder(Sums):
                 return self._even(y, axis + sum(1 for a in axes if a > at))
         return 0
 
-    def _moves(self, digit: Digit, extent: int) -> Moves:
+    def _moves(self, digit: IndexDigit, extent: int) -> IndexStrides:
         """What an index does, which is then understood."""
         x, y, out = (first.pop(digit, 0) for first in self.firsts)
         for n, step in enumerate((x, y)):
-            need(step >= 0)
+            require(step >= 0)
             self.touched[n] += (extent - 1) * step
-        return Moves((x, y), out, extent)
+        return IndexStrides((x, y), out, extent)
 
     def _tiles(self) -> tuple[list[int], list[Terms]]:
         """How many elements the free axes have in all tiles, and what they are counted by."""
         totals, counted = list(self.tile), [Terms(), Terms()]
         for n, extent in enumerate(self.extents):
             id = ir.ProgramId(n)
-            moves = [first.get(Digit(id), 0) for first in self.firsts]
+            moves = [first.get(IndexDigit(id), 0) for first in self.firsts]
             for axis, tile in enumerate(self.tile):
                 wanted = [0, 0, self.out[axis] * tile]
                 wanted[axis] = self.free[axis] * tile
                 if not counted[axis] and moves == wanted and any(moves):
-                    self._moves(Digit(id), extent)
+                    self._moves(IndexDigit(id), extent)
                     totals[axis], counted[axis] = tile * extent, {id: tile}
                     break
         return totals, counted
@@ -265,37 +265,37 @@ class _Finder(Sums):
             case [ir.For(name, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step)))] if step == run > 1:
                 self.loops = self.loops[:-1]
                 run = -(-stop // step) * step
-                moves = self._moves(Digit(ir.Name(name)), run - step + 1)
-                need(moves.operands == self.deep and not moves.out)
+                moves = self._moves(IndexDigit(ir.Name(name)), run - step + 1)
+                require(moves.operands == self.deep and not moves.out)
                 counted = {ir.Name(name): 1}
         for operand, axis in zip(self.operands, (1, 0), strict=True):
             bound = operand.bounds[axis]
-            need(bound is None or self.definitions.first(bound.at) == counted)
+            require(bound is None or self.definitions.linear_form(bound.at) == counted)
             run = run if bound is None else min(run, bound.extent)
         return run
 
-    def _grid(self) -> list[Moves]:
+    def _grid(self) -> list[IndexStrides]:
         """The other indices of the grid."""
         found = []
         for n, extent in enumerate(self.extents):
             digits = {d for first in self.firsts for d in first if d.of == ir.ProgramId(n)}
             if any(ir.ProgramId(n) in counted for counted in self.counted):
-                need(not digits)
+                require(not digits)
                 continue
             covered = 1
             for digit in sorted(digits, key=lambda d: d.divisor):
-                need(digit.divisor == covered)
+                require(digit.divisor == covered)
                 each = digit.modulus or -(-extent // covered)
                 covered *= each
                 found.append(self._moves(digit, each))
-            need(covered == extent)
+            require(covered == extent)
         return found
 
-    def _stored(self) -> tuple[list[int], dict[Digit, int]]:
+    def _stored(self) -> tuple[list[int], dict[IndexDigit, int]]:
         """How far free axes go, and digits of their indices."""
-        bounds, limits = list(self.totals), dict[Digit, int]()
+        bounds, limits = list(self.totals), dict[IndexDigit, int]()
         for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
-            need(extent >= 0)
+            require(extent >= 0)
             digit = self._digit(index)
             if digit.divisor > 1 or digit.modulus:
                 limits[digit] = min(extent, limits.get(digit, extent))
@@ -304,28 +304,28 @@ class _Finder(Sums):
                 bounds[axis] = min(bounds[axis], extent)
         for axis, operand in enumerate(self.operands):
             bound = operand.bounds[axis]
-            need(bound is None or self.definitions.first(bound.at) == self.counted[axis])
-            need(bound is None or bound.extent >= bounds[axis])
+            require(bound is None or self.definitions.linear_form(bound.at) == self.counted[axis])
+            require(bound is None or bound.extent >= bounds[axis])
         return bounds, limits
 
     def _axis(self, index: ir.Tile) -> int:
         """Of which free axis this is the index."""
-        need(self.definitions.step(index, -1) == 1)
-        shape, first = self.definitions.types.of(index).shape, self.definitions.first(index)
+        require(self.definitions.step(index, -1) == 1)
+        shape, first = self.definitions.types.of(index).shape, self.definitions.linear_form(index)
         fits = [n for n in (0, 1) if first == self.counted[n] and shape == self.tile[n : n + 1]]
-        need(len(fits) == 1)
+        require(len(fits) == 1)
         return fits[0]
 
     # --- what it computes ----------------------------------------------------------------------
 
-    def _of_windows(self, digits: Mapping[Digit, int]) -> Convolution:
+    def _of_windows(self, digits: Mapping[IndexDigit, int]) -> Convolution:
         """The result lies by digits of the index of a window: which image, which row, which place in it."""
         axes = {self._axis(d.of) for d in digits}
-        need(len(axes) == 1 and self.deep == (1, 1))
+        require(len(axes) == 1 and self.deep == (1, 1))
         (across,) = axes
         of_w = 1 - across
         channels, outputs = self.free[across], self.bounds[of_w]
-        need(not self.out[across] and channels > 0 and self.run % channels == 0)
+        require(not self.out[across] and channels > 0 and self.run % channels == 0)
         places = sorted(digits, key=lambda d: -d.divisor)
         moves = {d: self.firsts[2].pop(d) for d in places}
         loops = [self._loop(loop) for loop in self.loops]
@@ -333,11 +333,11 @@ class _Finder(Sums):
         rows = places[1:] if inside else places
         periods = [self.bounds[across], *[d.divisor for d in places]]
         counts = [outer // d.divisor for d, outer in zip(places, periods, strict=False)]
-        need(places[-1].divisor == 1 and not places[0].modulus and 1 <= len(rows) <= MOST_AXES)
-        need(all(d.divisor * n == outer for d, n, outer in zip(places, counts, periods, strict=False)))
-        need(all(d.modulus == n for d, n in zip(places[1:], counts[1:], strict=True)))
+        require(places[-1].divisor == 1 and not places[0].modulus and 1 <= len(rows) <= MAX_AXES)
+        require(all(d.divisor * n == outer for d, n, outer in zip(places, counts, periods, strict=False)))
+        require(all(d.modulus == n for d, n in zip(places[1:], counts[1:], strict=True)))
         images = counts[0] if inside else 1
-        need(not (inside and places[0] in self.limits))
+        require(not (inside and places[0] in self.limits))
         windows = tuple([min(n, self.limits.pop(d, n)) for d, n in zip(places, counts, strict=True)][-len(rows) :])
         taps, dilation = self._taps([d.divisor * channels for d in rows], loops, across)
         parts, apart = self._parts(self.free[of_w] * outputs, self.free[of_w] * outputs, of_w)
@@ -350,15 +350,15 @@ class _Finder(Sums):
         shape = (images, channels, outputs, windows, taps, dilation)
         return Convolution(False, *shape, parts, x, w, y, bias, relu, self._precision())
 
-    def _loop(self, loop: ir.For) -> Moves:
+    def _loop(self, loop: ir.For) -> IndexStrides:
         match loop:
             case ir.For(name, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(1)):
-                found = self._moves(Digit(ir.Name(name)), stop)
-                need(not found.out and all(found.operands))
+                found = self._moves(IndexDigit(ir.Name(name)), stop)
+                require(not found.out and all(found.operands))
                 return found
-        raise Other
+        raise NotRecognised
 
-    def _taps(self, steps: Sequence[int], loops: Sequence[Moves], across: int) -> tuple[tuple[int, ...], ...]:
+    def _taps(self, steps: Sequence[int], loops: Sequence[IndexStrides], across: int) -> tuple[tuple[int, ...], ...]:
         """Taps along each axis, on which an operand goes on by `steps`, and how far apart they are. Weights are read in
         their order."""
         channels, last = steps[-1], len(steps)
@@ -366,14 +366,14 @@ class _Finder(Sums):
         for loop in reversed(loops):
             move = loop.operands[across]
             axis = next((n for n, step in enumerate(steps) if move % step == 0), last)
-            need(axis < last and loop.operands[1 - across] == inner)
+            require(axis < last and loop.operands[1 - across] == inner)
             taps[axis], dilation[axis], last = loop.extent, move // steps[axis], axis
             inner *= loop.extent
         if taps[-1] == 1:
             taps[-1] = self.run // channels
         else:
-            need(self.run == channels)
-        need(self.free[1 - across] == inner)
+            require(self.run == channels)
+        require(self.free[1 - across] == inner)
         return tuple(taps), tuple(dilation)
 
     def _of_weights(self) -> Convolution:
@@ -381,17 +381,17 @@ class _Finder(Sums):
         across = self.out.index(1) if 1 in self.out else 0
         of_y = 1 - across
         channels, run, outputs = self.deep[across], self.bounds[across], self.bounds[of_y]
-        need(self.out[across] == 1 == self.free[across] and not self.loops)
-        need(channels > 0 and self.free[of_y] > 0 and self.deep[of_y] > 0 and run % channels == 0)
+        require(self.out[across] == 1 == self.free[across] and not self.loops)
+        require(channels > 0 and self.free[of_y] > 0 and self.deep[of_y] > 0 and run % channels == 0)
         of_taps = sorted([m for m in self.grid if not m.operands[of_y]], key=lambda m: m.out)
         inner = run
         for m in of_taps:
-            need(m.out == inner and m.operands[across] > 0)
+            require(m.out == inner and m.operands[across] > 0)
             inner *= m.extent
-        need(self.out[of_y] == inner and len(of_taps) < MOST_AXES)
+        require(self.out[of_y] == inner and len(of_taps) < MAX_AXES)
         self.grid = [m for m in self.grid if m not in of_taps]
         parts, apart = self._parts(inner * outputs, 0, of_y)
-        need(self.rest(of_y - 2, {}, outputs, self.dtype) == (-1, False))
+        require(self.rest(of_y - 2, {}, outputs, self.dtype) == (-1, False))
         of_taps.reverse()
         whole = self.run * channels
         x = self._lying(across, (whole, 1, *[m.operands[across] for m in of_taps], channels), apart[across])
@@ -407,20 +407,22 @@ class _Finder(Sums):
         """How many sums of their own there are, and how far apart they are."""
         if not self.grid:
             return 1, (0, 0, 0)
-        need(len(self.grid) == 1)
+        require(len(self.grid) == 1)
         moves = self.grid.pop()
-        need(all(moves.operands) and moves.out > 0)
-        need(moves.operands[weights] == of_weights if of_weights else moves.out == out)
+        require(all(moves.operands) and moves.out > 0)
+        require(moves.operands[weights] == of_weights if of_weights else moves.out == out)
         return moves.extent, (*moves.operands, moves.out)
 
-    def _lying(self, operand: int, steps: tuple[int, ...], apart: int) -> Lying:
+    def _lying(self, operand: int, steps: tuple[int, ...], apart: int) -> StridedTensor:
         memory = self.operands[operand]
         place = self.places[memory.parameter]
-        return Lying(place, memory.dtype, self.starts[operand], steps, apart, self.touched[operand])
+        return StridedTensor(place, memory.dtype, self.starts[operand], steps, apart, self.touched[operand])
 
-    def _made(self, steps: tuple[int, ...], extents: tuple[int, ...], apart: int, parts: int) -> Lying:
+    def _made(self, steps: tuple[int, ...], extents: tuple[int, ...], apart: int, parts: int) -> StridedTensor:
         last = sum((n - 1) * step for n, step in zip(extents, steps or (1,), strict=True)) + (parts - 1) * apart
-        return Lying(self.places[self.target], self.dtype, self.starts[2], steps, apart, self.starts[2] + last + 1)
+        return StridedTensor(
+            self.places[self.target], self.dtype, self.starts[2], steps, apart, self.starts[2] + last + 1
+        )
 
     def _precision(self) -> str:
         return self.dot.precision if self.operands[0].dtype is float32 else "highest"

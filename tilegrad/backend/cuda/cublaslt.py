@@ -14,9 +14,9 @@ from ...ir.dtype import bfloat16, float16, float32
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 from .products import Matrix, Product
 
-WORKSPACE = 32 << 20
+WORKSPACE_BYTES = 32 << 20
 """Bytes of workspace for split-K sums."""
-ALIGNED = 16
+ALIGNMENT = 16
 """Alignment of matrices, in bytes."""
 
 _CODES = {float32: 0, float16: 2, bfloat16: 14}
@@ -26,7 +26,7 @@ _COMPUTE = {"highest": 68, "high": 77, "medium": 75}
 _TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 3, 4, 7, 8, 26
 _RELU, _BIAS = 2, 4
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6
-_MOST_WORKSPACE, _REDUCTIONS, _FIRST_ALIGNMENT = 1, 3, 5
+_MAX_WORKSPACE, _REDUCTIONS, _FIRST_ALIGNMENT = 1, 3, 5
 _IN_ORDER = 2
 """Reduction scheme that is deterministic and accumulates in float32; the other deterministic one (4) rounds each part
 to the result type.
@@ -70,7 +70,7 @@ class Algorithm(ctypes.Structure):
 class CublasLt(OpenLibrary):
     """The library in one CUDA context."""
 
-    name, workspace, table = "cuBLASLt", WORKSPACE, TABLE
+    name, workspace, table = "cuBLASLt", WORKSPACE_BYTES, TABLE
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
@@ -81,24 +81,24 @@ class CublasLt(OpenLibrary):
         self.call(name, byref(place), *arguments)
         return place.value or 0
 
-    def problem(self, task: Product) -> Problem:
-        return Problem(self, task)
+    def problem(self, task: Product) -> CublasLtProblem:
+        return CublasLtProblem(self, task)
 
 
-class Problem(LibraryProblem):
+class CublasLtProblem(LibraryProblem):
     """A matrix product described to the library."""
 
     def __init__(self, lt: CublasLt, product: Product) -> None:
         self.lt, self.product = lt, product
         self.layouts: list[int] = []
         self.description = lt.made("cublasLtMatmulDescCreate", _COMPUTE[product.precision], _CODES[float32])
-        a, turned_a = self._operand(product.y, product.n, product.k, product.y.column == 1)
-        b, turned_b = self._operand(product.x, product.k, product.m, product.x.column == 1)
-        c, turned_c = self._operand(product.out, product.n, product.m, True)
-        assert not turned_c
+        a, transposed_a = self._operand(product.y, product.n, product.k, product.y.column == 1)
+        b, transposed_b = self._operand(product.x, product.k, product.m, product.x.column == 1)
+        c, transposed_c = self._operand(product.out, product.n, product.m, True)
+        assert not transposed_c
         self.a, self.b, self.c = a, b, c
-        self._set(_TRANSPOSE_A, c_int32(turned_a))
-        self._set(_TRANSPOSE_B, c_int32(turned_b))
+        self._set(_TRANSPOSE_A, c_int32(transposed_a))
+        self._set(_TRANSPOSE_B, c_int32(transposed_b))
         epilogue = (_RELU if product.relu else 0) | (_BIAS if product.bias >= 0 else 0)
         self._set(_EPILOGUE, c_int32(epilogue or 1))
         if product.bias >= 0:
@@ -127,8 +127,11 @@ class Problem(LibraryProblem):
         """Return the library's proposed algorithms, best first."""
         lt, count = self.lt, c_int()
         preference = lt.made("cublasLtMatmulPreferenceCreate")
-        wishes: list[tuple[int, Any]] = [(_MOST_WORKSPACE, c_uint64(WORKSPACE)), (_REDUCTIONS, c_uint32(_IN_ORDER))]
-        wishes += [(_FIRST_ALIGNMENT + n, c_uint32(ALIGNED)) for n in range(4)]
+        wishes: list[tuple[int, Any]] = [
+            (_MAX_WORKSPACE, c_uint64(WORKSPACE_BYTES)),
+            (_REDUCTIONS, c_uint32(_IN_ORDER)),
+        ]
+        wishes += [(_FIRST_ALIGNMENT + n, c_uint32(ALIGNMENT)) for n in range(4)]
         for what, value in wishes:
             size = ctypes.sizeof(value)
             lt.call("cublasLtMatmulPreferenceSetAttribute", preference, what, byref(value), size)
@@ -154,9 +157,9 @@ class Problem(LibraryProblem):
 class ProductCall(LibraryCall):
     """A library product in place of a kernel; `slots` are addresses of the kernel's arguments and the workspace."""
 
-    workspace = WORKSPACE
+    workspace = WORKSPACE_BYTES
 
-    def __init__(self, name: str, problem: Problem, algorithm: bytes, arguments: int) -> None:
+    def __init__(self, name: str, problem: CublasLtProblem, algorithm: bytes, arguments: int) -> None:
         self.name = f"{name} by cuBLASLt"
         self.problem = problem
         self.algorithm = (c_uint64 * 8).from_buffer_copy(algorithm)
@@ -164,16 +167,26 @@ class ProductCall(LibraryCall):
         self.bias = 0
         """Bias address that was set last."""
         product = problem.product
-        self.places = product.x.argument, product.y.argument, product.out.argument, product.bias
+        self.arguments = product.x.argument, product.y.argument, product.out.argument, product.bias
         self.one, self.zero, self.how = byref(c_float(1.0)), byref(c_float(0.0)), byref(self.algorithm)
 
     def start(self, driver: Driver, stream: int) -> None:
         problem, slots = self.problem, self.slots
-        x, y, made, bias = self.places
+        x, y, made, bias = self.arguments
         if bias >= 0 and slots[bias] != self.bias:
             self.bias = slots[bias]
             problem.set_bias(self.bias)
         out = slots[made]
         a, b, c, lt = problem.a, problem.b, problem.c, problem.lt
         left, right = (self.one, slots[y], a, slots[x], b), (self.zero, out, c, out, c)
-        lt.call("cublasLtMatmul", lt.handle, problem.description, *left, *right, self.how, slots[-1], WORKSPACE, stream)
+        lt.call(
+            "cublasLtMatmul",
+            lt.handle,
+            problem.description,
+            *left,
+            *right,
+            self.how,
+            slots[-1],
+            WORKSPACE_BYTES,
+            stream,
+        )

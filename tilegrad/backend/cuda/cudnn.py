@@ -15,16 +15,16 @@ from typing import Any
 
 from ...errors import RuntimeFault
 from ...ir.dtype import bfloat16, float16, float32
-from .convolutions import Convolution, Lying
+from .convolutions import Convolution, StridedTensor
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 
-WORKSPACE = 128 << 20
+MAX_WORKSPACE_BYTES = 128 << 20
 """Largest workspace, in bytes, for reordered operands and partial sums."""
-ALIGNED = 16
+ALIGNMENT = 16
 """Alignment of tensors, in bytes."""
-EVEN = 256
+WORKSPACE_ALIGNMENT = 256
 """Alignment of the workspace, in bytes."""
-LEAST_AXES = 2
+MIN_SPATIAL_AXES = 2
 """Fewest spatial axes that the library supports."""
 X, W, Y, BIAS = 1, 2, 3, 4
 """Unique ids of tensors in a graph."""
@@ -34,13 +34,13 @@ _CODES = {float32: 0, float16: 2, bfloat16: 9}
 _POINTWISE, _CONVOLUTION, _ENGINE, _CONFIGURATION, _HEURISTIC, _PLAN = 0, 1, 2, 3, 4, 5
 _FORWARD, _OF_WEIGHTS, _ELEMENTWISE, _GRAPH, _PACK, _TENSOR = 10, 11, 13, 15, 16, 17
 """Types of descriptors (`cudnnBackendDescriptorType_t`)."""
-_HANDLE, _TYPE, _BOOLEAN, _LONG, _FLOAT, _ADDRESS, _MODE, _WAY = 0, 1, 2, 3, 4, 6, 7, 8
-_NAN, _NOTE, _FUNCTION, _THING = 10, 11, 14, 15
+_HANDLE, _TYPE, _BOOLEAN, _LONG, _FLOAT, _ADDRESS, _MODE, _HEURISTIC_MODE = 0, 1, 2, 3, 4, 6, 7, 8
+_NAN, _NUMERICAL_NOTE, _FUNCTION, _DESCRIPTOR = 10, 11, 14, 15
 """Types of attributes (`cudnnBackendAttributeType_t`)."""
 _STORED: dict[int, Any] = {_LONG: c_int64, _FLOAT: c_float, _BOOLEAN: c_bool}
-_STORED |= dict.fromkeys((_HANDLE, _ADDRESS, _THING), c_void_p)
+_STORED |= dict.fromkeys((_HANDLE, _ADDRESS, _DESCRIPTOR), c_void_p)
 _CROSS_CORRELATION, _KEEP_NAN, _ADD, _RELU = 1, 1, 0, 100
-_WAYS = (3, 2)
+_HEURISTIC_MODES = (3, 2)
 """Heuristic modes to query, best first, then the fallback."""
 _TENSOR_CORES, _ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER = 0, 1, 2, 4
 """Numerical notes of engines."""
@@ -68,7 +68,7 @@ Attribute = tuple[int, int, Sequence[Any]]
 class CuDnn(OpenLibrary):
     """The library in one CUDA context."""
 
-    name, workspace, table = "cuDNN", WORKSPACE, TABLE
+    name, workspace, table = "cuDNN", MAX_WORKSPACE_BYTES, TABLE
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
@@ -78,21 +78,21 @@ class CuDnn(OpenLibrary):
         self.lock = Lock()
         """Serialises calls: the stream belongs to the handle."""
 
-    def problem(self, task: Convolution) -> Problem:
-        return Problem(self, task)
+    def problem(self, task: Convolution) -> CudnnProblem:
+        return CudnnProblem(self, task)
 
 
-class Thing:
+class Descriptor:
     """A backend descriptor."""
 
     def __init__(self, dnn: CuDnn, kind: int, *attributes: Attribute) -> None:
         self.dnn, self.handle = dnn, 0
-        self.needs = [x for _, _, values in attributes for x in values if isinstance(x, Thing)]
+        self.dependencies = [x for _, _, values in attributes for x in values if isinstance(x, Descriptor)]
         place = c_void_p()
         dnn.call("cudnnBackendCreateDescriptor", kind, byref(place))
         self.handle = place.value or 0
         for name, type, values in attributes:
-            array = _array(type, [x.handle if isinstance(x, Thing) else x for x in values])
+            array = _array(type, [x.handle if isinstance(x, Descriptor) else x for x in values])
             dnn.call("cudnnBackendSetAttribute", self.handle, name, type, len(values), array)
         if attributes:
             dnn.call("cudnnBackendFinalize", self.handle)
@@ -103,11 +103,11 @@ class Thing:
         self.dnn.call("cudnnBackendGetAttribute", self.handle, name, type, most, byref(count), found)
         return list(found[: min(most, count.value)])
 
-    def parts(self, name: int, kind: int, most: int) -> list[Thing]:
+    def parts(self, name: int, kind: int, most: int) -> list[Descriptor]:
         """Return an attribute that consists of descriptors."""
-        made = [Thing(self.dnn, kind) for _ in range(most)]
-        count, found = c_int64(), _array(_THING, [x.handle for x in made])
-        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _THING, most, byref(count), found)
+        made = [Descriptor(self.dnn, kind) for _ in range(most)]
+        count, found = c_int64(), _array(_DESCRIPTOR, [x.handle for x in made])
+        self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _DESCRIPTOR, most, byref(count), found)
         return made[: count.value]
 
     def __del__(self) -> None:
@@ -115,7 +115,7 @@ class Thing:
             self.dnn.library.cudnnBackendDestroyDescriptor(self.handle)
 
 
-class Plain:
+class LegacyTensor:
     """A legacy tensor descriptor, for functions that require one."""
 
     def __init__(self, dnn: CuDnn, type: int, extents: Sequence[int], steps: Sequence[int]) -> None:
@@ -130,13 +130,13 @@ class Plain:
             self.dnn.library.cudnnDestroyTensorDescriptor(self.handle)
 
 
-class Problem(LibraryProblem):
+class CudnnProblem(LibraryProblem):
     """A convolution described to the library."""
 
     def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
         self.dnn, self.convolution = dnn, convolution
-        c = _of_a_row(convolution) if convolution.of_weights else convolution
-        more = (1,) * (LEAST_AXES - len(c.windows))
+        c = _first_row_problem(convolution) if convolution.of_weights else convolution
+        more = (1,) * (MIN_SPATIAL_AXES - len(c.windows))
         self.rank = len(more) + len(c.windows)
         extents, taps, windows = (*more, *c.extents), (*more, *c.taps), (*more, *c.windows)
         steps = [c.channels * math.prod(taps[n:]) for n in range(self.rank + 1)]
@@ -145,90 +145,98 @@ class Problem(LibraryProblem):
         self.row = c.outputs * steps[0]
         """Elements of the weights, or of a row of them."""
         each = self.row * c.w.dtype.bytes
-        self.gathered = -(-each * len(convolution.rows) // EVEN) * EVEN if len(convolution.rows) > 1 else 0
+        self.gathered_bytes = (
+            -(-each * len(convolution.rows) // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+            if len(convolution.rows) > 1
+            else 0
+        )
         """Bytes that collect the rows of a weight gradient."""
-        if self.gathered:
+        if self.gathered_bytes:
             shape = (len(convolution.rows), c.outputs, 1, steps[0])
             lines = (self.row, steps[0], steps[0], 1), (steps[0], steps[0] * shape[0], steps[0], 1)
-            self.apart, self.together = (Plain(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
+            self.apart, self.together = (LegacyTensor(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
         self.shape = (c.images, c.outputs, *windows), _steps(c.y, c.images, windows)
         y = self._tensor(Y, c.y, *self.shape)
         even, zeros = (1,) * self.rank, (0,) * self.rank
         how = ((102, (*more, *c.dilation)), (103, even), (104, zeros), (105, zeros), (106, (self.rank,)))
         kind = (100, _TYPE, (_CODES[float32],)), (101, _MODE, (_CROSS_CORRELATION,))
-        description = Thing(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
+        description = Descriptor(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
         following = [] if c.of_weights else [*[_ADD] * (c.bias >= 0), *[_RELU] * c.relu]
-        made = [*[self._between(n) for n in range(len(following))], y]
+        made = [*[self._virtual_tensor(n) for n in range(len(following))], y]
         kind_of, first = (_OF_WEIGHTS, 712) if c.of_weights else (_FORWARD, 700)
         sides = (w, x, y) if c.of_weights else (w, x, made[0])
-        factors = (first, _FLOAT, (1.0,)), (first + 1, _FLOAT, (0.0,)), (first + 2, _THING, (description,))
-        work = Thing(dnn, kind_of, *factors, *[(first + 3 + n, _THING, (side,)) for n, side in enumerate(sides)])
+        factors = (first, _FLOAT, (1.0,)), (first + 1, _FLOAT, (0.0,)), (first + 2, _DESCRIPTOR, (description,))
+        work = Descriptor(
+            dnn, kind_of, *factors, *[(first + 3 + n, _DESCRIPTOR, (side,)) for n, side in enumerate(sides)]
+        )
         pairs = zip(following, made, made[1:], strict=False)
-        steps_of_graph = [work, *[self._follows(*pair) for pair in pairs]]
-        self.graph = Thing(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _THING, steps_of_graph))
+        steps_of_graph = [work, *[self._pointwise(*pair) for pair in pairs]]
+        self.graph = Descriptor(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _DESCRIPTOR, steps_of_graph))
 
-    def _follows(self, function: int, x: Thing, y: Thing) -> Thing:
+    def _pointwise(self, function: int, x: Descriptor, y: Descriptor) -> Descriptor:
         """Return a pointwise operation on the sums."""
         c = self.convolution
         nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
-        kind = Thing(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
-        sides = [(750, _THING, (kind,)), (751, _THING, (x,)), (753, _THING, (y,))]
+        kind = Descriptor(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
+        sides = [(750, _DESCRIPTOR, (kind,)), (751, _DESCRIPTOR, (x,)), (753, _DESCRIPTOR, (y,))]
         if function == _ADD:
             ones = (1,) * self.rank
             bias = self._tensor(BIAS, c.y._replace(first=0), (1, c.outputs, *ones), (c.outputs, 1, *ones))
-            sides.append((752, _THING, (bias,)))
-        return Thing(self.dnn, _ELEMENTWISE, *sides)
+            sides.append((752, _DESCRIPTOR, (bias,)))
+        return Descriptor(self.dnn, _ELEMENTWISE, *sides)
 
-    def _tensor(self, name: int, lying: Lying, extents: Sequence[int], steps: Sequence[int]) -> Thing:
-        evenly = math.gcd(ALIGNED, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
+    def _tensor(self, name: int, lying: StridedTensor, extents: Sequence[int], steps: Sequence[int]) -> Descriptor:
+        evenly = math.gcd(ALIGNMENT, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
         numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (evenly,)))
-        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
+        return Descriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
 
-    def _between(self, number: int) -> Thing:
+    def _virtual_tensor(self, number: int) -> Descriptor:
         """Return a virtual tensor, which is never in memory."""
         numbers = ((902, _LONG, self.shape[0]), (903, _LONG, self.shape[1]), (906, _LONG, (BIAS + 1 + number,)))
-        more = (900, _LONG, (ALIGNED,)), (907, _BOOLEAN, (True,))
-        return Thing(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
+        more = (900, _LONG, (ALIGNMENT,)), (907, _BOOLEAN, (True,))
+        return Descriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
 
-    def _configurations(self, most: int) -> Iterator[tuple[int, int, Thing]]:
+    def _configurations(self, most: int) -> Iterator[tuple[int, int, Descriptor]]:
         """Yield the proposed engine configurations with their heuristic mode and rank."""
-        for way in _WAYS:
+        for mode in _HEURISTIC_MODES:
             try:
-                proposer = Thing(self.dnn, _HEURISTIC, (200, _WAY, (way,)), (201, _THING, (self.graph,)))
+                proposer = Descriptor(
+                    self.dnn, _HEURISTIC, (200, _HEURISTIC_MODE, (mode,)), (201, _DESCRIPTOR, (self.graph,))
+                )
                 found = proposer.parts(202, _CONFIGURATION, most)
             except RuntimeFault:  # it knows nothing
                 continue
             for n, configuration in enumerate(found):
-                yield way, n, configuration
+                yield mode, n, configuration
 
-    def _plan(self, configuration: Thing) -> Thing:
-        return Thing(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _THING, (configuration,)))
+    def _plan(self, configuration: Descriptor) -> Descriptor:
+        return Descriptor(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _DESCRIPTOR, (configuration,)))
 
     def algorithms(self, most: int) -> list[bytes]:
         """Return the library's proposed deterministic algorithms with the requested arithmetic, best first."""
         found: list[bytes] = []
-        for way, n, configuration in self._configurations(most):
+        for mode, n, configuration in self._configurations(most):
             try:
                 (engine,) = configuration.parts(300, _ENGINE, 1)
-                notes, (which,) = set(engine.get(1303, _NOTE, 32)), engine.get(1301, _LONG, 1)
-                if notes & self._unwanted() or len(found) == most:
+                notes, (which,) = set(engine.get(1303, _NUMERICAL_NOTE, 32)), engine.get(1301, _LONG, 1)
+                if notes & self._excluded_notes() or len(found) == most:
                     continue
                 (workspace,) = self._plan(configuration).get(402, _LONG, 1)
             except RuntimeFault:  # it cannot do that after all
                 continue
-            if workspace + self.gathered <= WORKSPACE:
-                found.append(struct.pack("<5q", way, most, n, which, workspace))
+            if workspace + self.gathered_bytes <= MAX_WORKSPACE_BYTES:
+                found.append(struct.pack("<5q", mode, most, n, which, workspace))
         return found
 
-    def _unwanted(self) -> set[int]:
+    def _excluded_notes(self) -> set[int]:
         c = self.convolution
         exact = c.x.dtype is float32 and c.precision == "highest"
         return {_ROUNDS_INPUTS, _ROUNDS_SUMS, _ANY_ORDER} | ({_TENSOR_CORES} if exact else set())
 
     def call(self, name: str, algorithm: bytes, arguments: int) -> ConvolutionCall:
-        way, most, number, which, workspace = struct.unpack("<5q", algorithm)
+        mode, most, number, which, workspace = struct.unpack("<5q", algorithm)
         for found, n, configuration in self._configurations(most):
-            if (found, n) == (way, number):
+            if (found, n) == (mode, number):
                 (engine,) = configuration.parts(300, _ENGINE, 1)
                 if engine.get(1301, _LONG, 1) == [which]:
                     return ConvolutionCall(name, self, self._plan(configuration), workspace, arguments)
@@ -240,12 +248,12 @@ class ConvolutionCall(LibraryCall):
     workspace.
     """
 
-    def __init__(self, name: str, problem: Problem, plan: Thing, workspace: int, arguments: int) -> None:
+    def __init__(self, name: str, problem: CudnnProblem, plan: Descriptor, workspace: int, arguments: int) -> None:
         self.name = f"{name} by cuDNN"
-        self.problem, self.plan, self.workspace = problem, plan, workspace + problem.gathered
+        self.problem, self.plan, self.workspace = problem, plan, workspace + problem.gathered_bytes
         self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
-        self.packs: list[tuple[tuple[int, ...], Thing]] = []
+        self.packs: list[tuple[tuple[int, ...], Descriptor]] = []
         """Variant packs with the addresses they were made for, one per execution."""
 
     def start(self, driver: Driver, stream: int) -> None:
@@ -253,19 +261,19 @@ class ConvolutionCall(LibraryCall):
         rows = len(c.rows)
         with dnn.lock:
             dnn.call("cudnnSetStream", dnn.handle, stream)
-            for n, pack in enumerate(self._told(c.rows)):
+            for n, pack in enumerate(self._variant_packs(c.rows)):
                 dnn.call("cudnnBackendExecute", dnn.handle, self.plan.handle, pack.handle)
-                if problem.gathered and n % rows == rows - 1:
+                if problem.gathered_bytes and n % rows == rows - 1:
                     given, made = (problem.apart.handle, self.slots[-1]), self._at(c.w, n // rows)
                     to = (problem.together.handle, made)
                     dnn.call("cudnnTransformTensor", dnn.handle, self.one, *given, self.zero, *to)
 
-    def _at(self, lying: Lying, part: int, more: int = 0) -> int:
+    def _at(self, lying: StridedTensor, part: int, more: int = 0) -> int:
         return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
 
-    def _told(self, rows: Sequence[int]) -> Iterator[Thing]:
+    def _variant_packs(self, rows: Sequence[int]) -> Iterator[Descriptor]:
         """Yield the variant pack of each row of weights of each part."""
-        c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered
+        c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered_bytes
         bias = (slots[c.bias],) if c.bias >= 0 else ()
         names, each = (X, W, Y, BIAS)[: 3 + len(bias)], self.problem.row * c.w.dtype.bytes
         for n, (part, row) in enumerate((part, row) for part in range(c.parts) for row in range(len(rows))):
@@ -275,11 +283,11 @@ class ConvolutionCall(LibraryCall):
                 self.packs.append(((), self.plan))
             if self.packs[n][0] != places:
                 told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
-                self.packs[n] = places, Thing(self.problem.dnn, _PACK, *told)
+                self.packs[n] = places, Descriptor(self.problem.dnn, _PACK, *told)
             yield self.packs[n][1]
 
 
-def _of_a_row(c: Convolution) -> Convolution:
+def _first_row_problem(c: Convolution) -> Convolution:
     """Return the problem of the first row of weights, which must be dense: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
     x = x._replace(apart=math.gcd(x.apart, *c.rows))  # as far as that divides, tensors are aligned
@@ -288,7 +296,7 @@ def _of_a_row(c: Convolution) -> Convolution:
     return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)
 
 
-def _steps(lying: Lying, images: int, extents: Sequence[int]) -> tuple[int, ...]:
+def _steps(lying: StridedTensor, images: int, extents: Sequence[int]) -> tuple[int, ...]:
     """Return strides per image, channel and axis; missing leading axes have one element."""
     image, channel, *axes = lying.steps
     whole = extents[-len(axes)] * axes[0]

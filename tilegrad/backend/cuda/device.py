@@ -23,20 +23,20 @@ from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.once import lock
 from ...runtime.target_model import TargetModel, gpu_model
-from .choosing import Choices
+from .choosing import LibraryChoices
 from .driver import Driver, DriverFault
-from .functions import Functions
-from .memory import AllMemory, CudaBuffer, Memory, Tally
+from .functions import LoadedKernels
+from .memory import AllMemory, CudaBuffer, DeviceMemory, Tally
 from .properties import properties
 from .queues import Queue, here
-from .reports import accused, readable, summary
-from .staging import Pinned, PinnedBuffer, Staging
+from .reports import blame, clean_sass, summary
+from .staging import PinnedBuffer, PinnedMemory, Staging
 
-MOST_QUEUES = 32
+MAX_QUEUES = 32
 """Most streams of a device; streams requested beyond that are reused."""
-NUMBER = 8
+MAX_CACHED_SCALAR_BYTES = 8
 """Largest size, in bytes, of host constants cached on the GPU."""
-MOST_NUMBERS = 1024
+MAX_CACHED_SCALARS = 1024
 
 
 class CudaDevice(Device):
@@ -56,7 +56,7 @@ class CudaDevice(Device):
         """Why the device is unusable; empty if it works."""
         self._lock = lock()
         self._started = False
-        self._numbers: dict[bytes, CudaBuffer] = {}
+        self._cached_scalars: dict[bytes, CudaBuffer] = {}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -77,14 +77,14 @@ class CudaDevice(Device):
             self.events: list[int] = []
             self.timed_events: list[int] = []
             self.graphs_ended: list[tuple[int, int]] = []
-            self._words = self.driver.allocate_host(4 * MOST_QUEUES)
+            self._words = self.driver.allocate_host(4 * MAX_QUEUES)
             self.index_faults = IndexFaults(self.driver.allocate_host(BYTES))
             self.index_faults.words[0] = 0
-            self.memory = Memory(self)
+            self.memory = DeviceMemory(self)
             self.staging = Staging(self)
-            self.pinned = Pinned(self)
-            self.functions = Functions(self)
-            self.choices = Choices(self)
+            self.pinned = PinnedMemory(self)
+            self.functions = LoadedKernels(self)
+            self.choices = LibraryChoices(self)
             self.queues: list[Queue] = []
             self.default = self.new_queue()
             self.driver.explainers.append(self.explained)
@@ -128,7 +128,7 @@ class CudaDevice(Device):
         """Create a queue; beyond MOST_QUEUES, return an existing one."""
         with self._lock:
             used = len(self.queues)
-            if used == MOST_QUEUES:
+            if used == MAX_QUEUES:
                 self.queues.append(self.queues.pop(1))
                 return self.queues[-1]
             word = self._words + 4 * used
@@ -170,7 +170,7 @@ class CudaDevice(Device):
         dense = np.ascontiguousarray(array)
         buffer = self.allocate(dense.nbytes)
         self.staging.upload(buffer.address, int(dense.__array_interface__["data"][0]), dense.nbytes, buffer.queue)
-        return self._written(buffer)
+        return self._mark_written(buffer)
 
     def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         buffer = buffer.owner
@@ -196,8 +196,8 @@ class CudaDevice(Device):
         match source:
             case CudaBuffer():
                 target = self.allocate(source.bytes)
-                self._between(target, source)
-                return self._written(target)
+                self._copy_buffer(target, source)
+                return self._mark_written(target)
             case Buffer(address=address) if source.device.kind == "cpu" and address:
                 target = self.allocate(source.bytes)
                 if isinstance(source, PinnedBuffer):
@@ -205,22 +205,22 @@ class CudaDevice(Device):
                     source.read_by(target.queue)
                 else:
                     self.staging.upload(target.address, address, source.bytes, target.queue)
-                return self._written(target)
+                return self._mark_written(target)
             case _:
                 return super().copy(source)
 
     def number_from(self, source: Buffer) -> Buffer:
         """Return a read-only copy of a host scalar, cached by its contents."""
-        if source.bytes > NUMBER or source.device.kind != "cpu":
+        if source.bytes > MAX_CACHED_SCALAR_BYTES or source.device.kind != "cpu":
             return self.copy(source)
         queue = self.queue
         contents = bytes((queue.device.number,)) + _contents(source)
-        found = self._numbers.get(contents)
+        found = self._cached_scalars.get(contents)
         if found is None:
-            if len(self._numbers) >= MOST_NUMBERS:
-                self._numbers.clear()
+            if len(self._cached_scalars) >= MAX_CACHED_SCALARS:
+                self._cached_scalars.clear()
             found = self.copy(source)  # type: ignore[assignment]
-            self._numbers[contents] = found  # type: ignore[assignment]
+            self._cached_scalars[contents] = found  # type: ignore[assignment]
         return found  # type: ignore[return-value]
 
     def overwrite(self, target: Buffer, source: Buffer) -> None:
@@ -228,10 +228,10 @@ class CudaDevice(Device):
         assert isinstance(target, CudaBuffer)
         assert isinstance(source, CudaBuffer)
         self.queue.writes(target)
-        self._between(target, source)
-        self._written(target)
+        self._copy_buffer(target, source)
+        self._mark_written(target)
 
-    def _between(self, target: CudaBuffer, source: CudaBuffer) -> None:
+    def _copy_buffer(self, target: CudaBuffer, source: CudaBuffer) -> None:
         queue, other = self.queue, source.device
         queue.reads(source)
         if not source.bytes:
@@ -244,9 +244,9 @@ class CudaDevice(Device):
                 target.address, self.context, source.address, other.context, source.bytes, queue.handle
             )
 
-    def _written(self, buffer: CudaBuffer) -> CudaBuffer:
+    def _mark_written(self, buffer: CudaBuffer) -> CudaBuffer:
         """Record that a copy to a buffer was submitted."""
-        buffer.written = buffer.queue.counted()
+        buffer.written = buffer.queue.count_submitted()
         return buffer
 
     def page_locked(self, source: Buffer) -> Buffer | None:
@@ -260,7 +260,7 @@ class CudaDevice(Device):
     def trim(self) -> None:
         if self._started:
             with self.entered():
-                self._numbers.clear()
+                self._cached_scalars.clear()
                 self.memory.empty()
 
     @property
@@ -269,15 +269,15 @@ class CudaDevice(Device):
         if not self._started:
             return Statistics(0, 0, 0, 0)
         arenas = sum(queue.arena.blocks.bytes for queue in self.queues if queue.arena is not None)
-        numbers = sum(buffer.blocks.bytes for buffer in self._numbers.values())
+        numbers = sum(buffer.blocks.bytes for buffer in self._cached_scalars.values())
         return Statistics(usage.live - arenas - numbers, usage.peak, self.memory.held, self.memory.fetched)
 
     # --- programs ------------------------------------------------------------------------------
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
-        from .launcher import Launcher
+        from .launcher import CudaLauncher
 
-        return Launcher(self, kernel)
+        return CudaLauncher(self, kernel)
 
     def load(self, program: Program) -> Executable:
         return self.load_for(program, frozenset())
@@ -289,15 +289,15 @@ class CudaDevice(Device):
 
     def source(self, kernel: Kernel) -> str:
         """Return the CUDA C++ of a kernel, headed by the compiler's report."""
-        made = self.driver.built(kernel, self.properties.architecture)
+        made = self.driver.build(kernel, self.properties.architecture)
         return f"// {summary(made, self.properties)}\n{made.source}"
 
     def assembly(self, kernel: Kernel) -> str:
         """Return SASS if there is a disassembler (nvdisasm or cuobjdump), else PTX if there is a compiler."""
-        made = self.driver.built(kernel, self.properties.architecture)
+        made = self.driver.build(kernel, self.properties.architecture)
         if not made.image:
             return ""
-        return f"// {summary(made, self.properties)}\n{readable(made.sass) or made.ptx}"
+        return f"// {summary(made, self.properties)}\n{clean_sass(made.sass) or made.ptx}"
 
     @property
     def machine(self) -> str:
@@ -334,7 +334,7 @@ class CudaDevice(Device):
             return None
         if self.broken:
             return DeviceError(self.broken)
-        text = f"{self.name} failed: {fault.reason}{accused([queue.suspects() for queue in self.queues])}"
+        text = f"{self.name} failed: {fault.reason}{blame([queue.suspects() for queue in self.queues])}"
         if settings().cuda != "checked":
             text += (
                 ". Run it again with TILEGRAD_CUDA=synchronous to stop at the kernel that fails, or with "

@@ -17,12 +17,12 @@ from .tensor_map import ALIGNED, BYTES, TensorMap
 
 if TYPE_CHECKING:
     from ...ir.tile import Kernel
-    from .build import Built
+    from .build import CudaBinary
 
-OLDEST = 12000
+MIN_DRIVER_VERSION = 12000
 """Oldest driver with all functions in the table of `native.py`: CUDA 12.0."""
 NOT_READY, OUT_OF_MEMORY, ILLEGAL_ADDRESS = 600, 2, 700
-LASTING = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
+STICKY_ERRORS = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
 """Sticky errors, after which the process cannot use the device."""
 
 ATTRIBUTES = {
@@ -57,9 +57,9 @@ class DriverFault(RuntimeFault):
         self.reason = reason
 
     @property
-    def lasting(self) -> bool:
+    def sticky(self) -> bool:
         """Whether the device is lost to this process."""
-        return self.code in LASTING
+        return self.code in STICKY_ERRORS
 
 
 class KernelCall:
@@ -118,7 +118,7 @@ class LibraryCall(ABC):
     slots: memoryview
     workspace: int
     maps: tuple[tuple[TensorMap, int], ...] = ()
-    adds_up = False
+    sums_parts = False
     """Whether the call also does the work of the next kernel, which sums split-K parts."""
 
     @abstractmethod
@@ -178,15 +178,15 @@ class Driver(ABC):
     runs = True
     """Whether a GPU executes the work."""
 
-    def built(self, kernel: Kernel, architecture: str) -> Built:
+    def build(self, kernel: Kernel, architecture: str) -> CudaBinary:
         """Compile a kernel to what `load` takes."""
-        from .build import built
+        from .build import build_kernel
 
-        return built(kernel, architecture)
+        return build_kernel(kernel, architecture)
 
     def explained(self, fault: DriverFault) -> TilegradError:
         """Return the error to raise for a fault."""
-        for explain in self.explainers if fault.lasting else ():
+        for explain in self.explainers if fault.sticky else ():
             told = explain(fault)
             if told is not None:
                 return told
@@ -322,7 +322,7 @@ class Driver(ABC):
         else:
             self.launch(call, stream)
 
-    def opened(self, name: str) -> OpenLibrary | None:
+    def open_library(self, name: str) -> OpenLibrary | None:
         """Return a library (`libraries.py`) for the current context, or None."""
         return None
 

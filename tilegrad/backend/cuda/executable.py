@@ -21,14 +21,14 @@ from ..steady import parted
 from .driver import LibraryCall
 from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
-from .plan import planned, written
-from .queues import DIRECT_RUNS, MARKED, Queue, Work
-from .watching import WATCHED, check_accesses, profiled
+from .plan import plan_program, written_buffers
+from .queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
+from .watching import WATCHED, check_accesses, profile_steps
 
 if TYPE_CHECKING:
     from .device import CudaDevice
 
-MOST_BINDINGS = 256
+MAX_BINDINGS = 256
 """Most sets of sizes cached for one program."""
 
 
@@ -37,7 +37,7 @@ class CudaExecutable(Executable):
 
     def __init__(self, device: CudaDevice, program: Program, steady: Set[str] = frozenset()) -> None:
         if steady:
-            first, rest = parted(program, steady, written)
+            first, rest = parted(program, steady, written_buffers)
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
                 self.steady = Steady(CudaExecutable(device, first), places)
@@ -52,27 +52,29 @@ class CudaExecutable(Executable):
         key = tuple([sizes[name] for name in self.program.sizes])
         runner = self._bindings.get(key)
         if runner is None:
-            runner = self._bindings[key] = Binding(self, dict(zip(self.program.sizes, key, strict=True)))
-            while len(self._bindings) > MOST_BINDINGS:
+            runner = self._bindings[key] = CudaBinding(self, dict(zip(self.program.sizes, key, strict=True)))
+            while len(self._bindings) > MAX_BINDINGS:
                 self._bindings.popitem(last=False)
         else:
             self._bindings.move_to_end(key)
         return runner
 
 
-class Binding:
+class CudaBinding:
     """A program with bound sizes: call it with inputs to run it."""
 
     def __init__(self, executable: CudaExecutable, sizes: Mapping[str, int]) -> None:
         self.device = device = executable.device
         self.name = executable.program.name
         self.executable = weakref.ref(executable)
-        self.plan = planned(executable.program, executable.functions, device.properties, sizes, device.choices.instead)
-        self.work = Work(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
+        self.plan = plan_program(
+            executable.program, executable.functions, device.properties, sizes, device.choices.substitute
+        )
+        self.work = QueuedWork(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
         self.is_single = len(self.plan.steps) == 1
         by_library = any(isinstance(step.call, LibraryCall) for step in self.plan.steps)
-        self.is_graph = (not self.is_single or by_library) and not self.plan.calls_outside
+        self.is_graph = (not self.is_single or by_library) and not self.plan.calls_external
         self.runs = 0
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
@@ -98,25 +100,25 @@ class Binding:
             x = given[n]
             if x.readers or x.queue is not queue:
                 queue.writes(x)
-        again: Sequence[CudaBuffer] = kept  # type: ignore[assignment]
-        for x in again:
+        reused: Sequence[CudaBuffer] = kept  # type: ignore[assignment]
+        for x in reused:
             if x.readers or x.queue is not queue:
                 queue.writes(x)
         take, count = device.memory.take, len(self.made) - len(kept)
         wanted = zip(self.made[:count], self.data[plan.inputs :], strict=False)
-        made = [*[take(queue, bytes, size, old) for (bytes, size), old in wanted], *again]
+        made = [*[take(queue, bytes, size, old) for (bytes, size), old in wanted], *reused]
         everything = [*given, *made]
         if plan.steps:
             if plan.arena:
-                queue.room(plan.arena)
-            number = self._started(queue, everything)
+                queue.reserve_arena(plan.arena)
+            number = self._submit(queue, everything)
             for y in made:
                 y.written = number
             for n in plan.updated:
                 given[n].written = number
         return tuple([everything[n] for n in plan.results])
 
-    def _started(self, queue: Queue, buffers: Sequence[CudaBuffer]) -> int:
+    def _submit(self, queue: Queue, buffers: Sequence[CudaBuffer]) -> int:
         """Submit the work; return its number on the queue."""
         with self.lock, queue.lock:
             data = [b.address for b in buffers]
@@ -124,28 +126,28 @@ class Binding:
             self.runs += 1
             if settings().cuda in WATCHED or (self.runs <= DIRECT_RUNS and not events.listeners):
                 self.patch(data)
-                self._one_by_one(queue)
+                self._submit_separately(queue)
                 return queue.submitted
             number = queue.submitted + 1
-            queue.recent.append((number, self.work, number % MARKED == 0))
+            queue.recent.append((number, self.work, number % MARK_INTERVAL == 0))
             if events.listeners:
                 self.patch(data)
-                profiled(self.device, queue, self.name, self.plan.steps, self.executable)
+                profile_steps(self.device, queue, self.name, self.plan.steps, self.executable)
             elif self.is_graph:
-                self._as_graph(queue, data, buffers[: self.plan.inputs])
+                self._submit_graph(queue, data, buffers[: self.plan.inputs])
             else:
-                self._direct(queue, data)
-            if number % MARKED == 0:
+                self._submit_directly(queue, data)
+            if number % MARK_INTERVAL == 0:
                 self.device.driver.mark(queue.handle, queue.progress, number)
             queue.submitted = number
         return number
 
-    def _one_by_one(self, queue: Queue) -> None:
+    def _submit_separately(self, queue: Queue) -> None:
         """Submit every kernel as a separate item, so that a failing one can be named."""
         driver, watched = self.device.driver, settings().cuda
         for step, kernel in zip(self.plan.steps, self.work.kernels, strict=True):
             number = queue.submitted + 1
-            queue.recent.append((number, Work(self.name, (kernel,)), True))
+            queue.recent.append((number, QueuedWork(self.name, (kernel,)), True))
             if watched == "checked":
                 check_accesses(self.device, queue, step)
             driver.start(step.call, queue.handle)
@@ -169,23 +171,23 @@ class Binding:
                             self.device.driver.encode(place, map, address + offset)
                 self.data[n] = address
 
-    def _direct(self, queue: Queue, data: list[int]) -> None:
+    def _submit_directly(self, queue: Queue, data: list[int]) -> None:
         self.patch(data)
         launch, stream = self.device.driver.start, queue.handle
         for step in self.plan.steps:
             launch(step.call, stream)
 
-    def _as_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
+    def _submit_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
         if self.graph is not None and self.graph.data == data:
             self.device.driver.launch_graph(self.graph.executable, queue.handle)
             return
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
         graph = self.graph
         if graph is not None and graph.distinct and not distinct:
-            self._direct(queue, data)  # what ran at once would now write what the other reads
+            self._submit_directly(queue, data)  # what ran at once would now write what the other reads
             return
         if self.is_single and data != self.data:
-            self._direct(queue, data)  # to call a library takes less than to renew a graph for one run
+            self._submit_directly(queue, data)  # to call a library takes less than to renew a graph for one run
             return
         self.patch(data)
         if graph is None:

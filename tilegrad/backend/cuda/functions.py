@@ -13,16 +13,16 @@ from .properties import check_compiler, check_launch
 from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
-    from .build import Built
+    from .build import CudaBinary
     from .device import CudaDevice
 
-MOST_COMPILERS = 16
+MAX_COMPILERS = 16
 """Most kernels compiled concurrently."""
-FREE_SHARED = 48 << 10
+DEFAULT_SHARED_BYTES = 48 << 10
 """Bytes of dynamic shared memory that a function may use by default."""
 
 
-class Function(NamedTuple):
+class LoadedKernel(NamedTuple):
     """A loaded kernel; `name` and `origin` are for messages."""
 
     handle: int
@@ -42,15 +42,15 @@ class Function(NamedTuple):
         return min(instances, self.resident * multiprocessors) if self.resident else instances
 
 
-class Functions:
+class LoadedKernels:
     """The kernels loaded on a device, by structure: layers of one shape share code. They are never unloaded."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self._loaded: dict[str, Function] = {}
+        self._loaded: dict[str, LoadedKernel] = {}
         self._lock = RLock()
 
-    def of(self, kernels: Sequence[Kernel]) -> Mapping[str, Function]:
+    def of(self, kernels: Sequence[Kernel]) -> Mapping[str, LoadedKernel]:
         """Return the loaded kernels by digest; compiles new ones concurrently."""
         wanted = {kernel.digest(): kernel for kernel in kernels}
         with self._lock:
@@ -60,27 +60,27 @@ class Functions:
                 self._loaded[kernel.form()] = self._load(kernel, code)
             return {d: self._loaded[kernel.form()]._replace(origin=kernel.origin) for d, kernel in wanted.items()}
 
-    def _built(self, kernels: Sequence[Kernel]) -> list[Built]:
+    def _built(self, kernels: Sequence[Kernel]) -> list[CudaBinary]:
         if kernels:
             check_compiler(self.device.properties)
-        built, architecture = self.device.driver.built, self.device.properties.architecture
+        build, architecture = self.device.driver.build, self.device.properties.architecture
         with events.timed("compile", ", ".join(k.name for k in kernels), self.device.name):
             if len(kernels) < 2:
-                return [built(kernel, architecture) for kernel in kernels]
+                return [build(kernel, architecture) for kernel in kernels]
             from concurrent.futures import ThreadPoolExecutor
 
-            with ThreadPoolExecutor(min(MOST_COMPILERS, os.cpu_count() or 1)) as pool:
-                return list(pool.map(lambda kernel: built(kernel, architecture), kernels))
+            with ThreadPoolExecutor(min(MAX_COMPILERS, os.cpu_count() or 1)) as pool:
+                return list(pool.map(lambda kernel: build(kernel, architecture), kernels))
 
-    def _load(self, kernel: Kernel, code: Built) -> Function:
+    def _load(self, kernel: Kernel, code: CudaBinary) -> LoadedKernel:
         device = self.device
         check_launch(device.properties, kernel.name, 1, code.threads, code.shared, code.registers, kernel.origin)
         driver = device.driver
         with device.entered():
             handle = driver.function(driver.load(code.image), code.name)
-            if code.shared > FREE_SHARED:
+            if code.shared > DEFAULT_SHARED_BYTES:
                 driver.allow_shared(handle, code.shared)
-        return Function(
+        return LoadedKernel(
             handle,
             kernel.name,
             kernel.origin,

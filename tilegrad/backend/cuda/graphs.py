@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime import events
 from .outside import ForeignCall
-from .plan import Plan
+from .plan import LaunchPlan
 
 if TYPE_CHECKING:
     from .device import CudaDevice
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ProgramGraph:
     """The graph of a plan; `data` are the addresses in its nodes."""
 
-    def __init__(self, device: CudaDevice, plan: Plan, distinct: bool, data: Sequence[int]) -> None:
+    def __init__(self, device: CudaDevice, plan: LaunchPlan, distinct: bool, data: Sequence[int]) -> None:
         self.device = device
         self.plan = plan
         self.data = list(data)
@@ -31,7 +31,7 @@ class ProgramGraph:
         with events.timed("compile", "graph", device.name):
             self.graph = driver.new_graph()
             self.nodes: list[int] = []
-            for step, after in zip(plan.steps, plan.after(distinct), strict=True):
+            for step, after in zip(plan.steps, plan.dependences(distinct), strict=True):
                 assert not isinstance(step.call, ForeignCall), "such a program is started step by step"
                 before = [self.nodes[n] for n in after]
                 self.nodes.append(driver.add_node(self.graph, step.call, before, device.context))

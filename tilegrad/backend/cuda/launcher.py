@@ -24,18 +24,18 @@ from ...runtime import events
 from ...runtime.buffer import Buffer
 from .driver import KernelCall
 from .memory import CudaBuffer
-from .plan import Step
+from .plan import PlannedCall
 from .properties import check_launch
-from .queues import DIRECT_RUNS, MARKED, Queue, Work
-from .watching import WATCHED, check_accesses, profiled
+from .queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
+from .watching import WATCHED, check_accesses, profile_steps
 
 if TYPE_CHECKING:
     from .device import CudaDevice
 
-MOST_CALLS = 256
+MAX_CALLS = 256
 
 
-class Launcher:
+class CudaLauncher:
     """Launches one compiled kernel."""
 
     def __init__(self, device: CudaDevice, kernel: Kernel) -> None:
@@ -43,7 +43,7 @@ class Launcher:
         self.device = device
         self.kernel = kernel
         self.function = device.functions.of([kernel])[kernel.digest()]
-        self.work = Work(kernel.name, ((kernel.name, kernel.origin),))
+        self.work = QueuedWork(kernel.name, ((kernel.name, kernel.origin),))
         found = accesses(kernel, check(kernel))
         pointers = [p.name for p in kernel.parameters if p.pointer]
         self.stored = [n for n, name in enumerate(pointers) if name in found.stored]
@@ -77,7 +77,10 @@ class Launcher:
 
     def _call(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> KernelCall:
         parameters = self.kernel.parameters
-        words = [0 if isinstance(a, Buffer) else word(a, p.dtype) for a, p in zip(arguments, parameters, strict=True)]
+        words = [
+            0 if isinstance(a, Buffer) else encode_argument(a, p.dtype)
+            for a, p in zip(arguments, parameters, strict=True)
+        ]
         key = (grid, tuple(words))
         call = self.calls.get(key)
         if call is None:
@@ -89,7 +92,7 @@ class Launcher:
             values = [*words, *(*grid, 1, 1, 1)[:3], *made.index_faults]
             call = KernelCall(made.name, made.handle, blocks, made.threads, made.shared, values, made.maps)
             self.calls[key] = call
-            if len(self.calls) > MOST_CALLS:
+            if len(self.calls) > MAX_CALLS:
                 self.calls.popitem(last=False)
         return call
 
@@ -97,16 +100,16 @@ class Launcher:
         driver, watched = self.device.driver, settings().cuda
         number = queue.submitted + 1
         self.runs += 1
-        marked = self.runs <= DIRECT_RUNS or number % MARKED == 0
+        marked = self.runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
         queue.recent.append((number, self.work, marked))
         if watched in WATCHED or events.listeners:
             sizes = tuple([a.bytes if isinstance(a, Buffer) else 0 for a in arguments])
             names = tuple([p.name if p.pointer else 0 for p in self.kernel.parameters])
-            step = Step(call, self.kernel.origin, (), (), sizes, sum(sizes), 0.0, Launch(self.kernel, names, ()))
+            step = PlannedCall(call, self.kernel.origin, (), (), sizes, sum(sizes), 0.0, Launch(self.kernel, names, ()))
         if watched == "checked":
             check_accesses(self.device, queue, step)
         if events.listeners:
-            profiled(self.device, queue, self.kernel.name, [step])
+            profile_steps(self.device, queue, self.kernel.name, [step])
         else:
             driver.launch(call, queue.handle)
         if watched in WATCHED:
@@ -117,11 +120,11 @@ class Launcher:
         return number
 
 
-def word(value: float, dtype: DType) -> int:
+def encode_argument(value: float, dtype: DType) -> int:
     """Encode a number as the 8 bytes of an argument.
 
     >>> from ...ir.dtype import float32, int32
-    >>> word(-1, int32) == 2**32 - 1, hex(word(1.0, float32))
+    >>> encode_argument(-1, int32) == 2**32 - 1, hex(encode_argument(1.0, float32))
     (True, '0x3f800000')
     """
     return int.from_bytes(np.asarray(value).astype(dtype.numpy).tobytes(), "little")

@@ -18,7 +18,7 @@ from ...runtime.once import once
 from .driver import OpenLibrary
 
 
-class Library(NamedTuple):
+class InstalledLibrary(NamedTuple):
     """An installed library and the CUDA version it was built for (0: unknown); `refused` says why it is not used."""
 
     name: str
@@ -27,7 +27,7 @@ class Library(NamedTuple):
     refused: str = ""
     cuda: int = 0
 
-    def unfit(self, driver: int) -> str:
+    def unusable_reason(self, driver: int) -> str:
         """Return why the library cannot be used with a driver of this version, or ""."""
         if self.refused or not driver or self.cuda <= driver // 1000:
             return self.refused
@@ -38,7 +38,7 @@ class Library(NamedTuple):
         return f"{said}: not used: {self.refused}" if self.refused else said
 
 
-class Kind(NamedTuple):
+class LibraryKind(NamedTuple):
     """File names and supported versions of a library: major numbers of files, newest first, and versions `oldest` to
     `newest`.
     """
@@ -57,11 +57,11 @@ class Kind(NamedTuple):
     """
 
 
-CUBLASLT = Kind("cuBLASLt", "libcublasLt", (13, 12, 11), "cublasLtGetVersion", (10000, 100), 12, 13)
-CUDNN = Kind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9, "cudnnGetCudartVersion")
+CUBLASLT = LibraryKind("cuBLASLt", "libcublasLt", (13, 12, 11), "cublasLtGetVersion", (10000, 100), 12, 13)
+CUDNN = LibraryKind("cuDNN", "libcudnn", (9, 8), "cudnnGetVersion", (10000, 100), 9, 9, "cudnnGetCudartVersion")
 
 
-def allowed() -> bool:
+def are_allowed() -> bool:
     """Return whether libraries may be used at all: TILEGRAD_LIBRARIES=off forbids it."""
     said = settings().libraries
     if said not in ("", "on", "off", "all"):
@@ -69,22 +69,22 @@ def allowed() -> bool:
     return said != "off"
 
 
-def asked(library: str) -> bool:
+def is_enabled(library: str) -> bool:
     """Return whether a library is enabled: cuDNN requires TILEGRAD_LIBRARIES=all."""
-    return allowed() and (library != CUDNN.name or settings().libraries == "all")
+    return are_allowed() and (library != CUDNN.name or settings().libraries == "all")
 
 
 @once
-def cublaslt() -> Library | None:
-    return found(CUBLASLT)
+def cublaslt() -> InstalledLibrary | None:
+    return find(CUBLASLT)
 
 
 @once
-def cudnn() -> Library | None:
-    return found(CUDNN)
+def cudnn() -> InstalledLibrary | None:
+    return find(CUDNN)
 
 
-def found(kind: Kind) -> Library | None:
+def find(kind: LibraryKind) -> InstalledLibrary | None:
     """Return the first suitable library; if there is none, the first one found, with the reason."""
     first = None
     for path in candidates(kind):
@@ -95,17 +95,17 @@ def found(kind: Kind) -> Library | None:
             continue
         for ask in asked:
             ask.restype, ask.argtypes = ctypes.c_size_t, ()
-        made = judged(kind, path, *[ask() for ask in asked])
+        made = check_version(kind, path, *[ask() for ask in asked])
         if not made.refused:
             return made
         first = first or made
     return first
 
 
-def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
+def check_version(kind: LibraryKind, path: str, number: int, runtime: int = 0) -> InstalledLibrary:
     """Check a library's version.
 
-    >>> print(judged(CUBLASLT, "libcublasLt.so.11", 111103))
+    >>> print(check_version(CUBLASLT, "libcublasLt.so.11", 111103))
     cuBLASLt 11.11.3 (libcublasLt.so.11): not used: 12 to 13 is wanted
     """
     major, minor = kind.units if number >= kind.units[0] else (1000, 100)  # cuDNN before 9
@@ -113,10 +113,10 @@ def judged(kind: Kind, path: str, number: int, runtime: int = 0) -> Library:
     fits = kind.oldest <= version[0] <= kind.newest
     wanted = f"{kind.oldest} to {kind.newest}" if kind.oldest < kind.newest else str(kind.oldest)
     cuda = runtime // 1000 if kind.runtime else version[0]
-    return Library(kind.name, path, version, "" if fits else f"{wanted} is wanted", cuda)
+    return InstalledLibrary(kind.name, path, version, "" if fits else f"{wanted} is wanted", cuda)
 
 
-def opened(name: str, driver: int) -> OpenLibrary | None:
+def open_library(name: str, driver: int) -> OpenLibrary | None:
     """Open a library for the current context; None if it is missing or unusable."""
     if name == CUBLASLT.name:
         from .cublaslt import CublasLt as made
@@ -126,7 +126,7 @@ def opened(name: str, driver: int) -> OpenLibrary | None:
         from .cudnn import CuDnn as made  # type: ignore[assignment]
 
         library = cudnn()
-    if library is None or library.unfit(driver):
+    if library is None or library.unusable_reason(driver):
         return None
     try:
         return made(ctypes.CDLL(library.path))
@@ -134,7 +134,7 @@ def opened(name: str, driver: int) -> OpenLibrary | None:
         return None
 
 
-def candidates(kind: Kind) -> Iterator[str]:
+def candidates(kind: LibraryKind) -> Iterator[str]:
     """Yield possible paths of a library: wheels, the loader's path, toolkits."""
     packages = importlib.util.find_spec("nvidia")
     for number in kind.files:

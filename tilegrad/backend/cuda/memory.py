@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from .device import CudaDevice
     from .queues import Queue
 
-LEAST = 512
-EVEN = 1 << 21
+MIN_BLOCK_BYTES = 512
+LARGE_GRANULARITY = 1 << 21
 """Granularity of large blocks, in bytes."""
-LARGE = 1 << 25
-KEPT = 8
+MIN_LARGE_BYTES = 1 << 25
+CACHE_DIVISOR = 8
 """Cached free memory is limited to 1 / KEPT of the GPU's memory when other sizes are needed."""
-SHOWN = 8
-MOST_CHANGES = 4096
+MAX_LISTED_TENSORS = 8
+MAX_PENDING_CHANGES = 4096
 """Usage changes collected before they are summed."""
-FEW = 16
+MAX_SEARCHED_BLOCKS = 16
 """Free blocks searched for a preferred address."""
 
 
-class Blocks(list[int]):
+class FreeBlocks(list[int]):
     """Addresses of the free blocks of one size on one queue."""
 
     __slots__ = ("bytes",)
@@ -50,7 +50,7 @@ class CudaBuffer(Buffer):
 
     __slots__ = ("blocks", "queue", "readers", "written")
 
-    def __init__(self, device: CudaDevice, bytes: int, queue: Queue, blocks: Blocks, address: int) -> None:
+    def __init__(self, device: CudaDevice, bytes: int, queue: Queue, blocks: FreeBlocks, address: int) -> None:
         self.device = device
         self.bytes = bytes
         self.address = address
@@ -74,7 +74,7 @@ class CudaBuffer(Buffer):
     def twin(self) -> CudaBuffer:
         made = object.__new__(CudaBuffer)
         made.device, made.bytes, made.address, made.memory = self.device, self.bytes, self.address, None
-        made.blocks, made.queue, made.written, made.readers = Blocks(0), self.queue, self.written, ()
+        made.blocks, made.queue, made.written, made.readers = FreeBlocks(0), self.queue, self.written, ()
         return made
 
     def hand_over(self, twin: CudaBuffer) -> None:
@@ -164,19 +164,19 @@ def class_bytes(bytes: int) -> int:
     >>> [class_bytes(n) for n in (0, 513, 5000, 100_000_001)]
     [512, 1024, 5120, 100663296]
     """
-    if bytes >= LARGE:
-        return -(-bytes // EVEN) * EVEN
-    step = max(LEAST, 1 << max(0, (bytes - 1).bit_length() - 4))
+    if bytes >= MIN_LARGE_BYTES:
+        return -(-bytes // LARGE_GRANULARITY) * LARGE_GRANULARITY
+    step = max(MIN_BLOCK_BYTES, 1 << max(0, (bytes - 1).bit_length() - 4))
     return max(1, -(-bytes // step)) * step
 
 
-def blocks_of(queue: Queue, size: int) -> Blocks:
+def blocks_of(queue: Queue, size: int) -> FreeBlocks:
     """Return the free blocks of a size class on a queue."""
     found = queue.blocks.get(size)
-    return found if found is not None else queue.blocks.setdefault(size, Blocks(size))
+    return found if found is not None else queue.blocks.setdefault(size, FreeBlocks(size))
 
 
-class Memory:
+class DeviceMemory:
     """Allocates the memory of one device."""
 
     def __init__(self, device: CudaDevice) -> None:
@@ -186,37 +186,37 @@ class Memory:
         """Bytes obtained from the driver."""
         self.fetched = 0
         """Number of driver allocations; constant in the steady state."""
-        self.returned: list[tuple[int, Queue, Blocks, tuple[Queue, ...]]] = []
+        self.returned: list[tuple[int, Queue, FreeBlocks, tuple[Queue, ...]]] = []
         """Freed blocks that other queues may still read. (Buffers die anywhere, so nothing is called then.)"""
         self._lock = RLock()
 
-    def take(self, queue: Queue, bytes: int, size: int = 0, rather: int = 0) -> CudaBuffer:
+    def take(self, queue: Queue, bytes: int, size: int = 0, preferred: int = 0) -> CudaBuffer:
         """Allocate a buffer for work submitted to this queue from now on.
 
-        `size` is its size class, if known; `rather` is a preferred address, which spares updates of graphs.
+        `size` is its size class, if known; `preferred` is a preferred address, which spares updates of graphs.
         """
         blocks = blocks_of(queue, size or class_bytes(bytes))
         try:
             address = blocks.pop()
-            if rather and address != rather and rather in blocks[-FEW:]:
-                blocks.remove(rather)
+            if preferred and address != preferred and preferred in blocks[-MAX_SEARCHED_BLOCKS:]:
+                blocks.remove(preferred)
                 blocks.append(address)
-                address = rather
+                address = preferred
         except IndexError:
             address = self._fresh(queue, blocks)
         except ValueError:  # another thread took it
             pass
-        if len(self.usage.changes) > MOST_CHANGES:
+        if len(self.usage.changes) > MAX_PENDING_CHANGES:
             self.usage.settle()
         return CudaBuffer(self.device, bytes, queue, blocks, address)
 
-    def _fresh(self, queue: Queue, blocks: Blocks) -> int:
+    def _fresh(self, queue: Queue, blocks: FreeBlocks) -> int:
         with self._lock:
             self._settle()
             if blocks:
                 return blocks.pop()
-            if blocks.bytes >= EVEN and self.cached > self.device.properties.total_memory // KEPT:
-                self._let_go()
+            if blocks.bytes >= LARGE_GRANULARITY and self.cached > self.device.properties.total_memory // CACHE_DIVISOR:
+                self._release_free_blocks()
             driver = self.device.driver
             try:
                 address = driver.allocate(blocks.bytes, queue.handle)
@@ -224,14 +224,14 @@ class Memory:
                 if fault.code != OUT_OF_MEMORY:
                     raise
                 self.empty()
-                address = self._last_try(queue, blocks.bytes)
+                address = self._allocate_or_fail(queue, blocks.bytes)
             self.held += blocks.bytes
             self.fetched += 1
         if events.listeners:
             events.emit("allocate", "pool", self.device.name, bytes=blocks.bytes)
         return address
 
-    def _last_try(self, queue: Queue, bytes: int) -> int:
+    def _allocate_or_fail(self, queue: Queue, bytes: int) -> int:
         try:
             return self.device.driver.allocate(bytes, queue.handle)
         except DriverFault as fault:
@@ -245,10 +245,10 @@ class Memory:
         while self.returned:
             address, queue, blocks, readers = self.returned.pop()
             for reader in readers:
-                queue.follow(reader)
+                queue.wait_for(reader)
             blocks.append(address)
 
-    def _let_go(self) -> None:
+    def _release_free_blocks(self) -> None:
         """Return free blocks to the driver's pool in queue order, without waiting."""
         driver = self.device.driver
         for queue in self.device.queues:
@@ -261,7 +261,7 @@ class Memory:
         """Return all free memory to the system."""
         with self._lock:
             self._settle()
-            self._let_go()
+            self._release_free_blocks()
             self.device.synchronize()
             self.device.driver.trim(self.device.number)
 
@@ -276,15 +276,19 @@ class Memory:
         free, total = device.driver.memory_info()
         live = device.usage.live
         lines = [
-            f"{device.name} ({device.properties.name}) has no {shown(bytes)} left: {shown(free)} of {shown(total)} are "
-            f"free, {shown(live)} are held by tensors and temporaries of this process"
+            f"{device.name} ({device.properties.name}) has no {format_bytes(bytes)} left: {format_bytes(free)} of "
+            f"{format_bytes(total)} are free, {format_bytes(live)} are held by tensors and temporaries of this process"
         ]
         if total - free - live > total // 8:
-            lines.append(f"others (libraries in this process, or other processes) hold {shown(total - free - live)}")
+            lines.append(
+                f"others (libraries in this process, or other processes) hold {format_bytes(total - free - live)}"
+            )
         largest = largest_values(device)
         if largest:
             lines.append("the largest tensors:")
-            lines += [f"  {shown(value.buffer.bytes):>10}  {value.type}  {value.location or ''}" for value in largest]
+            lines += [
+                f"  {format_bytes(value.buffer.bytes):>10}  {value.type}  {value.location or ''}" for value in largest
+            ]
         lines.append(
             "What helps: a smaller batch, tilegrad.checkpoint around parts of the network, autocast to bfloat16, "
             "tilegrad.no_grad() where no gradient is needed, and del for what is not used any more"
@@ -300,13 +304,13 @@ def largest_values(device: CudaDevice) -> list[Value]:
             buffer = thing.__dict__.get("buffer")
             if buffer is not None and buffer.device is device and buffer.bytes:
                 found.setdefault(buffer.address, thing)
-    return sorted(found.values(), key=lambda value: -value.buffer.bytes)[:SHOWN]
+    return sorted(found.values(), key=lambda value: -value.buffer.bytes)[:MAX_LISTED_TENSORS]
 
 
-def shown(bytes: int) -> str:
+def format_bytes(bytes: int) -> str:
     """Format a number of bytes.
 
-    >>> shown(3 << 30), shown(700)
+    >>> format_bytes(3 << 30), format_bytes(700)
     ('3.00 GiB', '700 bytes')
     """
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):

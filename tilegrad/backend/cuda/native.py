@@ -13,8 +13,8 @@ from ...errors import DeviceError
 from . import libraries
 from .driver import (
     ATTRIBUTES,
+    MIN_DRIVER_VERSION,
     NOT_READY,
-    OLDEST,
     Call,
     CopyCall,
     Driver,
@@ -88,14 +88,14 @@ TABLE: dict[str, tuple[Any, ...]] = {
 }
 """Argument types of each driver function; all return a `CUresult`."""
 
-NON_BLOCKING, UNTIMED, KEEP_ALL, MOST_SHARED, PORTABLE = 1, 2, 4, 8, 1
+NON_BLOCKING, UNTIMED, RELEASE_THRESHOLD, MAX_DYNAMIC_SHARED, PORTABLE = 1, 2, 4, 8, 1
 DEVICE_MEMORY = 2
 ON_DEVICE, READ_AND_WRITE = 1, 3
 RELAXED = 2
 """Capture mode that does not restrict other threads."""
 
 
-class Access(ctypes.Structure):
+class MemoryAccess(ctypes.Structure):
     """`CUmemAccessDesc`."""
 
     _fields_ = (("kind", c_int), ("device", c_int), ("flags", c_int))
@@ -155,7 +155,7 @@ class NativeDriver(Driver):
         if code := self.library.cuDriverGetVersion(byref(asked)):
             raise DeviceError(f"the NVIDIA driver does not work: {self._fault(code, 'cuDriverGetVersion').reason}")
         self.version = asked.value
-        if self.version < OLDEST:
+        if self.version < MIN_DRIVER_VERSION:
             raise DeviceError(
                 f"the NVIDIA driver is for CUDA {self.version // 1000}.{self.version % 1000 // 10}, and 12.0 or newer "
                 "is needed (driver 525; 580 for kernels made by NVRTC 13): update it"
@@ -228,14 +228,16 @@ class NativeDriver(Driver):
         made = self.made("cuDevicePrimaryCtxRetain", number)
         pool = self.pools[number] = self.made("cuDeviceGetDefaultMemPool", number)
         everything = c_uint64((1 << 64) - 1)
-        self.call("cuMemPoolSetAttribute", pool, KEEP_ALL, byref(everything))
+        self.call("cuMemPoolSetAttribute", pool, RELEASE_THRESHOLD, byref(everything))
         return made
 
     def share(self, owner: int, reader: int) -> None:
         possible = c_int()
         self.call("cuDeviceCanAccessPeer", byref(possible), reader, owner)
         if possible.value:
-            self.call("cuMemPoolSetAccess", self.pools[owner], byref(Access(ON_DEVICE, reader, READ_AND_WRITE)), 1)
+            self.call(
+                "cuMemPoolSetAccess", self.pools[owner], byref(MemoryAccess(ON_DEVICE, reader, READ_AND_WRITE)), 1
+            )
 
     def enter(self, context: int) -> None:
         self.call("cuCtxSetCurrent", context)
@@ -326,7 +328,7 @@ class NativeDriver(Driver):
         return self.made("cuModuleGetFunction", module, name.encode())
 
     def allow_shared(self, function: int, bytes: int) -> None:
-        self.call("cuFuncSetAttribute", function, MOST_SHARED, bytes)
+        self.call("cuFuncSetAttribute", function, MAX_DYNAMIC_SHARED, bytes)
 
     def encode(self, place: int, map: TensorMap, address: int) -> None:
         self.call("cuTensorMapEncodeTiled", place, *map.arguments(address))
@@ -344,12 +346,12 @@ class NativeDriver(Driver):
         if code:
             raise self.explained(self._fault(code, f"the launch of {call.name}"))
 
-    def opened(self, name: str) -> OpenLibrary | None:
+    def open_library(self, name: str) -> OpenLibrary | None:
         context = c_void_p()
         self.call("cuCtxGetCurrent", byref(context))
         key = (context.value or 0, name)
         if key not in self._libraries:
-            self._libraries[key] = libraries.opened(name, self.version)
+            self._libraries[key] = libraries.open_library(name, self.version)
         return self._libraries[key]
 
     # --- graphs --------------------------------------------------------------------------------
@@ -364,7 +366,7 @@ class NativeDriver(Driver):
             node = self.made("cuGraphAddChildGraphNode", graph, before, len(after), part)
             self.call("cuGraphDestroy", part)
             return node
-        described = byref(_node(call, context))
+        described = byref(_node_parameters(call, context))
         if isinstance(call, CopyCall):
             return self.made("cuGraphAddMemcpyNode", graph, before, len(after), described, context)
         return self.made("cuGraphAddKernelNode_v2", graph, before, len(after), described)
@@ -376,11 +378,11 @@ class NativeDriver(Driver):
         try:
             call.start(self, stream)
         finally:
-            found = self.made_of(stream)
+            found = self._end_capture(stream)
             self.call("cuStreamDestroy_v2", stream)
         return found
 
-    def made_of(self, stream: int) -> int:
+    def _end_capture(self, stream: int) -> int:
         """End a capture and return its graph."""
         found = c_void_p()
         self.call("cuStreamEndCapture", stream, byref(found))
@@ -395,7 +397,7 @@ class NativeDriver(Driver):
             self.call("cuGraphExecChildGraphNodeSetParams", executable, node, part)
             self.call("cuGraphDestroy", part)
             return
-        changed = byref(_node(call, context))
+        changed = byref(_node_parameters(call, context))
         if isinstance(call, CopyCall):
             self.call("cuGraphExecMemcpyNodeSetParams", executable, node, changed, context)
         else:
@@ -411,7 +413,7 @@ class NativeDriver(Driver):
         self.call("cuGraphDestroy", graph)
 
 
-def _node(call: Call, context: int) -> ctypes.Structure:
+def _node_parameters(call: Call, context: int) -> ctypes.Structure:
     if isinstance(call, KernelCall):
         parameters = ctypes.addressof(call.pointers)
         sizes = (*call.extents, call.shared)

@@ -13,9 +13,9 @@ from .tensor_map import TensorMap
 
 if TYPE_CHECKING:
     from ...ir.tile import Kernel
-    from .build import Built
+    from .build import CudaBinary
 
-RECORDED = {
+H200_ATTRIBUTES = {
     "threads": 1024,
     "grid": 2147483647,
     "shared": 49152,
@@ -36,7 +36,7 @@ RECORDED = {
     "pools": 1,
 }
 """Attributes of an H200."""
-MEMORY = 150_109_880_320
+H200_MEMORY_BYTES = 150_109_880_320
 MIB = 1 << 20
 
 
@@ -54,17 +54,17 @@ class NullDriver(Driver):
         self.sizes: dict[int, int] = {}
         """Bytes of each allocation."""
 
-    def built(self, kernel: Kernel, architecture: str) -> Built:
+    def build_kernel(self, kernel: Kernel, architecture: str) -> CudaBinary:
         """Compile a kernel; without a compiler, return its source alone."""
-        from .build import Built
+        from .build import CudaBinary
         from .code.lower import lower
 
         try:
-            return super().built(kernel, architecture)
+            return super().build(kernel, architecture)
         except DeviceError:
             code = lower(kernel, architecture)
             name, text, threads, shared, maps, resident = code
-            return Built(name, text, b"", threads, shared, 0, 0, architecture, maps, resident)
+            return CudaBinary(name, text, b"", threads, shared, 0, 0, architecture, maps, resident)
 
     def device_count(self) -> int:
         return 1
@@ -73,10 +73,10 @@ class NullDriver(Driver):
         return "NVIDIA H200"
 
     def attribute(self, number: int, attribute: str) -> int:
-        return RECORDED[attribute]
+        return H200_ATTRIBUTES[attribute]
 
     def total_memory(self, number: int) -> int:
-        return MEMORY
+        return H200_MEMORY_BYTES
 
     def context(self, number: int) -> int:
         return next(self._handles)
@@ -88,7 +88,7 @@ class NullDriver(Driver):
         pass
 
     def memory_info(self) -> tuple[int, int]:
-        return MEMORY - sum(self.sizes.values()), MEMORY
+        return H200_MEMORY_BYTES - sum(self.sizes.values()), H200_MEMORY_BYTES
 
     def synchronize(self) -> None:
         pass

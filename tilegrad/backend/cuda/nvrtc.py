@@ -32,7 +32,7 @@ MISSING = (
 )
 
 
-class Compiled(NamedTuple):
+class CompilerOutput(NamedTuple):
     """Machine code and the compiler's report: registers, spills, shared memory."""
 
     image: bytes
@@ -83,7 +83,7 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compile(source: str, architecture: str, *options: str) -> Compiled:
+def compile(source: str, architecture: str, *options: str) -> CompilerOutput:
     """Compile a source to a cubin; raise CompileError with the compiler's messages."""
     nvrtc = library()
     program = ctypes.c_void_p()
@@ -95,8 +95,8 @@ def compile(source: str, architecture: str, *options: str) -> Compiled:
         failed = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
         log = _text(nvrtc, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if failed:
-            raise CompileError(f"NVRTC refused a kernel for {architecture}:\n{explained(log, source)}")
-        return Compiled(_text(nvrtc, program, "CUBIN"), log)
+            raise CompileError(f"NVRTC refused a kernel for {architecture}:\n{annotate_log(log, source)}")
+        return CompilerOutput(_text(nvrtc, program, "CUBIN"), log)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -115,7 +115,7 @@ def ptx(source: str, architecture: str) -> str:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def disassembled(image: bytes) -> str:
+def disassemble(image: bytes) -> str:
     """Disassemble a cubin, if there is a disassembler (the wheel `nvidia-cuda-nvdisasm`, or a toolkit)."""
     tools = [str(Path(path).parents[1] / "bin" / "nvdisasm") for path in candidates() if "/lib/" in path]
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -131,7 +131,7 @@ def disassembled(image: bytes) -> str:
     return ""
 
 
-def explained(log: str, source: str) -> str:
+def annotate_log(log: str, source: str) -> str:
     """Add to a compiler log the source lines it refers to."""
     lines = source.split("\n")
     shown = []

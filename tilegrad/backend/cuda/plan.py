@@ -14,18 +14,18 @@ from ...ir.tile_checker import check
 from ...runtime.work import settled
 from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
-from .functions import Function
+from .functions import LoadedKernel
 from .outside import ForeignCall
 from .properties import Properties, check_launch
 
 ALIGNMENT = 256
-Launched: TypeAlias = tuple[Kernel, Function, Sequence[int]]
+CompiledLaunch: TypeAlias = tuple[Kernel, LoadedKernel, Sequence[int]]
 """A kernel, its loaded function, and its grid."""
-Instead: TypeAlias = Callable[[Launched, Launched | None], LibraryCall | None]
+Substitute: TypeAlias = Callable[[CompiledLaunch, CompiledLaunch | None], LibraryCall | None]
 """Returns a library call that replaces a kernel, or also the kernel after it, the only reader of its result."""
 
 
-class Patch(NamedTuple):
+class AddressPatch(NamedTuple):
     """An argument of a call that is an address: a datum plus an offset."""
 
     step: int
@@ -33,7 +33,7 @@ class Patch(NamedTuple):
     offset: int
 
 
-class Step(NamedTuple):
+class PlannedCall(NamedTuple):
     """A call and the memory that it reads and writes; `launch` is its origin, None for a copy."""
 
     call: NodeCall | ForeignCall
@@ -48,13 +48,13 @@ class Step(NamedTuple):
     launch: Launch | None
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """A planned program: `made` are the bytes of new outputs, `results` the datum of each result, `updated` the inputs
     written in place, `patches` the arguments that hold each datum.
     """
 
-    steps: list[Step]
-    patches: list[list[Patch]]
+    steps: list[PlannedCall]
+    patches: list[list[AddressPatch]]
     inputs: int
     made: list[int]
     results: list[int]
@@ -62,11 +62,11 @@ class Plan(NamedTuple):
     arena: int
 
     @property
-    def calls_outside(self) -> bool:
+    def calls_external(self) -> bool:
         """Whether external functions are called."""
         return any(isinstance(step.call, ForeignCall) for step in self.steps)
 
-    def after(self, distinct: bool) -> list[list[int]]:
+    def dependences(self, distinct: bool) -> list[list[int]]:
         """Return the steps that each step must wait for, transitively reduced; `distinct`: inputs do not alias."""
         history: dict[int, list[tuple[Span, int, bool]]] = {}
         reached: list[int] = []
@@ -83,12 +83,12 @@ class Plan(NamedTuple):
                 if writes:
                     entries[:] = [e for e in entries if e[0].begin < span.begin or span.end < e[0].end]
                 entries.append((span, number, writes))
-            found.append(_nearest(before, reached))
+            found.append(_transitive_reduction(before, reached))
             reached.append(before | _union(reached[n] for n in found[-1]))
         return found
 
 
-def _nearest(before: int, reached: Sequence[int]) -> list[int]:
+def _transitive_reduction(before: int, reached: Sequence[int]) -> list[int]:
     """Return the steps of a bit set on which no other of them depends."""
     nearest: list[int] = []
     while before:
@@ -105,49 +105,50 @@ def _union(sets: Iterable[int]) -> int:
     return total
 
 
-def written(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
+def written_buffers(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     """Return the buffers that a launch writes."""
     stored = accesses(kernel, check(kernel)).stored
     return {a for p, a in zip(kernel.parameters, arguments, strict=True) if p.name in stored and isinstance(a, str)}
 
 
-def planned(
+def plan_program(
     program: Program,
-    functions: Mapping[str, Function],
+    functions: Mapping[str, LoadedKernel],
     limits: Properties,
     sizes: Mapping[str, int],
-    instead: Instead | None = None,
-) -> Plan:
-    """Plan a program for these sizes and check every launch against the GPU's limits; `instead` may replace kernels by
-    library calls.
+    substitute: Substitute | None = None,
+) -> LaunchPlan:
+    """Plan a program for these sizes and check every launch against the GPU's limits.
+
+    `substitute` may replace kernels by library calls.
     """
-    return _Planner(program, functions, limits, sizes, instead).plan()
+    return _Planner(program, functions, limits, sizes, substitute).plan()
 
 
 class _Planner:
     def __init__(
         self,
         program: Program,
-        functions: Mapping[str, Function],
+        functions: Mapping[str, LoadedKernel],
         limits: Properties,
         sizes: Mapping[str, int],
-        instead: Instead | None,
+        substitute: Substitute | None,
     ) -> None:
-        self.program, self.instead = program, instead
+        self.program, self.substitute = program, substitute
         self.workspace: Place | None = None
         self.functions = functions
         self.limits = limits
         self.sizes = sizes
         self.accesses: dict[str, Accesses] = {}
         self.places = Places(program, sizes, ALIGNMENT)
-        self.steps: list[Step] = []
+        self.steps: list[PlannedCall] = []
         data = self.places.inputs + len(self.places.made) + 1
-        self.patches: list[list[Patch]] = [[] for _ in range(data)]
+        self.patches: list[list[AddressPatch]] = [[] for _ in range(data)]
         self.updated: set[int] = set()
-        self.copied: list[Launch | None] = []
+        self.replaced_by_copy: list[Launch | None] = []
         """Launches replaced by a copy, because a library call has done their work."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> LaunchPlan:
         for step in self.program.steps:
             match step:
                 case Launch():
@@ -155,28 +156,28 @@ class _Planner:
                 case Copy(source, target):
                     self._copy(source, target)
                 case Foreign():
-                    self._call_outside(step)
+                    self._call_external(step)
                 case _:
                     pass  # memory is planned; what waits for what is seen from the memory that steps use
         p = self.places
-        return Plan(self.steps, self.patches, p.inputs, p.made, p.results, sorted(self.updated), p.arena)
+        return LaunchPlan(self.steps, self.patches, p.inputs, p.made, p.results, sorted(self.updated), p.arena)
 
-    def _launched(self, step: Launch) -> Launched:
+    def _compiled_launch(self, step: Launch) -> CompiledLaunch:
         return step.kernel, self.functions[step.kernel.digest()], [tiles.count(self.sizes) for tiles in step.grid]
 
-    def _instead(self, step: Launch) -> LibraryCall | None:
+    def _substitute(self, step: Launch) -> LibraryCall | None:
         """Return the library call that replaces a kernel; a second kernel whose work it does becomes a copy."""
-        if self.instead is None or step.users:
+        if self.substitute is None or step.users:
             return None
         after = self._only_reader(step)
-        call = self.instead(self._launched(step), self._launched(after) if after is not None else None)
-        if call is not None and call.adds_up:
-            self.copied.append(after)
+        call = self.substitute(self._compiled_launch(step), self._compiled_launch(after) if after is not None else None)
+        if call is not None and call.sums_parts:
+            self.replaced_by_copy.append(after)
         return call
 
     def _only_reader(self, step: Launch) -> Launch | None:
         """Return the next kernel, if it alone reads the one buffer that a step writes."""
-        made = written(step.kernel, step.arguments)
+        made = written_buffers(step.kernel, step.arguments)
         if len(made) != 1 or made & {*self.program.inputs, *self.program.outputs}:
             return None
         readers = [s for s in self.program.steps if s is not step and made & self._used(s)]
@@ -196,11 +197,11 @@ class _Planner:
         return set()
 
     def _launch(self, step: Launch) -> None:
-        if any(step is s for s in self.copied):
+        if any(step is s for s in self.replaced_by_copy):
             source, target = step.arguments
             self._copy(str(source), str(target))
             return
-        kernel, function, extents = self._launched(step)
+        kernel, function, extents = self._compiled_launch(step)
         instances = math.prod(extents)
         if instances == 0:
             return  # nothing to compute: an axis has no elements
@@ -211,7 +212,7 @@ class _Planner:
         call: NodeCall = KernelCall(
             kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
         )
-        call = self._instead(step) or call
+        call = self._substitute(step) or call
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]
@@ -224,7 +225,7 @@ class _Planner:
         if bytes:
             self._add(CopyCall(bytes), f"to {target}", [(0, source), (1, target)], [source], [target], 0.0, None)
 
-    def _call_outside(self, step: Foreign) -> None:
+    def _call_external(self, step: Foreign) -> None:
         names = (*step.inputs, *step.outputs)
         types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
@@ -243,23 +244,23 @@ class _Planner:
     ) -> None:
         for slot, name in slots:
             place = self.places[name]
-            self.patches[place.datum].append(Patch(len(self.steps), slot, place.offset))
+            self.patches[place.datum].append(AddressPatch(len(self.steps), slot, place.offset))
         self.updated |= {self.places[name].datum for name in stored} & set(range(self.places.inputs))
         reads, writes = tuple(map(self.places.span, loaded)), tuple(map(self.places.span, stored))
         if isinstance(call, LibraryCall):
-            writes = (*writes, self._lend(call))
+            writes = (*writes, self._reserve_workspace(call))
         buffers = dict(slots)
         sizes = tuple([self.places.bytes(buffers[n]) if n in buffers else 0 for n in range(len(call.slots))])
         bytes = sum(self.places.bytes(name) for name in set(buffers.values()))
-        self.steps.append(Step(call, origin, reads, writes, sizes, bytes, operations, launch))
+        self.steps.append(PlannedCall(call, origin, reads, writes, sizes, bytes, operations, launch))
 
-    def _lend(self, call: LibraryCall) -> Span:
+    def _reserve_workspace(self, call: LibraryCall) -> Span:
         """Reserve workspace behind all temporaries. All library calls share it and so run one after the other."""
         if self.workspace is None:
             self.workspace = self.places.behind(0)
         datum, offset = self.workspace
         self.places.arena = max(self.places.arena, offset + call.workspace)
-        self.patches[datum].append(Patch(len(self.steps), len(call.slots) - 1, offset))
+        self.patches[datum].append(AddressPatch(len(self.steps), len(call.slots) - 1, offset))
         return Span(datum, offset, offset + call.workspace)
 
     def _accesses(self, kernel: Kernel) -> Accesses:

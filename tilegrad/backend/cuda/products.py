@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import DType, float32
-from .sums import Other, Sums, need
+from .sums import NotRecognised, ProductKernel, require
 
 
 class Matrix(NamedTuple):
@@ -86,15 +86,15 @@ def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> Product | None:
     96 x 96 @ 96 x 128 bf16
     """
     try:
-        return _Finder(kernel, extents).found()
-    except Other:
+        return _Recogniser(kernel, extents).found()
+    except NotRecognised:
         return None
 
 
-class _Finder(Sums):
+class _Recogniser(ProductKernel):
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         super().__init__(kernel, extents)
-        need(len(self.loops) <= 1)
+        require(len(self.loops) <= 1)
         self.loop = self.loops[0] if self.loops else None
 
     def found(self) -> Product:
@@ -103,8 +103,8 @@ class _Finder(Sums):
         t = self.definitions.types.of(pointer)
         steps = (self.definitions.step(pointer, -2) or 0, self.definitions.step(pointer, -1) or 0)
         target = self.definitions.parameter(pointer)
-        need(target is not None and t.shape == (rows, columns) and t.dtype in (x.dtype, float32))
-        firsts = [self.definitions.first(p) for p in (x.pointer, y.pointer, pointer)]
+        require(target is not None and t.shape == (rows, columns) and t.dtype in (x.dtype, float32))
+        firsts = [self.definitions.linear_form(p) for p in (x.pointer, y.pointer, pointer)]
         across: ir.Tile | None = None
         along: ir.Tile | None = None
         batch, apart = 1, (0, 0, 0)
@@ -117,24 +117,24 @@ class _Finder(Sums):
             elif along is None and moves == (0, y.steps[1] * columns, steps[1] * columns):
                 along, n = id, columns * extent
             elif extent > 1:
-                need(batch == 1 and moves[2])
+                require(batch == 1 and moves[2])
                 batch, apart = extent, moves
         k, turn = self._depth(depth)
         if turn is not None:
-            need(firsts[0].pop(turn, 0) == x.steps[1] and firsts[1].pop(turn, 0) == y.steps[0])
-        need(not any(firsts))
+            require(firsts[0].pop(turn, 0) == x.steps[1] and firsts[1].pop(turn, 0) == y.steps[0])
+        require(not any(firsts))
         counted = ({across: rows} if across else {}, {along: columns} if along else {})
         m, n = self._stored(counted, m, n)
         for bound, index, extent in ((x.bounds[0], counted[0], m), (y.bounds[1], counted[1], n)):
-            need(bound is None or (self.definitions.first(bound.at) == index and bound.extent >= extent))
+            require(bound is None or (self.definitions.linear_form(bound.at) == index and bound.extent >= extent))
         for bound in (x.bounds[1], y.bounds[0]):
-            need(bound is None or self.definitions.first(bound.at) == ({turn: 1} if turn else {}))
+            require(bound is None or self.definitions.linear_form(bound.at) == ({turn: 1} if turn else {}))
             k = k if bound is None else min(k, bound.extent)
         bias, relu = self.rest(-1, counted[1], n, t.dtype)
         read = {self.places[x.parameter], self.places[y.parameter]} | ({bias} if bias >= 0 else set())
         self.check_places(read, str(target))
-        need(x.pitch >= (k if x.along else m) and y.pitch >= (n if y.along else k))
-        need(steps[0] >= n and steps[1] == 1)
+        require(x.pitch >= (k if x.along else m) and y.pitch >= (n if y.along else k))
+        require(steps[0] >= n and steps[1] == 1)
         left = Matrix(self.places[x.parameter], x.dtype, *x.steps, apart[0])
         right = Matrix(self.places[y.parameter], y.dtype, *y.steps, apart[1])
         made = Matrix(self.places[str(target)], t.dtype, *steps, apart[2])
@@ -148,15 +148,15 @@ class _Finder(Sums):
                 return depth, None
             case ir.For(index, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step))) if step == depth:
                 return -(-stop // step) * step, ir.Name(index)
-        raise Other
+        raise NotRecognised
 
     def _stored(self, counted: tuple[dict[ir.Tile, int], dict[ir.Tile, int]], m: int, n: int) -> tuple[int, int]:
         """The shape of what is stored: whole tiles, or as far as the mask says."""
         shape = [m, n]
         for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
             steps = (self.definitions.step(index, -2), self.definitions.step(index, -1))
-            need(extent >= 0 and steps in ((1, 0), (0, 1)))
+            require(extent >= 0 and steps in ((1, 0), (0, 1)))
             axis = steps.index(1)
-            need(self.definitions.first(index) == counted[axis])
+            require(self.definitions.linear_form(index) == counted[axis])
             shape[axis] = min(shape[axis], extent)
         return shape[0], shape[1]

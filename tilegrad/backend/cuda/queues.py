@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .device import CudaDevice
-    from .memory import Blocks, CudaBuffer
+    from .memory import CudaBuffer, FreeBlocks
 
-REMEMBERED = 256
+MAX_RECENT_WORK = 256
 """Items of work that a queue records to name a failing one."""
 
 
@@ -24,11 +24,11 @@ DIRECT_RUNS = 2
 """First runs of a program, in which every kernel's end is marked to find errors; they use no graph, whose construction
 costs several runs.
 """
-MARKED = 16
+MARK_INTERVAL = 16
 """Interval, in items of work, of progress marks after that; a mark costs GPU time."""
 
 
-class Work(NamedTuple):
+class QueuedWork(NamedTuple):
     """A record of submitted work: the program, and its kernels with their origins."""
 
     program: str
@@ -50,22 +50,22 @@ class Queue:
         """Held while the arena is replaced; acquired before any `lock`."""
         self.progress = progress
         """Address of the pinned word that receives the number of the last finished item."""
-        self.recent: deque[tuple[int, Work, bool]] = deque(maxlen=REMEMBERED)
+        self.recent: deque[tuple[int, QueuedWork, bool]] = deque(maxlen=MAX_RECENT_WORK)
         """Recent work: number, description, and whether its end is marked."""
         self.seen: dict[Queue, int] = {}
         """Item of each other queue that work submitted here already waits for."""
-        self.blocks: dict[int, Blocks] = {}
+        self.blocks: dict[int, FreeBlocks] = {}
         """Free memory by size: reusable on this queue without waiting."""
         self.arena: CudaBuffer | None = None
         """Memory for temporaries, shared by all programs of the queue."""
 
-    def counted(self) -> int:
+    def count_submitted(self) -> int:
         """Count a submitted item and return its number."""
         with self.lock:
             self.submitted = number = self.submitted + 1
             return number
 
-    def room(self, bytes: int) -> CudaBuffer:
+    def reserve_arena(self, bytes: int) -> CudaBuffer:
         """Return memory for temporaries, at least this large; it never shrinks."""
         arena = self.arena
         if arena is None or arena.bytes < bytes:
@@ -78,20 +78,20 @@ class Queue:
     def reads(self, buffer: CudaBuffer) -> None:
         """Wait for the last write of a buffer by another queue, and record the read."""
         if buffer.queue is not self:
-            self.follow(buffer.queue, buffer.written)
+            self.wait_for(buffer.queue, buffer.written)
             if self not in buffer.readers:
                 buffer.readers = (*buffer.readers, self)
 
     def writes(self, buffer: CudaBuffer) -> None:
         """Wait for the readers of a buffer, and take it over."""
         for reader in buffer.readers:
-            self.follow(reader, reader.submitted)
+            self.wait_for(reader, reader.submitted)
         buffer.readers = ()
         if buffer.queue is not self:
-            self.follow(buffer.queue, buffer.written)
+            self.wait_for(buffer.queue, buffer.written)
             buffer.move(self)
 
-    def follow(self, other: Queue, number: int | None = None) -> None:
+    def wait_for(self, other: Queue, number: int | None = None) -> None:
         """Let new work wait for another queue's work, up to an item."""
         wanted = other.submitted if number is None else number
         if other is self or self.seen.get(other, 0) >= wanted:
@@ -111,7 +111,7 @@ class Queue:
         """Number of the last item known to be done."""
         return ctypes.c_uint32.from_address(self.progress).value
 
-    def suspects(self) -> list[Work]:
+    def suspects(self) -> list[QueuedWork]:
         """Return the items that may have failed: those after the last finished one, up to the next mark."""
         done, found = self.finished, []
         for number, work, marked in list(self.recent):
@@ -125,7 +125,7 @@ class Queue:
         return f"<queue {self.handle:#x} of {self.device.name}>"
 
 
-class Here(threading.local):
+class ThreadState(threading.local):
     """The thread's current device and queues."""
 
     def __init__(self) -> None:
@@ -133,4 +133,4 @@ class Here(threading.local):
         self.queues: dict[CudaDevice, Queue] = {}
 
 
-here = Here()
+here = ThreadState()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from .properties import Properties, blocks_at_once
 
 if TYPE_CHECKING:
-    from .build import Built
-    from .queues import Work
+    from .build import CudaBinary
+    from .queues import QueuedWork
 
 ADDRESS = re.compile(r"/\*[0-9a-fx]+\*/")
-SHOWN = 12
+MAX_LISTED_KERNELS = 12
 UNCOMPILED = "not compiled (there is no NVRTC: pip install 'tilegrad[cuda]'), "
 TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 
 
-def summary(made: Built, limits: Properties) -> str:
+def summary(made: CudaBinary, limits: Properties) -> str:
     """Summarise registers, spills, threads, shared memory and occupancy."""
     blocks = blocks_at_once(limits, made.threads, made.shared, made.registers)
     warps = blocks * -(-made.threads // limits.warp_size)
@@ -30,11 +30,11 @@ def summary(made: Built, limits: Properties) -> str:
     )
 
 
-def accused(suspects: Sequence[Sequence[Work]]) -> str:
+def blame(suspects: Sequence[Sequence[QueuedWork]]) -> str:
     """Name the kernels that may have caused a failure; `suspects` are lists of work, one per queue.
 
-    >>> from .queues import Work
-    >>> accused([[Work("step", (("softmax", "model.py:7"),))], []])
+    >>> from .queues import QueuedWork
+    >>> blame([[QueuedWork("step", (("softmax", "model.py:7"),))], []])
     ' in kernel softmax (model.py:7) of program step'
     """
     found = [work for works in suspects for work in dict.fromkeys(works)]
@@ -45,14 +45,14 @@ def accused(suspects: Sequence[Sequence[Work]]) -> str:
         return ". Nothing that tilegrad started was unfinished"
     if len(names) == 1:
         return f" in kernel {names[0]} of program {programs}"
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f" in program {programs}, in one of the kernels {', '.join(names[:SHOWN])}{more}"
+    more = f" and {len(names) - MAX_LISTED_KERNELS} more" if len(names) > MAX_LISTED_KERNELS else ""
+    return f" in program {programs}, in one of the kernels {', '.join(names[:MAX_LISTED_KERNELS])}{more}"
 
 
-def readable(sass: str) -> str:
+def clean_sass(sass: str) -> str:
     r"""Strip addresses, encodings and padding from disassembled machine code.
 
-    >>> print(readable("  .L_x_6:\n   /*0d50*/   @P0 BRA `(.L_x_6) ;  /* 0x0000 */\n   /*0d60*/   NOP;"))
+    >>> print(clean_sass("  .L_x_6:\n   /*0d50*/   @P0 BRA `(.L_x_6) ;  /* 0x0000 */\n   /*0d60*/   NOP;"))
     .L_x_6:
     @P0 BRA .L_x_6
     """

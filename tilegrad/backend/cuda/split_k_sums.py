@@ -10,10 +10,10 @@ from ...ir.dtype import DType, float32
 from ...ir.tile_access import statements
 from ...ir.tile_checker import check
 from .code.dot_operands import Definitions, is_zeros
-from .sums import Other, Terms, need
+from .sums import NotRecognised, Terms, require
 
 
-class Added(NamedTuple):
+class SplitSum(NamedTuple):
     """Each of so many elements is the sum of one in each piece, rounded to a type; pieces lie behind each other."""
 
     pieces: int
@@ -21,7 +21,7 @@ class Added(NamedTuple):
     dtype: DType
 
 
-def added_by(kernel: ir.Kernel, extents: Sequence[int]) -> Added | None:
+def split_sum_of(kernel: ir.Kernel, extents: Sequence[int]) -> SplitSum | None:
     """What the kernel adds up when its grid has these extents, if it does that.
 
     >>> from ...ir.tile_parser import parse
@@ -32,55 +32,57 @@ def added_by(kernel: ir.Kernel, extents: Sequence[int]) -> Added | None:
     ...     sum = tl.sum(tl.load(x + ((k * 640)[:, None] + i[None, :])), axis=0)
     ...     tl.store(y + i, sum.to(tl.bfloat16))
     ... ''')
-    >>> added_by(kernel, (10,))
+    >>> split_sum_of(kernel, (10,))
     Added(pieces=8, elements=640, dtype=tilegrad.bfloat16)
     """
     try:
-        return _Finder(kernel).found((*extents, 1, 1, 1)[:3])
-    except Other:
+        return _Recogniser(kernel).found((*extents, 1, 1, 1)[:3])
+    except NotRecognised:
         return None
 
 
-class _Finder:
+class _Recogniser:
     def __init__(self, kernel: ir.Kernel) -> None:
         every = list(statements(kernel.body))
-        need(len(kernel.parameters) == 2 and all(isinstance(s, ir.Assign | ir.For | ir.Store) for s in every))
+        require(len(kernel.parameters) == 2 and all(isinstance(s, ir.Assign | ir.For | ir.Store) for s in every))
         stores = [s for s in every if isinstance(s, ir.Store)]
         loops = [s for s in every if isinstance(s, ir.For)]
-        need(len(stores) == 1 and stores[0] in kernel.body and len(loops) <= 1)
+        require(len(stores) == 1 and stores[0] in kernel.body and len(loops) <= 1)
         self.every, self.source, self.made = every, kernel.parameters[0].name, kernel.parameters[1].name
         self.store, self.loop = stores[0], loops[0] if loops else None
         self.definitions = Definitions(kernel, check(kernel))
 
-    def found(self, extents: Sequence[int]) -> Added:
+    def found(self, extents: Sequence[int]) -> SplitSum:
         definitions, store = self.definitions, self.store
         t = definitions.types.of(store.pointer)
-        need(definitions.parameter(store.pointer) == self.made and len(t.shape) == 1 and tuple(extents[1:]) == (1, 1))
+        require(
+            definitions.parameter(store.pointer) == self.made and len(t.shape) == 1 and tuple(extents[1:]) == (1, 1)
+        )
         place: Terms = {ir.ProgramId(0): t.shape[0]} if extents[0] > 1 else {}
-        need(definitions.step(store.pointer, -1) == 1 and definitions.first(store.pointer) == place)
+        require(definitions.step(store.pointer, -1) == 1 and definitions.linear_form(store.pointer) == place)
         elements = min([t.shape[0] * extents[0], *self._bounds(store.mask, -1, place)])
         load = self._added()
         pieces, apart = definitions.types.of(load).shape[0], definitions.step(load.pointer, -2)
-        need(definitions.parameter(load.pointer) == self.source and definitions.types.of(load).dtype is float32)
-        need(definitions.step(load.pointer, -1) == 1 and apart == elements)
+        require(definitions.parameter(load.pointer) == self.source and definitions.types.of(load).dtype is float32)
+        require(definitions.step(load.pointer, -1) == 1 and apart == elements)
         counted: Terms = {}
         match self.loop:
             case ir.For(index, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step))) if step == pieces:
                 counted, pieces = {ir.Name(index): 1}, -(-stop // step) * step
             case _:
-                need(self.loop is None)
-        need(definitions.first(load.pointer) == {**place, **dict.fromkeys(counted, elements)})
-        need(min(self._bounds(load.mask, -1, place), default=elements) >= elements)
-        return Added(min([pieces, *self._bounds(load.mask, -2, counted)]), elements, t.dtype)
+                require(self.loop is None)
+        require(definitions.linear_form(load.pointer) == {**place, **dict.fromkeys(counted, elements)})
+        require(min(self._bounds(load.mask, -1, place), default=elements) >= elements)
+        return SplitSum(min([pieces, *self._bounds(load.mask, -2, counted)]), elements, t.dtype)
 
     def _bounds(self, mask: ir.Tile | None, axis: int, place: Terms) -> list[int]:
         """What the index along an axis is compared with; nothing else is compared but that along the other."""
         found = []
         for index, extent in self.definitions.comparisons(mask) if mask is not None else []:
             steps = self.definitions.step(index, -2), self.definitions.step(index, -1)
-            need(extent >= 0 and steps in ((1, 0), (0, 1)))
+            require(extent >= 0 and steps in ((1, 0), (0, 1)))
             if steps[axis] == 1:
-                need(self.definitions.first(index) == place)
+                require(self.definitions.linear_form(index) == place)
                 found.append(extent)
         return found
 
@@ -88,19 +90,19 @@ class _Finder:
         """What is summed, in the loop or without one."""
         x = self._plain(self.store.value)
         if self.loop is not None:
-            need(isinstance(x, ir.Name))
+            require(isinstance(x, ir.Name))
             of_sum = [s for s in self.every if isinstance(s, ir.Assign) and ir.Name(s.name) == x]
-            need(len(of_sum) == 2 and is_zeros(of_sum[0].value) and of_sum[1] in self.loop.body)
+            require(len(of_sum) == 2 and is_zeros(of_sum[0].value) and of_sum[1] in self.loop.body)
             match of_sum[1].value:
                 case ir.Apply("add", (sums, ir.Reduce() as more)) if sums == x:
                     x = more
-        need(isinstance(x, ir.Reduce) and (x.fn, x.axis) == ("add", 0))
+        require(isinstance(x, ir.Reduce) and (x.fn, x.axis) == ("add", 0))
         assert isinstance(x, ir.Reduce)
         x = self._plain(x.x)
         match x:
             case ir.Apply("where", (_, y, ir.Literal(zero))) if zero == 0:  # what is not loaded
                 x = self._plain(y)
-        need(isinstance(x, ir.Load))
+        require(isinstance(x, ir.Load))
         assert isinstance(x, ir.Load)
         return x
 

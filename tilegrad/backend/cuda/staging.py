@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from .device import CudaDevice
     from .queues import Queue
 
-SMALL = 1 << 16
+MAX_UNSTAGED_BYTES = 1 << 16
 """Bytes up to which the driver itself buffers the contents before it returns."""
-PIECE = 1 << 22
+STAGING_BYTES = 1 << 22
 
 
-class Piece:
+class StagingBlock:
     """Pinned memory, and the event after which it is free."""
 
     def __init__(self, device: CudaDevice) -> None:
-        self.address = device.driver.allocate_host(PIECE)
+        self.address = device.driver.allocate_host(STAGING_BYTES)
         self.event = device.driver.new_event(False)
         self.pending = False
 
@@ -32,21 +32,21 @@ class Staging:
 
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
-        self._up: list[Piece] = []
-        self._down: list[Piece] = []
+        self._up: list[StagingBlock] = []
+        self._down: list[StagingBlock] = []
         self._lock_up, self._lock_down = RLock(), RLock()
 
     def upload(self, target: int, source: int, bytes: int, queue: Queue) -> None:
         """Copy host memory, which may change as soon as this returns."""
         driver = self.device.driver
-        if bytes <= SMALL:
+        if bytes <= MAX_UNSTAGED_BYTES:
             if bytes:
                 driver.to_device(target, source, bytes, queue.handle)
             return
         with self._lock_up:
             pieces = self._pieces(self._up)
-            for n, start in enumerate(range(0, bytes, PIECE)):
-                piece, size = pieces[n % 2], min(PIECE, bytes - start)
+            for n, start in enumerate(range(0, bytes, STAGING_BYTES)):
+                piece, size = pieces[n % 2], min(STAGING_BYTES, bytes - start)
                 if piece.pending:
                     driver.await_event(piece.event)
                 ctypes.memmove(piece.address, source + start, size)
@@ -59,24 +59,26 @@ class Staging:
         driver = self.device.driver
         with self._lock_down:
             pieces = self._pieces(self._down)
-            starts = range(0, bytes, PIECE)
+            starts = range(0, bytes, STAGING_BYTES)
             for n in range(len(starts) + 1):
                 if n < len(starts):
                     piece = pieces[n % 2]
-                    driver.to_host(piece.address, source + starts[n], min(PIECE, bytes - starts[n]), queue.handle)
+                    driver.to_host(
+                        piece.address, source + starts[n], min(STAGING_BYTES, bytes - starts[n]), queue.handle
+                    )
                     driver.record(piece.event, queue.handle)
                 if n:
                     piece, start = pieces[(n - 1) % 2], starts[n - 1]
                     driver.await_event(piece.event)
-                    ctypes.memmove(target + start, piece.address, min(PIECE, bytes - start))
+                    ctypes.memmove(target + start, piece.address, min(STAGING_BYTES, bytes - start))
 
-    def _pieces(self, pieces: list[Piece]) -> list[Piece]:
+    def _pieces(self, pieces: list[StagingBlock]) -> list[StagingBlock]:
         while len(pieces) < 2:
-            pieces.append(Piece(self.device))
+            pieces.append(StagingBlock(self.device))
         return pieces
 
 
-class Pinned:
+class PinnedMemory:
     """A caching allocator of pinned host memory, in powers of two."""
 
     def __init__(self, device: CudaDevice) -> None:
@@ -102,7 +104,7 @@ class PinnedBuffer(Buffer):
 
     __slots__ = ("pinned", "read", "size")
 
-    def __init__(self, host: Device, bytes: int, pinned: Pinned, size: int, address: int) -> None:
+    def __init__(self, host: Device, bytes: int, pinned: PinnedMemory, size: int, address: int) -> None:
         super().__init__(host, bytes, address, pinned)
         self.pinned = pinned
         self.size = size

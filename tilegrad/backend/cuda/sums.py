@@ -15,46 +15,46 @@ Terms = dict[ir.Tile, int]
 """A sum of terms, each times a number."""
 
 
-class Other(Exception):
+class NotRecognised(Exception):
     """The kernel is something else."""
 
 
-def need(fits: object) -> None:
+def require(fits: object) -> None:
     if not fits:
-        raise Other
+        raise NotRecognised
 
 
-class Sums:
+class ProductKernel:
     """A kernel with one product of tiles, in `loops` of which each is in the one before, and one store behind them."""
 
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         every = list(statements(kernel.body))
-        need(all(isinstance(s, ir.Assign | ir.For | ir.Store) for s in every))
+        require(all(isinstance(s, ir.Assign | ir.For | ir.Store) for s in every))
         dots = [s for s in every if isinstance(s, ir.Assign) and isinstance(s.value, ir.Dot)]
         stores = [s for s in every if isinstance(s, ir.Store)]
         self.loops = [s for s in every if isinstance(s, ir.For)]
-        need(len(dots) == len(stores) == 1 and stores[0] in kernel.body)
+        require(len(dots) == len(stores) == 1 and stores[0] in kernel.body)
         nest = [kernel.body, *(loop.body for loop in self.loops)]
-        need(all(inner in outer for outer, inner in zip(nest, self.loops, strict=False)) and dots[0] in nest[-1])
+        require(all(inner in outer for outer, inner in zip(nest, self.loops, strict=False)) and dots[0] in nest[-1])
         dot = dots[0].value
         assert isinstance(dot, ir.Dot)
         self.sums, self.dot, self.store = dots[0].name, dot, stores[0]
         starts = [s for s in every if isinstance(s, ir.Assign) and s.name == self.sums and s is not dots[0]]
-        need(len(starts) == 1 and is_zeros(starts[0].value) and starts[0] in kernel.body)
-        need(self.dot.accumulator == ir.Name(self.sums))
+        require(len(starts) == 1 and is_zeros(starts[0].value) and starts[0] in kernel.body)
+        require(self.dot.accumulator == ir.Name(self.sums))
         self.definitions = Definitions(kernel, check(kernel))
         self.places = {p.name: n for n, p in enumerate(kernel.parameters)}
         self.extents = (*extents, 1, 1, 1)[:3]
 
     def operand(self, x: ir.Tile) -> Strided:
         memory = self.definitions.strided(x)
-        need(memory is not None and memory.dtype in TYPES)
+        require(memory is not None and memory.dtype in TYPES)
         assert memory is not None
         return memory
 
     def check_places(self, read: set[int], target: str) -> None:
         """Every argument of the kernel is one of those, and none that is read is written."""
-        need(self.places[target] not in read and len(self.places) == len(read) + 1)
+        require(self.places[target] not in read and len(self.places) == len(read) + 1)
 
     def rest(self, axis: int, counted: Terms, extent: int, dtype: DType) -> tuple[int, bool]:
         """The argument with a bias, or -1, and whether what is negative becomes 0: what is done with the sums.
@@ -71,7 +71,7 @@ class Sums:
                 added = parts[0] if parts[1] == ir.Name(self.sums) else parts[1]
                 value = parts[1] if added is parts[0] else parts[0]
                 bias = self._bias(added, axis, counted, extent, dtype)
-        need(value == ir.Name(self.sums))
+        require(value == ir.Name(self.sums))
         return bias, relu
 
     def _plain(self, x: ir.Tile, axis: int, dtype: DType) -> ir.Tile:
@@ -89,11 +89,11 @@ class Sums:
     def _bias(self, x: ir.Tile, axis: int, counted: Terms, extent: int, dtype: DType) -> int:
         definitions = self.definitions
         columns = definitions.types.of(self.store.pointer).shape[axis]
-        need(isinstance(x, ir.Load) and definitions.types.of(x).shape == (columns,))
+        require(isinstance(x, ir.Load) and definitions.types.of(x).shape == (columns,))
         assert isinstance(x, ir.Load)
         parameter = definitions.parameter(x.pointer)
-        need(parameter is not None and definitions.types.of(x).dtype is dtype)
-        need(definitions.step(x.pointer, -1) == 1 and definitions.first(x.pointer) == counted)
+        require(parameter is not None and definitions.types.of(x).dtype is dtype)
+        require(definitions.step(x.pointer, -1) == 1 and definitions.linear_form(x.pointer) == counted)
         for index, bound in definitions.comparisons(x.mask) if x.mask is not None else ():
-            need(bound >= extent and definitions.step(index, -1) == 1 and definitions.first(index) == counted)
+            require(bound >= extent and definitions.step(index, -1) == 1 and definitions.linear_form(index) == counted)
         return self.places[str(parameter)]

@@ -18,7 +18,7 @@ _CODES = {float16: 6, bfloat16: 9, float32: 11, **dict.fromkeys((uint8, int8, *F
 _SWIZZLE_128 = 3
 _PROMOTE_128, _PROMOTE_256 = 2, 3
 """L2 promotion sizes: the longer one is slower where lines are not aligned to 128 bytes."""
-_FAR, _MOST = 1 << 40, (1 << 31) - 1
+_MAX_BYTES, _MAX_EXTENT = 1 << 40, (1 << 31) - 1
 START = 16
 """Alignment, in bytes, of a matrix that may begin anywhere."""
 
@@ -61,14 +61,14 @@ class TensorMap(NamedTuple):
         [3, 2]
         """
         pitch = self.pitch * self.dtype.bytes
-        lines = self.lines or min(_MOST, _FAR // pitch)
+        lines = self.lines or min(_MAX_EXTENT, _MAX_BYTES // pitch)
         rank = 3 if self.anywhere else 2
         promoted = _PROMOTE_256 if self.anywhere or pitch % 128 == 0 else _PROMOTE_128
         return (
             _CODES[self.dtype],
             rank,
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * 3)(self.columns or self.pitch, lines, _MOST),
+            (ctypes.c_uint64 * 3)(self.columns or self.pitch, lines, _MAX_EXTENT),
             (ctypes.c_uint64 * 2)(pitch, START),
             (ctypes.c_uint32 * 3)(*self.box, 1),
             (ctypes.c_uint32 * 3)(1, 1, 1),

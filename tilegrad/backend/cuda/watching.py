@@ -11,7 +11,7 @@ from ...errors import KernelError
 from ...ir.dtype import DType
 from ...runtime import events
 from .driver import CopyCall, KernelCall
-from .plan import Step
+from .plan import PlannedCall
 from .queues import Queue
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ WATCHED = ("synchronous", "checked")
 """Settings of TILEGRAD_CUDA that wait for every kernel."""
 
 
-def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step], executable: Any = None) -> None:
+def profile_steps(
+    device: CudaDevice, queue: Queue, name: str, steps: Sequence[PlannedCall], executable: Any = None
+) -> None:
     """Run the steps one after the other and emit the GPU time of each."""
     driver = device.driver
     marks = [driver.new_event(True) for _ in range(len(steps) + 1)]
@@ -34,13 +36,15 @@ def profiled(device: CudaDevice, queue: Queue, name: str, steps: Sequence[Step],
     stop = events.now()
     driver.await_event(marks[-1])
     times = [start + round(driver.elapsed(marks[0], mark) * 1e6) for mark in marks]
-    launches = events.Launches(name, device.name, [_launched(step, n) for n, step in enumerate(steps, 1)], executable)
+    launches = events.Launches(
+        name, device.name, [_launch_event(step, n) for n, step in enumerate(steps, 1)], executable
+    )
     events.emit_run(events.Run(launches, start, stop, _increasing(times) if device.runs else ()))
     for mark in marks:
         driver.end_event(mark)
 
 
-def _launched(step: Step, number: int) -> events.Launched:
+def _launch_event(step: PlannedCall, number: int) -> events.Launched:
     if isinstance(step.call, CopyCall):
         return events.Launched("copy", step.origin.removeprefix("to "), number, step.bytes, step.operations)
     return events.Launched("launch", step.call.name, number, step.bytes, step.operations)
@@ -53,7 +57,7 @@ def _increasing(times: list[int]) -> list[int]:
     return times
 
 
-def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
+def check_accesses(device: CudaDevice, queue: Queue, step: PlannedCall) -> None:
     """Interpret a launch on a copy of its memory first, with all checks; raise KernelError for an invalid access."""
     from ..reference.tile import run
 
@@ -65,10 +69,10 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
     arguments: list[Any] = []
     for parameter, word, bytes in zip(parameters, call.slots, step.sizes, strict=False):
         if not parameter.pointer:
-            arguments.append(number(word, parameter.dtype))
+            arguments.append(decode_argument(word, parameter.dtype))
             continue
         if word not in known:
-            known[word] = _fetched(device, queue, word, bytes)
+            known[word] = _download(device, queue, word, bytes)
         arguments.append(known[word].view(parameter.dtype.numpy))
     extents = tuple(call.slots[len(parameters) : len(parameters) + 3])
     try:
@@ -80,17 +84,17 @@ def check_accesses(device: CudaDevice, queue: Queue, step: Step) -> None:
         ) from None
 
 
-def number(word: int, dtype: DType) -> Any:
+def decode_argument(word: int, dtype: DType) -> Any:
     """Decode a kernel argument from 8 bytes.
 
     >>> from ...ir.dtype import float32, int32
-    >>> number(2**32 - 1, int32), number(0x3F800000, float32)
+    >>> decode_argument(2**32 - 1, int32), decode_argument(0x3F800000, float32)
     (-1, 1.0)
     """
     return np.frombuffer(word.to_bytes(8, "little"), dtype.numpy)[0].item()
 
 
-def _fetched(device: CudaDevice, queue: Queue, address: int, bytes: int) -> np.ndarray:
+def _download(device: CudaDevice, queue: Queue, address: int, bytes: int) -> np.ndarray:
     """Copy GPU memory to the host."""
     array = np.zeros(bytes, np.uint8)
     if bytes:

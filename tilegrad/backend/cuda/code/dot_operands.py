@@ -268,7 +268,7 @@ class Definitions:
                 return found
         return {x: 1}
 
-    def first(self, x: ir.Tile) -> dict[ir.Tile, int]:
+    def linear_form(self, x: ir.Tile) -> dict[ir.Tile, int]:
         """Return the linear combination without terms whose coefficients cancel."""
         return {term: factor for term, factor in self.coefficients(x).items() if factor}
 
