@@ -1,0 +1,142 @@
+"""`tg.memory`: which tensors hold the memory, and where they come from."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..ir.graph import Value
+from ..jitted.fitting import shown_bytes
+from ..lazy.handle import Handle
+from ..nn.module import Module
+from ..nn.parameter import Parameter
+from ..optim.optimizer import Optimizer
+from ..runtime.device import Device, device, known_devices
+
+KINDS = ("parameter", "gradient", "optimizer state", "buffer", "activation", "tensor")
+"""What memory is for: activations are results that no tensor of the user holds, kept for gradients."""
+ROWS = 20
+
+
+class Owner(NamedTuple):
+    """Memory of a device, with the tensor that it is for."""
+
+    kind: str
+    name: str
+    """The name of a parameter, or of the operation that made a tensor."""
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    bytes: int
+    line: str
+    """The user's line that made it; empty where it is not known."""
+
+    def __str__(self) -> str:
+        extents = ", ".join(map(str, self.shape))
+        return (
+            f"{shown_bytes(self.bytes):>10}  {self.kind:15}  {self.name}  {self.dtype}[{extents}]  {self.line}".rstrip()
+        )
+
+
+class Snapshot(NamedTuple):
+    """The memory of devices at one time, the largest owners first."""
+
+    owners: tuple[Owner, ...]
+    live: int
+    """Bytes that are in use: those of the owners, and what programs hold for their temporaries."""
+    peak: int
+    held: int
+    """Bytes taken from the system."""
+
+    @property
+    def by_kind(self) -> dict[str, int]:
+        """The bytes of each kind."""
+        found = {kind: sum(o.bytes for o in self.owners if o.kind == kind) for kind in KINDS}
+        return {kind: bytes for kind, bytes in found.items() if bytes}
+
+    def __str__(self) -> str:
+        owned = sum(o.bytes for o in self.owners)
+        lines = [
+            f"{shown_bytes(self.live)} live, {shown_bytes(self.peak)} at the peak, "
+            f"{shown_bytes(self.held)} taken from the system"
+        ]
+        lines += [f"{shown_bytes(bytes):>10}  {kind}" for kind, bytes in self.by_kind.items()]
+        if self.live > owned:
+            lines.append(f"{shown_bytes(self.live - owned):>10}  temporaries of programs, and room between blocks")
+        lines += ["the largest:", *map(str, self.owners[:ROWS])]
+        if len(self.owners) > ROWS:
+            rest = self.owners[ROWS:]
+            lines.append(f"{shown_bytes(sum(o.bytes for o in rest)):>10}  in {len(rest):,} others")
+        return "\n".join(lines)
+
+
+def snapshot(on: str | Device | None = None) -> Snapshot:
+    """List what holds memory now, on one device or all. Slow: all live objects are examined.
+
+    >>> import tilegrad as tg
+    >>> x = tg.ones(1000, 1000).realize()
+    >>> any(o.shape == (1000, 1000) and o.bytes == 4_000_000 for o in snapshot("cpu").owners)
+    True
+    """
+    places = known_devices() if on is None else [device(on)]
+    owners = sorted(_owners({p.name for p in places}), key=lambda o: -o.bytes)
+    found = [p.statistics for p in places]
+    return Snapshot(tuple(owners), *(sum(column) for column in list(zip(*found, strict=True))[:3]))
+
+
+def summary(on: str | Device | None = None) -> str:
+    """The same as text."""
+    return str(snapshot(on))
+
+
+def _owners(places: set[str]) -> Iterator[Owner]:
+    tensors, modules, optimizers, values = _alive()
+    tensors += [g for x in tensors if (g := _gradient(x)) is not None]
+    labels = _labels(tensors, modules, optimizers)
+    seen: set[int] = set()
+    held = [(x._value, labels.get(id(x), ("tensor", ""))) for x in tensors]
+    held.sort(key=lambda pair: KINDS.index(pair[1][0]))  # of tensors that share memory the one that says most
+    for value, (kind, name) in [*held, *((v, ("activation", "")) for v in values)]:
+        buffer = value.__dict__.get("buffer")
+        if buffer is None or buffer.device.name not in places or not buffer.bytes or id(buffer.owner) in seen:
+            continue
+        seen.add(id(buffer.owner))
+        shape = tuple(n if isinstance(n, int) else -1 for n in value.shape)
+        line = str(value.location) if value.location else ""
+        yield Owner(kind, name or value.op, shape, value.dtype.name, buffer.device.name, buffer.owner.bytes, line)
+
+
+def _alive() -> tuple[list[Any], list[Module], list[Optimizer], list[Value]]:
+    """The tensors, modules, optimizers and values of the process."""
+    kinds: tuple[list[Any], list[Any], list[Any], list[Any]] = ([], [], [], [])
+    for thing in gc.get_objects():
+        cls = type(thing)
+        for found, wanted in zip(kinds, (Handle, Module, Optimizer, Value), strict=True):
+            if issubclass(cls, wanted) and (wanted is not Handle or "_value" in thing.__dict__):
+                found.append(thing)
+    return kinds
+
+
+def _labels(tensors: list[Any], modules: list[Module], optimizers: list[Optimizer]) -> dict[int, tuple[str, str]]:
+    """What tensors are for, and their names, by identity."""
+    found: dict[int, tuple[str, str]] = {id(x): ("parameter", "") for x in tensors if isinstance(x, Parameter)}
+    parts = {id(m) for module in modules for m in module._modules.values() if m is not None}
+    for root in [m for m in modules if id(m) not in parts]:
+        found |= {id(b): ("buffer", name) for name, b in root.named_buffers()}
+        found |= {id(p): ("parameter", name) for name, p in root.named_parameters()}
+    names = {key: name for key, (kind, name) in found.items() if kind == "parameter"}
+    for optimizer in optimizers:
+        for parameter, kept in optimizer.state.items():
+            for word, x in kept.items():
+                if isinstance(x, Handle):
+                    found.setdefault(id(x), ("optimizer state", f"{word} of {names.get(id(parameter)) or 'a tensor'}"))
+    for x in tensors:
+        gradient = _gradient(x)
+        if gradient is not None:
+            found[id(gradient)] = ("gradient", f"of {names.get(id(x)) or 'a tensor'}")
+    return found
+
+
+def _gradient(x: Any) -> Any:
+    return x.own_gradient() if x.__dict__.get("_gradient") is not None else None
