@@ -1,1 +1,1 @@
-"""How fast tilegrad is beside its peers: every figure from one run, interleaved and verified."""
+"""Benchmarks of tilegrad against its peers: every figure comes from one run, interleaved and verified."""

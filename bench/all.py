@@ -1,11 +1,11 @@
-"""Runs workloads against all peers and writes bench/results/cpu-DATE.json and docs/performance.md.
+"""Run workloads against all peers; write bench/results/cpu-DATE.json and docs/performance.md.
 
-On a machine with AVX-512 the file is cpu-avx512-DATE.json, with a matrix unit besides cpu-amx-DATE.json, and the page
-has a part of its own for each. Each size is written when it has been measured; what was not measured anew goes on into
-the file of the day, with its own date.
+Records of machines with AVX-512 go to cpu-avx512-DATE.json, of those with a matrix unit to cpu-amx-DATE.json, and the
+page has a section for each. A size is written as soon as it is measured; sizes that are not measured again keep their
+older record, with its date.
 
-python -m bench.all                         all of them
-python -m bench.all mlp softmax:64x50257    these; what is known of others stays
+python -m bench.all                         all workloads python -m bench.all mlp softmax:64x50257    only these; other
+records stay
 """
 
 import json
@@ -22,7 +22,7 @@ Records = dict[str, list[dict[str, Any]]]
 
 
 def merged(known: Records, found: Records) -> Records:
-    """All records, of each size the newer one, in the order of the workloads and their sizes.
+    """Merge records, the newer one of each size, in the order of the workloads and their sizes.
 
     >>> old, new = {"size": [2], "ratio": 1}, {"size": [64], "ratio": 3}
     >>> merged({"lenet": [old]}, {"lenet": [new]})["lenet"] == [new, old]
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def keep(result: dict[str, Any]) -> None:
-    """Puts records in the day's file, with what the one before has of others, and on the page."""
+    """Write records to the day's file, together with those of the newest earlier file, and to the page."""
     kind = machine.kind(result["machine"]["limits"])
     folder = ROOT / "bench" / "results"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a call of an operator in C++ costs on tensors in memory, against PyTorch's: CPU time, in turns, as ratios.
+"""Measure calls of C++ operators on realised tensors against PyTorch's: processor time, interleaved, as ratios.
 
 python -m bench.calls            prints the table of docs/foreign.md
 """
@@ -27,7 +27,7 @@ ROUNDS, CALLS = 60, 200
 
 
 def ours(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """A function, and an operator whose kernel it is."""
+    """A C++ function, and an operator with it as its kernel."""
     function = tg.cpp.inline(BODY, SIGNATURE)
 
     @tg.op("bench::" + SIGNATURE)
@@ -39,7 +39,7 @@ def ours(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
 
 def ours_back(x: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """The same with a gradient that is a function in C++ too: forwards, and back to x."""
+    """The same with a gradient in C++: forward, then back to x."""
     function, back = tg.cpp.inline(BODY, SIGNATURE), tg.cpp.inline(BACK, "twice(u: float[n]) -> float[n]")
     x, upstream = x.clone().requires_grad_(), tg.ones(16).realize()
 
@@ -110,7 +110,7 @@ def theirs(x: Any, y: Any, folder: str) -> dict[str, Callable[[], Any]]:
 
 
 def measured(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The least CPU time of a call, all in turns."""
+    """Measure the least processor time of a call of each contender, interleaved."""
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(ROUNDS):
         for title, run in runs.items():

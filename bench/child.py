@@ -1,9 +1,9 @@
-"""A contender in a process of its own: builds its work, checks it, and runs slices when it is told to.
+"""Run one contender in a process of its own: build its work, check it, time slices on request.
 
-Spoken over pipes, a JSON object a line: {"check": FILE} runs the work a few times and stores its outputs,
-{"gradients": FILE} stores all gradients of a training step, {"slice": SECONDS} runs it for about that long and gives
-times per call. Between its turns the process is stopped by the parent, so that no pool of threads that spins or sleeps
-disturbs the others.
+The protocol is one JSON object a line over pipes: {"check": FILE} runs the work a few times and stores its outputs,
+{"gradients": FILE} stores all gradients of a training step, {"slice": SECONDS} runs it for about that long and answers
+with the time of each call. The parent stops the process between its turns, so that spinning thread pools do not disturb
+the others.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ from bench.networks import Step
 from bench.workloads import WORKLOADS
 
 CHECKED_CALLS = 3
-"""Training steps must agree after some of them, not only after one."""
+"""Calls after which outputs are compared: training steps must agree after several."""
 PARENT_DEATH_SIGNAL = 1
-"""Of Linux's `prctl`."""
+"""The option of Linux's `prctl`."""
 SHORTEST = 1e-3
-"""Seconds: calls shorter than this are timed several at once."""
+"""Seconds; shorter calls are timed in groups."""
 
 
 class Child:
@@ -51,14 +51,14 @@ class Child:
         return {"first_call_s": first}
 
     def gradients(self, file: str) -> dict[str, Any]:
-        """Stores all gradients of a step, as its update has them; nothing of work that is no training step."""
+        """Store all gradients of a step, as its update uses them; None for work that is no training step."""
         step = self.start()
         arrays = step.gradients() if isinstance(step, Step) else []
         np.savez(file, *arrays)
         return {"gradients": len(arrays)}
 
     def _settle(self) -> None:
-        """Finds how many calls are timed at once."""
+        """Find the number of calls that are timed together."""
         while self._timed(self.together) < SHORTEST and self.together < 1 << 20:
             self.together *= 2
 
@@ -79,7 +79,7 @@ class Child:
 
 
 def _ends_with_its_parent() -> None:
-    """Also where it is stopped when the parent is ended."""
+    """End this process with its parent, even if it is stopped then."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
 

@@ -1,8 +1,8 @@
-"""The gallery of kernels on one GPU: python -m bench.gpu_gallery [names] [--out FILE] [--seconds N]
+"""Measure the gallery of kernels on one GPU: python -m bench.gpu_gallery [names] [--out FILE] [--seconds N]
 
-Each step of each climb in examples/kernels is checked, then timed in turns with the tensor operation. The record is
-bench/results/h200-gallery-DATE.json, of which `python -m examples.kernels --tables` makes tables. It is written after
-each climb, so that nothing is lost when the time is over; what is measured later is added to it.
+Each step of each gallery in examples/kernels is checked, then timed interleaved with the tensor operation. The record
+is bench/results/h200-gallery-DATE.json, which `python -m examples.kernels --tables` prints as tables. It is written
+after each gallery, so that an interrupted run loses nothing; later measurements are added to it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ BETAS, RATE, DECAY = (0.9, 0.999), 1e-3, 1e-2
 
 
 def _sequence(layers: Any, w: Iterator[Any], x: Any) -> Any:
-    """What a Sequential of PyTorch's does, with weights of ours."""
+    """Apply a PyTorch Sequential with weights of ours."""
     for layer in layers:
         match type(layer).__name__:
             case "Linear":
@@ -91,7 +91,7 @@ def _weights(name: str) -> list[Any]:
 
 
 def training(name: str, inputs: networks.Inputs, low: bool) -> networks.Call:
-    """A whole step; it returns before it is done, and the next one waits for it."""
+    """A whole training step; it returns before the device is done, and the next step waits for it."""
     x, labels = (jnp.asarray(a) for a in inputs.values())
     scores, adam = _scores(name, low), name in HEADS
 
@@ -136,5 +136,5 @@ def inference(name: str, inputs: networks.Inputs, low: bool) -> networks.Call:
 
 
 def wait(made: Any) -> Any:
-    """Until a result is there."""
+    """Wait until a result is computed."""
     return jax.block_until_ready(made)

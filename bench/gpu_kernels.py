@@ -1,10 +1,10 @@
-"""Generated CUDA kernels against PyTorch's on one GPU: bandwidth of element functions, rows, sums and transposes.
+"""Measure generated CUDA kernels against PyTorch's on one GPU: element functions, rows, sums and transposes.
 
     python -m bench.gpu_kernels [names] [--out file.json]
 
-Programs are what the scheduler makes for a GPU; their kernels are launched one by one on PyTorch's memory and stream,
-captured as CUDA graphs as PyTorch's own are. Results are compared before anything is timed, gradients with
-those in float64.
+The scheduler makes programs for a GPU; their kernels are launched one by one on PyTorch's memory and stream and
+captured as CUDA graphs, as PyTorch's kernels are. Results are compared before anything is timed, gradients with
+float64.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tilegrad.runtime.device import register
 from tilegrad.runtime.target_model import TargetModel, gpu_model
 
 REPEATS = 10
-"""Runs in one graph."""
+"""Runs in one CUDA graph."""
 
 
 class Planned(NullDevice):
-    """A GPU of so many multiprocessors for which programs are made, and not run."""
+    """A GPU with a number of multiprocessors for which programs are made, but not run."""
 
     @property
     def target(self) -> TargetModel:
@@ -48,7 +48,7 @@ register(Planned("planned"))
 
 
 class CudaLauncher:
-    """Loads cubins and launches kernels through the driver, in PyTorch's context and on its stream."""
+    """Load cubins and launch kernels through the driver, in PyTorch's context and on its stream."""
 
     def __init__(self, architecture: str) -> None:
         self.cuda = ctypes.CDLL("libcuda.so.1")
@@ -83,7 +83,7 @@ class CudaLauncher:
             raise RuntimeError(f"CUDA: {(text.value or b'?').decode()}")
 
     def launch(self, kernel: Kernel, arguments: Sequence[Any], grid: Sequence[int], stream: int) -> None:
-        """Arguments are PyTorch's tensors and numbers."""
+        """Launch a kernel on PyTorch's tensors and numbers."""
         function, made = self.functions[kernel.digest()]
         cells: list[Any] = []
         for p, a in zip(kernel.parameters, arguments, strict=True):
@@ -128,7 +128,7 @@ class OnTorch:
         self._run(self.program.steps)
 
     def run_from(self, name: str) -> None:
-        """Only what depends on an input: the way back, when what the way forward keeps for it is there."""
+        """Run only the kernels that depend on an input: the backward pass, with the saved results of the forward pass."""
         reached, steps = {name}, []
         for step in self.program.steps:
             match step:
@@ -162,13 +162,15 @@ class OnTorch:
         return found
 
     def report(self) -> list[str]:
-        """Threads, registers and spills of each kernel."""
+        """List threads, registers and spills of each kernel."""
         made = [self.launcher.functions[s.kernel.digest()][1] for s in self.program.steps if isinstance(s, Launch)]
         return [f"{m.name} {m.threads}x{m.registers}" + (f" spills {m.spills}" if m.spills else "") for m in made]
 
 
 class Workload(NamedTuple):
-    """The same with both libraries; `passes` are the elements of the first argument that must move, at least."""
+    """The same work in both libraries; `passes` counts how often the elements of the first argument must move, at
+    least.
+    """
 
     name: str
     shapes: tuple[tuple[int, ...], ...]
@@ -177,14 +179,14 @@ class Workload(NamedTuple):
     passes: float
     dtype: str = "float32"
     backward: bool = False
-    """Ours is the gradient; PyTorch's function takes the gradient from above as well, and what its forward has kept."""
+    """Ours is the gradient; PyTorch's function takes the upstream gradient and the saved results too."""
     tolerance: float = 1e-4
     kept: Callable[..., Any] | None = None
-    """What PyTorch's backward is given besides, from the inputs."""
+    """Saved results that PyTorch's backward takes, computed from the inputs."""
     precision: str = "highest"
-    """Of products of float32 numbers."""
+    """Precision of float32 products."""
     upstream: tuple[int, ...] = ()
-    """The shape of what the gradient comes from, if not that of the first argument."""
+    """The shape of the upstream gradient, if it differs from that of the first argument."""
 
 
 def _rows(rows: int, columns: int) -> list[Workload]:
@@ -232,7 +234,7 @@ def _rows(rows: int, columns: int) -> list[Workload]:
 
 
 def workloads() -> list[Workload]:
-    """Those of the table in the issue, and some more."""
+    """List the workloads."""
     big = (16384, 16384)
     chain = ((8192, 8192),) * 4
 
@@ -268,7 +270,7 @@ def workloads() -> list[Workload]:
 
 
 def _pooling() -> Workload:
-    """The gradient of pooling with ReLU behind AlexNet's first convolution."""
+    """The gradient of max-pooling with ReLU after AlexNet's first convolution."""
     f = tg.nn.functional
 
     def theirs(t: Any) -> Any:
@@ -294,7 +296,7 @@ def _pooling() -> Workload:
 
 
 def program(w: Workload) -> Program:
-    """What is compiled for our side."""
+    """The program that is compiled for our side."""
     given = [tg.zeros(*s, dtype=getattr(tg, w.dtype), device="planned", requires_grad=w.backward) for s in w.shapes]
     if not w.backward:
         jitted = tg.jit(w.ours)
@@ -314,7 +316,7 @@ def program(w: Workload) -> Program:
 
 
 def timed(torch: Any, run: Callable[[], Any]) -> float:
-    """Microseconds of a run: the median of replays of a graph that has several of them."""
+    """Measure the microseconds of a run: the median of replays of a graph of several runs."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -338,13 +340,13 @@ def timed(torch: Any, run: Callable[[], Any]) -> float:
 
 
 def exact(torch: Any, w: Workload, inputs: Sequence[Any], more: Sequence[Any]) -> Any:
-    """All gradients in float64."""
+    """Compute all gradients in float64."""
     given, above = ([x.double() for x in xs] for xs in (inputs, more))
     return w.torch(torch)(*given, *above, *(w.kept(torch, *given) if w.kept is not None else ()))
 
 
 def measured(torch: Any, launcher: CudaLauncher, w: Workload) -> dict[str, Any]:
-    """One row of the table: checked first, then timed."""
+    """Check and time one workload."""
     dtype = getattr(torch, w.dtype)
     torch.manual_seed(7)
     inputs = [torch.randn(*s, device="cuda").to(dtype) for s in w.shapes]

@@ -1,11 +1,11 @@
-"""Generated matrix products and convolutions against PyTorch's libraries on one GPU.
+"""Measure generated matrix products and convolutions against PyTorch's libraries on one GPU.
 
     python -m bench.gpu_matmul [names] [--out file.json]
 
-Products are timed in bursts, ours and theirs in turns, with pauses between: under a steady load the clocks of the GPU
-fall, and then who is measured first wins. Results are compared before anything is timed (gradients with those in
-float64), on random numbers, with
-poisoned outputs. Two columns: the generated kernels alone, and what users get, for whom a library may be chosen.
+Products are timed in bursts, alternating, with pauses between: under a steady load the clocks of the GPU fall, and
+whoever is measured first wins. Results are compared before anything is timed (gradients with float64), on random
+numbers, with poisoned outputs. There are two columns: the generated kernels alone, and the program as users get it,
+which may call a library.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tilegrad.runtime.device import device
 
 ROUNDS = 7
 BURST_US = 3000.0
-"""How long a burst takes, about."""
+"""Approximate length of a burst, in microseconds."""
 SIZES = (2048, 4096, 8192)
 
 
 def products(size: int, dtype: str, tolerance: float) -> Iterator[Workload]:
-    """A square product in all four orders of its operands in memory."""
+    """A square product in all four layouts of its operands."""
     shapes = ((size, size), (size, size))
     orders: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
         ("x @ y", lambda x, y: x @ y),
@@ -118,7 +118,7 @@ def workloads() -> Iterator[Workload]:
 
 
 def with_more() -> Iterator[Workload]:
-    """Products with something that follows, and many small ones."""
+    """Products with an epilogue, and batches of small products."""
     f = tg.nn.functional
     linear = ((16384, 768), (3072, 768), (3072,))
     yield Workload(
@@ -151,7 +151,7 @@ def with_more() -> Iterator[Workload]:
 
 
 def tf32(size: int) -> Iterator[Workload]:
-    """Products of float32 numbers at `high`."""
+    """Products of float32 matrices at `high`."""
     orders: tuple[tuple[str, Callable[[Any, Any], tuple[Any, Any]]], ...] = (
         ("x @ y", lambda x, y: (x, y)),
         ("x.T @ y", lambda x, y: (x.T, y)),
@@ -171,7 +171,7 @@ def tf32(size: int) -> Iterator[Workload]:
 
 
 def attention(shape: tuple[int, ...]) -> Iterator[Workload]:
-    """Causal attention in bfloat16, and with its gradients."""
+    """Causal attention in bfloat16, forward and with gradients."""
     batch, heads, length, width = shape
     operations = 2.0 * batch * heads * length * length * width  # half of the pairs, two products
     ours = lambda q, k, v: tg.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)  # noqa: E731
@@ -182,7 +182,7 @@ def attention(shape: tuple[int, ...]) -> Iterator[Workload]:
 
 
 class Repeated:
-    """Some runs, one after the other."""
+    """Several runs, one after the other."""
 
     def __init__(self, run: Callable[[], Any], count: int) -> None:
         self.run, self.count = run, count
@@ -193,7 +193,7 @@ class Repeated:
 
 
 def repeated(torch: Any, run: Callable[[], Any], count: int, captured: bool) -> Any:
-    """Some runs, one after the other: as a CUDA graph, if they can be captured, so that no time is lost between."""
+    """Repeat a run as a CUDA graph, if it can be captured, so that no time is lost between runs."""
     if not captured:
         return Repeated(run, count)
     stream = torch.cuda.Stream()
@@ -211,7 +211,7 @@ def repeated(torch: Any, run: Callable[[], Any], count: int, captured: bool) -> 
 
 
 def burst(torch: Any, graph: Any, count: int) -> float:
-    """Microseconds of one of the runs in a graph, after a pause."""
+    """Measure the microseconds of one run in a graph, after a pause."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     time.sleep(0.01)
@@ -223,7 +223,7 @@ def burst(torch: Any, graph: Any, count: int) -> float:
 
 
 class AsUsed:
-    """The same as a user runs it, who has not forbidden libraries: who computes it is chosen when it is compiled."""
+    """The product as users run it, libraries allowed: the contender is chosen when it is compiled."""
 
     def __init__(self, w: Workload, given: list[Any]) -> None:
         gpu = device("cuda:0")
@@ -238,15 +238,18 @@ class AsUsed:
         self.by = "cuBLASLt" if any(choice.algorithm for choice in chosen) else "own"
         pairs = [(choice.ours, choice.theirs) for choice in chosen]
         self.compared = [[us if math.isfinite(us) else None for us in pair] for pair in pairs]
-        """Microseconds of kernel and library, as they were compared; None: the library had nothing that was right."""
+        """Microseconds of kernel and library, as compared at compile time; None if the library had no correct
+        algorithm.
+        """
 
     def error(self, torch: Any, wanted: Any) -> float:
         got = torch.tensor(self.made.float().cpu().numpy(), device="cuda").double()
         return float((got - wanted.double()).norm() / wanted.double().norm())
 
     def repeat(self, count: int) -> None:
-        """Makes one graph of some runs, as PyTorch's are: a program of one kernel is launched without, and Python is
-        slower to start such a run than some kernels are to end."""
+        """Make one graph of several runs, as for PyTorch: a program of one kernel is launched without a graph, and
+        Python starts such a run more slowly than some kernels finish.
+        """
         gpu = device("cuda:0")
         assert isinstance(gpu, CudaDevice)
         (program,) = self.quick.programs
@@ -259,7 +262,7 @@ class AsUsed:
         self.burst()
 
     def burst(self) -> float:
-        """Microseconds of a run, after a pause."""
+        """Measure the microseconds of a run, after a pause."""
         start, end = (tg.cuda.Event(enable_timing=True) for _ in range(2))
         tg.cuda.synchronize()
         time.sleep(0.01)
@@ -270,11 +273,11 @@ class AsUsed:
         return 1e3 * float(start.elapsed_time(end)) / self.count
 
     def record(self, us: float) -> dict[str, Any]:
-        """What is kept of it."""
+        """The fields that go into the record."""
         return {"used_us": us, "by": self.by, "compared_us": self.compared, "host_us": self.host()}
 
     def host(self, count: int = 200) -> float:
-        """Microseconds in which Python starts a run of it alone."""
+        """Measure the microseconds that Python takes to start a run."""
         tg.cuda.synchronize()
         begin = time.perf_counter()
         for _ in range(count):
@@ -285,7 +288,7 @@ class AsUsed:
 
 
 def exact(torch: Any, w: Workload, inputs: Sequence[Any], upstream: Sequence[Any]) -> Any:
-    """All gradients in float64."""
+    """Compute all gradients in float64."""
     given, theirs = [x.detach().double() for x in inputs], w.torch(torch)
     if not w.backward:
         return theirs(*given)
@@ -294,7 +297,7 @@ def exact(torch: Any, w: Workload, inputs: Sequence[Any], upstream: Sequence[Any
 
 
 def measured(torch: Any, launcher: CudaLauncher, w: Workload) -> dict[str, Any]:
-    """One row: checked first, then timed in turns."""
+    """Check one row, then time it interleaved."""
     torch.manual_seed(7)
     torch.backends.cuda.matmul.allow_tf32 = w.precision == "high"
     inputs = [torch.randn(*s, device="cuda").to(getattr(torch, w.dtype)) for s in w.shapes]
@@ -346,7 +349,7 @@ def measured(torch: Any, launcher: CudaLauncher, w: Workload) -> dict[str, Any]:
 
 
 def used_as(row: dict[str, Any]) -> str:
-    """The second column."""
+    """Measure the second column."""
     if "used_us" not in row:
         return ""
     found = ", ".join(" and ".join("none" if us is None else f"{us:.1f}" for us in pair) for pair in row["compared_us"])

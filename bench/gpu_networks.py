@@ -1,13 +1,13 @@
-"""Training steps on one GPU against PyTorch and JAX: python -m bench.gpu_networks [names] [--out file.json]
+"""Measure training steps on one GPU against PyTorch and JAX: python -m bench.gpu_networks [names] [--out file.json]
 
-PyTorch is eager, channels-last where there are images, each captured as a CUDA graph, and compiled (`COMPILED` says
-how: each way takes it a minute; `--compile mode,mode` has others, `--compile none` none); JAX is jitted. All may use
-tensor cores for float32 (`high`, tf32), as people allow it to. We are there twice: as used, and with
-TILEGRAD_LIBRARIES=off. `--limit N`: seconds for a row.
-Contenders take turns. Before any time counts, all gradients that our steps update weights by, as used and alone, are
-compared with float64, beside PyTorch's in the same arithmetic, and so are the losses of the first steps. Each row is
-measured by a process of its own: a fault takes the device away from the process, not from the other rows. `--verify`:
-nothing is timed.
+PyTorch runs eagerly, channels-last where there are images, each also captured as a CUDA graph, and compiled (`COMPILED`
+names the modes; each takes a minute; `--compile mode,mode` chooses others, `--compile none` none); JAX is jitted. All
+may use tensor cores for float32 (`high`, tf32). Ours runs as used and with TILEGRAD_LIBRARIES=off. `--limit N`: seconds
+for a row.
+
+Contenders take turns. Before anything is timed, all gradients from which our steps update weights are compared with
+float64, next to PyTorch's in the same arithmetic, and so are the losses of the first steps. Each row is measured by a
+process of its own: a fault takes the device from that process only. `--verify` compares and times nothing.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tilegrad.config import changed
 
 ROUNDS, STEPS = 7, 20
 VERIFY = ("--verify",)
-"""In place of modes: only gradients are compared."""
+"""Stands in place of modes: only compare gradients."""
 LONGEST = 300
 """Seconds for a row."""
 FARTHER, NEAR = 2.0, {False: 3e-3, True: 2e-2}
-"""How much farther from float64 than PyTorch's a gradient may be; it need not be nearer than so (in tf32, bfloat16)."""
+"""Bounds of a gradient's error: this many times PyTorch's; smaller errors always pass (in tf32, in bfloat16)."""
 ALONE = "tilegrad alone"
 """With TILEGRAD_LIBRARIES=off."""
 ERROR = re.compile(r"[\w.]+(Error|Fault|Exception)\b")
-"""How the last lines of a traceback begin."""
+"""Matches the last lines of a traceback."""
 
 
 class Task(NamedTuple):
@@ -87,11 +87,11 @@ COMPILED: dict[str, tuple[str, ...]] = {
     "gpt": ("default",),
     "gpt2": ("default",),
 }
-"""The modes of torch.compile that are tried for a network."""
+"""Modes of torch.compile for each network."""
 
 
 def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
-    """A step as a CUDA graph."""
+    """Capture a step as a CUDA graph."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -102,7 +102,7 @@ def graphed(torch: Any, step: Callable[[], Any]) -> Callable[[], Any]:
         result = step()
 
     def replay(kept: Callable[[], Any] = step) -> Any:
-        """`kept` holds the memory that the graph reads."""
+        """Replay the graph; `kept` holds the memory that it reads."""
         graph.replay()
         return result
 
@@ -131,7 +131,7 @@ def contenders(torch: Any, task: Task) -> dict[str, Callable[[], Any]]:
 
 
 def alone_with_it(task: Task, inputs: networks.Inputs) -> Callable[[], Any]:
-    """Our step with no library: what was chosen when it was first run stays."""
+    """Our step without libraries: algorithms chosen at its first run stay."""
     step = task.step(tg, inputs, tg.jit)
     with changed(libraries="off"):
         for _ in range(4):
@@ -140,7 +140,7 @@ def alone_with_it(task: Task, inputs: networks.Inputs) -> Callable[[], Any]:
 
 
 def jitted(task: Task, wanted: Any) -> dict[str, float]:
-    """Seconds of a step of JAX's, if it is here, and computes the losses (or scores) that are wanted."""
+    """Measure a JAX step, if JAX is installed, and compute the losses or scores."""
     try:
         from bench import gpu_jax
 
@@ -164,7 +164,7 @@ def jitted(task: Task, wanted: Any) -> dict[str, float]:
 
 
 def compiled(torch: Any, task: Task, mode: str) -> dict[str, float]:
-    """Seconds of a step that torch.compile has made. They come last: what it leaves in the process slows others."""
+    """Measure a step under torch.compile; last, because it leaves state in the process that slows others."""
     inputs = networks.batch(task.network, task.size)
     try:
         ready = partial(torch.compile, mode=mode)
@@ -182,7 +182,7 @@ def compiled(torch: Any, task: Task, mode: str) -> dict[str, float]:
 
 
 def seconds(torch: Any, step: Callable[[], Any]) -> float:
-    """Of one step: the machine's clock around some of them, when all work is done."""
+    """Measure the seconds of one step: wall time of several, until all work is done."""
     step()
     tg.cuda.synchronize()
     torch.cuda.synchronize()
@@ -195,12 +195,12 @@ def seconds(torch: Any, step: Callable[[], Any]) -> float:
 
 
 def allowed(task: Task) -> float:
-    """How far results may be apart."""
+    """The largest allowed difference of results."""
     return 0.05 if task.low else 0.01
 
 
 def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, Any, Any]:
-    """How far our results are from PyTorch's: the losses of the first steps, or all scores; and PyTorch's."""
+    """The difference of our results from PyTorch's (losses of the first steps, or all scores), and the latter."""
     if task.inference:
         ours, theirs = (steps[who]().float().cpu().numpy() for who in ("tilegrad", "torch"))
         return float(abs(ours - theirs).max() / abs(theirs).max()), (ours[0], theirs[0]), theirs
@@ -209,7 +209,7 @@ def different(task: Task, steps: dict[str, Callable[[], Any]]) -> tuple[float, A
 
 
 def verified(torch: Any, task: Task, place: str = "cuda") -> dict[str, float]:
-    """How far the gradients of a step are from float64, the farthest of each contender; raises if ours are wrong."""
+    """The largest gradient error of each contender against float64; raises if ours is wrong."""
     inputs = networks.batch(task.network, task.size)
     exact = networks.exact_gradients(torch, task.network, inputs, place)
     given = (task.network, inputs)
@@ -232,7 +232,7 @@ def verified(torch: Any, task: Task, place: str = "cuda") -> dict[str, float]:
 
 
 def measured(torch: Any, task: Task, modes: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """A row, again with every contender that takes no turns with the others but comes last."""
+    """Measure a row; contenders that leave state behind come last."""
     errors = {} if task.inference else {"gradients": verified(torch, task)}
     if modes == VERIFY:
         yield {"name": task.name, **errors}
@@ -266,7 +266,7 @@ def _row(task: Task, medians: dict[str, float]) -> dict[str, Any]:
 
 
 def alone(number: int, modes: tuple[str, ...], limit: int) -> dict[str, Any]:
-    """A row, measured by a process of its own; if it is stopped, what it had found by then."""
+    """Measure a row in a process of its own; if it is stopped, keep what it had found by then."""
     task, stopped = TASKS[number], {}
     command = [sys.executable, "-m", "bench.gpu_networks", "--row", str(number), *modes]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -291,7 +291,7 @@ def alone(number: int, modes: tuple[str, ...], limit: int) -> dict[str, Any]:
 
 
 def row(number: int, modes: tuple[str, ...]) -> None:
-    """What such a process does; what it has found is its last line."""
+    """Run in that process: print what was found as the last line."""
     import logging
 
     import torch

@@ -1,4 +1,4 @@
-"""The part of docs/performance.md about GPUs, from the newest records of the machines that had one."""
+"""Write the section of docs/performance.md about GPUs from the newest records."""
 
 import json
 import textwrap
@@ -44,7 +44,7 @@ REASONS = {
 
 
 def gpu_part(folder: Path) -> str:
-    """Nothing if nobody has measured on a GPU.
+    """The section; empty without any record of a GPU.
 
     >>> gpu_part(Path("nowhere"))
     ''
@@ -66,7 +66,7 @@ def gpu_part(folder: Path) -> str:
 
 
 def networks_part(folder: Path) -> str:
-    """The training steps, with the reason why a goal is missed.
+    """The training steps, with the reason for each missed goal.
 
     >>> networks_part(Path("nowhere"))
     ''
@@ -82,7 +82,7 @@ def networks_part(folder: Path) -> str:
 
 
 def is_verified(row: dict[str, Any]) -> bool:
-    """Whether its gradients were compared with float64 before it was timed, or it has none."""
+    """Tell whether its gradients were compared with float64 before timing, or it has none."""
     return "gradients" in row or "inference" in row.get("name", "")
 
 

@@ -1,9 +1,9 @@
-"""Where the time of a training step goes on one GPU: each kernel of its program alone.
+"""Measure each kernel of a training step alone, on one GPU.
 
     python -m bench.gpu_steps alexnet 128 [bfloat16] [--short] [--built]
 
-Kernels are launched one by one, some times in a row, as CUDA graphs on PyTorch's memory; what they compute from does
-hardly matter here (`bench.gpu_networks` compares results). `--built` only builds them, on any machine.
+Kernels are launched one by one, several times in a row, as CUDA graphs on PyTorch's memory; the contents of their
+operands hardly matter here (`bench.gpu_networks` compares results). `--built` only compiles them, on any machine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def program(network: str, size: tuple[int, ...], low: bool) -> Program:
 
 
 def kernel_times(torch: Any, run: OnTorch, steps: list[Launch]) -> list[float]:
-    """Microseconds of each."""
+    """Measure the microseconds of each kernel."""
     found = []
     for step in steps:
         given = [run.memory[a] if isinstance(a, str) else known(a, {}) for a in step.arguments]

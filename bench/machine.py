@@ -1,4 +1,4 @@
-"""The machine of a run, and what it can do at most: a figure above that is measured wrongly."""
+"""Describe the machine and its limits; a figure above a limit is a measurement error."""
 
 import importlib.metadata
 import json
@@ -13,7 +13,7 @@ from bench.contenders import CONTENDERS
 from bench.workloads import Size, Workload
 
 TOLERANCE = 1.15
-"""The limits are measured too."""
+"""Tolerance, because limits are measured too."""
 
 
 class AboveLimit(Exception):
@@ -21,7 +21,7 @@ class AboveLimit(Exception):
 
 
 def describe() -> dict[str, Any]:
-    """The processor, the versions, and the measured limits, in bytes and operations per second."""
+    """Give the processor, the versions, and the measured limits in bytes and operations per second."""
     code = "import json; from tilegrad.backend.cpu.limits import limits; print(json.dumps(dict(limits())))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=turns.environment(CONTENDERS[0])
@@ -44,7 +44,7 @@ def describe() -> dict[str, Any]:
 
 
 def kind(limits: dict[str, Any]) -> str:
-    """What records are called after: machines of different vectors are not mixed.
+    """Name a kind of machine: records of machines with different vectors are not mixed.
 
     >>> kind({"vector_bits": 256}), kind({"vector_bits": 512}), kind({"vector_bits": 512, "amx": True})
     ('cpu', 'cpu-avx512', 'cpu-amx')
@@ -53,7 +53,7 @@ def kind(limits: dict[str, Any]) -> str:
 
 
 def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[str, Any]) -> float | None:
-    """How much of the machine's limit a time stands for: of arithmetic, or of memory where the caches are too small."""
+    """The share of the machine's limit that a time reaches: of arithmetic, or of bandwidth beyond the caches."""
     shares = []
     low = ("_bf16", "_high") if limits.get("amx") else ("_bf16",) if limits.get("pairs") else ()
     on_unit = workload.name.endswith(low) if low else False  # whose speed nobody has measured
@@ -66,14 +66,15 @@ def share_of_limit(workload: Workload, size: Size, seconds: float, limits: dict[
 
 
 def may_pass(workload: Workload, limits: dict[str, Any]) -> bool:
-    """Whether right results may come sooner than float32 multiply-adds, one for each, allow: from a matrix unit, or by
-    tiles of convolutions, which need fewer."""
+    """Tell whether correct results may beat one float32 multiply-add per product: by a matrix unit, or by Winograd
+    tiles.
+    """
     pairs = bool(limits.get("pairs")) and workload.name.endswith("_bf16")
     return bool(limits.get("amx")) or pairs or workload.name.startswith("convolution")
 
 
 def check(workload: Workload, record: dict[str, Any], limits: dict[str, Any]) -> None:
-    """Refuses times that are too good; notes our share of the limit in the record."""
+    """Refuse impossible times; add our share of the limit to the record."""
     size = tuple(record["size"])
     for name, times in record["times"].items():
         share = share_of_limit(workload, size, times["median"] * workload.operations, limits)

@@ -1,4 +1,4 @@
-"""How much memory a training step of AlexNet takes: ours as it is planned, PyTorch's as its process grows."""
+"""Measure the memory of a training step of AlexNet: ours as planned, PyTorch's by the growth of its process."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ STEPS = 2
 
 
 def alexnet_memory(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """Bytes of a step: parameters, what flows, gradients; each measured in a process of its own."""
+    """Bytes of a step: parameters, activations, gradients; each measured in a process of its own."""
     found: dict[str, float] = {}
     unable: dict[str, str] = {}
     for contender in contenders:
@@ -32,7 +32,7 @@ def alexnet_memory(contenders: Sequence[Contender], workload: Workload, size: Si
 
 
 def network(library: Any) -> Any:
-    """Dropout included, as people train it."""
+    """AlexNet with dropout, as people train it."""
     from bench import networks
 
     layers = list(networks.alexnet(library.nn))
@@ -42,7 +42,7 @@ def network(library: Any) -> Any:
 
 
 def tilegrad(batch: int) -> float:
-    """Nothing runs: what the program would take is known before."""
+    """Plan the program without running it."""
     import tilegrad as tg
 
     model = network(tg).to("null")
@@ -62,7 +62,7 @@ def tilegrad(batch: int) -> float:
 
 
 def torch(batch: int) -> float:
-    """The parameters, and by how much the most memory that the process ever had grows over some steps."""
+    """The parameters, and the growth of the process's peak memory over several steps."""
     from importlib import import_module
     from resource import RUSAGE_SELF, getrusage
 

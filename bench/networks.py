@@ -1,6 +1,6 @@
 """Networks that tilegrad and PyTorch write in the same words: `library` is either of them.
 
-The weights are drawn by the harness, so that both compute the same.
+The harness draws the weights, so that both compute the same.
 """
 
 import math
@@ -13,7 +13,7 @@ Inputs = dict[str, np.ndarray]
 Size = tuple[int, ...]
 Call = Callable[[], Any]
 Ready = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What makes a function fast: `tg.jit`, `torch.compile`, or nothing."""
+"""Makes a function fast: `tg.jit`, `torch.compile`, or the identity."""
 
 
 def lenet(nn: Any) -> Any:
@@ -34,7 +34,7 @@ def lenet(nn: Any) -> Any:
 
 
 def alexnet(nn: Any) -> Any:
-    """With one channel of input, as people train it on digits of 224 x 224."""
+    """AlexNet with one input channel, as people train it on digits of 224 x 224."""
     return nn.Sequential(
         nn.Conv2d(1, 96, 11, stride=4),
         nn.ReLU(),
@@ -63,7 +63,7 @@ def wide(nn: Any) -> Any:
 
 
 def gpt(nn: Any, vocabulary: int = 256, context: int = 128, width: int = 128, layers: int = 4, heads: int = 4) -> Any:
-    """Blocks of attention and two linear layers, normalised before, added to what came in."""
+    """A GPT: pre-norm blocks of attention and a feed-forward network with residual connections."""
     functional, Module = nn.functional, nn.Module
 
     class Block(Module):  # type: ignore[misc, valid-type]
@@ -96,7 +96,7 @@ def gpt(nn: Any, vocabulary: int = 256, context: int = 128, width: int = 128, la
 
 
 def lstm(nn: Any, vocabulary: int = 256, width: int = 256, layers: int = 2) -> Any:
-    """Scores of the next letter from layers of LSTM."""
+    """Scores of the next letter from LSTM layers."""
 
     class Letters(nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -124,13 +124,13 @@ BUILD: dict[str, Callable[[Any], Any]] = {
     "lstm": lstm,
 }
 GPT2_LETTERS = 50304
-"""Those of GPT-2, and some so that there are a multiple of 128."""
+"""The vocabulary of GPT-2, padded to a multiple of 128."""
 SHAPES: dict[str, tuple[int, ...]] = {"lenet": (1, 28, 28), "alexnet": (1, 224, 224), "wide": (784,), "mlp": (784,)}
-"""What one sample is."""
+"""The shape of one sample."""
 
 
 def batch(name: str, size: Size) -> Inputs:
-    """Samples and labels, or (for language) letters and those after them."""
+    """Samples and labels, or, for language, letters and their successors."""
     rng = np.random.default_rng(0)
     if name in SHAPES:
         x = rng.standard_normal((size[0], *SHAPES[name]), dtype=np.float32)
@@ -140,7 +140,7 @@ def batch(name: str, size: Size) -> Inputs:
 
 
 def drawn(shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """Weights of these shapes."""
+    """Draw weights of these shapes."""
     rng = np.random.default_rng(1)
     return [
         (rng.standard_normal(shape) / math.sqrt(max(1, math.prod(shape[1:])))).astype(np.float32) for shape in shapes
@@ -162,7 +162,7 @@ def same(x: Any) -> Any:
 
 
 class Step:
-    """A step that updates parameters, of which the gradients can be told."""
+    """A step that updates parameters and can report its gradients."""
 
     def __init__(self, library: Any, parameters: list[Any], optimizer: Any, run: Call) -> None:
         self.library, self.parameters, self.optimizer, self.run = library, parameters, optimizer, run
@@ -172,10 +172,10 @@ class Step:
         return self.run()
 
     def gradients(self) -> list[np.ndarray]:
-        """All gradients at the first weights, as the step that is timed has them: from what it changes.
+        """Compute all gradients at the first weights from the update of the timed step.
 
-        SGD takes a multiple of a gradient off the weights; Adam keeps a tenth of the first one as its mean. The last of
-        some steps counts, each from the first weights: later ones may run in another way.
+        SGD subtracts a multiple of the gradient; Adam keeps a tenth of the first gradient as its mean. The last of
+        several steps counts, each from the first weights, because later steps may run another program.
         """
         library, group = self.library, self.optimizer.param_groups[0]
         first, rate = [p.detach().clone() for p in self.parameters], group["lr"]
@@ -195,7 +195,7 @@ class Step:
 
 
 class Training(Step):
-    """A whole step; `low`: products in bfloat16; `laid`: how images and networks for them lie in memory."""
+    """A whole training step; `low`: products in bfloat16; `laid`: the memory layout of images and weights."""
 
     def __init__(
         self,
@@ -233,13 +233,13 @@ SAME_STEPS = 4
 
 
 def as_array(x: Any) -> np.ndarray:
-    """A tensor of either library as numpy has it."""
+    """Convert a tensor of either library to numpy."""
     found: np.ndarray = x.detach().cpu().numpy()
     return found.astype(np.float64)
 
 
 def exact_gradients(torch: Any, name: str, inputs: Inputs, device: str = "cpu") -> list[np.ndarray]:
-    """All gradients of a step at the first weights, in float64."""
+    """Compute all gradients of a step at the first weights in float64."""
     x, labels = (torch.tensor(a).to(device) for a in inputs.values())
     model = filled(torch, name).double().to(device)
     loss = torch.nn.functional.cross_entropy(model(x.double() if x.is_floating_point() else x), labels)
@@ -247,7 +247,7 @@ def exact_gradients(torch: Any, name: str, inputs: Inputs, device: str = "cpu") 
 
 
 def exact_of_mlp(torch: Any, inputs: Inputs) -> list[np.ndarray]:
-    """The same of a network with one hidden layer whose weights are given."""
+    """The same for a network with one hidden layer and given weights."""
     x, labels, *weights = (torch.from_numpy(a) for a in inputs.values())
     w1, b1, w2, b2 = (w.double().requires_grad_() for w in weights)
     linear = torch.nn.functional.linear
@@ -256,7 +256,7 @@ def exact_of_mlp(torch: Any, inputs: Inputs) -> list[np.ndarray]:
 
 
 def errors(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> list[float]:
-    """How far each gradient is from the exact one, relative to its size."""
+    """The error of each gradient relative to its norm."""
     return [float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, exact, strict=True)]
 
 

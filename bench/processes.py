@@ -1,4 +1,4 @@
-"""What is measured in whole processes: a fresh start, an import, a slowdown beside a busy neighbour, bytes on disk."""
+"""Measurements of whole processes: cold start, import, slowdown next to a busy neighbour, size on disk."""
 
 import importlib.metadata
 import subprocess
@@ -18,7 +18,7 @@ BURN = "while True: pass"
 
 
 def cold(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """The time of a process that starts, builds the work and does it once; disk caches are warm."""
+    """Time a process that starts, builds the work and does it once; file caches are warm."""
     code = (
         "import importlib, sys; from bench.workloads import WORKLOADS; "
         "module = importlib.import_module('bench.contenders.' + sys.argv[1]); "
@@ -31,7 +31,7 @@ def cold(contenders: Sequence[Contender], workload: Workload, size: Size) -> dic
 
 
 def imports(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """The time of a process that only imports."""
+    """Time a process that only imports."""
     names = {c.name: c.library for c in contenders if not c.variant or c.name == "torch"}
     commands = {name: [sys.executable, "-c", f"import {library}"] for name, library in names.items()}
     return _paired(commands, {c.name: turns.environment(c) for c in contenders}, size)
@@ -62,7 +62,7 @@ def _paired(commands: dict[str, list[str]], environments: dict[str, dict[str, st
 
 
 def beside_a_busy_core(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """How many times longer each contender takes while somebody else computes on one core without pause."""
+    """Measure how much longer each contender takes while another process keeps one core busy."""
     quiet = turns.play(contenders, workload, size, turns.FEWEST_ROUNDS)
     neighbour = subprocess.Popen([sys.executable, "-c", BURN])
     try:
@@ -76,7 +76,7 @@ def beside_a_busy_core(contenders: Sequence[Contender], workload: Workload, size
 
 
 def installed(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """Bytes on disk of each library with all that it needs."""
+    """The size of each library on disk, with its dependencies."""
     libraries = list(dict.fromkeys(c.library for c in contenders))
     return {"size": [], "bytes": {name: _bytes_of(name) for name in libraries}, "times": {}, "ratios": {}}
 
@@ -127,12 +127,12 @@ MEASURES: dict[str, Callable[[Sequence[Contender], Workload, Size], dict[str, An
 
 
 def measure(contenders: Sequence[Contender], workload: Workload, size: Size) -> dict[str, Any]:
-    """The record of a workload and size, measured as the workload says."""
+    """Measure a workload and size in the way that the workload names."""
     if workload.while_busy:
         return beside_a_busy_core(contenders, workload, size)
     return MEASURES.get(workload.name, turns.play)(contenders, workload, size)
 
 
 def chosen(libraries: Sequence[str]) -> list[Contender]:
-    """Ours and the contenders of these libraries; a full name chooses one of a library's settings."""
+    """Ours and the contenders of these libraries; a full name chooses one setting."""
     return [c for c in CONTENDERS if c.name == "tilegrad" or c.library in libraries or c.name in libraries]

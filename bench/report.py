@@ -1,4 +1,4 @@
-"""docs/performance.md from the records of a run: python -m bench.report bench/results/cpu-DATE.json"""
+"""Write docs/performance.md from the records of a run: python -m bench.report bench/results/cpu-DATE.json"""
 
 import json
 import sys
@@ -28,7 +28,7 @@ REASONS: dict[str, str] = {
     "lstm": "the products of a recurrence run at 80 to 86 GFLOP/s on a core; a quarter of it is finishing gates, which "
     "waits for memory",
 }
-"""For a workload (and size) whose goal is missed: why, found by profiling. `softmax`, or `softmax 64x64`."""
+"""The reason why a workload (and size) misses its goal, found by profiling. `softmax`, or `softmax 64x64`."""
 SHARED = "other work ran on the neighbouring cores of this machine, and times of one contender differ by half"
 REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
     "cpu-avx512": {
@@ -52,7 +52,7 @@ REASONS_ELSEWHERE: dict[str, dict[str, str]] = {
         f"reaches 1.7 to 1.8; the rest is packing, and starting launches; {SHARED}",
     },
 }
-"""The same on machines with wider vectors, where the reason is another."""
+"""The same on machines with wider vectors, where reasons differ."""
 
 HEAD = """# Performance
 
@@ -69,7 +69,7 @@ with malloc settings that keep memory (`bench/contenders/__init__.py`).
 
 """
 OTHERS = {"cpu-avx512": "With AVX-512", "cpu-amx": "With AVX-512 and a matrix unit (AMX)"}
-"""Other machines, as their records are called."""
+"""Other kinds of machines, by the names of their records."""
 ON_ANOTHER = """
 ## {title}
 
@@ -91,7 +91,7 @@ COLUMNS = """| workload | size | goal | ratio | best peer | goal, tuned | ratio,
 
 
 def page(result: dict[str, Any], source: str) -> str:
-    """The page about one machine, with what the newest records of others say."""
+    """The page for one machine, with the newest records of others."""
     head = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
     text = head + _table(result, REASONS)
     for file in sorted((ROOT / "bench" / "results").glob("tuned-cpu-2*.json"))[-1:]:
@@ -108,7 +108,7 @@ def page(result: dict[str, Any], source: str) -> str:
 
 
 def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
-    """The ratios of a machine, and why goals are missed on it."""
+    """The ratios of a machine, and the reasons for missed goals."""
     lines, missed = [], []
     for name, records in result["workloads"].items():
         workload, why = WORKLOADS[name], dict[str, list[str]]()
@@ -132,7 +132,7 @@ def _table(result: dict[str, Any], reasons: dict[str, str]) -> str:
 
 
 def _mean(workload: Workload, records: list[dict[str, Any]], goal: float) -> tuple[float, str]:
-    """The geometric mean of the ratios that the goal is for, and its line."""
+    """The geometric mean of the ratios that have a common goal, and its row."""
     ratios = [r["ratio"] for r in records if tuple(r["size"]) in workload.mean_of and "ratio" in r]
     if not ratios:
         return 0.0, f"|  | geometric mean | {goal} | not measured |  |  |  |  | missed |"
@@ -142,7 +142,7 @@ def _mean(workload: Workload, records: list[dict[str, Any]], goal: float) -> tup
 
 
 def _absent(result: dict[str, Any]) -> str:
-    """What has no row.
+    """List the workloads without a row.
 
     >>> sizes = [{"size": size} for size in WORKLOADS["wide"].sizes[1:]]
     >>> "`lenet`, " in (text := _absent({"workloads": {"wide": sizes}})), "`wide` 64, " in text
@@ -158,7 +158,7 @@ def _absent(result: dict[str, Any]) -> str:
 
 
 def tuned_rows(result: dict[str, Any]) -> str:
-    """What `bench.tuned` measured."""
+    """The rows that `bench.tuned` measured."""
     lines = []
     for name, records in result["workloads"].items():
         for record in records:
@@ -170,7 +170,7 @@ def tuned_rows(result: dict[str, Any]) -> str:
 
 
 def _streams(result: dict[str, Any]) -> str:
-    """How much of the bandwidth of memory inferences reach that are little but reading weights."""
+    """The share of memory bandwidth that weight-bound inferences reach."""
     limits, lines = result["machine"]["limits"], []
     for name, bytes in WEIGHTS.items():
         for record in result["workloads"].get(name, []):
@@ -223,7 +223,7 @@ def _goal(workload: Workload, goal: float | None) -> str:
 
 
 def _figure(workload: Workload, record: dict[str, Any]) -> str:
-    """What stands in the column of ratios."""
+    """The text of the column of ratios."""
     value = figure(workload, record)
     if value is None:
         return "not measured"
@@ -240,7 +240,7 @@ def _figure(workload: Workload, record: dict[str, Any]) -> str:
 
 
 def figure(workload: Workload, record: dict[str, Any]) -> float | None:
-    """The number that the goal speaks of."""
+    """The number that the goal refers to."""
     if workload.name == "installed":
         return record["bytes"].get("tilegrad")
     if workload.kind == "bytes":
@@ -254,7 +254,7 @@ def figure(workload: Workload, record: dict[str, Any]) -> float | None:
 
 
 def _missed(workload: Workload, record: dict[str, Any], reasons: dict[str, str]) -> str:
-    """Why the goal is missed; nothing if it is met."""
+    """The reason why the goal is missed; empty if it is met."""
     value = figure(workload, record)
     if workload.goal is None or value is None:
         return "" if workload.goal is None else "not measured"
@@ -293,7 +293,7 @@ def _time(seconds: float) -> str:
 
 
 def write(file: Path) -> None:
-    """The page of one record; those of machines with wider vectors come into the page of the other machine."""
+    """Write the page for one record; records of machines with wider vectors are added as sections."""
     others = sorted(file.parent.glob("cpu-2*.json"))
     file = others[-1] if file.name.startswith(tuple(OTHERS)) and others else file
     source = file.resolve().relative_to(ROOT) if file.resolve().is_relative_to(ROOT) else file

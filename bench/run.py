@@ -1,4 +1,4 @@
-"""Measures workloads: python -m bench.run softmax mlp:64x784x128x10 --against torch,jax,numpy --json FILE"""
+"""Measure workloads: python -m bench.run softmax mlp:64x784x128x10 --against torch,jax,numpy --json FILE"""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ from bench.workloads import Size, Workload, expanded, find
 
 
 def judge(workload: Workload, record: dict[str, Any]) -> None:
-    """The best peer and its ratio; a second time with those whose malloc is tuned."""
+    """Find the best peer and its ratio, without and with peers whose malloc is tuned."""
     peers = {n: r["median"] for n, r in record["ratios"].items() if n != "tilegrad"}
     rivals = {n: r for n, r in peers.items() if not n.endswith("-tuned")}
     if workload.rival:
@@ -54,7 +54,7 @@ def show(workload: Workload, record: dict[str, Any]) -> None:
 def run(
     names: Sequence[str], against: Sequence[str], rounds: int = ROUNDS, primary_only: bool = False
 ) -> dict[str, Any]:
-    """The records of all named workloads, with the machine that they were measured on."""
+    """The records of all named workloads, with the machine."""
     described = machine.describe()
     result: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "machine": described, "workloads": {}}
     for name in expanded(names):

@@ -1,7 +1,7 @@
-"""Every way to cut one matrix product, measured on one thread: python -m bench.search_space [--out FILE]
+"""Measure every tiling of one matrix product on one thread: python -m bench.search_space [--out FILE]
 
-The tuner tries few of them. What it finds is held against the best of all in tests/schedule/test_search.py, which reads
-this record and so does not depend on the machine that it runs on.
+The tuner tries few of them. tests/schedule/test_search.py compares its choice with the best in this record, and so does
+not depend on the machine that it runs on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUNS = 4
 
 
 def space(extents: matmul_tiles.Extents, target: TargetModel) -> list[Choice]:
-    """All pairs of pieces that the tuner could take, at each depth that it knows."""
+    """All pairs of tile sizes that the tuner could choose, at each depth."""
     m, n, k, *_ = extents
     limits = target.products
     assert isinstance(m, int)
@@ -43,7 +43,7 @@ def space(extents: matmul_tiles.Extents, target: TargetModel) -> list[Choice]:
 
 
 def processor_seconds(contender: Contender) -> float:
-    """The best of some runs, in seconds of the processor: others on the machine count less."""
+    """The least processor time of several runs, which excludes other processes."""
     contender.run()
     best = float("inf")
     for _ in range(RUNS):

@@ -1,7 +1,7 @@
-"""How far a first run is from a tuned one: python -m bench.tuned [--budget 20s] [NAME...]
+"""Compare first runs with tuned ones: python -m bench.tuned [--budget 20s] [NAME...]
 
-Each workload runs as it is, and with the `kernels.lock` that `tg.jit(tune=...)` made of it just before, in processes
-that take turns as in bench/turns.py. The ratio is the untuned time over the tuned one.
+Each workload runs as it is, and with the `kernels.lock` that `tg.jit(tune=...)` has just made for it, in interleaved
+processes. The ratio is the untuned time over the tuned one.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ MAIN = (
     "attention:8x8x512x64",
     "lstm:32x64",
 )
-"""Five minutes."""
+"""Workloads that take five minutes together."""
 BUDGET = "20s"
 
 
 def tune(name: str, size: Size, budget: str, lock: Path) -> str:
-    """Makes a `kernels.lock` for a workload, in a process of its own; what the tuner says of it."""
+    """Make a `kernels.lock` for a workload in a process of its own; return the tuner's report."""
     command = [sys.executable, "-m", "bench.tuned", name, "--budget", budget, "--only-tune", json.dumps(size)]
     made = environment(Contender("tilegrad", "ours", "", {"TILEGRAD_LOCK": str(lock)}))
     done = subprocess.run(command, env=made, capture_output=True, text=True, cwd=ROOT)
@@ -48,7 +48,7 @@ def tune(name: str, size: Size, budget: str, lock: Path) -> str:
 
 
 def only_tune(name: str, size: Size, budget: str) -> None:
-    """Builds a workload with `tg.jit(tune=budget)` and runs it once."""
+    """Build a workload with `tg.jit(tune=budget)` and run it once."""
     import tilegrad as tg
     from bench.contenders import ours
 
@@ -68,7 +68,7 @@ def compared(workload: Workload, size: Size, budget: str, rounds: int = ROUNDS) 
 
 
 def keep(described: dict[str, Any], name: str, record: dict[str, Any]) -> Path:
-    """Puts a record in the day's file and on the page."""
+    """Write a record to the day's file and to the page."""
     file = ROOT / "bench" / "results" / f"tuned-{machine.kind(described['limits'])}-{time.strftime('%Y-%m-%d')}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(file.read_text())["workloads"] if file.exists() else {}

@@ -1,4 +1,4 @@
-"""Contenders in processes of their own that take turns, and the ratios of their times."""
+"""Interleave contenders in processes of their own, and compute the ratios of their times."""
 
 import json
 import os
@@ -23,18 +23,18 @@ ROOT = Path(__file__).parent.parent
 THREADS = 2
 THREAD_KNOBS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TILEGRAD_THREADS")
 SLICE = 0.05
-"""Seconds: short enough that the machine's own swings hit all contenders alike."""
+"""Seconds of a slice: short enough that fluctuations of the machine hit all contenders alike."""
 ROUNDS = 21
 MOST_FOREIGN = 0.1
-"""Rounds in which others took more of the machine than this are dropped, where enough are left."""
+"""Rounds in which other processes took more of the machine than this are dropped, if enough remain."""
 FEWEST_ROUNDS = 7
 PATIENCE = 120.0
-"""Seconds after which no further round begins, where enough have been played: steps that take seconds."""
+"""Seconds after which no further round begins, once there are enough."""
 FIRST_ROUNDS = 3
 FARTHER, NEAR = 2.0, {"": 1e-4, "high": 3e-3, "bf16": 2e-2}
-"""How much farther from float64 than PyTorch's a gradient may be; it need not be nearer than so."""
+"""Bounds of a gradient's error: this many times PyTorch's; smaller errors always pass."""
 FAR_BEHIND = 4.0
-"""A contender this many times slower than the fastest after the first rounds sits the others out."""
+"""A contender that is this many times slower than the fastest after the first rounds is dropped."""
 
 
 def environment(contender: Contender) -> dict[str, str]:
@@ -44,7 +44,7 @@ def environment(contender: Contender) -> dict[str, str]:
 
 
 class Player:
-    """A child process, stopped while it is not its turn."""
+    """A child process that is stopped except in its turn."""
 
     def __init__(self, contender: Contender, workload: Workload, size: Size) -> None:
         self.contender = contender
@@ -85,7 +85,7 @@ class Player:
 
 
 def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds: int = ROUNDS) -> dict[str, Any]:
-    """The times of all contenders on one workload and size, after their results have been compared."""
+    """Time all contenders on one workload and size, after comparing their results."""
     players = [Player(c, workload, size) for c in contenders]
     try:
         checked = _verify(players, workload, size)
@@ -115,13 +115,13 @@ def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds
 
 
 def _played(player: Player, kept: Sequence[int]) -> Sequence[int]:
-    """Those of the kept rounds that a contender took part in; all of its own where that is none of them."""
+    """The kept rounds of a contender; all of its rounds if none was kept."""
     own = range(len(player.rounds))
     return [n for n in kept if n in own] or own
 
 
 def _rounds(players: Sequence[Player], most: int) -> list[float]:
-    """Plays the rounds; gives the share of the machine that others took in each."""
+    """Play the rounds; return the share of the machine that other processes took in each."""
     foreign: list[float] = []
     start = time.perf_counter()
     while len(foreign) < most:
@@ -132,7 +132,7 @@ def _rounds(players: Sequence[Player], most: int) -> list[float]:
 
 
 def _still_playing(players: Sequence[Player]) -> list[Player]:
-    """All at first, and then those that may still be the best.
+    """All contenders at first, then those that may still be the fastest.
 
     Ours always plays, since the others are compared with it.
     """
@@ -143,7 +143,7 @@ def _still_playing(players: Sequence[Player]) -> list[Player]:
 
 
 def _round(players: Sequence[Player]) -> float:
-    """A slice for each; gives the share of the machine that somebody else took meanwhile."""
+    """Run a slice of each; return the share of the machine that other processes took."""
     others, start, own = _busy(), time.perf_counter(), 0.0
     for player in players:
         before = _cpu_of(player.process.pid)
@@ -156,7 +156,7 @@ def _round(players: Sequence[Player]) -> float:
 
 
 def _busy() -> float:
-    """Seconds that all processors together have worked, stolen time included."""
+    """Processor seconds of all processes, stolen time included."""
     fields = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
     user, nice, system, _, _, irq, softirq, steal = fields[:8]
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -168,7 +168,7 @@ def _cpu_of(process: int) -> float:
 
 
 def _verify(players: Sequence[Player], workload: Workload, size: Size) -> dict[str, float]:
-    """The greatest difference of each contender's results from the first peer's; those that disagree are out."""
+    """Compare each contender's results with the first peer's; drop those that disagree."""
     with tempfile.TemporaryDirectory() as folder:
         found: dict[str, list[np.ndarray]] = {}
         for n, player in enumerate(players):
@@ -191,7 +191,7 @@ def _verify(players: Sequence[Player], workload: Workload, size: Size) -> dict[s
 def _verify_results(
     players: Sequence[Player], found: dict[str, list[np.ndarray]], workload: Workload, size: Size
 ) -> dict[str, float]:
-    """How far results that hold gradients are from float64, ours and PyTorch's."""
+    """Compare results that hold gradients with float64, ours and PyTorch's."""
     both = [p for p in players if p.contender.name in ("tilegrad", "torch") and not p.error]
     if not workload.gives_gradients or len(both) < 2:
         return {}
@@ -200,7 +200,7 @@ def _verify_results(
 
 
 def _verify_gradients(players: Sequence[Player], workload: Workload, size: Size) -> dict[str, float]:
-    """How far all gradients of our training step, and of PyTorch's, are from float64; ours is out if it is farther."""
+    """Compare all gradients of our training step and PyTorch's with float64; drop ours if its error is larger."""
     network, _, how = workload.name.partition("_")
     both = [p for p in players if p.contender.name in ("tilegrad", "torch") and not p.error]
     network = "mlp" if network == "mlp512" else network
@@ -226,7 +226,7 @@ def _compared(
     workload: Workload,
     what: str,
 ) -> dict[str, float]:
-    """The greatest distances of our arrays and PyTorch's from the exact ones; ours is out if one is farther."""
+    """The largest errors of our arrays and PyTorch's; ours is dropped if one is larger."""
     how = workload.name.partition("_")[2]
     ours, theirs = (networks.errors(found[name], exact) for name in ("tilegrad", "torch"))
     for n, (own, other) in enumerate(zip(ours, theirs, strict=True)):
@@ -238,7 +238,7 @@ def _compared(
 
 
 def difference(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> float:
-    """The greatest difference, relative to the greatest element of each array."""
+    """The largest difference, relative to the largest element of each array."""
     if [x.shape for x in results] != [y.shape for y in wanted]:
         return float("inf")
     parts = []
@@ -255,7 +255,7 @@ def summary(values: Sequence[float]) -> dict[str, float]:
 
 
 def ratios(theirs: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
-    """How many times our time a peer takes: median and quartiles of the ratios within each round."""
+    """The time of a peer over ours: median and quartiles of the ratios within each round."""
     first, median, third = quartiles([x / y for x, y in zip(theirs, ours, strict=True)])
     return {"median": median, "first": first, "third": third}
 

@@ -1,6 +1,6 @@
-"""The workloads: what is computed, on what, how much of it there is, and what we want to reach.
+"""Workloads: the computation, its inputs, its sizes, and its goal.
 
-What each library does for a workload stands under the workload's name in bench/contenders/.
+bench/contenders/ has what each library does for a workload, under the workload's name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,39 +18,39 @@ Size = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Workload:
-    """Something to compute again and again in one process."""
+    """A computation that is repeated in one process."""
 
     name: str
     title: str
     sizes: tuple[Size, ...]
-    """The first is the one with a goal; the others are its neighbours, or have goals of their own (`goals`)."""
+    """The first size has the goal; others are its neighbours, or have goals of their own (`goals`)."""
     inputs: Callable[[Size], Inputs]
     bytes: Callable[[Size], float] = lambda size: 0.0
-    """What must be read and written at the least."""
+    """Bytes that must be read and written, at least."""
     flops: Callable[[Size], float] = lambda size: 0.0
     goal: float | None = None
     """The ratio to reach: the best peer's time over ours."""
     goals: Mapping[Size, float] = field(default_factory=dict)
-    """The same of other sizes."""
+    """Goals of other sizes."""
     mean: float | None = None
-    """The ratio to reach by the geometric mean of some sizes (`mean_of`), on a machine without a matrix unit."""
+    """The goal of the geometric mean over several sizes (`mean_of`), on a machine without a matrix unit."""
     mean_with_unit: float | None = None
     """The same on a machine with one."""
     mean_of: tuple[Size, ...] = ()
     goal_tuned: float | None = None
-    """The same against PyTorch with a tuned malloc too."""
+    """The goal against PyTorch with a tuned malloc."""
     tolerance: float = 1e-4
     operations: int = 1
-    """By how much a time is divided where it is given per operation."""
+    """The divisor of times that are given per operation."""
     against: tuple[str, ...] = ("torch", "jax", "numpy")
     rival: str | None = None
-    """The one contender that the goal speaks of, where it is not the best peer."""
+    """The one contender that the goal refers to, where it is not the best peer."""
     gives_gradients: bool = False
-    """Whether its results hold gradients: these are compared with float64. Those of training steps are asked for."""
+    """Whether its results hold gradients, which are compared with float64. Training steps report theirs separately."""
     while_busy: bool = False
     """Whether the figure is our slowdown while another process keeps a core busy."""
     kind: Literal["calls", "processes", "bytes"] = field(default="calls")
-    """What is measured: calls in one process, whole processes, or bytes on disk."""
+    """The kind of measurement: calls in one process, whole processes, or bytes on disk."""
 
     def label(self, size: Size) -> str:
         return "x".join(map(str, size)) if size else ""
@@ -83,7 +83,7 @@ def _mlp(size: Size) -> Inputs:
 
 
 def _mlp_flops(size: Size) -> float:
-    """Forward, and the gradients of both weights and of the hidden layer."""
+    """Operations of the forward pass and of the gradients of both weights and of the hidden layer."""
     batch, features, hidden, classes = size
     return 2.0 * batch * (2 * features * hidden + 3 * hidden * classes)
 
@@ -114,11 +114,11 @@ def _attention_flops(size: Size) -> float:
 
 
 WEIGHTS = {"alexnet_inference": 4 * 46_764_746.0, "alexnet_inference_bf16": 2 * 46_764_746.0}
-"""Bytes of the weights of networks whose inference for one sample is little but reading them."""
+"""Bytes of the weights of networks whose inference for one sample is bound by reading them."""
 
 
 def _weights(name: str, size: Size) -> float:
-    """What an inference of one sample must read."""
+    """Bytes that an inference of one sample must read."""
     return WEIGHTS.get(name, 0.0) if size == (1,) else 0.0
 
 
@@ -139,7 +139,7 @@ def _product_flops(size: Size) -> float:
 
 ALEXNET = ((96, 26, 256, 5, 1, 2), (1, 224, 96, 11, 4, 0), (256, 12, 384, 3, 1, 1), (384, 12, 384, 3, 1, 1))
 ALEXNET += ((384, 12, 256, 3, 1, 1),)
-"""Channels, side, filters, side of a filter, stride and padding of its convolutions; the second takes the images."""
+"""Channels, side, filters, side of a filter, stride and padding of its convolutions; the second one has the images."""
 LAYERS = tuple((batch, *layer) for batch in (16, 1) for layer in ALEXNET)
 THIN = ((64, 784, 128), (128, 6400, 4096), (32, 4096, 4096), (1, 4096, 4096))
 
@@ -157,7 +157,7 @@ def _convolution(size: Size) -> Inputs:
 
 
 def _convolution_flops(size: Size) -> float:
-    """Forward, and the gradients of the data and of the weights."""
+    """Operations of the forward pass and of the gradients of the input and of the weights."""
     batch, channels, side, filters, kernel, stride, padding = size
     out = (side + 2 * padding - kernel) // stride + 1
     return 6.0 * batch * filters * out * out * channels * kernel * kernel
@@ -424,7 +424,7 @@ WORKLOADS = {workload.name: workload for workload in ALL}
 
 
 def expanded(names: Sequence[str]) -> list[str]:
-    """Names of workloads; `kernels` stands for those of the gallery.
+    """Expand names of workloads; `kernels` stands for those of the gallery.
 
     >>> expanded(["mlp", "kernels"])[:3]
     ['mlp', 'kernel_add', 'kernel_softmax']
@@ -434,7 +434,7 @@ def expanded(names: Sequence[str]) -> list[str]:
 
 
 def find(name: str) -> tuple[Workload, tuple[Size, ...]]:
-    """`softmax` (with its neighbours), or `softmax:4096x4096`.
+    """Find a workload by name: `softmax` (with its neighbours), or `softmax:4096x4096`.
 
     >>> find("add:16")[1]
     ((16,),)

@@ -1,8 +1,8 @@
-"""Notes which tests execute which statements of the compiler's passes, and how long each test takes.
+"""Record which tests execute which statements of the compiler's passes, and how long each test takes.
 
-Modules of the two folders are imported with a probe before each statement: `__seen__[number] = 1`. After each test
-the numbers that it has set are kept with its time. A statement is named by its function and its distance from the
-function's first line, so that a record outlives changes of other functions. The record is a file out of git.
+Modules of the two folders are imported with a probe before each statement: `__seen__[number] = 1`. After each test its
+probes are kept with its time. A statement is named by its function and its distance from the function's first line, so
+that a record stays valid when other functions change. The record is not tracked by git.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from faults import ROOT
 FOLDERS = ("tilegrad/transform", "tilegrad/schedule")
 RECORD = ROOT / "build" / "mutation" / "covered.json"
 FOR_GPU = RECORD.with_name("covered_gpu.json")
-"""With kernels scheduled as for a GPU."""
+"""The record of tests with kernels scheduled as for a GPU."""
 NAMES: list[str] = []
-"""The names of the statements, by number."""
+"""Names of the statements, by number."""
 MOST = 1 << 16
 EVERY = 200
-"""Tests after which the record is written: a run may be interrupted, and goes on where it was."""
+"""Tests after which the record is written, so that an interrupted run can continue."""
 
 
 class _Probes(ast.NodeTransformer):
@@ -70,7 +70,7 @@ class _Probes(ast.NodeTransformer):
 
 
 def install() -> None:
-    """From now on the modules of the passes are imported with probes."""
+    """Import the modules of the passes with probes from now on."""
     builtins.__seen__ = bytearray(MOST)  # type: ignore[attr-defined]
     plain = importlib.machinery.SourceFileLoader.get_code
 

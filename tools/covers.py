@@ -30,7 +30,7 @@ def pytest_addoption(parser: Any) -> None:
 
 
 class Recorder:
-    """Notes the functions that the tests of the current file call."""
+    """Note the functions that the tests of the current file call."""
 
     TOOL = 4
 
@@ -69,7 +69,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def functions(path: Path) -> set[int]:
-    """The lines at which functions of a module begin, decorators included."""
+    """The first lines of the functions of a module, decorators included."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -90,7 +90,7 @@ def record(folder: Path) -> dict[str, dict[Path, set[int]]]:
 
 
 def best(module: Path, called: dict[str, dict[Path, set[int]]], breadth: dict[str, int]) -> str:
-    """The test file that calls most functions of a module; of equal ones that which calls fewest other modules."""
+    """The test file that calls most functions of a module; among equals the one that calls fewest other modules."""
     own = functions(module)
     near = set(module.relative_to(ROOT / "tilegrad").parts[:-1])
 

@@ -1,8 +1,8 @@
-"""Measure the size and the form of the source: what docs/decisions and the tests set limits for.
+"""Measure the size and the form of the source.
 
 python tools/house.py                     the table
 python tools/house.py --branches FOLDER   functions with more than 10 branches, the worst first
-python tools/house.py --thresholds FOLDER numbers in conditions and constants that have no name, unit or reason
+python tools/house.py --thresholds FOLDER numbers in conditions and constants without name, unit or reason
 python tools/house.py --untested          modules without a test of their own
 python tools/house.py --classes           class names with several meanings
 """
@@ -31,7 +31,7 @@ BARE = re.compile(r"^_?(MOST|LEAST|FEW|LARGE|SMALL|ENOUGH|SHORT|LONG|TOGETHER|RO
 
 
 class Found(NamedTuple):
-    """A place in the source, and what is there."""
+    """A place in the source, with a description."""
 
     path: Path
     line: int

@@ -1,8 +1,8 @@
-"""One module a library: what it does for each workload, as its users would write it.
+"""One module per library: each workload as users of that library would write it.
 
-A module has a function for each workload that it takes part in: it is given the inputs and returns a
-call without arguments that does the work once and waits for it. `outputs` of what a call gives are
-arrays to compare. The variants of a library are its settings, each a contender of its own.
+A module has a function for each workload that it supports. The function takes the inputs and returns a call without
+arguments that does the work once and waits for it. `outputs` converts the result of a call to arrays that are compared.
+Each setting of a library is a contender of its own.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ MALLOC = {
     "MALLOC_TOP_PAD_": "268435456",
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""Lets glibc keep memory instead of returning it to the system, in huge pages: what a careful user sets."""
+"""Let glibc keep freed memory, in huge pages, instead of returning it: what a careful user sets."""
 
 
 class Contender(NamedTuple):

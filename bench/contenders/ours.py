@@ -1,4 +1,4 @@
-"""tilegrad: `tg.jit`, except where a workload says without."""
+"""tilegrad: under `tg.jit`, except where a workload says otherwise."""
 
 import importlib
 from collections.abc import Callable
@@ -144,7 +144,7 @@ def attention(inputs: Inputs, variant: str) -> Call:
 
 
 def _gallery(name: str) -> Callable[[Inputs, str], Call]:
-    """The last step of a climb in examples/kernels, in the tile language."""
+    """The last step of a gallery in examples/kernels, in the tile language."""
 
     def start(inputs: Inputs, variant: str) -> Call:
         *_, step = importlib.import_module(f"examples.kernels.{name}").climb.steps_on("cpu").values()

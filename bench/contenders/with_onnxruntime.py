@@ -1,4 +1,4 @@
-"""ONNX Runtime: networks that only infer, as a graph of ONNX operators."""
+"""ONNX Runtime: inference of networks, as graphs of ONNX operators."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def outputs(result: Any) -> list[np.ndarray]:
 
 
 class Layers:
-    """Stands for a library's `nn`: a layer is its ONNX operator, the attributes, and the shapes of its weights."""
+    """A stand-in for a library's `nn`: a layer is its ONNX operator, its attributes, and the shapes of its weights."""
 
     def Sequential(self, *layers: Any) -> list[Any]:
         return list(layers)
