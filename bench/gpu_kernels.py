@@ -128,7 +128,7 @@ class OnTorch:
         self._run(self.program.steps)
 
     def run_from(self, name: str) -> None:
-        """Run only the kernels that depend on an input: the backward pass, with the saved results of the forward pass."""
+        """Run only the kernels that depend on an input: the backward pass, with saved results of the forward pass."""
         reached, steps = {name}, []
         for step in self.program.steps:
             match step:

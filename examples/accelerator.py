@@ -1,11 +1,11 @@
-"""An accelerator in the style of VTA, simulated: a unit that loads, one that multiplies, one that stores.
+"""Simulate an accelerator in the style of VTA: a load unit, a multiply unit and a store unit.
 
     python -m examples.accelerator
 
-Each unit takes its instructions from a queue of its own, in order. They agree by tokens: the unit that loads tells the
-one that multiplies that a tile is there, and is told back when its place is free again. With places for one pair of
-tiles a load waits for the product before it; with places for two, the next tiles come while this product is computed.
-That is what hiding latency means, and what it gains is counted here in cycles.
+Each unit takes instructions from its own queue, in order. Units synchronise by tokens: the load unit tells the multiply
+unit that a tile has arrived, and the multiply unit tells it when the tile's buffer is free again. With one pair of
+buffers a load waits for the product before it; with two (double buffering), the next tiles are loaded during this
+product. That hides latency, and the gain is counted here in cycles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import tilegrad as tg
 
 SIDE = 16
-"""The unit multiplies tiles of 16 x 16 numbers of 8 bits, and adds to sums of 32."""
+"""Side of the tiles that the unit multiplies: 16 x 16 numbers of 8 bits, accumulated in 32 bits."""
 UNITS = ("load", "multiply", "store")
 LATENCY = 60
 """Cycles until the first byte of a tile comes from memory."""
@@ -29,8 +29,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Instruction(NamedTuple):
-    """What a unit does. It takes a token from each queue in `waits`, and puts one into each in `tells` when it is done;
-    a queue of tokens is named by who puts them in and who takes them out."""
+    """An instruction of a unit. It takes a token from each queue in `waits`, and puts one into each queue in `tells`
+    when it is done; a queue of tokens is named by its producer and its consumer.
+    """
 
     unit: str
     place: int
@@ -48,7 +49,7 @@ class Instruction(NamedTuple):
 
 
 class Done(NamedTuple):
-    """When an instruction ran."""
+    """The interval in which an instruction ran."""
 
     instruction: Instruction
     start: int
@@ -56,7 +57,7 @@ class Done(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A product, and how it came about."""
+    """A product with the trace of its instructions."""
 
     result: Array
     history: tuple[Done, ...]
@@ -66,11 +67,11 @@ class Run(NamedTuple):
         return max((d.end for d in self.history), default=0)
 
     def busy(self, unit: str) -> float:
-        """The part of the time that a unit works."""
+        """The share of the time in which a unit works."""
         return sum(d.end - d.start for d in self.history if d.instruction.unit == unit) / max(self.cycles, 1)
 
     def chart(self, width: int = 72) -> str:
-        """A line for each unit: when it works."""
+        """Draw a line for each unit: the cycles in which it works."""
         scale = width / max(self.cycles, 1)
         lines = []
         for unit in UNITS:
@@ -83,7 +84,7 @@ class Run(NamedTuple):
 
 
 def program(rows: int, columns: int, depth: int, places: int) -> Iterator[Instruction]:
-    """The instructions of a product of so many tiles, with places for so many pairs of operands."""
+    """The instructions of a product with this many tiles and pairs of buffers."""
     free, ready = ("multiply", "load"), ("load", "multiply")
     done, stored, turn = ("multiply", "store"), ("store", "multiply"), 0
     for i in range(rows):
@@ -98,7 +99,7 @@ def program(rows: int, columns: int, depth: int, places: int) -> Iterator[Instru
 
 
 def run(x: Array, y: Array, instructions: Sequence[Instruction]) -> Run:
-    """Executes instructions as their queues and tokens let them; raises where all units wait for ever."""
+    """Execute instructions as their queues and tokens allow; raise if all units wait forever."""
     queues = {unit: deque(s for s in instructions if s.unit == unit) for unit in UNITS}
     tokens: dict[tuple[str, str], deque[int]] = {}
     free = dict.fromkeys(UNITS, 0)
@@ -130,7 +131,7 @@ def run(x: Array, y: Array, instructions: Sequence[Instruction]) -> Run:
 
 
 def multiplied(x: Array, y: Array, places: int) -> Run:
-    """x @ y of whole numbers of 8 bits; sides are multiples of 16."""
+    """x @ y of 8-bit integers; sides are multiples of 16."""
     (m, k), n = x.shape, y.shape[1]
     if any(side % SIDE for side in (m, n, k)) or y.shape[0] != k:
         raise ValueError(f"the accelerator multiplies tiles of {SIDE} x {SIDE}, and not {x.shape} and {y.shape}")

@@ -1,4 +1,4 @@
-"""Reading handwritten digits: `python -m examples.mnist --model lenet --epochs 3`."""
+"""Train a network on handwritten digits: `python -m examples.mnist --model lenet --epochs 3`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .training import Training, command, count, data_folder, options, results, r
 
 
 class Recipe(NamedTuple):
-    """How a network is made, and what it learns well with."""
+    """A network and the settings with which it trains well."""
 
     make: Callable[[], Any]
     optimizer: Callable[[Any, float], Any]
@@ -22,9 +22,9 @@ class Recipe(NamedTuple):
     batch: int = 64
     epochs: int = 3
     decay: float = 0.7
-    """What the learning rate is multiplied with after each epoch."""
+    """Factor of the learning rate after each epoch."""
     size: int = 28
-    """Height and width that images are brought to."""
+    """Height and width to which images are resized."""
 
 
 def sgd(parameters: Any, lr: float) -> Any:
@@ -42,7 +42,7 @@ RECIPES = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be typed."""
+    """The command line."""
     made = argparse.ArgumentParser(prog="python -m examples.mnist", description=__doc__)
     made.add_argument("--model", choices=list(RECIPES), default="lenet")
     made.add_argument("--train", type=count, default=60_000, help="how many images to learn from")
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> Training:
-    """Trains one network, and prints how well it reads what it has not seen."""
+    """Train one network; print its accuracy on held-out images."""
     chosen = parser().parse_args(arguments)
     recipe = RECIPES[chosen.model]
     batch, lr, epochs = chosen.batch or recipe.batch, chosen.lr or recipe.lr, chosen.epochs or recipe.epochs
@@ -97,7 +97,7 @@ def first(dataset: Any, wanted: int) -> Any:
 
 
 def reader(training: Training) -> Callable[[Any, Any], Any]:
-    """How many images of a batch are read right."""
+    """Count the images of a batch that are classified correctly."""
 
     @tg.jit
     def right(images: Any, labels: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Writing like Shakespeare, letter by letter: `python -m examples.shakespeare --model gpt`."""
+"""Train a language model on Shakespeare, letter by letter: `python -m examples.shakespeare --model gpt`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOWNLOAD = (
 
 
 class Recipe(NamedTuple):
-    """How a network is made (from vocabulary, context, width, layers), and what it learns well with."""
+    """A network (from vocabulary, context, width, layers) and the settings with which it trains well."""
 
     make: Callable[[int, int, int, int], Any]
     context: int
@@ -51,7 +51,7 @@ class Text(NamedTuple):
 
 
 def read(folder: Path) -> Text:
-    """The text in a folder."""
+    """Read the text in a folder."""
     path = folder / "input.txt"
     if not path.is_file():
         raise DataError(f"there is no {path}. The command that gets it:\n  {DOWNLOAD} --output-dir {folder}")
@@ -64,7 +64,7 @@ def read(folder: Path) -> Text:
 
 
 class Windows(tg.data.Dataset[Any]):
-    """Pieces of a text, each with the piece one letter on: what comes next. One begins at every `stride` letters."""
+    """Windows of a text, each with the window one letter later as its target. One begins at every `stride` letters."""
 
     def __init__(self, tokens: np.ndarray[Any, Any], length: int, stride: int = 1) -> None:
         if len(tokens) <= length:
@@ -83,13 +83,13 @@ class Windows(tg.data.Dataset[Any]):
 
 
 def warm_cosine(total: int) -> Callable[[int], float]:
-    """Up for some steps, then down to a tenth along a cosine."""
+    """Linear warm-up for some steps, then cosine decay to a tenth."""
     warm = min(100, total // 10 + 1)
     return lambda step: min(1.0, (step + 1) / warm) * (0.55 + 0.45 * math.cos(math.pi * min(1.0, step / total)))
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be typed."""
+    """The command line."""
     made = argparse.ArgumentParser(prog="python -m examples.shakespeare", description=__doc__)
     made.add_argument("--model", choices=list(RECIPES), default="gpt")
     made.add_argument("--steps", type=count, default=250, help="steps in an epoch, after which is evaluated")
@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> Training:
-    """Trains one network, prints how well it foretells what it has not seen, and lets it write."""
+    """Train one network, print its loss on held-out text, and sample from it."""
     chosen = parser().parse_args(arguments)
     training, text, epochs = prepared(chosen)
     evaluate = evaluation(training, text, chosen)
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> Training:
 
 
 def prepared(chosen: argparse.Namespace) -> tuple[Training, Text, int]:
-    """The network and what it learns from."""
+    """The network and its data."""
     recipe = RECIPES[chosen.model]
     context, width = chosen.context or recipe.context, chosen.width or recipe.width
     layers, batch = chosen.layers or recipe.layers, chosen.batch or recipe.batch
@@ -142,7 +142,7 @@ def prepared(chosen: argparse.Namespace) -> tuple[Training, Text, int]:
 
 
 def evaluation(training: Training, text: Text, chosen: argparse.Namespace) -> Callable[[], str]:
-    """The mean loss of a letter that was held out."""
+    """The mean loss per held-out letter."""
     context = training.settings["context"]
     everything = Windows(text.held_out, context, context)
     # spread over the held-out text, not its beginning alone
@@ -163,7 +163,7 @@ def evaluation(training: Training, text: Text, chosen: argparse.Namespace) -> Ca
 
 
 def continued(training: Training, letters: int) -> list[int]:
-    """What the network writes after the first letter. It always sees as many: what is not yet written is ignored."""
+    """Sample text after a first letter. The window keeps its length: positions not yet written are ignored."""
     training.model.eval()
     length = training.settings["context"]
 

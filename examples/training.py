@@ -1,4 +1,4 @@
-"""What all examples share: the loop with its progress bar, checkpoints, and the line of results."""
+"""The training loop of all examples: progress bar, checkpoints, the line of results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Predict = Callable[[Any], Any]
 
 
 class Training:
-    """A model on its way: everything that decides how its loss goes on.
+    """A model in training: all state that its further course depends on.
 
-    `settings` are the choices that a run cannot change when it goes on; `factor` gives from the number of a step what
-    the learning rate is multiplied with.
+    `settings` are the choices that a resumed run cannot change; `factor` maps the number of a step to the factor of the
+    learning rate.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Training:
         self.losses: list[float] = []
         self.epochs = 0
         self.seconds = 0.0
-        """Spent on training: neither evaluation nor compilation."""
+        """Seconds of training, without evaluation and compilation."""
         self.step = tg.jit(self._step)
 
     def _step(self, inputs: Any, wanted: Any) -> Any:
@@ -61,7 +61,7 @@ class Training:
         return loss.detach()
 
     def epoch(self, told: Callable[[float], None]) -> float:
-        """Goes through the data once; `told` hears the loss of each step. The mean loss."""
+        """Train for one pass over the data; `told` receives the loss of each step. Return the mean loss."""
         self.model.train()
         begun = len(self.losses)
         for inputs, wanted in self.loader:
@@ -80,7 +80,7 @@ class Training:
         return sum(self.losses[begun:]) / max(1, len(self.losses) - begun)
 
     def save(self, path: Path) -> None:
-        """Writes all that is needed to go on as if nothing had happened."""
+        """Write everything that a resumed run needs to continue bit for bit."""
         tg.save(
             {
                 "model": self.model.state_dict(),
@@ -96,7 +96,7 @@ class Training:
         )
 
     def resume(self, path: Path) -> None:
-        """Goes on from where a checkpoint was written."""
+        """Continue from a checkpoint."""
         state = tg.load(path)
         if not isinstance(state, dict) or not CHECKPOINT <= set(state):
             raise CheckpointError(f"{path} is no checkpoint of this program")
@@ -113,21 +113,21 @@ class Training:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1, as it was typed."""
+    """Parse an integer of at least 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return int(text)
 
 
 def rate(text: str) -> float:
-    """A number above 0, as it was typed."""
+    """Parse a number above 0."""
     if not float(text) > 0:
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return float(text)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What every example can be told."""
+    """Options of every example."""
     parser.add_argument("--epochs", type=count, help="times that the training data are gone through")
     parser.add_argument("--batch", type=count, help="samples in a step")
     parser.add_argument("--lr", type=rate, help="the learning rate to begin with")
@@ -140,7 +140,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def data_folder(given: Path | None, name: str) -> Path:
-    """The folder that was given, or else `data/NAME`, or `shared/data/NAME` here or beside this folder."""
+    """The given folder, or else `data/NAME`, or `shared/data/NAME` here or beside this folder."""
     if given is not None:
         return given
     places = [base / part / name for base in (Path(), Path("..")) for part in ("data", "shared/data")]
@@ -148,7 +148,7 @@ def data_folder(given: Path | None, name: str) -> Path:
 
 
 def run(training: Training, chosen: argparse.Namespace, epochs: int, evaluate: Callable[[], str]) -> str:
-    """Trains, evaluates and writes a checkpoint epoch by epoch; the last evaluation."""
+    """Train, evaluate and write a checkpoint epoch by epoch; return the last evaluation."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     if chosen.resume and chosen.checkpoint is None:
@@ -179,7 +179,7 @@ def _one_epoch(training: Training, progress: Progress, number: int) -> float:
 
 
 def results(training: Training, name: str, found: str) -> str:
-    """One line: what was trained, how well, how long."""
+    """Format one line: what was trained, how well, how long."""
     parameters = sum(p.numel() for p in training.model.parameters())
     threads = tg.device("cpu").limits["threads"]
     of_cpu = f"{threads} threads" if threads > 1 else "1 thread"
@@ -192,7 +192,7 @@ def results(training: Training, name: str, found: str) -> str:
 
 
 def command(main: Callable[[], object]) -> None:
-    """Runs an example from the command line: what is wrong is said without a traceback."""
+    """Run an example from the command line; report errors without a traceback."""
     try:
         main()
     except TilegradError as problem:

@@ -1,1 +1,1 @@
-"""The gallery of kernels: each file climbs from the plainest kernel to a fast one."""
+"""The gallery of kernels: each file goes from the plainest kernel to a fast one, step by step."""

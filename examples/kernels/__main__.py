@@ -1,8 +1,7 @@
-"""All climbs, and the tables of examples/kernels/README.md.
+"""Run the whole gallery; write the tables of examples/kernels/README.md.
 
-python -m examples.kernels                   prints them
-python -m examples.kernels softmax matmul    these
-python -m examples.kernels --write           and writes bench/results/cpu-gallery-DATE.json and the tables
+python -m examples.kernels                   prints all tables python -m examples.kernels softmax matmul    only these
+python -m examples.kernels --write           also writes bench/results/cpu-gallery-DATE.json and the README's tables
 python -m examples.kernels --tables          writes the tables from the newest records
 """
 
@@ -25,11 +24,11 @@ BEGIN, END = "<!-- tables: python -m examples.kernels --write -->", "<!-- end of
 MISSING = "not measured"
 
 Records = Mapping[str, Any]
-"""A device, a date, and for each climb its size and its rows."""
+"""A device, a date, and the size and rows of each file."""
 
 
 def record_of(climb: Climb, device: str, size: Mapping[str, int], rows: Sequence[Row]) -> dict[str, Any]:
-    """What is kept of a measurement."""
+    """The fields of a measurement that go into the record."""
     own = climb.steps_on(device)
     return {"size": dict(size), "rows": [{**row._asdict(), "own": row.title in own} for row in rows]}
 
@@ -41,7 +40,7 @@ def newest(kind: str) -> Records | None:
 
 
 def tables(cpu: Records | None, gpu: Records | None) -> str:
-    """The tables of all climbs, in the order of the files."""
+    """The tables of all files, in order."""
     parts = []
     for name, climb in gallery().items():
         for kind, records in (("cpu", cpu), ("cuda", gpu)):
@@ -67,11 +66,11 @@ NEAR = {
         "tiles of 32 x 32, operands from memory for each k", "tiles of 64 x 64 through shared memory",
     ),
 }  # fmt: skip
-"""The steps before and after tiles are kept near: in the cache of a CPU, in the shared memory of a GPU."""
+"""The steps before and after tiles are kept in fast memory: the cache of a CPU, the shared memory of a GPU."""
 
 
 def near(cpu: Records | None, gpu: Records | None) -> str:
-    """What one idea gains on two kinds of machines."""
+    """The gain from one idea on two kinds of machines."""
     lines = ["**Tiles kept near**: in a CPU's cache, in a GPU's shared memory, times as fast as without", ""]
     lines += ["| | on a CPU | on a GPU |", "| --- | --- | --- |"]
     for name, steps in NEAR.items():
@@ -89,7 +88,7 @@ def _machines(cpu: Records | None, gpu: Records | None) -> str:
 
 
 def table(name: str, climb: Climb, kind: str, records: Records | None) -> str:
-    """A table of one climb: its steps as they are now, with the figures that the records have of them."""
+    """The table of one file: its steps as they are now, with the figures that the records have of them."""
     known = (records or {}).get("climbs", {}).get(name, {"size": {}, "rows": []})
     measured = {row["title"]: row for row in known["rows"]}
     built_in = measured.get("the tensor operation")
@@ -121,7 +120,7 @@ def _shown(seconds: float) -> str:
 
 
 def written(text: str, cpu: Records | None, gpu: Records | None) -> str:
-    """The README with its tables made anew."""
+    """The README with new tables."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{tables(cpu, gpu)}\n{END}{rest.split(END)[1]}"
 
@@ -148,7 +147,7 @@ def main() -> None:
 
 
 def keep(kind: str, device: str, found: Mapping[str, Any]) -> Path:
-    """Writes records of today; those of other climbs that an earlier record has stay."""
+    """Write records of today; an earlier record keeps its rows of other files."""
     date = time.strftime("%Y-%m-%d")
     known = (newest(kind) or {}).get("climbs", {})
     file = RESULTS / f"{kind}-gallery-{date}.json"

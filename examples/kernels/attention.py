@@ -1,4 +1,4 @@
-"""Attention: with a matrix of all scores in memory, and without one."""
+"""Attention: with the matrix of all scores in memory, and without it (flash attention)."""
 
 import tilegrad as tg
 import tilegrad.language as tl
@@ -46,7 +46,7 @@ def weighted(p, v, out, length, D: tl.constexpr, BM: tl.constexpr, BN: tl.conste
 
 @tg.kernel
 def flash(q, k, v, out, length, scale, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Scores of BM queries with BN keys at a time; sums are corrected whenever a greater score comes along."""
+    """Compute scores of BM queries with BN keys at a time; rescale sums whenever the running maximum grows."""
     head = tl.program_id(1) * length * D
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     d = tl.arange(0, D)

@@ -1,4 +1,4 @@
-"""Dropout: the mask from memory, or made where it is needed, from a seed and the number of the element."""
+"""Dropout: with the mask in memory, or recomputed from a seed and the index of the element."""
 
 import tilegrad as tg
 import tilegrad.language as tl
@@ -8,7 +8,7 @@ RATE, SEED = 0.25, 123
 
 
 def kept(x: tg.Tensor) -> tg.Tensor:
-    """What the kernels keep, by the same generator in a kernel of its own."""
+    """The elements that the kernels keep, drawn by the same generator in a kernel of its own."""
     mask = mask_of(x)
     return tg.where(mask, x / (1 - RATE), 0.0)
 

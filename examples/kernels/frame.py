@@ -1,4 +1,4 @@
-"""What the climbs share: steps that compute one thing, each checked, and timed beside the one before it.
+"""The frame of the gallery: steps that compute the same thing, each checked and timed next to the one before it.
 
 climb = Climb("vector add", inputs=pair, expected=lambda x, y: x + y, size={"n": 1 << 22}, ...)
 
@@ -27,18 +27,18 @@ from tilegrad.profile.count import Work
 from tilegrad.profile.limit import limit_of
 
 ROUNDS = 5
-"""Every step is timed so often, in turns with the others; the best counts."""
+"""Measurements of each step, interleaved with the others; the best counts."""
 SHORTEST = 0.02
 """Seconds of a measurement."""
 FIRST, MOST_RUNS = 3, 1000
-"""Runs before the first that counts (a CPU deals its work anew by what they took), and how many make one time."""
+"""Warm-up runs (a CPU distributes its work by measured times), and the most runs in one measurement."""
 
 Step = Callable[..., tg.Tensor]
 Sizes = Mapping[str, int]
 
 
 class Row(NamedTuple):
-    """A step as it was measured: seconds, its part of what the machine can do, and how far off it is at most."""
+    """A measured step: seconds, share of the machine's limit, and largest error."""
 
     title: str
     seconds: float
@@ -49,10 +49,10 @@ class Row(NamedTuple):
 class Climb:
     """Steps that compute the same from the same inputs.
 
-    `inputs` makes them from a size; `expected` is the tensor operation that every step is held against, on the inputs
-    in float64. `bytes` and `operations` say what must be moved and computed at the least. `size` is what is measured on
-    a CPU, `large` on a GPU, `tiny` in tests. `built_in` is what is timed beside them, if not `expected`; `peers` are
-    further functions of the inputs to be timed, of numpy for example.
+    `inputs` makes them from a size; `expected` is the tensor operation with which every step is compared, on the inputs
+    in float64. `bytes` and `operations` are lower bounds of the work. `size` is measured on a CPU, `large` on a GPU,
+    `tiny` in tests. `built_in` is timed next to the steps, if it is not `expected`; `peers` are further functions of
+    the inputs to be timed, of numpy for example.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Climb:
         self.steps: list[tuple[Step, frozenset[str]]] = []
 
     def step(self, function: Step | None = None, *, on: str = "cpu cuda") -> Any:
-        """Marks a step; `on` has the kinds of devices that it is for. Its docstring says what is new in it."""
+        """Add a step; `on` lists the kinds of devices that it is for. Its docstring says what is new in it."""
         if function is None:
             return lambda given: self.step(given, on=on)
         self.steps.append((function, frozenset(on.split())))
         return function
 
     def steps_on(self, device: str) -> dict[str, Step]:
-        """The steps for a kind of device, by what they are called."""
+        """The steps for a kind of device, by name."""
         kind = device.partition(":")[0]
         return {str(f.__doc__): f for f, places in self.steps if kind in places}
 
@@ -94,7 +94,7 @@ class Climb:
         return [x.to(device) if isinstance(x, tg.Tensor) else x for x in self.inputs(**size)]
 
     def check(self, device: str, size: Sizes) -> dict[str, float]:
-        """The greatest error of each step, relative to the greatest element; AssertionError where it is too great."""
+        """Find the largest error of each step, relative to the largest element; AssertionError if it is too large."""
         given = self.given(device, size)
         wanted = self.expected(*[_exact(x) for x in given])
         errors = {}
@@ -105,7 +105,7 @@ class Climb:
         return errors
 
     def measured(self, device: str, size: Sizes, rounds: int = ROUNDS) -> list[Row]:
-        """Checks all steps, then times them, the tensor operation and the peers in turns."""
+        """Check all steps, then time them, the tensor operation and the peers, interleaved."""
         errors = self.check(device, size)
         given = self.given(device, size)
         runs: dict[str, Callable[[], Any]] = {t: _call(f, given) for t, f in self.steps_on(device).items()}
@@ -122,7 +122,7 @@ class Climb:
         return [Row(title, took, least / took, errors.get(title, 0.0)) for title, took in best.items()]
 
     def least(self, device: str, size: Sizes) -> float:
-        """The seconds that the machine needs at the least, by its measured limits (of a GPU: by its memory's clock)."""
+        """The least seconds that the machine needs by its measured limits (a GPU: by the clock of its memory)."""
         work = Work(round(self.bytes(**size)), 0, round(self.operations(**size)))
         if device == "cpu":
             return limit_of(work, limits()).seconds
@@ -156,7 +156,7 @@ class Climb:
 
 
 def gains(seconds: Sequence[float]) -> list[float]:
-    """How many times as fast as the one before it each is; the first is 1.
+    """The speed of each step relative to the step before it; the first is 1.
 
     >>> gains([4.0, 2.0, 2.5])
     [1.0, 2.0, 0.8]
@@ -165,7 +165,7 @@ def gains(seconds: Sequence[float]) -> list[float]:
 
 
 def _exact(x: Any) -> Any:
-    """An input with as many digits as there are."""
+    """An input in the highest precision."""
     return x.double() if isinstance(x, tg.Tensor) and x.is_floating_point() else x
 
 
@@ -180,7 +180,7 @@ def difference(x: tg.Tensor, y: tg.Tensor) -> float:
 
 
 def gallery() -> dict[str, Climb]:
-    """All climbs, by the names of their files."""
+    """All files of the gallery, by name."""
     from importlib import import_module
 
     names = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
@@ -193,7 +193,7 @@ def _call(function: Callable[..., Any], given: Sequence[Any]) -> Callable[[], An
 
 
 def _settled(run: Callable[[], Any], device: str) -> int:
-    """Lets a step settle; how many runs make a time that a clock can tell."""
+    """Warm a step up; return the number of runs that one measurement needs."""
     for _ in range(FIRST):
         took = _seconds(run, 1, device)
         if took > 50 * SHORTEST:
@@ -202,7 +202,7 @@ def _settled(run: Callable[[], Any], device: str) -> int:
 
 
 def _seconds(run: Callable[[], Any], count: int, device: str) -> float:
-    """On one thread the processor's own time counts, which others on the machine hardly change."""
+    """Measure the seconds of a run: on one thread processor time, which other processes hardly change."""
     clock = time.process_time if device == "cpu" and settings().threads == 1 else time.perf_counter
     start = clock()
     for _ in range(count):

@@ -1,8 +1,8 @@
-"""A linear layer four ways, forwards and with all gradients: built in, in Python, in C++, in CUDA C++.
+"""A linear layer four ways, forward and with all gradients: built in, in Python, in C++, in CUDA C++.
 
-Each of the last three is a `tg.autograd.Function`; what differs is who computes. The sizes are those of the last layer
-of a network for MNIST, whose 64 images come from a layer of 128. `--compare` prints the ways side by side, forwards
-and backwards, with their spread.
+The last three are `tg.autograd.Function`s that differ in who computes. The sizes are those of the last layer of a
+network for MNIST: 64 images from a layer of 128. `--compare` prints the four next to each other, forward and backward,
+with their spread.
 """
 
 import statistics
@@ -18,7 +18,7 @@ from tilegrad.nn import functional as F
 
 
 def operands(batch: int, inputs: int, outputs: int) -> tuple[tg.Tensor, ...]:
-    """The data, weights, bias, and the gradient that comes from above."""
+    """The data, weights, bias, and the upstream gradient."""
     return tg.randn(batch, inputs), tg.randn(outputs, inputs), tg.randn(outputs), tg.randn(batch, outputs)
 
 
@@ -89,7 +89,7 @@ BACKWARD = (
 
 
 class InPython(tg.autograd.Function):
-    """Tensor operations, and the gradients of the formula."""
+    """Tensor operations, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, x: tg.Tensor, w: tg.Tensor, b: tg.Tensor) -> tg.Tensor:
@@ -103,7 +103,7 @@ class InPython(tg.autograd.Function):
 
 
 def function_of(forward: Any, backward: Any) -> type[tg.autograd.Function]:
-    """A function whose two ways are in another language."""
+    """A function whose forward and backward are in another language."""
 
     class Foreign(tg.autograd.Function):
         @staticmethod
@@ -140,7 +140,7 @@ def in_cuda() -> type[tg.autograd.Function]:
 
 
 def differentiated(layer: Any, x: tg.Tensor, w: tg.Tensor, b: tg.Tensor, u: tg.Tensor) -> tg.Tensor:
-    """What a layer gives, and its three gradients."""
+    """The result of a layer and its three gradients."""
     leaves = [part.detach().requires_grad_() for part in (x, w, b)]
     y = layer(*leaves)
     y.backward(u)
@@ -182,11 +182,11 @@ WAYS: dict[str, tuple[Callable[[], Any], str]] = {
     IN_CPP: (lambda: in_cpp().apply, "plain loops, called at once: nothing is recorded, fused or cut into tiles"),
     IN_CUDA: (lambda: in_cuda().apply, "a thread for each result, two launches"),
 }
-"""Each way, and why it takes what it takes."""
+"""Each variant, and the reason for its time."""
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], device: str, runs: int) -> dict[str, list[float]]:
-    """How long each call takes, in turns with the others; the first two turns do not count."""
+    """Time each call, interleaved with the others; the first two rounds do not count."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(runs + 2):
         for name, call in calls.items():
@@ -199,8 +199,9 @@ def in_turns(calls: dict[str, Callable[[], Any]], device: str, runs: int) -> dic
 
 
 def compared(device: str = "cpu", runs: int = 100, **size: int) -> list[list[str]]:
-    """The rows of the table: a way, its forward and its whole step in microseconds, its time beside the built-in's, and
-    why. Where there is no GPU the last way is compiled and its launches are checked, and it has no time."""
+    """The rows of the table: a variant, its forward and its whole step in microseconds, its time relative to the
+    built-in's, and why. Without a GPU the last variant is compiled, its launches are checked, and it has no time.
+    """
     x, w, b, u = climb.given(device, size or climb.size)
     possible = [way for way in WAYS if tg.cpp.is_available() or way != IN_CPP]
     timed = {way: WAYS[way][0]() for way in possible if way != (IN_CUDA if device == "cpu" else IN_CPP)}

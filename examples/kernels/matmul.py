@@ -137,7 +137,7 @@ def packed_tiles(x, y, out, n, K: tl.constexpr, V1: tl.constexpr, V2: tl.constex
 
 
 def fits(configs: list[tg.Config], arguments: dict[str, object], **_: object) -> list[tg.Config]:
-    """The tiles of which a strip of x and one of y have room in the first cache; the least where none has."""
+    """The tiles with which a strip of x and one of y fit into the first cache; the smallest if none does."""
     n: int = arguments["n"]  # type: ignore[assignment]
     room = target().l1_bytes // 4
     found = [c for c in configs if (c.kwargs["B1"] + c.kwargs["B2"]) * n < room]

@@ -1,4 +1,6 @@
-"""Transpose: rows are read and columns written, so somebody goes across memory, unless a tile turns in between."""
+"""Transpose: rows are read and columns written, so either loads or stores are strided, unless a tile is transposed
+between.
+"""
 
 import tilegrad as tg
 import tilegrad.language as tl

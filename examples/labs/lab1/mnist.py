@@ -1,7 +1,6 @@
-"""Lab 1: a network learns to read digits; then, what each of its operations takes.
+"""Lab 1: train a network to read digits; then profile its operations.
 
-python -m tilegrad.torch.digits data
-python -m tilegrad.torch mnist.py --data data
+python -m tilegrad.torch.digits data python -m tilegrad.torch mnist.py --data data
 """
 
 import argparse
