@@ -15,7 +15,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad import Tensor
-from tilegrad.jitted.watched import outside
+from tilegrad.jitted.captured_state import outside
 
 PLACES: dict[str, tuple[str, str, str]] = {
     # name: (what stands before, what the function reads, how another value is put there)

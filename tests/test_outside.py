@@ -15,7 +15,7 @@ from tilegrad.ir.program import Buffer, Foreign, Program
 from tilegrad.ir.program_checker import check_program
 from tilegrad.lazy.handle import wrap
 from tilegrad.ops.external_call import outside
-from tilegrad.runtime.work import ArrayWork
+from tilegrad.runtime.external_work import ArrayWork
 
 FLOATS = TensorType(float32, (40,))
 

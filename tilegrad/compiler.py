@@ -24,7 +24,7 @@ from .runtime.buffer import Buffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
 from .runtime.lock import Entry, Lock, lock_of
-from .runtime.once import lock as new_lock
+from .runtime.singletons import lock as new_lock
 from .runtime.target_model import TargetModel
 
 Artifact = TypeVar("Artifact")

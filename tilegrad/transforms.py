@@ -14,7 +14,7 @@ from typing import Any
 from . import tree
 from .autograd.engine import walking
 from .autograd.modes import enable_grad
-from .captured import watched
+from .captured_writes import watched
 from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .functions.promotion import kind_of
 from .ir.graph import Input, Value

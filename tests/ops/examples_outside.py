@@ -12,7 +12,7 @@ from tilegrad.ir.program import Tiles
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.declared import Declared
 from tilegrad.ops.external_call import Outside, TileWork, outside
-from tilegrad.runtime.work import ArrayWork
+from tilegrad.runtime.external_work import ArrayWork
 
 KERNEL = parse("""
 @tg.kernel

@@ -9,7 +9,7 @@ import pytest
 
 from tilegrad.runtime import cache as module
 from tilegrad.runtime.cache import Cache, key
-from tilegrad.runtime.private import SUFFIX, opened
+from tilegrad.runtime.private_folder import SUFFIX, opened
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tilegrad.runtime import private
+from tilegrad.runtime import private_folder
 from tilegrad.runtime.cache import Cache, key
-from tilegrad.runtime.private import ASIDE, MARK, SUFFIX, is_ours, opened, owned
+from tilegrad.runtime.private_folder import ASIDE, MARK, SUFFIX, is_ours, opened, owned
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
 MINE, THEIRS = b"mine", b"theirs"
@@ -119,7 +119,7 @@ def of_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(path, 12345, -1)
     else:
-        monkeypatch.setattr(private.os, "geteuid", lambda: 12345)
+        monkeypatch.setattr(private_folder.os, "geteuid", lambda: 12345)
 
 
 @pytest.mark.parametrize("what", [NAME + SUFFIX, MARK, "."])
@@ -164,7 +164,7 @@ def test_what_a_path_leads_to_later_does_not_matter(
                 swap()
             return real(*args, **options)
 
-        monkeypatch.setattr(private.os, name, counted)
+        monkeypatch.setattr(private_folder.os, name, counted)
     found = set()
     for use in (lambda: cache.read(NAME), lambda: cache.write(NAME, MINE)):
         for at in range(1, 40):
@@ -202,7 +202,7 @@ def test_a_folder_that_is_made_is_not_exchanged_for_another(tmp_path: Path, monk
         return real(*args, **options)
 
     for name in ("open", "fstat", "stat", "replace", "write", "close", "urandom", "rename", "unlink", "rmdir"):
-        monkeypatch.setattr(private.os, name, functools.partial(counted, getattr(os, name)))
+        monkeypatch.setattr(private_folder.os, name, functools.partial(counted, getattr(os, name)))
     for at in range(1, 40):
         calls["at"] = 0
         shutil.rmtree(place, ignore_errors=True)
@@ -223,13 +223,13 @@ def test_names_aside_cannot_be_foreseen(tmp_path: Path) -> None:
         assert len(names) == 20
         monkey = next(iter(names))
         folder.remove(monkey)
-        real, private.os.urandom = os.urandom, lambda n: bytes.fromhex(monkey.split(".")[1])
+        real, private_folder.os.urandom = os.urandom, lambda n: bytes.fromhex(monkey.split(".")[1])
         try:
             (tmp_path / "folder" / monkey).symlink_to(tmp_path / "target")
             with pytest.raises(FileExistsError):
                 folder.put("x", b"data")
         finally:
-            private.os.urandom = real
+            private_folder.os.urandom = real
     assert not (tmp_path / "target").exists()
 
 

@@ -17,7 +17,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import Add, Mul, mul
 from tilegrad.ops.reduction import Sum
 from tilegrad.runtime import programs
-from tilegrad.runtime.private import SUFFIX
+from tilegrad.runtime.private_folder import SUFFIX
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 
 import tilegrad as tg
 from tilegrad.errors import CheckpointError
-from tilegrad.runtime import replacing
+from tilegrad.runtime import atomic_write
 from tilegrad.serialization import safetensors
 
 posix = pytest.mark.skipif(os.name == "nt", reason="files are others there")
@@ -234,7 +234,7 @@ def test_long_names(name: str, tmp_path: Path) -> None:
 
 
 def interrupted(path: Path) -> None:
-    with replacing.replacing(path) as file:
+    with atomic_write.replacing(path) as file:
         file.write(b"half")
         raise KeyboardInterrupt
 

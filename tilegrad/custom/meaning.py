@@ -16,7 +16,7 @@ from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
 from ..ops.declared import Meaning
 from ..ops.external_call import Outside, outside
-from ..runtime.work import ArrayWork, settled
+from ..runtime.external_work import ArrayWork, settled
 from ..transform.autodiff import gradients, tracked_input
 from .direct_call import Straight, straight
 from .signature import Form

@@ -24,7 +24,7 @@ from ..runtime.buffer import Buffer
 from ..runtime.cache import key
 from ..runtime.device import device
 from ..runtime.events import timed
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from . import glue
 from .abi import Host, Record, Strided, known, prototype
 from .build import Choices, Library, Report, built

@@ -30,7 +30,7 @@ from ..runtime import events
 from ..runtime.buffer import Buffer
 from ..runtime.cache import key
 from ..runtime.device import Device, device
-from ..runtime.once import lock, once
+from ..runtime.singletons import lock, once
 from . import glue
 from .abi import known
 from .build import Choices, Report

@@ -12,7 +12,7 @@ from ..lazy.handle import mode
 from ..ops.external_call import outside
 from ..ops.joint import joint_outputs
 from ..runtime.device import device as device_of
-from ..runtime.work import ENTRY, Prepared, Work
+from ..runtime.external_work import ENTRY, Prepared, Work
 from .abi import Host, Record, Strided
 
 HOSTS = ("cpu", "null", "reference")

@@ -8,7 +8,7 @@ from typing import Any
 from ..ir.graph import TensorType, Value
 from ..ops.external_call import outside
 from ..runtime.device import device as device_of
-from ..runtime.work import Prepared, Work
+from ..runtime.external_work import Prepared, Work
 from .recorded import without_gradient
 
 

@@ -1,7 +1,7 @@
 """Cache machine code on disk; load only what this user's tilegrad wrote, unmodified.
 
 An entry is a file of the cache (`runtime/cache.py`: key, checksum, code) in a folder that nobody else can write to
-(`runtime/private.py`). The checksum is verified, and what is loaded is a copy of the verified bytes in a private file.
+(`runtime/private_folder.py`). The checksum is verified, and what is loaded is a copy of the verified bytes in a private file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from ..config import settings
 from ..runtime.cache import Cache, shared
-from ..runtime.private import PrivateFolder, opened, owned
+from ..runtime.private_folder import PrivateFolder, opened, owned
 
 FOLDER = "foreign"
 

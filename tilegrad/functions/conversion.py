@@ -269,7 +269,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 def __dlpack__(self: Tensor, **options: Any) -> Any:
     """The memory as a capsule that other libraries take."""
-    from ..runtime.exposed import expose
+    from ..runtime.exposure import expose
 
     if self.value.dtype in (bfloat16, *FLOAT8):
         raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
@@ -311,7 +311,7 @@ def is_contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format)
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
-    from ..runtime.exposed import expose
+    from ..runtime.exposure import expose
 
     x = in_memory_order(self)
     if x is not self:

@@ -179,7 +179,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise ArgumentError(f"from_numpy takes a numpy array, not {kind_of(ndarray)}; use tilegrad.tensor(...)")
-    from ..runtime.exposed import expose
+    from ..runtime.exposure import expose
 
     array = _array(ndarray, None)
     order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])

@@ -77,7 +77,7 @@ class Copy(Structure):
 
 
 class Foreign(Structure):
-    """A call of external code (`runtime/work.py`). An output that is updated in place is in both lists."""
+    """A call of external code (`runtime/external_work.py`). An output that is updated in place is in both lists."""
 
     work: Any
     inputs: tuple[str, ...]

@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from ..tree import LEAF, NOTHING
 from .guards import kept_gradients
 from .numbers import same_number
-from .places import Watched
+from .variables import Watched
 from .specialised import Specialised
 
 MISS = object()

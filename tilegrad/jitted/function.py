@@ -32,21 +32,21 @@ from ..ir.graph import TensorType
 from ..ir.size import Size
 from ..lazy.handle import mode, state, wrap
 from ..runtime.buffer import Buffer
-from ..runtime.crowding import shrinkers
-from ..runtime.once import lock
+from ..runtime.cache_pressure import shrinkers
+from ..runtime.singletons import lock
 from ..tensor import Tensor
 from ..tree import flatten
-from .assigned import NewPlaces, places_for, with_places
+from .assigned_variables import NewPlaces, places_for, with_places
 from .fast_call import MISS, Shortcut, shortcut
-from .kind import Call, Kind, generalised, kind_of
+from .signature import Call, Kind, generalised, kind_of
 from .numbers import may_vary, present, same_number
-from .places import Watched
+from .variables import Watched
 from .specialised import Specialised
-from .watched import Outside, outside, title
+from .captured_state import Outside, outside, title
 
 if TYPE_CHECKING:
     from ..compiler import Compiled
-    from .fitting import Memory
+    from .memory_budget import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,7 +86,7 @@ def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fi
         seconds = seconds_of(tune)
     bytes = 0
     if fit is not None:
-        from .fitting import bytes_of
+        from .memory_budget import bytes_of
 
         bytes = bytes_of(fit)
     return functools.partial(Jitted, tune=seconds, fit=bytes) if fn is None else Jitted(fn, seconds, bytes)
@@ -244,7 +244,7 @@ class Jitted(Generic[P, R]):
         >>> print(step.memory)
         peak 12 bytes: 0 bytes for temporaries, 8 bytes for inputs, 4 bytes for results
         """
-        from .fitting import memory
+        from .memory_budget import memory
 
         known = next((p for p in self.programs if not p.plainly), None)
         return None if known is None else memory(known.compiled, known.gradient_bytes)

@@ -23,19 +23,19 @@ from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
-from .assigned import left_behind, put_back
-from .effects import Effects
+from .assigned_variables import left_behind, put_back
+from .side_effects import Effects
 from .guards import Look, look_at
 from .history import given_values, with_history
-from .kept import Kept
-from .kind import Kind
+from .hoisted_values import Kept
+from .signature import Kind
 from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
-from .moved import follow, overlapping, places_of
+from .rebind import follow, overlapping, places_of
 from .numbers import from_argument, from_outside, meaning, number_type, stand_for
-from .places import Watched, same, stood
-from .sources import same_again
+from .variables import Watched, same, stood
+from .nondeterminism import same_again
 from .tracing import NoProgram, Trace
-from .watched import Outside, hooks_of, same_settings, settings_of, title
+from .captured_state import Outside, hooks_of, same_settings, settings_of, title
 
 MOST_LOOKS = 4
 

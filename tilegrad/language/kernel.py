@@ -17,7 +17,7 @@ from ..lazy.handle import Handle, mode
 from ..runtime.bounds import limit
 from ..runtime.device import device
 from ..runtime.executable import CompiledKernel
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from .arguments import Bound, bound, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders

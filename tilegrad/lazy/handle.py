@@ -16,7 +16,7 @@ from ..ops.cast import Detach
 from ..ops.indexing import put
 from ..ops.movement import inverse, permute
 from ..runtime.buffer import Buffer
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from . import storage as sharing
 from .storage import Base, Move, Storage, one_writer, own
 

@@ -20,10 +20,10 @@ from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, exact
 from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
-from ..runtime.crowding import shrinkers
+from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import device
 from ..runtime.executable import Runner
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from ..transform.share import on_inputs
 from .handle import state, watching
 

@@ -26,7 +26,7 @@ from ..ops.broadcasting import Fill, fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import Buffer, Loan
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 
 _lending = lock()
 """Lock that lets concurrent readers of a storage find the same loan."""

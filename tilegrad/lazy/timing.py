@@ -20,7 +20,7 @@ from weakref import WeakSet, ref
 from ..errors import DeviceError
 from ..ir.graph import Input, Value, topological
 from ..runtime.device import known_devices
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from . import handle
 from .evaluation import compute
 from .handle import Handle, handle_on, state

@@ -16,7 +16,7 @@ from ..ir.node import Structure
 from ..ir.program import Tiles
 from ..ir.size import Dim
 from ..ir.tile import Kernel
-from ..runtime.work import Each
+from ..runtime.external_work import Each
 from .broadcasting import expand
 from .opaque import Opaque
 from .tile_code import TileCode, repeated

@@ -20,9 +20,9 @@ from ..errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
-from ..jitted.fitting import memory, shown_bytes
+from ..jitted.memory_budget import memory, shown_bytes
 from ..jitted.function import Jitted, Prepared, jit
-from ..jitted.watched import title
+from ..jitted.captured_state import title
 from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device

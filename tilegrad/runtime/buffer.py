@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .once import lock
+from .singletons import lock
 
 if TYPE_CHECKING:
     from .device import Device

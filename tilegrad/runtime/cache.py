@@ -6,7 +6,7 @@ another version counts as absent and is rewritten. When a folder exceeds its siz
 evicted. A folder that cannot be written is no error: the work is repeated in the next process.
 
 Entries are executed. So an entry counts as absent, too, if anybody but this user (or root) could have written it
-(`private.py`).
+(`private_folder.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..config import settings
-from .private import SUFFIX, PrivateFolder, opened, owned
+from .private_folder import SUFFIX, PrivateFolder, opened, owned
 
 HEADER = b"tilegrad cache 2\n"
 

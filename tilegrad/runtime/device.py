@@ -20,7 +20,7 @@ from ..errors import DeviceError
 from ..ir.dtype import DType, bfloat16, uint8
 from ..ir.precision import PRECISIONS, Precision
 from .buffer import Buffer, Usage
-from .once import lock
+from .singletons import lock
 
 if TYPE_CHECKING:
     from ..ir.program import Program

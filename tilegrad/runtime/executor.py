@@ -14,7 +14,7 @@ from ..ir.size import known
 from . import events
 from .buffer import Buffer
 from .executable import CompiledKernel, Executable, Runner
-from .work import settled
+from .external_work import settled
 
 if TYPE_CHECKING:
     from .device import Device

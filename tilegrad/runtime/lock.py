@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ..config import settings
 from ..errors import ArgumentError
 from .choice import Choice, parse_choice
-from .replacing import replacing
+from .atomic_write import replacing
 
 try:
     import fcntl

@@ -23,7 +23,7 @@ from ..ir.program import Foreign, Program
 from ..ir.size import Size
 from ..ir.stored import NotStored, node_of, text_of
 from .cache import key, shared, sources
-from .work import Work
+from .external_work import Work
 
 COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
 """Folders of the package whose source decides how a graph is compiled."""

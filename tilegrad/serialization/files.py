@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 
 from ..errors import ArgumentError, CheckpointError, MissingFileError
-from ..runtime.replacing import replacing as whole
+from ..runtime.atomic_write import replacing as whole
 
 File: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 """A path, or something with `read` and `seek`, or with `write`."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DeviceError, KernelError, KernelFault
 from ..language.tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
-from ..runtime.once import lock
+from ..runtime.singletons import lock
 from .binding import Call, SimtFunction, bound, device_of, shape_of
 from .counters import Counters
 from .following import Anew, Watch

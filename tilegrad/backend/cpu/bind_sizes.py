@@ -10,7 +10,7 @@ from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
-from ...runtime.work import settled
+from ...runtime.external_work import settled
 from ..places import INPUTS, Places, Span
 from .external_calls import NativeExternalCall
 from .partition import KernelCall

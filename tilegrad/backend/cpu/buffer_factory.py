@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...runtime.once import once
+from ...runtime.singletons import once
 from . import native
 from .memory import PoolBuffer
 from .pool import MIN_MAPPED_BYTES, FreeBlocks

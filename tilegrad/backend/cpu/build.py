@@ -14,9 +14,9 @@ from ...errors import CompileError
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
-from ...runtime.crowding import shrink
+from ...runtime.cache_pressure import shrink
 from ...runtime.index_faults import SYMBOL, IndexFaults
-from ...runtime.once import lock
+from ...runtime.singletons import lock
 from . import objects
 from .background_codegen import CodegenThread
 

@@ -16,7 +16,7 @@ from ...ir.tile import Kernel
 from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
-from ...runtime.once import lock
+from ...runtime.singletons import lock
 from ...runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, MemoryPool

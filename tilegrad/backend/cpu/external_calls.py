@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from ...runtime.work import Prepared
+from ...runtime.external_work import Prepared
 
 
 class NativeExternalCall:

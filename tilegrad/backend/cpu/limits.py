@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.cache import key, shared
-from ...runtime.once import once
+from ...runtime.singletons import once
 from . import native, objects
 from .partition import KernelCall, partition
 from .pool import MemoryPool

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...config import settings
-from ...runtime.once import once
+from ...runtime.singletons import once
 from . import objects
 
 WORD_BYTES = 8

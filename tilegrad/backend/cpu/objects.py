@@ -19,7 +19,7 @@ from ...errors import CompileError
 from ...runtime import events
 from ...runtime.cache import key, shared
 from ...runtime.index_faults import SYMBOL
-from ...runtime.once import guarded, once
+from ...runtime.singletons import guarded, once
 
 guarded(llvm.ffi.lib._lock._lock)  # a child forked while another thread is in LLVM would deadlock
 

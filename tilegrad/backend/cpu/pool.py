@@ -16,7 +16,7 @@ from ...config import settings
 from ...errors import OutOfMemoryError
 from ...runtime import events
 from ...runtime.device import Statistics
-from ...runtime.once import lock
+from ...runtime.singletons import lock
 
 ALIGNMENT = 64
 CHUNK_BYTES = 1 << 21

@@ -100,7 +100,7 @@ define void @copy_bytes(ptr %arguments, i64 %begin, i64 %end) {
   ret void
 }
 
-; A kernel that calls a function of somebody else (`runtime/work.py`): arguments are the number of tensors, how often it
+; A kernel that calls a function of somebody else (`runtime/external_work.py`): arguments are the number of tensors, how often it
 ; is called, the function, what it is given, the word for its status, a table of offsets (a row for each call), and for
 ; each tensor its address and the field where the function looks for it.
 define void @call_outside(ptr %arguments, i64 %begin, i64 %end) {

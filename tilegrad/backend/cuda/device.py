@@ -21,7 +21,7 @@ from ...runtime.buffer import Buffer
 from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.index_faults import BYTES, IndexFaults
-from ...runtime.once import lock
+from ...runtime.singletons import lock
 from ...runtime.target_model import TargetModel, gpu_model
 from .choosing import LibraryChoices
 from .driver import Driver, DriverFault

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...config import settings
 from ...errors import ArgumentError, RuntimeFault
-from ...runtime.once import once
+from ...runtime.singletons import once
 from .driver import OpenLibrary
 
 

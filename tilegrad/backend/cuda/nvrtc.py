@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import CompileError, DeviceError
-from ...runtime.once import once
+from ...runtime.singletons import once
 
 OPTIONS = (
     "--std=c++17",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ir.size import known
-from ...runtime.work import Prepared, Work
+from ...runtime.external_work import Prepared, Work
 
 if TYPE_CHECKING:
     from ...ir.graph import TensorType

@@ -11,7 +11,7 @@ from ...ir.size import Dim, known
 from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
-from ...runtime.work import settled
+from ...runtime.external_work import settled
 from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
 from .functions import LoadedKernel

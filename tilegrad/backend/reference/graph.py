@@ -12,7 +12,7 @@ from ...ir.scalar import Expr, Index, Position, Read
 from ...ir.size import known
 from ...ops.bind_sizes import settled
 from ...ops.external_call import Outside, TileWork
-from ...runtime.work import settled as settled_type
+from ...runtime.external_work import settled as settled_type
 from .scalar import evaluate
 from .tile import run
 

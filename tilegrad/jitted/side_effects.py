@@ -14,9 +14,9 @@ import numpy as np
 
 from ..lazy.handle import Handle, mode
 from ..tree import Tree, flatten
-from .places import ABSENT, Attribute, Length, Snapshot, Watched, is_number, same, unchanged
+from .variables import ABSENT, Attribute, Length, Snapshot, Watched, is_number, same, unchanged
 from .tracing import NoProgram
-from .watched import Outside
+from .captured_state import Outside
 
 
 class Effects:

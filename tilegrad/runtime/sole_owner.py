@@ -6,7 +6,7 @@ from typing import Any
 from weakref import ref
 
 from .buffer import Buffer
-from .exposed import expose, is_exposed
+from .exposure import expose, is_exposed
 
 
 def alone(held: dict[str, Any]) -> Buffer | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from ..lazy.storage import Base, Move, Storage
-from .kept import Kept
+from .hoisted_values import Kept
 
 if TYPE_CHECKING:
     from .specialised import Specialised

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..lazy.handle import Handle
 from ..tree import LEAF, Tree
-from .kind import Call
-from .places import Watched
+from .signature import Call
+from .variables import Watched
 from .tracing import NoProgram, Trace
-from .watched import Outside
+from .captured_state import Outside
 
 if TYPE_CHECKING:
     from .specialised import Specialised

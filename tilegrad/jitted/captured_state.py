@@ -34,7 +34,7 @@ import numpy as np
 
 from ..ir.node import Node
 from ..lazy.handle import Handle
-from .places import (
+from .variables import (
     ABSENT,
     MOST_BYTES,
     Attribute,
@@ -51,7 +51,7 @@ from .places import (
     is_number,
     unchanged,
 )
-from .sources import is_asked
+from .nondeterminism import is_asked
 
 MOST_ENTRIES = 256
 """Number of entries above which lists and dicts are watched as a whole."""

@@ -12,7 +12,7 @@ from ..lazy.layout import strides_of
 from ..tensor import Tensor
 from ..tree import Tree
 from .numbers import may_vary
-from .places import Watched, same
+from .variables import Watched, same
 
 
 class Call(Node):
@@ -24,7 +24,7 @@ class Call(Node):
     recorded: bool
     """Whether operations are recorded for gradients."""
     places: tuple[Watched, ...]
-    """Variables outside whose tensors are leaves, too (`assigned.py`)."""
+    """Variables outside whose tensors are leaves, too (`assigned_variables.py`)."""
 
     def arguments(self) -> Tree:
         """The structure of the arguments alone."""

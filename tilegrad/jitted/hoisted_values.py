@@ -1,7 +1,7 @@
 """Cache hoisted values, such as packed weights, that a program computes from captured tensors alone.
 
 They are recomputed when a tensor was written to or given other memory; and in every call while foreign code can write
-to that memory unnoticed (`runtime/exposed.py`).
+to that memory unnoticed (`runtime/exposure.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..lazy.storage import Storage
 from ..runtime.buffer import Buffer
 from ..runtime.executable import Steady
-from ..runtime.exposed import Exposures, rely_on
+from ..runtime.exposure import Exposures, rely_on
 
 
 class Kept:
