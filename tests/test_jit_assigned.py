@@ -430,7 +430,7 @@ def test_programs_are_made_once() -> None:
         for fn in functions:
             fn(tg.ones(2))
     assert [len(fn.programs) for fn in functions] == [1, 3, 3]
-    assert all(fn.shortcut is not None for fn in functions)
+    assert all(fn.fast_call is not None for fn in functions)
 
 
 def test_threads_that_assign() -> None:

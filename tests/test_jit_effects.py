@@ -238,7 +238,7 @@ def test_what_is_made_at_the_first_call_is_compiled_from_the_second_on() -> None
     with contextlib.redirect_stderr(io.StringIO()):
         for _ in range(CALLS):
             jitted(tg.ones(2))
-    assert [bool(p.plainly) for p in jitted.programs] == [False, True]
+    assert [bool(p.unjitted_reason) for p in jitted.programs] == [False, True]
 
 
 def test_changes_stay_undone_when_the_trace_is_given_up() -> None:

@@ -30,7 +30,7 @@ class Case:
 
     @property
     def kept(self) -> Any:
-        return self.run.programs[0].steady
+        return self.run.programs[0].hoisted
 
     def expected(self) -> Any:
         w, b = (p.detach().bfloat16().float().numpy() for p in (self.layer.weight, self.layer.bias))
@@ -53,7 +53,7 @@ def test_values_of_weights_alone_are_computed_once(count: int) -> None:
     before = case.kept._made
     assert close(case(), case.expected())
     assert case.kept._made is before
-    assert case.kept.steady.bytes >= BYTES
+    assert case.kept.hoisted.bytes >= BYTES
 
 
 def scaled(case: Case) -> None:
@@ -102,7 +102,7 @@ def trained_in_a_program(case: Case) -> None:
 
     for _ in range(3):  # memory is written in place from the second step on
         step(case.x)
-    assert step.programs[0].steady is None
+    assert step.programs[0].hoisted is None
 
 
 CHANGES = [scaled, scaled_unseen, part_assigned, loaded, assigned, replaced, trained, trained_in_a_program]
@@ -155,7 +155,7 @@ def test_it_is_freed_with_the_program() -> None:
     gc.collect()
     live = device("cpu").statistics.live
     case.run.programs.clear()
-    case.run.shortcut = None
+    case.run.fast_call = None
     gc.collect()
     assert device("cpu").statistics.live <= live - BYTES
 
@@ -165,17 +165,17 @@ def test_weights_that_are_arguments_or_trained_are_not_kept() -> None:
     given = tg.jit(lambda x, w: (x.bfloat16() @ w.bfloat16().T).float())
     with tg.no_grad():
         given(case.x, case.layer.weight)
-    assert given.programs[0].steady is None
+    assert given.programs[0].hoisted is None
     recorded = tg.jit(lambda x: (x.bfloat16() @ case.layer.weight.bfloat16().T).float())
     recorded(case.x).sum().backward()
-    assert recorded.programs[0].steady is None
+    assert recorded.programs[0].hoisted is None
 
 
 def test_what_is_no_smaller_than_its_sources_is_computed_in_each_call() -> None:
     w, x = tg.randn(64, 48).bfloat16(), tg.randn(5, 64)
     wide = tg.jit(lambda x: x[0, 0] + w.float().exp())
     assert close(wide(x).numpy(), x[0, 0].item() + np.exp(w.float().numpy()))
-    assert wide.programs[0].steady is None
+    assert wide.programs[0].hoisted is None
 
 
 def test_explain_says_what_is_kept() -> None:
@@ -247,5 +247,5 @@ def assert_alike(fn: Callable[[Any, Any], Any], x: Any, w: Any) -> None:
     captured, given = tg.jit(lambda x: fn(x, w)), tg.jit(fn)
     for _ in range(2):
         assert np.array_equal(captured(x).numpy(), given(x, w).numpy(), equal_nan=True)
-    assert captured.programs[0].steady is not None
-    assert given.programs[0].steady is None
+    assert captured.programs[0].hoisted is not None
+    assert given.programs[0].hoisted is None

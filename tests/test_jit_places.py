@@ -333,7 +333,7 @@ def test_a_clock_that_is_only_mentioned_costs_nothing(capsys: Any) -> None:
 
     step = tg.jit(f)
     assert [step(tg.ones(1)).item() for _ in range(3)] == [2, 2, 2]
-    assert step.programs[0].plainly == ""
+    assert step.programs[0].unjitted_reason == ""
     assert sys.getprofile() is None
 
 

@@ -270,7 +270,7 @@ def test_data_that_is_changed_in_place_has_a_program() -> None:
         step(tg.ones(3))
         lines.append((lines[-1] + 1) / 2)
         assert p.tolist() == [lines[-1]] * 3
-    assert [program.plainly for program in step.programs] == [""]
+    assert [program.unjitted_reason for program in step.programs] == [""]
 
 
 def test_views_made_within_no_grad() -> None:

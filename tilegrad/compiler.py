@@ -120,35 +120,43 @@ def compile(
     name: str = "program",
     on: Device | None = None,
     fit: int = 0,
-    steady: tuple[int, ...] = (),
+    constant_inputs: tuple[int, ...] = (),
 ) -> Compiled:
     """Compile a graph, or find its program in the disk cache. `updates` maps outputs (by number) to inputs that they
     update in place. The device is that of the outputs. If `fit` is not 0, the program takes at most so many bytes.
-    `steady` inputs seldom change between calls (`Executable.steady`).
+    `constant_inputs` inputs seldom change between calls (`Executable.hoisted`).
     """
     with _one_at_a_time, events.timed("compile", name, "cpu"):
-        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, steady)
+        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, constant_inputs)
 
 
 _one_at_a_time = new_lock()
 
 
 def _compiled(
-    graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int, steady: tuple[int, ...]
+    graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int, constant_inputs: tuple[int, ...]
 ) -> Compiled:
     elsewhere = inputs_elsewhere(graph, place.name)
     lock = lock_for(place)
-    kept = None if settings().use else programs.name_of(graph, updates, name, place.target, lock.digest, fit, steady)
+    kept = (
+        None
+        if settings().use
+        else programs.name_of(graph, updates, name, place.target, lock.digest, fit, constant_inputs)
+    )
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, steady)
+        stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
-    executable = place.load_for(program, {program.inputs[n] for n in steady}) if steady else place.load(program)
-    made = lambda: stages or compiled_in_stages(graph, updates, name, place.target, lock, fit, steady)  # noqa: E731
-    again = lambda: compile(graph, updates, name, place, fit, steady)  # noqa: E731
+    executable = (
+        place.load_for(program, {program.inputs[n] for n in constant_inputs})
+        if constant_inputs
+        else place.load(program)
+    )
+    made = lambda: stages or compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)  # noqa: E731
+    again = lambda: compile(graph, updates, name, place, fit, constant_inputs)  # noqa: E731
     return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
 
@@ -176,7 +184,7 @@ def compiled_in_stages(
     target: TargetModel,
     lock: Lock,
     fit: int = 0,
-    steady: tuple[int, ...] = (),
+    constant_inputs: tuple[int, ...] = (),
 ) -> Stages:
     """Run the stages of the compiler."""
     from .schedule.assemble import assemble
@@ -193,9 +201,9 @@ def compiled_in_stages(
     for step in PASSES:
         skipped = "" if step.applies(target) else f"skipped on {_device_of(graph)}"
         graph = stages.keep(step.name, partial(step, graph, target), graph, skipped)
-    if steady:
+    if constant_inputs:
         graph = stages.keep(
-            "hoist_constants", partial(hoist_constants, graph, {graph.inputs[n] for n in steady}), graph
+            "hoist_constants", partial(hoist_constants, graph, {graph.inputs[n] for n in constant_inputs}), graph
         )
     if fit:
         graph = stages.keep("rematerialise", partial(_fitted, graph, updates, target, fit), graph)

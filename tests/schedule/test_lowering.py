@@ -16,8 +16,8 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.activation import relu
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.external_call import outside
-from tilegrad.runtime.target_model import TargetModel
 from tilegrad.runtime.external_work import ArrayWork
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from ..errors import CompileError, MissingFileError
 from ..ir.location import Location, user_location
 from ..runtime import events
+from ..runtime.atomic_write import replacing
 from ..runtime.cache import key
 from ..runtime.singletons import lock
-from ..runtime.atomic_write import replacing
 from . import store
 from .compilers import Compiler, compiler, run
 from .source import GLUE, Source, compile_error, sources

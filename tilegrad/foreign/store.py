@@ -1,7 +1,8 @@
 """Cache machine code on disk; load only what this user's tilegrad wrote, unmodified.
 
 An entry is a file of the cache (`runtime/cache.py`: key, checksum, code) in a folder that nobody else can write to
-(`runtime/private_folder.py`). The checksum is verified, and what is loaded is a copy of the verified bytes in a private file.
+(`runtime/private_folder.py`). The checksum is verified, and a private copy of the
+verified bytes is loaded.
 """
 
 from __future__ import annotations

@@ -12,25 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from ..lazy.handle import Handle
 from ..tree import LEAF, Tree
-from .signature import Call
-from .variables import Watched
+from .captured_state import CapturedState
+from .signature import CallArguments
 from .tracing import NoProgram, Trace
-from .captured_state import Outside
+from .variables import Variable
 
 if TYPE_CHECKING:
     from .specialised import Specialised
 
 
-class NewPlaces(Exception):  # noqa: N818 - no error: the function is traced again
+class NewVariables(Exception):  # noqa: N818 - no error: the function is traced again
     """Raised when a traced function has assigned to variables that are not inputs yet."""
 
-    def __init__(self, places: Sequence[Watched]) -> None:
+    def __init__(self, places: Sequence[Variable]) -> None:
         self.places = places
 
 
-def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int] = ()) -> Call | None:
+def with_variables(
+    call: CallArguments, places: Sequence[Variable], required_objects: Collection[int] = ()
+) -> CallArguments | None:
     """Append the tensors in variables to the leaves of a call, each tensor once; None if a value is no tensor, or is
-    also found where a program requires an identical object (`elsewhere`).
+    also found where a program requires an identical object (`required_objects`).
     """
     if not places:
         return call
@@ -39,7 +41,7 @@ def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int
     numbers: list[int] = []
     for watched in places:
         x = watched.read()
-        if not isinstance(x, Handle) or id(x) in elsewhere:
+        if not isinstance(x, Handle) or id(x) in required_objects:
             return None
         n = known.setdefault(id(x), len(leaves))
         if n == len(leaves):
@@ -47,14 +49,14 @@ def with_places(call: Call, places: Sequence[Watched], elsewhere: Collection[int
         numbers.append(n)
     added = [LEAF] * (len(leaves) - len(call.leaves))
     structure = Tree(tuple, tuple(numbers), (*call.structure.parts, *added))
-    return Call(structure, leaves, call.numbers, call.recorded, tuple(places))
+    return CallArguments(structure, leaves, call.numbers, call.recorded, tuple(places))
 
 
-def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence[Watched]) -> list[Watched]:
+def variables_for(outside: CapturedState, programs: Sequence[Specialised], more: Sequence[Variable]) -> list[Variable]:
     """List the variables whose tensors become inputs: those of other programs, those that are repeatedly assigned
     tensors of one type, and `more`.
     """
-    wanted = {w.key() for p in programs for w in p.incoming} | {w.key() for w in more}
+    wanted = {w.key() for p in programs for w in p.input_variables} | {w.key() for w in more}
     replaced = Counter([key for p in programs for key in {w.key() for w, x in p.outside if _is_replaced(p, w, x)}])
     wanted |= {key for key, count in replaced.items() if count > 1}
     same = {id(w.read()) for w, x in outside.others if isinstance(x, Handle) and w.key() in wanted}
@@ -63,7 +65,7 @@ def places_for(outside: Outside, programs: Sequence[Specialised], more: Sequence
     return [w for w in found.values() if isinstance(now := w.read(), Handle) and not now.own_value().tracked]
 
 
-def _is_replaced(program: Specialised, watched: Watched, found: Any) -> bool:
+def _is_replaced(program: Specialised, watched: Variable, found: Any) -> bool:
     """Whether a variable that a program only reads holds another tensor."""
     if not isinstance(found, Handle) or (now := watched.read()) is found or not isinstance(now, Handle):
         return False
@@ -73,15 +75,15 @@ def _is_replaced(program: Specialised, watched: Watched, found: Any) -> bool:
     return before.type == after.type and not before.tracked and not after.tracked
 
 
-def left_behind(outside: Outside, standing: dict[tuple[int, Any], Handle]) -> list[tuple[Watched, Handle]]:
+def assigned_tensors(outside: CapturedState, standing: dict[tuple[int, Any], Handle]) -> list[tuple[Variable, Handle]]:
     """List the variables that a traced function has assigned tensors to, with these; `standing` are the previous values
     of the variables that are inputs.
     """
-    made: dict[tuple[int, Any], tuple[Watched, Handle]] = {}
+    made: dict[tuple[int, Any], tuple[Variable, Handle]] = {}
     for watched, found in outside.others:
         if not isinstance(found, Handle):
             continue
-        now, before = watched.there(), standing.get(watched.key(), found)
+        now, before = watched.read_actual(), standing.get(watched.key(), found)
         if now is before or not isinstance(now, Handle):
             continue
         value, was = now.own_value(), before.own_value()
@@ -102,14 +104,14 @@ def left_behind(outside: Outside, standing: dict[tuple[int, Any], Handle]) -> li
         for watched, found in outside.others:
             if watched.key() in made:
                 watched.write(found)
-        raise NewPlaces([w for w, found in outside.others if id(found) in gone])
+        raise NewVariables([w for w, found in outside.others if id(found) in gone])
     return list(made.values())
 
 
-def put_back(trace: Trace, outside: Outside, before: Sequence[tuple[Watched, Any]]) -> None:
+def restore_variables(trace: Trace, outside: CapturedState, before: Sequence[tuple[Variable, Any]]) -> None:
     """Restore variables that held a tensor before the trace and hold a placeholder now."""
     for watched, found in outside.others:
-        if isinstance(found, Handle) and (now := watched.there()) is not found and id(now) in trace.own:
+        if isinstance(found, Handle) and (now := watched.read_actual()) is not found and id(now) in trace.own:
             watched.write(found)
     for watched, found in before:
         watched.write(found)

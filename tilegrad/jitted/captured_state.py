@@ -34,28 +34,28 @@ import numpy as np
 
 from ..ir.node import Node
 from ..lazy.handle import Handle
+from .nondeterminism import is_asked
 from .variables import (
     ABSENT,
-    MOST_BYTES,
+    MAX_COMPARED_BYTES,
+    AllEntries,
+    ArrayContents,
     Attribute,
     Bytes,
-    Contents,
-    Entries,
     InContext,
     Length,
-    Members,
     OfClass,
     ReadOnly,
     Referent,
-    Watched,
+    SetMembers,
+    Variable,
     is_number,
     unchanged,
 )
-from .nondeterminism import is_asked
 
-MOST_ENTRIES = 256
+MAX_ENTRIES = 256
 """Number of entries above which lists and dicts are watched as a whole."""
-MOST_WATCHED = 1 << 14
+MAX_WATCHED_VARIABLES = 1 << 14
 """Number of watched variables in long lists and dicts above which a function runs without a program."""
 
 _IMPLIED = frozenset(
@@ -75,11 +75,11 @@ _REGISTRIES = ("_parameters", "_buffers", "_modules")
 _CALLED = ("__call__", "forward")
 
 
-class Outside(Node):
+class CapturedState(Node):
     """All that a function reads outside."""
 
-    numbers: list[Watched]
-    others: list[tuple[Watched, Any]]
+    numbers: list[Variable]
+    others: list[tuple[Variable, Any]]
     """Other variables with their values."""
     layers: list[tuple[Any, Any]]
     """Layers of the library with their settings and hooks, compared when `Surroundings` change."""
@@ -93,26 +93,26 @@ class Outside(Node):
     """Parameter groups of the library's optimizers: programs read them anew at every call."""
 
 
-def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> Outside:
+def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> CapturedState:
     """Find what the code of a function, and of the user's functions that it mentions, reads by name.
 
     Objects among its arguments are searched, too, but their numbers do not become inputs: they are not in every call.
     """
     attributes = set(_CALLED)
     while True:
-        search = _Search(attributes)
+        search = _StateSearch(attributes)
         search.follow([fn])
         numbers = len(search.numbers)
         search.follow(arguments)
         if search.attributes == attributes:
             others = [*search.others, *((w, w.read()) for w in search.numbers[numbers:])]
             layers = [(x, settings_of(x)) for x in search.layers]
-            if len(others) > MOST_WATCHED:
+            if len(others) > MAX_WATCHED_VARIABLES:
                 search.unseen = (
                     f"it reads {len(others)} places in lists, dicts and objects: give what varies as arguments"
                 )
             found = layers, search.unseen, search.asks, search.drawn, search.groups
-            return Outside(search.numbers[:numbers], others, *found)
+            return CapturedState(search.numbers[:numbers], others, *found)
         attributes = search.attributes
 
 
@@ -141,14 +141,14 @@ def same_settings(now: dict[str, Any], before: dict[str, Any]) -> bool:
     )
 
 
-class _Search:
+class _StateSearch:
     """One search from a function through what it mentions; attributes are followed by name."""
 
     def __init__(self, attributes: set[str]) -> None:
         self.known = attributes
         self.attributes = set(attributes)
-        self.numbers: list[Watched] = []
-        self.others: list[tuple[Watched, Any]] = []
+        self.numbers: list[Variable] = []
+        self.others: list[tuple[Variable, Any]] = []
         self.layers: list[Any] = []
         self.seen: dict[int, Any] = {}
         self.waiting: deque[Any] = deque()
@@ -162,7 +162,7 @@ class _Search:
         for x in beginnings:
             self.visit(x)
         while self.waiting:
-            self._enter(self.waiting.popleft())
+            self._visit_object(self.waiting.popleft())
 
     def visit(self, x: Any) -> None:
         """Queue an object, unless it was visited or has no references."""
@@ -171,7 +171,7 @@ class _Search:
         self.seen[id(x)] = x
         self.waiting.append(x)
 
-    def _enter(self, x: Any) -> None:
+    def _visit_object(self, x: Any) -> None:
         """Visit a function, container or object."""
         match x:
             case FunctionType():
@@ -197,31 +197,31 @@ class _Search:
             case MappingProxyType():
                 self._container(x, ReadOnly)
             case set():
-                self._snapshot(Members(x, None))
+                self._snapshot(SetMembers(x, None))
                 for part in x:
                     self.visit(part)
             case type():
-                self._class(x)
+                self._watch_class(x)
             case _:
-                self._other(x)
+                self._visit_other(x)
 
-    def _other(self, x: Any) -> None:
+    def _visit_other(self, x: Any) -> None:
         """Visit other kinds of objects."""
         match x:
             case np.ndarray():
-                self._array(x)
+                self._watch_array(x)
             case bytearray() | array():
                 self._snapshot(Bytes(x, None))
             case weakref.ref():
-                self.notice(x, None, Referent)
+                self.watch_variable(x, None, Referent)
             case ContextVar():
-                self.notice(x, None, InContext)
+                self.watch_variable(x, None, InContext)
             case operator.attrgetter() | operator.methodcaller():
                 self.attributes.add(ANY)
             case random.Random():
                 self.drawn.append(x)
             case os._Environ():
-                self._snapshot(Entries(vars(x)["_data"], None))
+                self._snapshot(AllEntries(vars(x)["_data"], None))
             case BuiltinFunctionType():
                 self.asks = self.asks or is_asked(x)
                 self.visit(None if isinstance(x.__self__, ModuleType) else x.__self__)
@@ -230,7 +230,7 @@ class _Search:
             case _:
                 self._object(x)
 
-    def notice(self, place: Any, name: Any, kind: type[Watched] = Watched) -> None:
+    def watch_variable(self, place: Any, name: Any, kind: type[Variable] = Variable) -> None:
         """Record a variable, and follow its value."""
         watched = kind(place, name)
         value = watched.read()
@@ -245,8 +245,8 @@ class _Search:
     def _function(self, fn: FunctionType) -> None:
         if _is_ours(fn.__module__):
             return
-        if _is_pythons(fn.__module__) or _is_foreign((fn.__module__ or "").partition(".")[0]):
-            self._of_others(fn)
+        if _is_stdlib_module(fn.__module__) or _is_installed_package((fn.__module__ or "").partition(".")[0]):
+            self._visit_library_function(fn)
             return
         if fn.__defaults__:
             self.others.append((Attribute(fn, "__defaults__"), fn.__defaults__))
@@ -255,34 +255,34 @@ class _Search:
             self.others.append((Attribute(fn, "__kwdefaults__"), fn.__kwdefaults__))
             self._container(fn.__kwdefaults__)
         self.others.append((Attribute(fn, "__code__"), fn.__code__))
-        names, attributes = _mentioned(fn.__code__)
+        names, attributes = _names_in(fn.__code__)
         self.attributes |= attributes
         for cell in fn.__closure__ or ():
-            self.notice(cell, None)
+            self.watch_variable(cell, None)
         for name in names:
             self._global(fn.__globals__, name)
-        for name in sorted(self._of(vars(fn)) - {"__wrapped__"}):
-            self.notice(vars(fn), name)
+        for name in sorted(self._attributes_of(vars(fn)) - {"__wrapped__"}):
+            self.watch_variable(vars(fn), name)
         self.visit(fn.__dict__.get("__wrapped__"))
 
-    def _of_others(self, fn: FunctionType) -> None:
+    def _visit_library_function(self, fn: FunctionType) -> None:
         """Search the arguments of a function of the standard library or of an installed package, not its code."""
         self.asks = self.asks or is_asked(fn)
         if fn is os.getenv:
             self.visit(os.environ)
         for cell in fn.__closure__ or ():
-            self.notice(cell, None)
+            self.watch_variable(cell, None)
         self.visit(fn.__dict__.get("__wrapped__"))
 
     def _global(self, found: dict[str, Any], name: str) -> None:
         """Watch a global name that may later shadow a builtin."""
         if name in found:
-            self.notice(found, name)
+            self.watch_variable(found, name)
             return
-        self.others.append((Watched(found, name), ABSENT))
+        self.others.append((Variable(found, name), ABSENT))
         builtin = vars(builtins).get(name, ABSENT)
         if builtin is not ABSENT:
-            self.others.append((Watched(vars(builtins), name), builtin))
+            self.others.append((Variable(vars(builtins), name), builtin))
             self.asks = self.asks or builtin in (open, input)
             if builtin in (eval, exec, globals, locals):
                 self.unseen = f"it looks up names by `{name}`"
@@ -291,37 +291,37 @@ class _Search:
             elif isinstance(builtin, (FunctionType, type)) and not _is_ours(builtin.__module__):
                 self.visit(builtin)
 
-    def _of(self, names: Mapping[str, Any]) -> set[str]:
+    def _attributes_of(self, names: Mapping[str, Any]) -> set[str]:
         """Select the attribute names that the function may look up on an object."""
         return {n for n in names if isinstance(n, str)} if ANY in self.known else self.known & names.keys()
 
-    def _container(self, x: Any, kind: type[Watched] = Watched) -> None:
-        if len(x) > MOST_ENTRIES:
-            self._snapshot(Entries(x, None))
+    def _container(self, x: Any, kind: type[Variable] = Variable) -> None:
+        if len(x) > MAX_ENTRIES:
+            self._snapshot(AllEntries(x, None))
             for part in x.values() if isinstance(x, Mapping) else x:
                 self.visit(part)
             return
         self.others.append((Length(x, None), len(x)))
         for name in list(x) if isinstance(x, Mapping) else range(len(x)):
-            self.notice(x, name, kind)
+            self.watch_variable(x, name, kind)
 
-    def _snapshot(self, watched: Watched) -> None:
+    def _snapshot(self, watched: Variable) -> None:
         self.others.append((watched, watched.read()))
 
-    def _array(self, x: np.ndarray) -> None:
+    def _watch_array(self, x: np.ndarray) -> None:
         """Watch the elements of an array, unless it is read-only."""
         whole: Any = x
         while not whole.flags.writeable and isinstance(whole.base, np.ndarray):
             whole = whole.base
         if not whole.flags.writeable:
             return
-        if x.nbytes > MOST_BYTES or x.dtype.hasobject:
+        if x.nbytes > MAX_COMPARED_BYTES or x.dtype.hasobject:
             self.unseen = (
                 f"it reads an array of numpy's of shape {list(x.shape)} outside, which may change: give it as an "
                 "argument, make a tensor of it before, or say A.flags.writeable = False"
             )
             return
-        self._snapshot(Contents(x, None))
+        self._snapshot(ArrayContents(x, None))
 
     def _object(self, x: Any) -> None:
         own = getattr(x, "__dict__", None)
@@ -339,65 +339,65 @@ class _Search:
                 self.groups += own.get("param_groups", ())
         if isinstance(x, ModuleType):
             if not _is_ours(module):
-                self._module(x)
+                self._watch_module(x)
         elif not _is_ours(module):
-            for name in sorted((self.known - {ANY}) | (self._of(own) if own is not None else set())):
+            for name in sorted((self.known - {ANY}) | (self._attributes_of(own) if own is not None else set())):
                 if own is not None and name in own:
-                    self.notice(own, name)
+                    self.watch_variable(own, name)
                 else:
-                    self._inherited(x, own, name)
+                    self._watch_inherited(x, own, name)
             if own is not None and module == "collections":
                 self.visit(own.get("data"))
                 self.visit(own.get("maps"))
             self.visit(type(x))
 
-    def _module(self, x: ModuleType) -> None:
+    def _watch_module(self, x: ModuleType) -> None:
         """Watch the names of a Python module; follow them in the user's own modules."""
         own = vars(x)
         for name in sorted(self.known & own.keys()):
             self.asks = self.asks or is_asked(own[name])
             if x is os and name in ("environ", "getenv"):
                 self.visit(os.environ)
-            elif isinstance(own[name], (Handle, str, float, int)) or (_is_the_users(x) and not name.startswith("__")):
-                self.notice(own, name)
+            elif isinstance(own[name], (Handle, str, float, int)) or (_is_user_module(x) and not name.startswith("__")):
+                self.watch_variable(own, name)
 
-    def _inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
+    def _watch_inherited(self, x: Any, own: dict[str, Any] | None, name: str) -> None:
         """Watch an inherited class attribute, which an instance attribute may shadow later."""
         holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
         if holder is None and own is not None and MAYBE + name in self.known:
-            self.others.append((Watched(own, name), ABSENT))
+            self.others.append((Variable(own, name), ABSENT))
         if holder is None or _is_ours(holder.__module__):
             return
         found = vars(holder)[name]
         if isinstance(found, MemberDescriptorType):
-            self.notice(x, name, Attribute)
+            self.watch_variable(x, name, Attribute)
         elif own is not None and not isinstance(found, property):
-            self.others.append((Watched(own, name), ABSENT))
+            self.others.append((Variable(own, name), ABSENT))
 
-    def _class(self, x: type) -> None:
+    def _watch_class(self, x: type) -> None:
         """Watch the attributes of a class."""
         if not _is_ours(x.__module__):
             own = vars(x)
             for name in sorted(own.keys() & self.known | own.keys() & _IMPLIED):
                 if not isinstance(own[name], (MemberDescriptorType, GetSetDescriptorType)):
-                    self.notice(x, name, OfClass)
+                    self.watch_variable(x, name, OfClass)
         for base in x.__bases__:
             self.visit(base)
 
 
-def _is_the_users(module: ModuleType) -> bool:
+def _is_user_module(module: ModuleType) -> bool:
     """Whether a module is neither of the standard library nor installed."""
     file = getattr(module, "__file__", None) or ""
     return module.__name__.partition(".")[0] not in sys.stdlib_module_names and "-packages" not in file
 
 
-def _is_pythons(module: str | None) -> bool:
+def _is_stdlib_module(module: str | None) -> bool:
     """Whether a module is of the standard library."""
     return (module or "").partition(".")[0] in sys.stdlib_module_names
 
 
 @functools.cache
-def _is_foreign(package: str) -> bool:
+def _is_installed_package(package: str) -> bool:
     """Whether a package is installed and independent of tilegrad: its functions are not searched, as PyTorch's."""
     modules = [m for m in list(sys.modules.values()) if isinstance(m, ModuleType)]
     modules = [m for m in modules if m.__name__.partition(".")[0] == package]
@@ -415,7 +415,7 @@ def _is_ours(module: str | None) -> bool:
 
 
 @functools.cache
-def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
+def _names_in(code: CodeType) -> tuple[list[str], set[str]]:
     """List the globals and attributes that code and its nested functions look up."""
     import dis
 
@@ -432,7 +432,7 @@ def _mentioned(code: CodeType) -> tuple[list[str], set[str]]:
         if isinstance(part, str) and {"getattr", "hasattr"} & {*code.co_names} and part.isidentifier():
             attributes |= {part, MAYBE + part}
         elif isinstance(part, CodeType):
-            inner, more = _mentioned(part)
+            inner, more = _names_in(part)
             names |= dict.fromkeys(inner)
             attributes |= more
     return list(names), attributes
@@ -453,9 +453,9 @@ def _computes_names(code: CodeType) -> bool:
     return False
 
 
-def title(fn: Callable[..., Any]) -> str:
+def display_name(fn: Callable[..., Any]) -> str:
     """Return the display name of a function; of a module its class."""
     if isinstance(fn, functools.partial):
-        return title(fn.func)
+        return display_name(fn.func)
     name: str = getattr(fn, "__name__", type(fn).__name__)
     return type(fn.__self__).__name__ if name == "__call__" and isinstance(fn, MethodType) else name

@@ -1,7 +1,7 @@
 """Generate a fast path for the calls of one program: straight-line source that checks plain tensor arguments.
 
 Looping over arguments and results takes longer than a small program runs; so for the program used last source is
-generated that does what `Kind.sizes` and `Specialised.__call__` do.
+generated that does what `Signature.sizes` and `Specialised.__call__` do.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ..lazy.handle import mode
 from ..lazy.storage import one_writer
 from ..tensor import Tensor
 from ..tree import LEAF, NOTHING
-from .guards import kept_gradients
+from .guards import run_on_gradient_memory
 from .numbers import same_number
-from .variables import Watched
 from .specialised import Specialised
+from .variables import Variable
 
 MISS = object()
 """Returned by the fast path for a call that it does not handle."""
 
 
-class Shortcut(NamedTuple):
+class FastCall(NamedTuple):
     arity: int
     call: Callable[..., Any]
     writes: bool
@@ -31,55 +31,58 @@ class Shortcut(NamedTuple):
     program: Specialised
 
 
-def shortcut(program: Specialised, watched: Sequence[Watched]) -> Shortcut | None:
+def fast_call(program: Specialised, watched: Sequence[Variable]) -> FastCall | None:
     """Generate the fast path of a program, if its signature is simple enough."""
-    kind = program.kind
-    special = program.changed or program.differentiable or program.passed or any(kind.tracked)
-    if special or any(p is not LEAF for p in kind.call.structure.parts[0].parts):
+    signature = program.signature
+    special = program.changed or program.differentiable or program.returned_arguments or any(signature.tracked)
+    if special or any(p is not LEAF for p in signature.call.structure.parts[0].parts):
         return None
-    if kind.inputs or kind.call.structure.parts[1].parts or any(t is None for t in kind.types):
+    if signature.number_inputs or signature.call.structure.parts[1].parts or any(t is None for t in signature.types):
         return None
-    values = {n: x for n, x in enumerate(kind.call.numbers) if n not in kind.watched}
+    values = {n: x for n, x in enumerate(signature.call.numbers) if n not in signature.captured_inputs}
     stateful = bool(program.captured or program.host or program.guards or program.outside)
-    names = _names(program, values, watched)
+    names = _bindings(program, values, watched)
     one = _is_simple(program)
-    kept = one and _keeps(program, names["runner"])
-    ending = [f"return program.finished({_leaves(program)}, made)"]
+    kept = one and _reuses_gradient_memory(program, names["runner"])
+    ending = [f"return program.wrap_outputs({_leaves(program)}, made)"]
     if kept or (one and not program.gradients and not program.updated):
         names |= {f"storage{n}": program.captured[n].storage for n in program.updated}
         ending = [f"storage{n}.{count} += 1" for n in program.updated for count in ("version", "changes")]
-        ending += _results(program, names)
-    found = _at_places(program, names)
+        ending += _result_lines(program, names)
+    found = _variable_lines(program, names)
     if found is None:
         return None
-    run = _running(program, names, kept)
-    inside = found, len(program.incoming), not program.updated
-    exec(_source(kind.tracked, list(values), stateful, bool(program.constants), [*run, *ending], *inside), names)
-    return Shortcut(
-        len(kind.types) - len(program.incoming), names["call"], bool(program.writes or program.gradients), program
+    run = _run_lines(program, names, kept)
+    inside = found, len(program.input_variables), not program.updated
+    exec(_source(signature.tracked, list(values), stateful, bool(program.constants), [*run, *ending], *inside), names)
+    return FastCall(
+        len(signature.types) - len(program.input_variables),
+        names["call"],
+        bool(program.writes or program.gradients),
+        program,
     )
 
 
-def _running(program: Specialised, names: dict[str, Any], kept: bool) -> list[str]:
+def _run_lines(program: Specialised, names: dict[str, Any], kept: bool) -> list[str]:
     """Emit the lines that run the program on `given`."""
     run = ["with one_writer: made = runner(given)" if program.common else "made = runner(given)"]
     if kept:
         names |= {f"holder{n}": holder for n, (holder, _) in enumerate(program.gradients)}
-        names |= {f"left{n}": left for n, left in enumerate(program.left)}
-        run = kept_gradients(len(program.gradients))
+        names |= {f"left{n}": left for n, left in enumerate(program.stored_gradients)}
+        run = run_on_gradient_memory(len(program.gradients))
     elif program.gradients:
-        run = ["program.let_go()", *run]
-    if program.steady is not None:
-        names["kept"] = program.steady.buffers
+        run = ["program.drop_gradients()", *run]
+    if program.hoisted is not None:
+        names["kept"] = program.hoisted.buffers
         run = ["given = (*given, *kept(given))", *run]
     if program.compiled.elsewhere:
         run = ["given = program.compiled.brought(given)", *run]
     return run
 
 
-def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Watched]) -> dict[str, Any]:
+def _bindings(program: Specialised, values: Mapping[int, Any], watched: Sequence[Variable]) -> dict[str, Any]:
     """Bind the names that the generated source refers to."""
-    kind = program.kind
+    signature = program.signature
     names: dict[str, Any] = {
         "MISS": MISS,
         "Input": Input,
@@ -91,12 +94,12 @@ def _names(program: Specialised, values: Mapping[int, Any], watched: Sequence[Wa
         "constants": tuple(program.constants),
         "one_writer": one_writer,
         "same_number": same_number,
-        "recorded": kind.call.recorded,
+        "recorded": signature.call.recorded,
         "moves": program.moves,
     }
-    names |= {f"T{n}": t for n, t in enumerate(kind.types)}
+    names |= {f"T{n}": t for n, t in enumerate(signature.types)}
     names |= {f"watched{n}": watched[n] for n in values} | {f"number{n}": x for n, x in values.items()}
-    return names | {f"strides{n}": strides for n, strides in enumerate(kind.strides)}
+    return names | {f"strides{n}": strides for n, strides in enumerate(signature.strides)}
 
 
 def _is_simple(program: Specialised) -> bool:
@@ -106,7 +109,7 @@ def _is_simple(program: Specialised) -> bool:
     return returned and made and len(program.results) >= (program.result_structure is LEAF) + len(program.assigned)
 
 
-def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
+def _result_lines(program: Specialised, names: dict[str, Any]) -> list[str]:
     """Emit the lines that wrap the outputs and assign them to variables; the returned one last."""
     lines: list[str] = []
     for n, form in enumerate(program.forms):
@@ -123,39 +126,39 @@ def _results(program: Specialised, names: dict[str, Any]) -> list[str]:
         names[f"alias{n}"] = alias
         lines.append(f"result{n} = {alias.text(str(n), _leaves(program))}")
     for watched, n in program.assigned:
-        place = next(k for k, w in enumerate(program.incoming) if w.key() == watched.key())
-        lines.append(watched.writing(str(place), f"result{n}"))
+        place = next(k for k, w in enumerate(program.input_variables) if w.key() == watched.key())
+        lines.append(watched.write_source(str(place), f"result{n}"))
     return [*lines, "return result0" if program.result_structure is LEAF else "return None"]
 
 
 def _leaves(program: Specialised) -> str:
     """Print the arguments and captured variables as source."""
-    return f"({''.join(f'x{n}, ' for n in range(len(program.kind.types)))})"
+    return f"({''.join(f'x{n}, ' for n in range(len(program.signature.types)))})"
 
 
-def _at_places(program: Specialised, names: dict[str, Any]) -> list[str] | None:
+def _variable_lines(program: Specialised, names: dict[str, Any]) -> list[str] | None:
     """Emit the lines that read variables; None if one tensor is read twice."""
-    places, count = program.incoming, len(program.kind.types)
+    places, count = program.input_variables, len(program.signature.types)
     first = count - len(places)
-    if program.kind.call.at_places() != [*range(first, count)]:
+    if program.signature.call.variable_leaves() != [*range(first, count)]:
         return None
     lines = []
     for k, watched in enumerate(places):
         names |= {f"place{k}": watched.place, f"name{k}": watched.name}
-        lines.append(f"    x{first + k} = {watched.reading(str(k))}")
+        lines.append(f"    x{first + k} = {watched.read_source(str(k))}")
     if not places:
         return []
     lines = ["try:", *lines, "except (LookupError, ValueError): return MISS"]
     if count > 1:
         same = f"len({{{', '.join(f'id(x{n})' for n in range(count))}}}) != {count}" if count > 2 else "x0 is x1"
         lines.append(f"if {same}: return MISS")
-    if program.elsewhere:
-        names["elsewhere"] = program.elsewhere
+    if program.required_objects:
+        names["elsewhere"] = program.required_objects
         lines += [f"if id(x{n}) in elsewhere: return MISS" for n in range(first, count)]
     return lines
 
 
-def _keeps(program: Specialised, runner: Any) -> bool:
+def _reuses_gradient_memory(program: Specialised, runner: Any) -> bool:
     """Whether a run may reuse the memory of the previous run's gradients."""
     forms = program.gradient_forms
     if not forms or program.common or any(form is None or form.varies for form in forms):
@@ -191,13 +194,13 @@ def _source(
     """
     lines, count = ["if mode.enabled is not recorded: return MISS", *places], len(tracked) - inside
     for n, flag in enumerate(tracked):
-        lines += _looked_at(n, flag, shared and n >= count)
+        lines += _tensor_checks(n, flag, shared and n >= count)
     for n in watched:
         other = f"now{n}.__class__ is not number{n}.__class__ or not same_number(now{n}, number{n})"
         lines += [f"now{n} = watched{n}.read()", f"if now{n} is not number{n} and ({other}): return MISS"]
     given = [f"b{n}" for n in range(len(tracked))]
     if stateful:
-        lines += ["state = program.look()", "if state is None:"]
+        lines += ["state = program.check_guards()", "if state is None:"]
         lines += [
             "    if not program.is_current() or program.moves != moves: return MISS",
             "    state = program.state()",
@@ -210,7 +213,7 @@ def _source(
     return "\n    ".join([f"def call({arguments}):", *lines])
 
 
-def _looked_at(n: int, tracked: bool, shared: bool) -> list[str]:
+def _tensor_checks(n: int, tracked: bool, shared: bool) -> list[str]:
     """Emit the checks of one tensor and the lookup of its memory, which others may share."""
     shares = f"x{n}._moves" if shared else f"x{n}._base is not None"
     return [

@@ -36,17 +36,17 @@ from ..runtime.cache_pressure import shrinkers
 from ..runtime.singletons import lock
 from ..tensor import Tensor
 from ..tree import flatten
-from .assigned_variables import NewPlaces, places_for, with_places
-from .fast_call import MISS, Shortcut, shortcut
-from .signature import Call, Kind, generalised, kind_of
+from .assigned_variables import NewVariables, variables_for, with_variables
+from .captured_state import CapturedState, display_name, outside
+from .fast_call import MISS, FastCall, fast_call
 from .numbers import may_vary, present, same_number
-from .variables import Watched
+from .signature import CallArguments, Signature, generalise, signature_of
 from .specialised import Specialised
-from .captured_state import Outside, outside, title
+from .variables import Variable
 
 if TYPE_CHECKING:
     from ..compiler import Compiled
-    from .memory_budget import Memory
+    from .memory_budget import ProgramMemory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +94,7 @@ def jit(fn: Callable[P, R] | None = None, *, tune: str | float | None = None, fi
 
 kernels: list[Callable[[Any], Any]] = []
 """Makes a tile kernel from a function; set by `tilegrad.language`."""
-MOST_STALE = 32
+MAX_STALE_PROGRAMS = 32
 """Number of programs kept for an earlier state of captured variables, which may return."""
 OF_KERNELS = frozenset("check race ir source asm report as_torch warmup compiled".split())
 
@@ -110,7 +110,7 @@ def _forget_half() -> None:
     for n, function in enumerate(functions):
         kept = len(function.programs) // 2 if len(function.programs) != 1 else n % 2
         del function.programs[kept:]
-        function.shortcut = None
+        function.fast_call = None
 
 
 shrinkers.append(_forget_half)
@@ -133,18 +133,18 @@ class Jitted(Generic[P, R]):
         self.fit = fit
         """Memory budget of each program, in bytes; 0: none."""
         self.programs: list[Specialised] = []
-        self.outside: Outside | None = None
+        self.outside: CapturedState | None = None
         self.varying: set[int] = set()
         """Indices of numbers among the arguments that are inputs, because they varied."""
         self.varying_outside: set[int] = set()
-        self.deciding: set[tuple[bool, int]] = set()
+        self.control_numbers: set[tuple[bool, int]] = set()
         """Numbers that control flow depends on, so that they cannot be inputs; with whether they are captured."""
-        self.former: dict[tuple[bool, int], float] = {}
+        self.previous_values: dict[tuple[bool, int], float] = {}
         """The values that varying numbers had in another call."""
-        self.said: set[str] = set()
+        self.reported: set[str] = set()
         """Reasons for missing programs that have been reported."""
-        self.shortcut: Shortcut | None = None
-        self.fixed: set[tuple[Any, ...]] = set()
+        self.fast_call: FastCall | None = None
+        self.untraceable: set[tuple[Any, ...]] = set()
         """Symbolic kinds for which the function cannot be traced."""
         self._one_at_a_time: tuple[int, AbstractContextManager[bool]] = os.getpid(), RLock()
         with _adding:
@@ -203,22 +203,22 @@ class Jitted(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if state.trace is not None or state.stand_ins or state.inspect is not None:
             return self.fn(*args, **kwargs)
-        known = self.shortcut
+        known = self.fast_call
         if known is not None and not kwargs and len(args) == known.arity:
             if known.writes:
-                with self._alone():
+                with self._exclusively():
                     result = known.call(*args)
             else:
                 result = known.call(*args)
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
-        made = self._known(self._call(args, kwargs))
+        made = self._find_program(self._call(args, kwargs))
         if made is not None and not made.program.writes and not made.program.gradients:
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]
-        with self._alone():  # looked for again: another thread may have made what this one would have made anew
+        with self._exclusively():  # looked for again: another thread may have made what this one would have made anew
             return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
 
-    def _alone(self) -> AbstractContextManager[bool]:
+    def _exclusively(self) -> AbstractContextManager[bool]:
         """Lock a call from tracing to the end of its run: traced state (of an optimizer, gradients) is only then in
         place. A forked child makes a new lock, as the holder may not exist there.
         """
@@ -226,17 +226,17 @@ class Jitted(Generic[P, R]):
             self._one_at_a_time = os.getpid(), RLock()
         return self._one_at_a_time[1]
 
-    def _run(self, made: Prepared, args: Any, kwargs: Any) -> Any:
+    def _run(self, made: PreparedCall, args: Any, kwargs: Any) -> Any:
         _, program, leaves, sizes = made
-        if program.runs_plainly(leaves):
+        if program.must_run_unjitted(leaves):
             return self.fn(*args, **kwargs)
         result = program(leaves, sizes)
-        if not kwargs and not sizes and (self.shortcut is None or self.shortcut.program is not program):
-            self.shortcut = shortcut(program, self.outside.numbers if self.outside else [])
+        if not kwargs and not sizes and (self.fast_call is None or self.fast_call.program is not program):
+            self.fast_call = fast_call(program, self.outside.numbers if self.outside else [])
         return result
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> ProgramMemory | None:
         """The memory of the newest program, and the cost of rematerialisation; None before a call.
 
         >>> step = jit(lambda x: (x.exp() * 2).sum())
@@ -246,20 +246,20 @@ class Jitted(Generic[P, R]):
         """
         from .memory_budget import memory
 
-        known = next((p for p in self.programs if not p.plainly), None)
+        known = next((p for p in self.programs if not p.unjitted_reason), None)
         return None if known is None else memory(known.compiled, known.gradient_bytes)
 
-    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> Prepared:
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> PreparedCall:
         """Return the program for these arguments, compiled if needed; it is not run."""
         call = self._call(args, kwargs)
-        known = self._known(call)
+        known = self._find_program(call)
         if known is not None:
             return known
-        program, call = self._made(self._look_outside(call))
-        sizes = program.kind.sizes(call)
+        program, call = self._make_program(self._search_captured_state(call))
+        sizes = program.signature.sizes(call)
         assert sizes is not None
-        made = Prepared(self, program, call.leaves, sizes)
-        if program.plainly:
+        made = PreparedCall(self, program, call.leaves, sizes)
+        if program.unjitted_reason:
             return made
         if self.tune > 0:
             self._tune(program, sizes)
@@ -267,21 +267,23 @@ class Jitted(Generic[P, R]):
             watcher(made)
         return made
 
-    def _call(self, args: Any, kwargs: Any) -> Call:
+    def _call(self, args: Any, kwargs: Any) -> CallArguments:
         """Collect the arguments and the captured numbers."""
         if self.outside is None:
             self.outside = outside(self.fn)
         leaves, structure = flatten((args, kwargs))
-        return Call(structure, [_taken(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled, ())
+        return CallArguments(
+            structure, [_converted(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled, ()
+        )
 
-    def _known(self, call: Call) -> Prepared | None:
+    def _find_program(self, call: CallArguments) -> PreparedCall | None:
         """Look up the program for a call."""
         present.leaves = call.leaves
         for program in self.programs:
-            given = with_places(call, program.incoming, program.elsewhere)
-            sizes = None if given is None else program.kind.sizes(given)
-            if given is not None and sizes is not None and program.serves(sizes) and program.is_current():
-                return Prepared(self, program, given.leaves, sizes)
+            given = with_variables(call, program.input_variables, program.required_objects)
+            sizes = None if given is None else program.signature.sizes(given)
+            if given is not None and sizes is not None and program.sizes_fit(sizes) and program.is_current():
+                return PreparedCall(self, program, given.leaves, sizes)
         return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
@@ -292,160 +294,168 @@ class Jitted(Generic[P, R]):
         program.compiled = tune_compiled(program.compiled, sizes, self.tune)
         self.tune -= time.perf_counter() - start
 
-    def _look_outside(self, call: Call) -> Call:
+    def _search_captured_state(self, call: CallArguments) -> CallArguments:
         """Search the captured state again; programs whose numbers are at other places are dropped."""
         before, self.outside = self.outside, outside(self.fn, call.leaves)
         if before is None or [w.key() for w in before.numbers] != [w.key() for w in self.outside.numbers]:
             self.programs.clear()
             self.varying_outside.clear()
-            self.deciding.clear()
-            self.former.clear()
-        return Call(call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded, call.places)
+            self.control_numbers.clear()
+            self.previous_values.clear()
+        return CallArguments(
+            call.structure, call.leaves, [w.read() for w in self.outside.numbers], call.recorded, call.variables
+        )
 
-    def _made(self, call: Call) -> tuple[Specialised, Call]:
+    def _make_program(self, call: CallArguments) -> tuple[Specialised, CallArguments]:
         """Make a program for a call without one; variables that it assigns become inputs."""
         assert self.outside is not None
-        more: list[Watched] = []
+        more: list[Variable] = []
         while True:
-            given = with_places(call, places_for(self.outside, self.programs, more))
+            given = with_variables(call, variables_for(self.outside, self.programs, more))
             assert given is not None
             try:
                 return self._specialise(given), given
-            except NewPlaces as found:
+            except NewVariables as found:
                 more += found.places
 
-    def _specialise(self, call: Call) -> Specialised:
+    def _specialise(self, call: CallArguments) -> Specialised:
         """Specialise the function for a call without a program."""
-        self._notice_numbers(call)
+        self._mark_varying_numbers(call)
         types = [x.value.type if isinstance(x, Tensor) else None for x in call.leaves]
         for known in self.programs if not self.fit else ():  # how much fits depends on the sizes
-            symbolic = generalised(known.kind, call, types)
-            if symbolic is None or tuple(symbolic) in self.fixed or self._is_told_apart(call, symbolic):
+            symbolic = generalise(known.signature, call, types)
+            if symbolic is None or tuple(symbolic) in self.untraceable or self._sizes_conflict(call, symbolic):
                 continue
             try:
                 made = self._traced(call, symbolic)
             except TraceError:
                 raise
             except (TilegradError, ValueError, TypeError, AssertionError):
-                self.fixed.add(tuple(symbolic))
+                self.untraceable.add(tuple(symbolic))
                 continue
-            sizes = made.kind.sizes(call)
-            if sizes is not None and not made.serves(sizes):
+            sizes = made.signature.sizes(call)
+            if sizes is not None and not made.sizes_fit(sizes):
                 self.programs.append(made)  # for other calls
                 continue
-            self._say_what_varies(types, known.kind.types, symbolic)
+            self._say_what_varies(types, known.signature.types, symbolic)
             break
         else:
             made = self._traced(call, types)
         self.programs.insert(0, made)
-        stale = [p for p in self.programs if not p.is_current()] if len(self.programs) > MOST_STALE else []
-        for old in stale[MOST_STALE:]:
+        stale = [p for p in self.programs if not p.is_current()] if len(self.programs) > MAX_STALE_PROGRAMS else []
+        for old in stale[MAX_STALE_PROGRAMS:]:
             self.programs.remove(old)
         return made
 
-    def _is_told_apart(self, call: Call, symbolic: list[TensorType | None]) -> bool:
+    def _sizes_conflict(self, call: CallArguments, symbolic: list[TensorType | None]) -> bool:
         """Whether a symbolic program was compiled under size inequalities that do not hold in a call."""
         for program in self.programs:
-            sizes = program.kind.sizes(call) if program.kind.types == symbolic else None
-            if sizes is not None and not program.serves(sizes):
+            sizes = program.signature.sizes(call) if program.signature.types == symbolic else None
+            if sizes is not None and not program.sizes_fit(sizes):
                 return True
         return False
 
-    def _traced(self, call: Call, types: list[TensorType | None]) -> Specialised:
+    def _traced(self, call: CallArguments, types: list[TensorType | None]) -> Specialised:
         """Trace with the varying numbers as inputs, except those that control flow depends on."""
         varying = [(False, n) for n in sorted(self.varying) if n < len(call.leaves) and may_vary(call.leaves[n])]
         varying += [(True, n) for n in sorted(self.varying_outside) if may_vary(call.numbers[n])]
-        tried = [v for v in varying if v not in self.deciding]
-        fixed = self._recorded(call, types, [])
-        if fixed.plainly:
-            return self._plain(fixed)
-        points = [fixed, *self._elsewhere(call, types, tried)] if tried else []
+        tried = [v for v in varying if v not in self.control_numbers]
+        untraceable = self._trace_with_inputs(call, types, [])
+        if untraceable.unjitted_reason:
+            return self._plain(untraceable)
+        points = [untraceable, *self._trace_previous_numbers(call, types, tried)] if tried else []
         if len(points) < 2:
-            return fixed.compile()
-        made = self._with_inputs(call, types, tried, points)
+            return untraceable.compile()
+        made = self._trace_checked(call, types, tried, points)
         if made is not None:
             return made.compile()
         inputs: list[tuple[bool, int]] = []
-        best = fixed
+        best = untraceable
         for v in tried:
-            made = self._with_inputs(call, types, [*inputs, v], points) if len(tried) > 1 else None
+            made = self._trace_checked(call, types, [*inputs, v], points) if len(tried) > 1 else None
             if made is None:
-                self.deciding.add(v)
+                self.control_numbers.add(v)
             else:
                 best, inputs = made, [*inputs, v]
         return best.compile()
 
     def _plain(self, made: Specialised) -> Specialised:
         """Record that calls of a kind run without a program, whatever the values of changing numbers."""
-        made.kind = made.kind.replaced(watched=made.written_numbers & self.varying_outside)
-        if made.plainly not in self.said:
-            self.said.add(made.plainly)
-            print(f"tilegrad: {made.name} runs without a program: {made.plainly}", file=sys.stderr)
+        made.signature = made.signature.replaced(watched=made.written_numbers & self.varying_outside)
+        if made.unjitted_reason not in self.reported:
+            self.reported.add(made.unjitted_reason)
+            print(f"tilegrad: {made.name} runs without a program: {made.unjitted_reason}", file=sys.stderr)
         return made
 
-    def _elsewhere(
-        self, call: Call, types: list[TensorType | None], varying: list[tuple[bool, int]]
+    def _trace_previous_numbers(
+        self, call: CallArguments, types: list[TensorType | None], varying: list[tuple[bool, int]]
     ) -> list[Specialised]:
         """Trace with the values that varying numbers had in another call."""
-        known = [p for p in self.programs if _differs_in_numbers(p.kind, call, types)]
+        known = [p for p in self.programs if _differs_in_numbers(p.signature, call, types)]
         if known:
             return known[:1]
         leaves, numbers = list(call.leaves), list(call.numbers)
-        for kind, n in varying:
-            given = numbers if kind else leaves
-            before = self.former.get((kind, n), given[n])
+        for is_captured, n in varying:
+            given = numbers if is_captured else leaves
+            before = self.previous_values.get((is_captured, n), given[n])
             if before.__class__ is not given[n].__class__:
                 return []
             given[n] = before
         try:
-            return [self._recorded(call.replaced(leaves=leaves, numbers=numbers), types, [])]
+            return [self._trace_with_inputs(call.replaced(leaves=leaves, numbers=numbers), types, [])]
         except Exception:  # what was a number for another call need not be one for this
             return []
 
-    def _recorded(self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]]) -> Specialised:
+    def _trace_with_inputs(
+        self, call: CallArguments, types: list[TensorType | None], inputs: list[tuple[bool, int]]
+    ) -> Specialised:
         """Trace with some numbers as inputs, without compiling."""
         assert self.outside is not None
-        among, outside = ({n for kind, n in inputs if kind is wanted} for wanted in (False, True))
-        return Specialised(self.fn, kind_of(call, types, among, outside), call.leaves, self.outside, self.fit)
+        among, outside = ({n for is_captured, n in inputs if is_captured is wanted} for wanted in (False, True))
+        return Specialised(self.fn, signature_of(call, types, among, outside), call.leaves, self.outside, self.fit)
 
-    def _with_inputs(
-        self, call: Call, types: list[TensorType | None], inputs: list[tuple[bool, int]], points: list[Specialised]
+    def _trace_checked(
+        self,
+        call: CallArguments,
+        types: list[TensorType | None],
+        inputs: list[tuple[bool, int]],
+        points: list[Specialised],
     ) -> Specialised | None:
         """Trace with inputs, and check the result against traces with the numbers themselves: of this call, and of
         another.
         """
         try:
-            made = self._recorded(call, types, inputs)
+            made = self._trace_with_inputs(call, types, inputs)
         except Exception:  # whatever a function raises that cannot do with placeholders for numbers
             return None
-        return made if all(made.means(point) for point in points) else None
+        return made if all(made.computes_same_as(point) for point in points) else None
 
-    def _notice_numbers(self, call: Call) -> None:
+    def _mark_varying_numbers(self, call: CallArguments) -> None:
         """Mark the numbers that differ from an otherwise equal call: they become inputs."""
         for program in self.programs:
-            known = program.kind.call
+            known = program.signature.call
             if known.structure != call.structure:
                 continue
             for n, (x, before) in enumerate(zip(call.leaves, known.leaves, strict=True)):
                 if _varies(x, before):
                     self.varying.add(n)
-                    self.former[False, n] = before
+                    self.previous_values[False, n] = before
             for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
                 if _varies(x, before):
                     self.varying_outside.add(n)
-                    self.former[True, n] = before
+                    self.previous_values[True, n] = before
 
     def _say_what_varies(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
         for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
             for axis, extent in enumerate(() if both is None else both.shape):
                 if isinstance(extent, Size) and not isinstance(old.shape[axis], Size):
                     sizes = f"{old.shape[axis]}, {new.shape[axis]}"
-                    where = f"{title(self.fn)}: axis {axis} of argument {n}"
+                    where = f"{display_name(self.fn)}: axis {axis} of argument {n}"
                     print(f"tilegrad: {where} varies ({sizes}): compiled for all sizes", file=sys.stderr)
                     return
 
 
-class Prepared(NamedTuple):
+class PreparedCall(NamedTuple):
     """A program of a jitted function, with the arguments of one call."""
 
     function: Jitted[..., Any]
@@ -456,9 +466,10 @@ class Prepared(NamedTuple):
     @property
     def compiled(self) -> Compiled:
         """The compiled program; an error for a function that runs without one."""
-        if self.program.plainly:
+        if self.program.unjitted_reason:
             raise TraceError(
-                f"{self.program.name} runs without a program, so that there is none to look at: {self.program.plainly}"
+                f"{self.program.name} runs without a program, so that there is none to look at: "
+                f"{self.program.unjitted_reason}"
             )
         return self.program.compiled
 
@@ -467,11 +478,11 @@ class Prepared(NamedTuple):
         return self.program._buffers(self.leaves)
 
 
-watchers: list[Callable[[Prepared], None]] = []
+watchers: list[Callable[[PreparedCall], None]] = []
 """Called when a function has been compiled for another kind of calls, before it runs."""
 
 
-def _taken(x: Any) -> Any:
+def _converted(x: Any) -> Any:
     """Convert an argument: numpy arrays to tensors, numpy scalars to numbers."""
     if isinstance(x, np.ndarray):
         return tensor(x)
@@ -482,10 +493,10 @@ def _varies(x: Any, before: Any) -> bool:
     return before.__class__ is x.__class__ and may_vary(x) and not same_number(x, before)
 
 
-def _differs_in_numbers(kind: Kind, call: Call, types: list[TensorType | None]) -> bool:
-    """Whether a call may be of a kind except for the values of numbers."""
-    known = kind.call
-    if kind.types != types or known.structure != call.structure or known.recorded is not call.recorded:
+def _differs_in_numbers(signature: Signature, call: CallArguments, types: list[TensorType | None]) -> bool:
+    """Whether a call may be of a signature except for the values of numbers."""
+    known = signature.call
+    if signature.types != types or known.structure != call.structure or known.recorded is not call.recorded:
         return False
     pairs = zip([*known.leaves, *known.numbers], [*call.leaves, *call.numbers], strict=True)
     return all(x.__class__ is y.__class__ or isinstance(y, Tensor) for x, y in pairs)

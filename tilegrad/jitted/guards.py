@@ -15,33 +15,33 @@ from ..runtime.buffer import Buffer
 if TYPE_CHECKING:
     from .specialised import Specialised
 
-Look = Callable[[], "tuple[Buffer, ...] | None"]
+Guards = Callable[[], "tuple[Buffer, ...] | None"]
 """Returns the buffers of captured storages and numbers if all guards hold; None otherwise."""
 
 
-def look_at(program: Specialised) -> Look | None:
+def make_guards(program: Specialised) -> Guards | None:
     """Generate the guards of a program; None if a storage that it updates does not own its memory yet."""
     if not all(program.captured[n].storage.owned is not None for n in program.updated):
         return None
     if any(n >= len(program.captured) or program.captured[n].storage.owned is None for n in program.lent):
         return None
-    names, same = _compared(program)
+    names, same = _guard_conditions(program)
     if names is None:
         return None
     for n in range(len(program.host)):
         names[f"number{n}"] = program.number_at(n)
     owned = [n for n, base in enumerate(program.captured) if base.storage.owned is not None]
     exec(source(same, len(program.captured), len(program.host), owned, program.updated, program.lent), names)
-    return names.pop("look")  # type: ignore[no-any-return]
+    return names.pop("check")  # type: ignore[no-any-return]
 
 
-def _compared(program: Specialised) -> tuple[dict[str, Any] | None, list[str]]:
+def _guard_conditions(program: Specialised) -> tuple[dict[str, Any] | None, list[str]]:
     """Collect the guards as source, and the names that it refers to."""
     names: dict[str, Any] = {}
     same: list[str] = []
     for n, (watched, found) in enumerate(program.outside):
         names |= {f"place{n}": watched.place, f"name{n}": watched.name, f"found{n}": found}
-        same.append(watched.test(str(n), found))
+        same.append(watched.guard_source(str(n), found))
     for n, base in enumerate(program.captured):
         value = base.standing()
         if base.storage.owned is None and value.buffer is None:
@@ -68,7 +68,7 @@ def source(
     and the memory of `lent` ones is shared with results.
 
     >>> print(source(["place0[name0] is found0", "base0.value is value0"], 3, 1, [0, 1], [0]))
-    def look():
+    def check():
         try:
             if (
                 place0[name0] is found0
@@ -84,24 +84,24 @@ def source(
         memory[n] = f"storage{n}.loan()"
     memory += [f"number{n}()" for n in range(numbers)]
     free = [f"((lent{n} := storage{n}.lent) is None or lent{n}() is None)" for n in updated]
-    test = "\n            and ".join([*same, *free] or ["True"])
-    lines = ["def look():", "    try:", "        if (", f"            {test}", "        ):"]
+    condition = "\n            and ".join([*same, *free] or ["True"])
+    lines = ["def check():", "    try:", "        if (", f"            {condition}", "        ):"]
     lines += [f"            return ({''.join(f'{m}, ' for m in memory).rstrip()})"]
     return "\n".join([*lines, "    except (LookupError, ValueError):", "        pass"])
 
 
-def kept_gradients(count: int) -> list[str]:
+def run_on_gradient_memory(count: int) -> list[str]:
     r"""Emit the lines that run a program on the memory of the previous call's gradients if nothing reads them.
 
-    >>> print("\n".join(kept_gradients(1)))
+    >>> print("\n".join(run_on_gradient_memory(1)))
     holder0._gradient = None
     m0 = left0.free()
     if m0 is not None:
         made = runner(given, (m0,))
     else:
-        program.let_go()
+        program.drop_gradients()
         made = runner(given)
-        program.leave(made)
+        program.store_gradients(made)
     holder0._gradient = left0
     """
     memory = "".join([f"m{n}, " for n in range(count)]).rstrip()
@@ -111,8 +111,8 @@ def kept_gradients(count: int) -> list[str]:
         f"if {' and '.join(f'm{n} is not None' for n in range(count))}:",
         f"    made = runner(given, ({memory}))",
         "else:",
-        "    program.let_go()",
+        "    program.drop_gradients()",
         "    made = runner(given)",
-        "    program.leave(made)",
+        "    program.store_gradients(made)",
         *[f"holder{n}._gradient = left{n}" for n in range(count)],
     ]

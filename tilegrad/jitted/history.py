@@ -26,10 +26,10 @@ def given_values(program: Specialised, leaves: Sequence[Any]) -> dict[Value, Val
             present[placeholder] = x.value if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype).value
     first, updated = len(present), frozenset(program.updated)
     for n, base in enumerate(program.captured):
-        forgotten = n in updated and n not in program.remembered  # nothing reads its elements
+        forgotten = n in updated and n not in program.read_before_write  # nothing reads its elements
         present[program.given[first + n]] = base.standing() if forgotten else base.current()
     present |= {n.placeholder: tensor(n.read(), dtype=n.placeholder.dtype).value for n in program.host}
-    standing = [s for s in [*program.standing, *program.captured_standing] if s is not None]
+    standing = [s for s in [*program.standing, *program.captured_values] if s is not None]
     return present | {s: present[s.inputs[0]] for s in standing if s not in present}
 
 
@@ -43,11 +43,11 @@ def with_history(
     """Attach histories to results and changed arguments: their gradients are those of the traced graph, recorded on
     demand. For a symbolic program the sizes of the call are substituted.
     """
-    inputs = [s for s in [*program.standing, *program.captured_standing] if s is not None and s.tracked]
+    inputs = [s for s in [*program.standing, *program.captured_values] if s is not None and s.tracked]
     outputs, actual = program.tracked, [present[s] for s in inputs]
     parts = {x: Part(value, False) for x, value in present.items()}
     leaves = {gradient_place(s): present[s] for s in inputs}
-    for later in program.rewritten:  # gradients go to what stood for the leaf at first, if to any
+    for later in program.rewritten_leaves:  # gradients go to what stood for the leaf at first, if to any
         elements = detached(rebuilt([later.inputs[0]], parts, sizes)[0].value)
         first = leaves.get(gradient_place(later))
         parts[later] = Part(elements if first is None else replaced(first, elements), False)

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from ..lazy.storage import Storage
 from ..runtime.buffer import Buffer
-from ..runtime.executable import Steady
+from ..runtime.executable import HoistedProgram
 from ..runtime.exposure import Exposures, rely_on
 
 
-class Kept:
+class HoistedValues:
     """The buffers of hoisted values, and the versions of the tensors that they were computed from."""
 
-    def __init__(self, steady: Steady, storages: Sequence[Storage]) -> None:
-        self.steady = steady
+    def __init__(self, hoisted: HoistedProgram, storages: Sequence[Storage]) -> None:
+        self.hoisted = hoisted
         self.storages = storages
         """The storages that they depend on."""
-        self._run = steady.executable.bound()
+        self._run = hoisted.executable.bound()
         self._made: tuple[int, tuple[Buffer, ...]] = (-1, ())
         """Versions and buffers as one object: threads may call a program at the same time."""
 
@@ -35,7 +35,7 @@ class Kept:
         known, made = self._made
         if known == state:
             return made
-        sources = [given[n] for n in self.steady.inputs]
+        sources = [given[n] for n in self.hoisted.inputs]
         made = self._run(sources)
         self._made = (state if rely_on(sources) else -1, made)
         return made

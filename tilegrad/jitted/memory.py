@@ -22,7 +22,7 @@ from .numbers import may_vary
 from .tracing import HostNumber
 
 
-class Form:
+class OutputTemplate:
     """The attributes shared by the tensors of one output in all calls."""
 
     def __init__(self, type: TensorType, strides: Shape | None = None) -> None:
@@ -34,8 +34,8 @@ class Form:
     def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
         """Make a tensor on memory that a program has filled."""
         if self.varies:
-            type = self.type.with_shape(tuple([settled(d, sizes) for d in self.type.shape]))
-            return Form(type).filled(buffer)
+            type = self.type.with_shape(tuple([substitute_sizes(d, sizes) for d in self.type.shape]))
+            return OutputTemplate(type).filled(buffer)
         value: Input = object.__new__(Input)
         value.__dict__.update(self.shared, buffer=buffer)
         made: Tensor = object.__new__(Tensor)
@@ -50,12 +50,12 @@ def varying(type: TensorType) -> bool:
     return any(isinstance(extent, Size) for extent in type.shape)
 
 
-def form_of(x: Handle | None) -> Form | None:
+def template_of(x: Handle | None) -> OutputTemplate | None:
     """Return the type and strides of tensors like this one."""
-    return None if x is None else Form(x._value.type, strides_of(x))
+    return None if x is None else OutputTemplate(x._value.type, strides_of(x))
 
 
-class HostMemory:
+class HostNumberBuffer:
     """A number of the host and the buffer in which programs read it."""
 
     def __init__(self, number: HostNumber) -> None:
@@ -76,7 +76,7 @@ class HostMemory:
             nonlocal before, there
             now = self.read()
             if now is not before or now.__class__ is not float:
-                before, there = now, place.number_from(self.renewed())
+                before, there = now, place.number_from(self.updated_buffer())
             return there
 
         return brought
@@ -85,11 +85,11 @@ class HostMemory:
         """Whether the number has the class that the program was compiled for."""
         return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
 
-    def copied(self) -> Buffer:
+    def copied_buffer(self) -> Buffer:
         """Copy the current number to a new buffer."""
         return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
 
-    def renewed(self) -> Buffer:
+    def updated_buffer(self) -> Buffer:
         """Return the buffer, updated to the current number."""
         now = self.read()
         if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
@@ -100,7 +100,7 @@ class HostMemory:
         return self.buffer
 
 
-def settled(x: Any, sizes: Mapping[str, int]) -> Any:
+def substitute_sizes(x: Any, sizes: Mapping[str, int]) -> Any:
     """Substitute the sizes of one call in an extent; return anything else unchanged."""
     return x.value(sizes) if isinstance(x, Size) else x
 
@@ -116,20 +116,20 @@ def memory_in(value: Value) -> Buffer:
     return value.buffer  # type: ignore[no-any-return]
 
 
-def apart(found: Buffer) -> Buffer:
+def unshared(found: Buffer) -> Buffer:
     """Return memory that is safe to hand out: a copy if others may write to it."""
     return found.device.copy(found) if found.shared else found
 
 
-def _filled(value: Fill) -> Buffer:
+def _constant_memory(value: Fill) -> Buffer:
     """Fill memory with one number, as the initial state of an optimizer: cheaper than a program."""
     shape = tuple([known(extent, {}) for extent in value.shape])
     return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
-def renewed_memory(base: Base) -> Buffer:
+def unshare_storage(base: Base) -> Buffer:
     """Copy a storage's elements to memory that it owns, so that no reader sees the update."""
     value = base.current()
-    memory = _filled(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
+    memory = _constant_memory(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
     base.own(memory)
     return memory

@@ -33,7 +33,7 @@ def bytes_of(amount: str | float, what: str = "fit") -> int:
     )
 
 
-class Memory(NamedTuple):
+class ProgramMemory(NamedTuple):
     """The peak memory of a program, in bytes, and the cost of rematerialisation to stay within it."""
 
     temporaries: Dim
@@ -73,12 +73,12 @@ class Memory(NamedTuple):
         return "\n".join(lines)
 
 
-def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
+def memory(compiled: Compiled, gradients: Dim = 0) -> ProgramMemory:
     """Measure the memory of a compiled program."""
     temporaries, rest = peak(compiled.program)
-    steady, kept = compiled.executable.steady, 0
-    if steady is not None:
-        temporaries, kept = compiled.executable.program.arena, steady.bytes
+    hoisted, kept = compiled.executable.hoisted, 0
+    if hoisted is not None:
+        temporaries, kept = compiled.executable.program.arena, hoisted.bytes
     inputs = _inputs(compiled.program)
     graph = [s.artifact for s in compiled.stages.made if isinstance(s.artifact, Graph)][-1]
     again = recomputed(graph)
@@ -86,7 +86,7 @@ def memory(compiled: Compiled, gradients: Dim = 0) -> Memory:
     needed = sum(map(operations, graph.values())) - extra
     results = rest - inputs
     share = extra / max(1, needed)
-    return Memory(temporaries, inputs, results, gradients, summary(again), len(again), extra, share, kept)
+    return ProgramMemory(temporaries, inputs, results, gradients, summary(again), len(again), extra, share, kept)
 
 
 def _inputs(program: Program) -> Dim:

@@ -2,8 +2,8 @@
 
 A placeholder is not a number, and a function may observe that: it may ask for the type, use it as a key, or compute
 with more digits than a tensor has. So the graph recorded with placeholders is compared with the one recorded with the
-numbers themselves (`meaning`): if they differ, control flow depends on the number, and each value of it gets a program
-of its own.
+numbers themselves (`graph_key`): if they differ, control flow depends on the number, and each value of it
+gets a program of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..tensor import Tensor
 
-LARGEST = 2**31
+MAX_INTEGER = 2**31
 """Magnitude from which integers are not inputs: Python's are unbounded, and a product of two of these would overflow
 int64.
 """
@@ -36,7 +36,7 @@ int64.
 
 def may_vary(x: Any) -> bool:
     """Whether a number can be an input of a program."""
-    return x.__class__ is float or (x.__class__ is int and -LARGEST < x < LARGEST)
+    return x.__class__ is float or (x.__class__ is int and -MAX_INTEGER < x < MAX_INTEGER)
 
 
 def same_number(x: Any, y: Any) -> bool:
@@ -49,7 +49,7 @@ def number_type(x: float) -> TensorType:
     return TensorType(float64 if isinstance(x, float) else int64, ())
 
 
-class Number(Tensor):
+class NumberPlaceholder(Tensor):
     """A placeholder of a number: with numbers it computes as Python does, with tensors it counts as a number."""
 
     _number: float
@@ -74,10 +74,12 @@ class Number(Tensor):
         raise TypeError("a number that varies is no key while a function is traced")
 
 
-def stand_for(value: Value, number: float | None = None, reckoned: Reckoned | None = None) -> Number:
+def number_placeholder(
+    value: Value, number: float | None = None, reckoned: Reckoned | None = None
+) -> NumberPlaceholder:
     """Make a number on a placeholder value."""
     made: Any = wrap(value)
-    made.__class__ = Number
+    made.__class__ = NumberPlaceholder
     made._value.__dict__["weak"] = True
     if number is not None:
         made._number = number
@@ -90,7 +92,7 @@ Reckoned: TypeAlias = Callable[[list[Any]], Any]
 """Computes a number from those before it in the same call."""
 
 
-class Reckoning:
+class ArithmeticReplay:
     """Replays Python arithmetic on varying numbers, so that a call raises what Python raises.
 
     A program divides by 0 silently. So divisions and powers of numbers are first computed in Python at each call.
@@ -102,7 +104,7 @@ class Reckoning:
 
     def step(self, compute: Callable[..., Any], *operands: Any) -> Reckoned | None:
         """Record a step; None if the origin of an operand is unknown."""
-        found = [x.__dict__.get("_reckoned") if isinstance(x, Number) else _constant(x) for x in operands]
+        found = [x.__dict__.get("_reckoned") if isinstance(x, NumberPlaceholder) else _constant(x) for x in operands]
         given: list[Reckoned] = [g for g in found if g is not None]
         if len(given) < len(found):
             return None
@@ -124,13 +126,13 @@ class Reckoning:
         return all(x.__class__ is float or (x.__class__ is int and -(2**63) <= x < 2**63) for x in made)
 
 
-class _Present(threading.local):
+class _PresentCall(threading.local):
     """Per thread: the arguments of the call that is being looked up."""
 
     leaves: Sequence[Any] = ()
 
 
-present = _Present()
+present = _PresentCall()
 
 
 def _constant(number: Any) -> Reckoned:
@@ -145,13 +147,13 @@ def from_outside(read: Callable[[], Any]) -> Reckoned:
     return lambda made: read()
 
 
-def _reckon(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned | None:
+def _record_step(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned | None:
     """Record a step of the function that is being traced."""
     if state.trace is None:
         return None
-    reckoning: Reckoning | None = state.trace.__dict__.get("reckoning")
+    reckoning: ArithmeticReplay | None = state.trace.__dict__.get("reckoning")
     if reckoning is None:
-        reckoning = state.trace.__dict__["reckoning"] = Reckoning()
+        reckoning = state.trace.__dict__["reckoning"] = ArithmeticReplay()
     if not reckoning.may_fail and any(part in name for part in ("truediv", "floordiv", "mod", "pow")):
         reckoning.may_fail = True
         state.trace.guards.append((reckoning.holds, True))
@@ -160,23 +162,25 @@ def _reckon(compute: Callable[..., Any], name: str, *operands: Any) -> Reckoned 
 
 def _value(x: Any, floating: bool) -> Tensor:
     """Convert a number or placeholder as Python would before it computes."""
-    value = x.value if isinstance(x, Number) else Fill(x, number_type(x))
+    value = x.value if isinstance(x, NumberPlaceholder) else Fill(x, number_type(x))
     return wrap(cast(value, float64) if floating else value)
 
 
 def _type(x: Any) -> DType:
-    return x.dtype if isinstance(x, Number) else number_type(x).dtype
+    return x.dtype if isinstance(x, NumberPlaceholder) else number_type(x).dtype
 
 
-def _operator(name: str, mirrored: str) -> Callable[[Number, Any], Any]:
+def _operator(name: str, mirrored: str) -> Callable[[NumberPlaceholder, Any], Any]:
     of_tensors: Callable[[Any, Any], Any] = getattr(Tensor, name)
-    plainly: Any = getattr(operator, name, None) or (lambda x, y: getattr(operator, mirrored)(y, x))
+    unjitted_reason: Any = getattr(operator, name, None) or (lambda x, y: getattr(operator, mirrored)(y, x))
     from_behind: Callable[[Any, Any], Any] = getattr(Tensor, mirrored)
 
-    def between(self: Number, other: Any) -> Any:
-        if isinstance(other, Tensor) and not isinstance(other, Number):
+    def between(self: NumberPlaceholder, other: Any) -> Any:
+        if isinstance(other, Tensor) and not isinstance(other, NumberPlaceholder):
             return from_behind(other, self)  # as a number would leave it to the tensor
-        if not isinstance(other, Number) and (not isinstance(other, (int, float)) or isinstance(other, bool)):
+        if not isinstance(other, NumberPlaceholder) and (
+            not isinstance(other, (int, float)) or isinstance(other, bool)
+        ):
             return of_tensors(self, other)
         floating = "truediv" in name or any(_type(x) is float64 for x in (self, other))
         if "pow" in name and not floating:
@@ -184,23 +188,23 @@ def _operator(name: str, mirrored: str) -> Callable[[Number, Any], Any]:
         made = of_tensors(_value(self, floating), _value(other, floating))
         if made is NotImplemented or made.dtype not in (float64, int64):
             return made
-        return stand_for(made.value, reckoned=_reckon(plainly, name, self, other))
+        return number_placeholder(made.value, reckoned=_record_step(unjitted_reason, name, self, other))
 
     return between
 
 
-def _unary(name: str) -> Callable[[Number], Number]:
-    of_tensor, plainly = getattr(Tensor, name), getattr(operator, name)
-    return lambda self: stand_for(of_tensor(self).value, reckoned=_reckon(plainly, name, self))
+def _unary(name: str) -> Callable[[NumberPlaceholder], NumberPlaceholder]:
+    of_tensor, unjitted_reason = getattr(Tensor, name), getattr(operator, name)
+    return lambda self: number_placeholder(of_tensor(self).value, reckoned=_record_step(unjitted_reason, name, self))
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    setattr(Number, f"__{_name}__", _operator(f"__{_name}__", f"__r{_name}__"))
-    setattr(Number, f"__r{_name}__", _operator(f"__r{_name}__", f"__{_name}__"))
+    setattr(NumberPlaceholder, f"__{_name}__", _operator(f"__{_name}__", f"__r{_name}__"))
+    setattr(NumberPlaceholder, f"__r{_name}__", _operator(f"__r{_name}__", f"__{_name}__"))
 for _name, _mirrored in {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}.items():
-    setattr(Number, f"__{_name}__", _operator(f"__{_name}__", f"__{_mirrored}__"))
+    setattr(NumberPlaceholder, f"__{_name}__", _operator(f"__{_name}__", f"__{_mirrored}__"))
 for _name in ("neg", "pos", "abs"):
-    setattr(Number, f"__{_name}__", _unary(f"__{_name}__"))
+    setattr(NumberPlaceholder, f"__{_name}__", _unary(f"__{_name}__"))
 
 
 # --- what a graph computes ---------------------------------------------------------------------
@@ -211,7 +215,7 @@ FOLDED: dict[type[Value], Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Buffer]) -> tuple[Any, ...]:
+def graph_key(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Buffer]) -> tuple[Any, ...]:
     """Return a key of what a graph computes: equal for graphs that differ only in which numbers are inputs.
 
     `numbers` are inputs with the numbers that they represent; the last inputs hold constants.
@@ -221,7 +225,8 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
     >>> x, n = Input(TensorType(float32, (3,)), "x"), Input(TensorType(float64, ()), "n")
     >>> varied = Graph((x, n), (Mul(x, Cast(Mul(n, n), float32)),))
     >>> fixed = Graph((x,), (Mul(x, Fill(2.25, TensorType(float32, ()))),))
-    >>> meaning(varied, {n: 1.5}, ()) == meaning(fixed, {}, ()), meaning(varied, {n: 2.0}, ()) == meaning(fixed, {}, ())
+    >>> known = graph_key(fixed, {}, ())
+    >>> graph_key(varied, {n: 1.5}, ()) == known, graph_key(varied, {n: 2.0}, ()) == known
     (True, False)
     """
     keys: dict[Value, Any] = {}
@@ -240,12 +245,12 @@ def meaning(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Bu
                 known[value] = number
                 keys[value] = "number", number.tobytes(), value.type
                 continue
-            order.append((*_what(value, known), *[keys[x] for x in value.inputs if not _in_work(value, x, known)]))
+            order.append((*_op_key(value, known), *[keys[x] for x in value.inputs if not _in_work(value, x, known)]))
             keys[value] = len(order)
     return (*order, *[keys[x] for x in graph.outputs])
 
 
-def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
+def _op_key(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
     """Key the op of a value.
 
     External work may have a number in code that is loaded separately: it is keyed by its name, and a user's operator by
@@ -255,7 +260,7 @@ def _what(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
         meant: Meaning = value.meaning
         numbers = {n: known[x].item() for n, x in enumerate(value.arguments) if x in known and not x.type.shape}
         graphs = meant.reference(), meant.code(value.device)
-        computed = [meaning(g, {g.inputs[n]: x for n, x in numbers.items()}, ()) for g in graphs]
+        computed = [graph_key(g, {g.inputs[n]: x for n, x in numbers.items()}, ()) for g in graphs]
         return Declared, meant.name, meant.results, value.place, *computed
     if isinstance(value, Outside):
         return Outside, value.work.name, value.results, value.starts, value.place

@@ -11,41 +11,45 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from ..lazy.storage import Base, Move, Storage
-from .hoisted_values import Kept
+from .hoisted_values import HoistedValues
 
 if TYPE_CHECKING:
     from .specialised import Specialised
 
 
-class Place(NamedTuple):
+class CapturedStorage(NamedTuple):
     """The storage of a captured tensor."""
 
     tensor: Handle
     base: Base
     storage: Storage
     moves: tuple[Move, ...]
-    lies: Any
+    layout_key: Any
     """Its layout in the storage."""
 
 
-def places_of(tensors: Iterable[Handle]) -> list[Place]:
+def storages_of(tensors: Iterable[Handle]) -> list[CapturedStorage]:
     """List the storages of the tensors that may share memory."""
-    return [Place(x, x._base, x._base.storage, x._moves, _lies(x)) for x in tensors if x._base is not None]
+    return [
+        CapturedStorage(x, x._base, x._base.storage, x._moves, _layout_key(x)) for x in tensors if x._base is not None
+    ]
 
 
-def _lies(x: Handle) -> Any:
+def _layout_key(x: Handle) -> Any:
     """Key the layout of a tensor in its storage and the leaf that it is part of."""
     base = x._base
     assert base is not None
     return layout(x) if x._moves else x._strides, x._value.type, base.storage.value.type, type(base), base.is_tracked()
 
 
-def follow(program: Specialised) -> bool:
+def rebind(program: Specialised) -> bool:
     """Rebind a program to the current storages of its tensors; return whether that was possible."""
     if all(p.base is p.tensor._base and p.moves == p.tensor._moves for p in program.places):
         return True
-    now = places_of(p.tensor for p in program.places)
-    if len(now) != len(program.places) or any(a.lies != b.lies for a, b in zip(program.places, now, strict=True)):
+    now = storages_of(p.tensor for p in program.places)
+    if len(now) != len(program.places) or any(
+        a.layout_key != b.layout_key for a, b in zip(program.places, now, strict=True)
+    ):
         return False
     pairs = {(a.storage, b.storage) for a, b in zip(program.places, now, strict=True)}
     if len({a for a, _ in pairs}) != len(pairs) or len({b for _, b in pairs}) != len(pairs):
@@ -56,21 +60,21 @@ def follow(program: Specialised) -> bool:
         return False
     program.captured = [base for base in captured if base is not None]
     program.places = now
-    _renew(program)
+    _update_storages(program)
     return True
 
 
-def _renew(program: Specialised) -> None:
+def _update_storages(program: Specialised) -> None:
     """Update what a program stores about captured storages."""
     program.written = {id(program.captured[n].storage) for n in program.updated}
     program.kept = {id(base.storage) for base in program.captured} - program.written
-    if program.steady is not None:
-        first, steady = len(program.given) - len(program.host) - len(program.captured), program.steady.steady
-        program.steady = Kept(steady, [program.captured[n - first].storage for n in steady.inputs])
-    program.forget_look()
+    if program.hoisted is not None:
+        first, hoisted = len(program.given) - len(program.host) - len(program.captured), program.hoisted.hoisted
+        program.hoisted = HoistedValues(hoisted, [program.captured[n - first].storage for n in hoisted.inputs])
+    program.drop_guards()
 
 
-def overlapping(program: Specialised, leaves: Sequence[Any]) -> bool:
+def inputs_overlap(program: Specialised, leaves: Sequence[Any]) -> bool:
     """Whether two inputs overlap in memory that the program writes to, which it was not compiled for."""
     written, read = set(program.written), set(program.kept)
     for n, x in enumerate(leaves):

@@ -14,15 +14,15 @@ import numpy as np
 
 from ..lazy.handle import Handle, mode
 from ..tree import Tree, flatten
-from .variables import ABSENT, Attribute, Length, Snapshot, Watched, is_number, same, unchanged
+from .captured_state import CapturedState
 from .tracing import NoProgram
-from .captured_state import Outside
+from .variables import ABSENT, Attribute, Length, Snapshot, Variable, is_number, same, unchanged
 
 
 class Effects:
     """A snapshot of the state outside before a function is traced."""
 
-    def __init__(self, outside: Outside) -> None:
+    def __init__(self, outside: CapturedState) -> None:
         self.outside = outside
         self.numbers = [(w, w.read()) for w in outside.numbers]
         held = [w for w, _ in outside.others if isinstance(w, (Length, Snapshot))]
@@ -36,12 +36,12 @@ class Effects:
 
     def begin(self) -> None:
         """Record the placeholders put in place of numbers, before the function runs."""
-        self.standing = [w.there() for w, _ in self.numbers]
+        self.standing = [w.read_actual() for w, _ in self.numbers]
 
     def note(self, given: Any, structure: Tree, leaves: list[Any]) -> bool:
         """Compare the state after the function has run; return whether it is unchanged."""
         pairs = zip(self.numbers, self.standing, strict=True)
-        moved = [n for n, ((w, _), before) in enumerate(pairs) if not _stays(w.there(), before)]
+        moved = [n for n, ((w, _), before) in enumerate(pairs) if not _stays(w.read_actual(), before)]
         self.written = frozenset(moved)
         changed = [self.numbers[n][0] for n in moved] + [w for w, found in self.outside.others if _is_changed(w, found)]
         found, form = flatten(given)
@@ -69,7 +69,7 @@ class Effects:
         for place, saved in [*self.contents, *zip(self.outside.groups, self.settings, strict=True)]:
             _refill(place, saved)
         for w, found in [*self.numbers, *self.outside.others]:
-            if w.writable and not isinstance(w, Length) and w.there() is not found:
+            if w.writable and not isinstance(w, Length) and w.read_actual() is not found:
                 _put(w, found)
 
 
@@ -77,11 +77,11 @@ def _stays(now: Any, before: Any) -> bool:
     return now is before or (is_number(before) and same(now, before))
 
 
-def _is_changed(w: Watched, found: Any) -> bool:
+def _is_changed(w: Variable, found: Any) -> bool:
     """Whether a value was replaced; tensors that replace tensors are handled in `assigned`."""
     if isinstance(w, Snapshot):
-        return not w.keeps(found)
-    now = w.there()
+        return not w.holds_same(found)
+    now = w.read_actual()
     return not unchanged(now, found) and not (isinstance(found, Handle) and isinstance(now, Handle))
 
 
@@ -89,7 +89,7 @@ def _rewritten(now: dict[str, Any], before: dict[str, Any]) -> bool:
     return _differ([*now, *now.values()], [*before, *before.values()])
 
 
-def _name(w: Watched) -> str:
+def _name(w: Variable) -> str:
     if isinstance(w, (Length, Snapshot)):
         return f"a {type(w.place).__name__}"
     return repr(w.name) if isinstance(w.name, str) else "an entry" if w.name is not None else "a variable"
@@ -136,7 +136,7 @@ def _differ(now: list[Any], before: list[Any]) -> bool:
     return len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True))
 
 
-def _put(w: Watched, found: Any) -> None:
+def _put(w: Variable, found: Any) -> None:
     put: Callable[[Any], None] = w.write
     if found is not ABSENT:
         put(found)

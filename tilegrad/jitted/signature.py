@@ -12,10 +12,10 @@ from ..lazy.layout import strides_of
 from ..tensor import Tensor
 from ..tree import Tree
 from .numbers import may_vary
-from .variables import Watched, same
+from .variables import Variable, same
 
 
-class Call(Node):
+class CallArguments(Node):
     """The arguments of a call: their structure, their leaves, and the captured numbers."""
 
     structure: Tree
@@ -23,30 +23,30 @@ class Call(Node):
     numbers: list[Any]
     recorded: bool
     """Whether operations are recorded for gradients."""
-    places: tuple[Watched, ...]
+    variables: tuple[Variable, ...]
     """Variables outside whose tensors are leaves, too (`assigned_variables.py`)."""
 
     def arguments(self) -> Tree:
         """The structure of the arguments alone."""
         return Tree(tuple, (), self.structure.parts[:2])
 
-    def of_arguments(self, leaves: list[Any]) -> list[Any]:
+    def argument_leaves(self, leaves: list[Any]) -> list[Any]:
         """Select the leaves that belong to the arguments."""
         return leaves[: len(leaves) - len(self.structure.parts) + 2]
 
-    def at_places(self) -> list[int]:
+    def variable_leaves(self) -> list[int]:
         """Pair the variables with their leaves."""
         return list(self.structure.keys)
 
 
-MOST_EXTENT = 2**31
+MAX_SYMBOLIC_EXTENT = 2**31
 """Extents of symbolic axes are below this: kernels of users count in 32 bits."""
 
 
-class Kind(Node):
+class Signature(Node):
     """The calls that one program handles."""
 
-    call: Call
+    call: CallArguments
     """The call that was traced, without its tensors."""
     types: list[TensorType | None]
     """Types of tensors; varying sizes are symbols."""
@@ -55,12 +55,12 @@ class Kind(Node):
     """Whether each tensor with a gradient is a leaf."""
     strides: list[Shape | None]
     """Strides of tensors that are not row-major."""
-    inputs: frozenset[int]
+    number_inputs: frozenset[int]
     """Indices of number arguments that are inputs."""
-    watched: frozenset[int]
+    captured_inputs: frozenset[int]
     """Captured numbers that are inputs."""
 
-    def sizes(self, call: Call) -> dict[str, int] | None:
+    def sizes(self, call: CallArguments) -> dict[str, int] | None:
         """Match a call: return the values of the symbols, or None if it is of another kind."""
         known = self.call
         if call.structure != known.structure or call.recorded is not known.recorded:
@@ -73,54 +73,60 @@ class Kind(Node):
                 value = x._value
                 have = value.type
                 if value.tracked is not self.tracked[n] or not (
-                    have is type or have == type or _binds(type, have, sizes)
+                    have is type or have == type or _match_symbols(type, have, sizes)
                 ):
                     return None
                 if value.tracked and ("leaf" in value.__dict__) is not self.leaf[n]:
                     return None
-                if (x._strides is not None or x._moves or self.strides[n]) and not self._lies(x, n):
+                if (x._strides is not None or x._moves or self.strides[n]) and not self._has_strides(x, n):
                     return None
-            elif n in self.inputs:
+            elif n in self.number_inputs:
                 if x.__class__ is not known.leaves[n].__class__ or not may_vary(x):
                     return None
             elif not same(x, known.leaves[n]):
                 return None
         for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
             if not same(x, before) and (
-                n not in self.watched or x.__class__ is not before.__class__ or not may_vary(x)
+                n not in self.captured_inputs or x.__class__ is not before.__class__ or not may_vary(x)
             ):
                 return None
         return sizes
 
-    def _lies(self, x: Handle, n: int) -> bool:
+    def _has_strides(self, x: Handle, n: int) -> bool:
         """Whether a tensor has the strides of the kind; symbolic programs need row-major tensors."""
         return strides_of(x) == self.strides[n]
 
 
-def _binds(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
+def _match_symbols(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
     """Match a type with symbols against a static one; return the values of the symbols."""
     if type.dtype is not have.dtype or len(type.shape) != len(have.shape) or type.device != have.device:
         return False
     for wanted, extent in zip(type.shape, have.shape, strict=True):
         if isinstance(wanted, Size):
             (name,) = wanted.names()
-            if not isinstance(extent, int) or not 2 <= extent < MOST_EXTENT or sizes.setdefault(name, extent) != extent:
+            if (
+                not isinstance(extent, int)
+                or not 2 <= extent < MAX_SYMBOLIC_EXTENT
+                or sizes.setdefault(name, extent) != extent
+            ):
                 return False
         elif wanted != extent:
             return False
     return True
 
 
-def kind_of(call: Call, types: list[TensorType | None], inputs: set[int], outside: set[int]) -> Kind:
+def signature_of(
+    call: CallArguments, types: list[TensorType | None], number_inputs: set[int], outside: set[int]
+) -> Signature:
     """Make the kind of a call, with some of its number arguments and captured numbers as inputs."""
     kept = call.replaced(leaves=[None if isinstance(x, Handle) else x for x in call.leaves])
     tracked = [isinstance(x, Handle) and x._value.tracked for x in call.leaves]
     leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
     strides = [strides_of(x) if isinstance(x, Handle) else None for x in call.leaves]
-    return Kind(kept, types, tracked, leaf, strides, frozenset(inputs), frozenset(outside))
+    return Signature(kept, types, tracked, leaf, strides, frozenset(number_inputs), frozenset(outside))
 
 
-def generalised(known: Kind, call: Call, types: list[TensorType | None]) -> list[TensorType | None] | None:
+def generalise(known: Signature, call: CallArguments, types: list[TensorType | None]) -> list[TensorType | None] | None:
     """Replace sizes that differ from those of a known kind by symbols; None if the kinds differ otherwise."""
     if known.call.structure != call.structure or known.call.recorded is not call.recorded:
         return None

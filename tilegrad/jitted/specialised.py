@@ -11,7 +11,7 @@ from ..errors import ShapeError, TilegradError
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value, topological
 from ..ir.size import Dim, Size, comparisons, known
-from ..lazy.handle import Handle, Left, Surroundings, mode, wrap
+from ..lazy.handle import Handle, StoredGradient, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.layout import lay
 from ..lazy.realize import plain_graph
@@ -23,21 +23,31 @@ from ..runtime.executable import Runner
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
-from .assigned_variables import left_behind, put_back
-from .side_effects import Effects
-from .guards import Look, look_at
+from .assigned_variables import assigned_tensors, restore_variables
+from .captured_state import CapturedState, display_name, hooks_of, same_settings, settings_of
+from .guards import Guards, make_guards
 from .history import given_values, with_history
-from .hoisted_values import Kept
-from .signature import Kind
-from .memory import Form, HostMemory, apart, form_of, memory_in, memory_of, renewed_memory, settled, varying
-from .rebind import follow, overlapping, places_of
-from .numbers import from_argument, from_outside, meaning, number_type, stand_for
-from .variables import Watched, same, stood
+from .hoisted_values import HoistedValues
+from .memory import (
+    HostNumberBuffer,
+    OutputTemplate,
+    memory_in,
+    memory_of,
+    substitute_sizes,
+    template_of,
+    unshare_storage,
+    unshared,
+    varying,
+)
 from .nondeterminism import same_again
+from .numbers import from_argument, from_outside, graph_key, number_placeholder, number_type
+from .rebind import inputs_overlap, rebind, storages_of
+from .side_effects import Effects
+from .signature import Signature
 from .tracing import NoProgram, Trace
-from .captured_state import Outside, hooks_of, same_settings, settings_of, title
+from .variables import Variable, replaced_tensors, same
 
-MOST_LOOKS = 4
+MAX_GUARD_GENERATIONS = 4
 
 
 class Specialised:
@@ -49,29 +59,29 @@ class Specialised:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], kind: Kind, leaves: Sequence[Any], outside: Outside, fit: int = 0
+        self, fn: Callable[..., Any], signature: Signature, leaves: Sequence[Any], outside: CapturedState, fit: int = 0
     ) -> None:
-        self.kind = kind
-        self.incoming = kind.call.places
+        self.signature = signature
+        self.input_variables = signature.call.variables
         """Variables whose tensors are arguments, too, after the others."""
-        given = {w.key() for w in self.incoming}
+        given = {w.key() for w in self.input_variables}
         self.outside = [(w, found) for w, found in outside.others if not given or w.key() not in given]
-        self.elsewhere = {id(x) for w, x in self.outside if given and isinstance(x, Handle) and w.writable}
+        self.required_objects = {id(x) for w, x in self.outside if given and isinstance(x, Handle) and w.writable}
         """Captured tensors that must be identical objects, if there are others that need not be."""
-        self.assigned: list[tuple[Watched, int]] = []
+        self.assigned: list[tuple[Variable, int]] = []
         """Variables, and the output that is assigned to each."""
         self.layers = outside.layers
-        self.name = title(fn)
+        self.name = display_name(fn)
         self.fit = fit
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
-        self._look: Look | None = None
-        self._looks = 0
+        self._guards: Guards | None = None
+        self._guard_generations = 0
         self._surroundings = Surroundings.changes
         self.moves = 0
         """How often captured tensors were found on other memory."""
         self.different: list[tuple[Size, Dim]] = []
         """Sizes that the trace took for unequal: the program does not handle calls in which they are equal."""
-        self.plainly = ""
+        self.unjitted_reason = ""
         """The reason if there is no program: the function runs unjitted."""
         trace, effects = Trace(), Effects(outside)
         try:
@@ -81,12 +91,12 @@ class Specialised:
                 finally:
                     trace.finish()
         except NoProgram as reason:
-            self.plainly = reason.args[0]
+            self.unjitted_reason = reason.args[0]
             effects.undo()
             trace = self._forget()
         self.written_numbers = effects.written
         self.seen = [(x, hooks_of(x)) for x, _ in trace.seen.values()]
-        self.places = places_of(x for x, _ in trace.seen.values())
+        self.places = storages_of(x for x, _ in trace.seen.values())
         self._plan(trace)
 
     def _forget(self) -> Trace:
@@ -96,7 +106,7 @@ class Specialised:
         self.results, self.result_structure = flatten(None)
         self.result_values: list[Value | None] = []
         self.changed: list[int] = []
-        self.graded: list[int] = []
+        self.gradient_arguments: list[int] = []
         self.aliases: dict[int, Alias] = {}
         trace = Trace()
         trace.finish()
@@ -110,27 +120,27 @@ class Specialised:
         self.standing: list[Value | None] = []
         self.sources: dict[int, Tensor] = {}
         """The tensors from which non-leaf arguments were computed."""
-        numbers = zip(outside.numbers, self.kind.call.numbers, strict=True)
-        before = [(w, w.read(), x, n in self.kind.watched) for n, (w, x) in enumerate(numbers)]
+        numbers = zip(outside.numbers, self.signature.call.numbers, strict=True)
+        before = [(w, w.read(), x, n in self.signature.captured_inputs) for n, (w, x) in enumerate(numbers)]
         before = [(w, now, x, varies) for w, now, x, varies in before if varies or not same(now, x)]
         with same_again(outside.asks, outside.drawn, outside.unseen), trace:
             stand_ins = [self._stand_in(n, x) for n, x in enumerate(leaves)]
             trace.arguments.update(id(x) for x in self.arguments if x is not None)
-            call = self.kind.call
+            call = self.signature.call
             args, kwargs, *_ = unflatten(call.structure, stand_ins)
-            at = list(zip(self.incoming, call.at_places(), strict=True))
+            at = list(zip(self.input_variables, call.variable_leaves(), strict=True))
             try:
                 for w, _, number, varies in before:
                     made = trace.number(w.read, number_type(number), number.__class__) if varies else None
-                    w.write(number if made is None else stand_for(made, number, from_outside(w.read)))
+                    w.write(number if made is None else number_placeholder(made, number, from_outside(w.read)))
                 for watched, n in at:
-                    stood[id(stand_ins[n])] = leaves[n]
+                    replaced_tensors[id(stand_ins[n])] = leaves[n]
                     watched.write(stand_ins[n])
                 effects.begin()
-                symbols = any(type is not None and varying(type) for type in self.kind.types)
+                symbols = any(type is not None and varying(type) for type in self.signature.types)
                 self._run_traced(fn, args, kwargs, symbols)
-                if effects.note((args, kwargs), call.arguments(), call.of_arguments(stand_ins)):
-                    self._note_assigned(left_behind(outside, {w.key(): stand_ins[n] for w, n in at}))
+                if effects.note((args, kwargs), call.arguments(), call.argument_leaves(stand_ins)):
+                    self._note_assigned(assigned_tensors(outside, {w.key(): stand_ins[n] for w, n in at}))
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
                 self.result_values = [
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
@@ -138,8 +148,8 @@ class Specialised:
                 ]
                 trace.refuse_history([v for v in self.result_values if v is not None])
             finally:
-                put_back(trace, outside, [(w, leaves[n]) for w, n in at])
-                stood.clear()
+                restore_variables(trace, outside, [(w, leaves[n]) for w, n in at])
+                replaced_tensors.clear()
                 for w, now, _, _ in before:
                     w.write(now)
         effects.refuse()
@@ -148,7 +158,7 @@ class Specialised:
             for n, t in enumerate(self.arguments)
             if t is not None and t._base is not None and t._base.storage.changes > 0
         ]
-        self.graded = [n for n, t in enumerate(self.arguments) if id(t) in trace.asked and t is not None]
+        self.gradient_arguments = [n for n, t in enumerate(self.arguments) if id(t) in trace.asked and t is not None]
         """The arguments whose gradient is requested or assigned: they have none before a call."""
         if any(source._gradient is not None for source in self.sources.values()):
             raise NoProgram("a gradient flows out of it, to what an argument was computed from")
@@ -162,33 +172,33 @@ class Specialised:
         if symbols and TilegradError.raised != raised:
             raise ShapeError(f"{self.name}: an error that it caught may depend on sizes that vary")
 
-    def serves(self, sizes: Mapping[str, int]) -> bool:
+    def sizes_fit(self, sizes: Mapping[str, int]) -> bool:
         """Whether sizes that the trace took for unequal are unequal in a call."""
         if not self.different or tuple(sizes.items()) in self.runners:
             return True
         return all(a.value(sizes) != known(b, sizes) for a, b in self.different)
 
-    def _note_assigned(self, made: Sequence[tuple[Watched, Handle]]) -> None:
+    def _note_assigned(self, made: Sequence[tuple[Variable, Handle]]) -> None:
         """Append the tensors that the function has assigned to variables to the outputs."""
         for watched, x in made:
             self.assigned.append((watched, len(self.results)))
             self.results.append(x)
 
     def _stand_in(self, n: int, x: Any) -> Any:
-        type = self.kind.types[n]
-        if type is None and n in self.kind.inputs:
+        type = self.signature.types[n]
+        if type is None and n in self.signature.number_inputs:
             type = number_type(x)
         made = None
         if type is not None:
             placeholder = Input(type, f"x{n}")
             if isinstance(x, Tensor):
-                made = lay(wrap(placeholder), self.kind.strides[n])
+                made = lay(wrap(placeholder), self.signature.strides[n])
             else:
-                made = stand_for(placeholder, x, from_argument(n))
+                made = number_placeholder(placeholder, x, from_argument(n))
                 made._value.__dict__["number"] = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
-        if made is not None and self.kind.tracked[n]:
-            if self.kind.leaf[n]:
+        if made is not None and self.signature.tracked[n]:
+            if self.signature.leaf[n]:
                 made.requires_grad_()
             else:
                 source = self.sources[n] = wrap(made._value).requires_grad_()
@@ -202,49 +212,55 @@ class Specialised:
         captured = list(trace.captured.items())
         self.captured = [c.base for _, c in captured]
         self.captured_types = [c.placeholder.type for _, c in captured]
-        self.captured_standing = [trace.standing[c.base] for _, c in captured]
-        for standing in self.captured_standing:
+        self.captured_values = [trace.standing[c.base] for _, c in captured]
+        for standing in self.captured_values:
             standing.__dict__.pop("hooks", None)  # of the tensors that it stands for: they call them themselves
-        self.host = [HostMemory(n) for n in trace.numbers]
+        self.host = [HostNumberBuffer(n) for n in trace.numbers]
         self.guards = trace.guards
         self.gradients = trace.changed_gradients
         given: list[Value] = [p for p in self.placeholders if p is not None]
         first = len(given)
         given += [c.placeholder for _, c in captured] + [n.placeholder for n in trace.numbers]
         self.given = given
-        self.forms = [None if v is None else form_of(r) for v, r in zip(self.result_values, self.results, strict=True)]
-        self.gradient_forms = [form_of(g) for _, g in self.gradients]
-        self.left = [Left(Input(form.type), form.filled) for form in self.gradient_forms if form is not None]
+        self.forms = [
+            None if v is None else template_of(r) for v, r in zip(self.result_values, self.results, strict=True)
+        ]
+        self.gradient_forms = [template_of(g) for _, g in self.gradients]
+        self.stored_gradients = [
+            StoredGradient(Input(form.type), form.filled) for form in self.gradient_forms if form is not None
+        ]
         outputs = [v for v in self.result_values if v is not None]
         outputs += [self._changed(n) for n in self.changed]
         outputs += [g.own_value() for _, g in self.gradients if g is not None]
-        self.own_gradients = [(n, form_of(g), g) for n in self.graded for g in [self._gradient_of(n)]]
+        self.own_gradients = [(n, template_of(g), g) for n in self.gradient_arguments for g in [self._gradient_of(n)]]
         outputs += [g.own_value() for _, _, g in self.own_gradients if g is not None]
         self.common = any(storage.common for storage in trace.written)
         self.updated = [n for n, (storage, _) in enumerate(captured) if storage in trace.written]
         self.written = {id(captured[n][0]) for n in self.updated}
         self.kept = {id(storage) for storage, _ in captured} - self.written
-        self.writes = bool(self.changed or self.updated or self.graded or self.assigned)
+        self.writes = bool(self.changed or self.updated or self.gradient_arguments or self.assigned)
         self.updates = {len(outputs) + m: first + n for m, n in enumerate(self.updated)}
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         self.graph, self.constants = plain_graph(outputs, given)
         self.differentiable = [
             n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
         ]
-        self.moved = [
-            n for n in self.changed if self.kind.tracked[n] and not self.kind.leaf[n] and self._changed(n).tracked
+        self.changed_with_gradient = [
+            n
+            for n in self.changed
+            if self.signature.tracked[n] and not self.signature.leaf[n] and self._changed(n).tracked
         ]
         """The modified arguments that have a gradient flowing back from their new value."""
         self.tracked = [v for n in self.differentiable if (v := self.result_values[n]) is not None]
-        self.tracked += [self._changed(n) for n in self.moved]
-        self.rewritten = self._rewritten()
+        self.tracked += [self._changed(n) for n in self.changed_with_gradient]
+        self.rewritten_leaves = self._rewritten()
         read = set(topological(self.tracked))
-        self.remembered = {n for n in self.updated if captured[n][1].placeholder in read}
+        self.read_before_write = {n for n in self.updated if captured[n][1].placeholder in read}
         """The written storages whose old elements are read by gradients of results."""
 
     def _rewritten(self) -> list[Value]:
         """List the values of leaves that the function wrote to, and the leaves that it made itself."""
-        first = {s for s in [*self.standing, *self.captured_standing] if s is not None}
+        first = {s for s in [*self.standing, *self.captured_values] if s is not None}
         return [v for v in topological(self.tracked) if "leaf" in v.__dict__ and v.inputs and v not in first]
 
     def _changed(self, n: int) -> Value:
@@ -257,49 +273,50 @@ class Specialised:
         argument = self.arguments[n]
         return None if argument is None else argument._gradient
 
-    def means(self, other: Specialised) -> bool:
+    def computes_same_as(self, other: Specialised) -> bool:
         """Whether the program computes the same as another in which the numbers are constants."""
-        if self.plainly or other.plainly:
+        if self.unjitted_reason or other.unjitted_reason:
             return False
         given = [[r for r in p.results if not isinstance(r, Tensor)] for p in (self, other)]
         alike = len(given[0]) == len(given[1]) and all(map(same, *given))
-        return alike and self._meaning(other) == other._meaning(self)
+        return alike and self._graph_key(other) == other._graph_key(self)
 
-    def _meaning(self, other: Specialised) -> tuple[Any, ...]:
+    def _graph_key(self, other: Specialised) -> tuple[Any, ...]:
         """Key what the program computes, for the numbers that are not inputs of the other one."""
         known: dict[Value, Any] = {}
-        for n in self.kind.inputs - other.kind.inputs:
-            known[self.placeholders[n]] = other.kind.call.leaves[n]  # type: ignore[index]
-        watched = sorted(self.kind.watched)
+        for n in self.signature.number_inputs - other.signature.number_inputs:
+            known[self.placeholders[n]] = other.signature.call.leaves[n]  # type: ignore[index]
+        watched = sorted(self.signature.captured_inputs)
         for n, host in zip(watched, self.host, strict=False):  # they come first
-            if n not in other.kind.watched:
-                known[host.placeholder] = other.kind.call.numbers[n]
+            if n not in other.signature.captured_inputs:
+                known[host.placeholder] = other.signature.call.numbers[n]
         forms = [form and form.type for form in self.forms]
         ends = [id(holder) for holder, _ in self.gradients], [form and form.type for form in self.gradient_forms]
         return (
             self.result_structure, forms, self.changed, self.updated, [id(base.storage) for base in self.captured],
-            ends, self.differentiable, [(n, a.key()) for n, a in self.aliases.items()], self.moved,
+            ends, self.differentiable, [(n, a.key()) for n, a in self.aliases.items()], self.changed_with_gradient,
             [(w.key(), n) for w, n in self.assigned],
-            [(n, form and form.type) for n, form, _ in self.own_gradients], meaning(self.graph, known, self.constants),
+            [(n, form and form.type) for n, form, _ in self.own_gradients],
+            graph_key(self.graph, known, self.constants),
         )  # fmt: skip
 
     def compile(self) -> Specialised:
         """Compile the program."""
         first = len([p for p in self.placeholders if p is not None])
         fixed = self._read_only(first)
-        self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, steady=fixed)
-        self.passed = self._passed_on(range(first))
+        self.compiled: Compiled = compile(self.graph, self.updates, self.name, fit=self.fit, constant_inputs=fixed)
+        self.returned_arguments = self._passed_on(range(first))
         """The arguments that are returned unchanged."""
         self.lent = frozenset([n - first for n in self._passed_on(range(first, len(self.given)))])
         """The captured storages and numbers whose memory a result shares."""
-        found = self.compiled.executable.steady
-        self.steady = found and Kept(found, [self.captured[n - first].storage for n in found.inputs])
+        found = self.compiled.executable.hoisted
+        self.hoisted = found and HoistedValues(found, [self.captured[n - first].storage for n in found.inputs])
         return self
 
     def _read_only(self, first: int) -> tuple[int, ...]:
         """List the inputs that seldom change: captured storages that are only read."""
-        trained = any(self.captured_standing[n].tracked for n in self.updated)
-        if trained or self.gradients or (self.differentiable and self.kind.call.recorded):
+        trained = any(self.captured_values[n].tracked for n in self.updated)
+        if trained or self.gradients or (self.differentiable and self.signature.call.recorded):
             return ()
         return tuple([first + n for n, t in enumerate(self.captured_types) if t.shape and n not in self.updated])
 
@@ -309,7 +326,7 @@ class Specialised:
         results = set(program.outputs[: len(program.outputs) - len(self.updated)])
         return frozenset([n for n in inputs if program.inputs[n] in results])
 
-    def look(self) -> Sequence[Buffer] | None:
+    def check_guards(self) -> Sequence[Buffer] | None:
         """Return the buffers of captured storages if all guards hold; None if one may not.
 
         Guards are generated at the second call, and again when the captured state has changed, a limited number of
@@ -317,34 +334,34 @@ class Specialised:
         """
         if self._surroundings != Surroundings.changes and not self._is_in_its_surroundings():
             return None
-        if self._look is not None:
-            found = self._look()
-            if found is not None or self._looks == MOST_LOOKS or self._are_read():
+        if self._guards is not None:
+            found = self._guards()
+            if found is not None or self._guard_generations == MAX_GUARD_GENERATIONS or self._have_readers():
                 return found
-            self._look = None
-        if self._looks < MOST_LOOKS and self.is_current():
-            self._looks += 1
-            self._look = look_at(self)
-            if self._look is not None:
-                return self._look()
-            self._looks = MOST_LOOKS
+            self._guards = None
+        if self._guard_generations < MAX_GUARD_GENERATIONS and self.is_current():
+            self._guard_generations += 1
+            self._guards = make_guards(self)
+            if self._guards is not None:
+                return self._guards()
+            self._guard_generations = MAX_GUARD_GENERATIONS
         return None
 
-    def forget_look(self) -> None:
+    def drop_guards(self) -> None:
         """Drop the guards: captured storages have changed."""
-        self._look, self._looks = None, 0
+        self._guards, self._guard_generations = None, 0
         self.moves += 1
 
-    def _are_read(self) -> bool:
+    def _have_readers(self) -> bool:
         """Whether elements that the program would overwrite have readers."""
         return any(self.captured[n].storage.free() is None for n in self.updated)
 
     def is_current(self) -> bool:
         """Whether captured variables hold the same values, or compatible ones."""
         for watched, found in self.outside:
-            if not watched.keeps(found):
+            if not watched.holds_same(found):
                 return False
-        for base, type, standing in zip(self.captured, self.captured_types, self.captured_standing, strict=True):
+        for base, type, standing in zip(self.captured, self.captured_types, self.captured_values, strict=True):
             have = base.storage.value.type
             if (have is not type and have != type) or base.current().tracked is not standing.tracked:
                 return False
@@ -356,7 +373,7 @@ class Specialised:
         """Whether settings of layers, hooks, and the storages of tensors are those of the trace."""
         now = Surroundings.changes
         same = all(same_settings(settings_of(layer), before) for layer, before in self.layers)
-        if same and all(hooks_of(tensor) == before for tensor, before in self.seen) and follow(self):
+        if same and all(hooks_of(tensor) == before for tensor, before in self.seen) and rebind(self):
             self._surroundings = now
             return True
         return False
@@ -367,13 +384,15 @@ class Specialised:
         found: list[Any] = [form.type.bytes for form in self.gradient_forms if form is not None]
         return sum(found)  # type: ignore[no-any-return]
 
-    def runs_plainly(self, leaves: Sequence[Any]) -> bool:
+    def must_run_unjitted(self, leaves: Sequence[Any]) -> bool:
         """Whether the function is to run unjitted on these arguments: the program does not handle them."""
-        if self.plainly or (self.writes and overlapping(self, leaves)):
+        if self.unjitted_reason or (self.writes and inputs_overlap(self, leaves)):
             return True
-        if any(leaves[n]._gradient is not None for n in self.graded):
+        if any(leaves[n]._gradient is not None for n in self.gradient_arguments):
             return True
-        return any(flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.kind.tracked))
+        return any(
+            flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.signature.tracked)
+        )
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Run the program."""
@@ -389,15 +408,15 @@ class Specialised:
     def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         present = given_values(self, leaves) if self.tracked and mode.enabled else None
         buffers = self._buffers(leaves)
-        self.let_go()
-        return self.finished(leaves, runner(buffers), sizes, present)
+        self.drop_gradients()
+        return self.wrap_outputs(leaves, runner(buffers), sizes, present)
 
-    def let_go(self) -> None:
+    def drop_gradients(self) -> None:
         """Drop gradients that the run replaces, so that their memory is reused."""
         for holder, _ in self.gradients:
             holder._gradient = None
-        for left in self.left:
-            left.owned = left.lent = None
+        for stored_gradients in self.stored_gradients:
+            stored_gradients.owned = stored_gradients.lent = None
 
     def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """Collect the buffers of all inputs."""
@@ -405,11 +424,11 @@ class Specialised:
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 found = memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype))
-                buffers.append(apart(found) if len(buffers) in self.passed else found)
+                buffers.append(unshared(found) if len(buffers) in self.returned_arguments else found)
         buffers += self.state() + self.constants
         if self.compiled.elsewhere:
             buffers = self.compiled.brought(buffers)
-        return buffers if self.steady is None else [*buffers, *self.steady.buffers(buffers)]
+        return buffers if self.hoisted is None else [*buffers, *self.hoisted.buffers(buffers)]
 
     def state(self) -> list[Buffer]:
         """Collect the buffers of captured storages and of numbers of the host."""
@@ -418,26 +437,26 @@ class Specialised:
         for n, base in enumerate(self.captured):
             owned = base.storage.owned
             if n in updated:
-                buffers.append(base.storage.free() or renewed_memory(base))
+                buffers.append(base.storage.free() or unshare_storage(base))
             elif owned is None or n in self.lent:
                 found = memory_in(base.current())
-                buffers.append(apart(found) if n in self.lent else found)
+                buffers.append(unshared(found) if n in self.lent else found)
             else:
                 buffers.append(owned)
         for n, number in enumerate(self.host):
-            buffers.append(number.copied() if len(self.captured) + n in self.lent else number.renewed())
+            buffers.append(number.copied_buffer() if len(self.captured) + n in self.lent else number.updated_buffer())
         return buffers
 
     def number_at(self, n: int) -> Callable[[], Buffer]:
         """Copy a number of the host to the program's device."""
         number = self.host[n]
         if len(self.captured) + n in self.lent:
-            return number.copied
+            return number.copied_buffer
         if number.array is None or len(self.given) - len(self.host) + n not in self.compiled.elsewhere:
-            return number.renewed
+            return number.updated_buffer
         return number.on(device(self.compiled.device))
 
-    def finished(
+    def wrap_outputs(
         self,
         leaves: Sequence[Any],
         made: Sequence[Buffer],
@@ -447,10 +466,10 @@ class Specialised:
         """Wrap the outputs; `present` are the inputs if results are to have a history."""
         outputs = iter(made)
         results = [
-            form.filled(next(outputs), sizes) if form is not None else settled(r, sizes)
+            form.filled(next(outputs), sizes) if form is not None else substitute_sizes(r, sizes)
             for r, form in zip(self.results, self.forms, strict=True)
         ]
-        changed = {n: Form(self._changed(n).type).filled(next(outputs), sizes)._value for n in self.changed}
+        changed = {n: OutputTemplate(self._changed(n).type).filled(next(outputs), sizes)._value for n in self.changed}
         for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
             holder._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n, form, _ in self.own_gradients:
@@ -460,11 +479,13 @@ class Specialised:
             storage.version += 1
             storage.changes += 1
         for n, value in changed.items():
-            if n not in self.moved or present is None:
+            if n not in self.changed_with_gradient or present is None:
                 self._write(leaves[n], n, value)
         if present is not None:
-            moved = with_history(self, results, [changed[n] for n in self.moved], present, sizes)
-            for n, value in zip(self.moved, moved, strict=True):
+            changed_with_gradient = with_history(
+                self, results, [changed[n] for n in self.changed_with_gradient], present, sizes
+            )
+            for n, value in zip(self.changed_with_gradient, changed_with_gradient, strict=True):
                 self._write(leaves[n], n, value)
         for n, alias in self.aliases.items():
             results[n] = alias.made(leaves, results)
@@ -477,14 +498,14 @@ class Specialised:
         argument = self.arguments[n]
         if argument is not None and argument._version == 0:
             alias_of(x, hidden=True).write(value, "jit")
-        elif self.kind.leaf[n]:
+        elif self.signature.leaf[n]:
             with no_grad():
                 x.write(value, "jit")
         else:
             x.write(value, "jit")
 
-    def leave(self, made: Sequence[Buffer]) -> None:
+    def store_gradients(self, made: Sequence[Buffer]) -> None:
         """Store gradients, so that the next call writes to the same memory if nothing reads them."""
         own = made[sum(form is not None for form in self.forms) :]
-        for left, buffer in zip(self.left, own, strict=False):
-            left.owned = buffer
+        for stored_gradients, buffer in zip(self.stored_gradients, own, strict=False):
+            stored_gradients.owned = buffer

@@ -16,7 +16,7 @@ from ..errors import TraceError
 from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.node import Node
 from ..lazy import storage as sharing
-from ..lazy.handle import Handle, Left, state
+from ..lazy.handle import Handle, StoredGradient, state
 from ..lazy.storage import Base, Part, State, Storage
 from ..transform.autodiff import gradient_place, is_leaf
 
@@ -44,14 +44,14 @@ class HostNumber(Node):
     """The class that it must have; None: that of any number."""
 
 
-class Written(Node):
+class WrittenStorage(Node):
     """A captured storage that the function wrote to, and the state to restore."""
 
     base: Base
     before: State
 
 
-class Branch(Node):
+class TracedBranch(Node):
     """A part of the function that may not be executed, or is mapped over an axis."""
 
     op: str
@@ -74,15 +74,15 @@ class Trace:
         self.standing: dict[Base, Value] = {}
         self.histories: dict[Base, Value] = {}
         """The histories of captured bases when they were first read."""
-        self.written: dict[Storage, Written] = {}
+        self.written: dict[Storage, WrittenStorage] = {}
         self.finals: dict[Storage, Value] = {}
         """The final values of written storages."""
         self.seen: dict[int, tuple[Handle, Any]] = {}
         """Captured tensors, with the gradient each had."""
         self.given: set[int] = set()
         """Tensors whose previous gradient is unused: the function assigned another, or requested it."""
-        self.branch: Branch | None = None
-        self.mapped: list[Branch] = []
+        self.branch: TracedBranch | None = None
+        self.mapped: list[TracedBranch] = []
         """The axes that `vmap` maps now."""
         self.arguments: set[int] = set()
         """Tensors made inside that represent arguments."""
@@ -169,13 +169,13 @@ class Trace:
         elif storage not in self.own_storages:
             self._check_history(base)
             self.read_whole(base)
-            self.written[storage] = Written(base, base.state())
+            self.written[storage] = WrittenStorage(base, base.state())
             storage.traced = get_ident()
 
     @contextmanager
     def within(self, op: str) -> Iterator[None]:
         """Enter a branch: only tensors made within it may be modified in place."""
-        outer, self.branch = self.branch, Branch(op, frozenset(self.own), set())
+        outer, self.branch = self.branch, TracedBranch(op, frozenset(self.own), set())
         try:
             yield
         finally:
@@ -184,7 +184,7 @@ class Trace:
     @contextmanager
     def making(self, op: str) -> Iterator[set[Storage]]:
         """Collect the storages made within the block."""
-        part = Branch(op, frozenset(self.own), set())
+        part = TracedBranch(op, frozenset(self.own), set())
         self.mapped.append(part)
         try:
             yield part.storages
@@ -231,7 +231,7 @@ class Trace:
         changed: list[tuple[Handle, Tensor | None]] = []
         for tensor, before in self.seen.values():
             now = tensor._gradient
-            if now is not before and not isinstance(now, Left) and (now is None or id(now) in self.own):
+            if now is not before and not isinstance(now, StoredGradient) and (now is None or id(now) in self.own):
                 changed.append((tensor, now))
         return changed
 

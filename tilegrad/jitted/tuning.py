@@ -25,7 +25,7 @@ TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)")
 UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
-class Running(NamedTuple):
+class SizedProgram(NamedTuple):
     """A program, and the sizes that it runs with."""
 
     compiled: Compiled
@@ -46,10 +46,10 @@ def seconds_of(time: str | float, what: str = "tune") -> float:
     raise ArgumentError(f"{what}={time!r}: a time is wanted, such as '20s', '5m' or a number of seconds")
 
 
-def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None = None) -> Tuned:
+def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path | None = None) -> Tuned:
     """Tune the kernels of programs that have no choice in `kernels.lock`, and write each result as it is found."""
     jobs = [job for job in together(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
-    line = Line()
+    line = ProgressLine()
     target = path or place()
     kept = "" if target is None else f"; kept in {target}"
 
@@ -67,7 +67,7 @@ def tune_programs(programs: Sequence[Running], seconds: float, path: Path | None
     return tuned._replace(kept=kept if tuned.finished else "")
 
 
-def _jobs(programs: Sequence[Running]) -> list[Job]:
+def _jobs(programs: Sequence[SizedProgram]) -> list[Job]:
     found = []
     for compiled, sizes in programs:
         schedule = compiled.stages["order"].artifact
@@ -76,7 +76,7 @@ def _jobs(programs: Sequence[Running]) -> list[Job]:
     return found
 
 
-def told(tuned: Tuned, seconds: float) -> str:
+def summary(tuned: Tuned, seconds: float) -> str:
     """Summarise the result in one line."""
     if not tuned.jobs:
         return "nothing to tune: there is no kernel with a choice that is not settled"
@@ -88,7 +88,7 @@ def told(tuned: Tuned, seconds: float) -> str:
     )
 
 
-class Line:
+class ProgressLine:
     """A progress line on standard error, overwritten in place on a terminal."""
 
     def __init__(self) -> None:
@@ -108,8 +108,8 @@ class Line:
 
 def tune_compiled(compiled: Compiled, sizes: Mapping[str, int], seconds: float) -> Compiled:
     """Tune the kernels of a program and recompile it; report the result."""
-    tuned = tune_programs([Running(compiled, sizes)], seconds)
+    tuned = tune_programs([SizedProgram(compiled, sizes)], seconds)
     if not tuned.jobs:
         return compiled
-    print(f"tilegrad: {told(tuned, seconds)}", file=sys.stderr)
+    print(f"tilegrad: {summary(tuned, seconds)}", file=sys.stderr)
     return compiled.again()

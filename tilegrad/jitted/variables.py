@@ -9,15 +9,15 @@ from typing import Any
 
 from ..ir.node import Node
 from ..lazy.handle import Handle
-from .numbers import Number, same_number
+from .numbers import NumberPlaceholder, same_number
 
-stood: dict[int, Handle] = {}
+replaced_tensors: dict[int, Handle] = {}
 """The tensors replaced by placeholders during a trace, by the `id` of the placeholder."""
 
 ABSENT = object()
 """The value of a variable that does not exist now."""
 
-MOST_BYTES = 1 << 20
+MAX_COMPARED_BYTES = 1 << 20
 """Size up to which mutable arrays are compared by their contents, in bytes."""
 
 
@@ -48,7 +48,7 @@ def is_number(x: object) -> bool:
     return x.__class__ is int or x.__class__ is float or x.__class__ is bool
 
 
-class Watched(Node):
+class Variable(Node):
     """A watched variable: its container and its name."""
 
     place: Any
@@ -59,12 +59,12 @@ class Watched(Node):
     """Whether a placeholder can be assigned to it."""
 
     def read(self) -> Any:
-        found = self.there()
-        if found.__class__ is Number:  # another thread traces
+        found = self.read_actual()
+        if found.__class__ is NumberPlaceholder:  # another thread traces
             return found._number
-        return stood.get(id(found), found) if stood else found
+        return replaced_tensors.get(id(found), found) if replaced_tensors else found
 
-    def there(self) -> Any:
+    def read_actual(self) -> Any:
         """Read the variable, or the placeholder in it while the function is traced."""
         try:
             return self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
@@ -77,16 +77,16 @@ class Watched(Node):
         else:
             self.place[self.name] = value
 
-    def reading(self, n: str) -> str:
+    def read_source(self, n: str) -> str:
         """Return source that reads the variable."""
         cell = self.place.__class__ is CellType
         return f"place{n}.cell_contents" if cell else f"place{n}[name{n}]"
 
-    def writing(self, n: str, value: str) -> str:
+    def write_source(self, n: str, value: str) -> str:
         """Return source that assigns the variable."""
-        return f"{self.reading(n)} = {value}"
+        return f"{self.read_source(n)} = {value}"
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         """Return source that tests whether the variable holds the same value; `n` numbers the names in it."""
         if self.place.__class__ is CellType:
             return f"place{n}.cell_contents is found{n}"
@@ -94,7 +94,7 @@ class Watched(Node):
             return f"name{n} not in place{n}"
         return f"place{n}[name{n}] is found{n}"
 
-    def keeps(self, found: Any) -> bool:
+    def holds_same(self, found: Any) -> bool:
         """Whether the variable holds the same value."""
         return unchanged(self.read(), found)
 
@@ -103,55 +103,55 @@ class Watched(Node):
         return id(self.place), self.name
 
 
-class ReadOnly(Watched):
+class ReadOnly(Variable):
     """An entry that cannot be assigned to: of a dict behind a proxy."""
 
     writable = False
 
 
-class Length(Watched):
+class Length(Variable):
     """The number of entries."""
 
-    def there(self) -> int:
+    def read_actual(self) -> int:
         return len(self.place)
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"len(place{n}) == found{n}" if found else f"not place{n}"
 
 
-class Attribute(Watched):
+class Attribute(Variable):
     """An attribute that is not in a `__dict__`: defaults of a function, slots."""
 
-    def there(self) -> Any:
+    def read_actual(self) -> Any:
         return getattr(self.place, self.name, ABSENT)
 
     def write(self, value: Any) -> None:
         setattr(self.place, self.name, value)
 
-    def reading(self, n: str) -> str:
+    def read_source(self, n: str) -> str:
         return f"getattr(place{n}, name{n}, None)"
 
-    def writing(self, n: str, value: str) -> str:
+    def write_source(self, n: str, value: str) -> str:
         return f"setattr(place{n}, name{n}, {value})"
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"getattr(place{n}, name{n}, None) is found{n}"
 
 
 class OfClass(Attribute):
     """An attribute of the class itself."""
 
-    def there(self) -> Any:
+    def read_actual(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
 
-    def reading(self, n: str) -> str:
+    def read_source(self, n: str) -> str:
         return f"vars(place{n})[name{n}]"
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"vars(place{n})[name{n}] is found{n}"
 
 
-class Kept:
+class EntriesSnapshot:
     """The entries of a container at one time."""
 
     def __init__(self, container: Any) -> None:
@@ -159,7 +159,7 @@ class Kept:
 
     def __eq__(self, other: object) -> bool:
         """Whether all entries are identical: equal mutable ones would have to be watched again."""
-        return isinstance(other, Kept) and self.are(other.entries)
+        return isinstance(other, EntriesSnapshot) and self.are(other.entries)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -172,82 +172,82 @@ def entries(container: Any) -> list[Any]:
     return [*container, *container.values()] if isinstance(container, Mapping) else list(container)
 
 
-class Snapshot(Watched):
+class Snapshot(Variable):
     """An object whose contents are compared with a snapshot."""
 
     writable = False
 
-    def keeps(self, found: Any) -> bool:
+    def holds_same(self, found: Any) -> bool:
         return bool(self.read() == found)
 
 
-class Entries(Snapshot):
+class AllEntries(Snapshot):
     """All entries of a long list or dict."""
 
     def read(self) -> Any:
-        return Kept(self.place)
+        return EntriesSnapshot(self.place)
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         values = f"[*place{n}, *place{n}.values()]" if isinstance(self.place, Mapping) else f"[*place{n}]"
         return f"found{n}.are({values})"
 
 
-class Members(Snapshot):
+class SetMembers(Snapshot):
     """The members of a set."""
 
     def read(self) -> Any:
         return frozenset(self.place)
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"place{n} == found{n}"
 
 
-class Contents(Snapshot):
+class ArrayContents(Snapshot):
     """The elements of a numpy array or another mutable buffer."""
 
     def read(self) -> Any:
         return self.place.shape, self.place.tobytes()
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"(place{n}.shape, place{n}.tobytes()) == found{n}"
 
 
-class Bytes(Contents):
+class Bytes(ArrayContents):
     """The elements of a bytearray or an `array.array`."""
 
     def read(self) -> Any:
         return bytes(self.place)
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"bytes(place{n}) == found{n}"
 
 
-class InContext(Watched):
+class InContext(Variable):
     """The value of a context variable."""
 
-    def there(self) -> Any:
+    def read_actual(self) -> Any:
         return self.place.get(ABSENT)
 
     def write(self, value: Any) -> None:
         self.place.set(value)
 
-    def reading(self, n: str) -> str:
+    def read_source(self, n: str) -> str:
         return f"place{n}.get(None)"
 
-    def writing(self, n: str, value: str) -> str:
+    def write_source(self, n: str, value: str) -> str:
         return f"place{n}.set({value})"
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"place{n}.get(None) is found{n}"
 
 
-class Referent(Watched):
+class Referent(Variable):
     """The object of a weak reference."""
 
     writable = False
 
-    def there(self) -> Any:
+    def read_actual(self) -> Any:
         return self.place()
 
-    def test(self, n: str, found: Any) -> str:
+    def guard_source(self, n: str, found: Any) -> str:
         return f"place{n}() is found{n}"

@@ -20,9 +20,9 @@ from ..lazy.handle import NEVER, Handle, handle_on, is_tracing, mode
 from ..lazy.layout import layout
 from ..lazy.realize import realize
 from ..lazy.storage import one_writer
-from ..runtime.sole_owner import alone
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
+from ..runtime.sole_owner import alone
 from ..transforms import depends_on_a_stand_in
 
 

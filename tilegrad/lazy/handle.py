@@ -115,7 +115,7 @@ _first_base = lock()
 """Lock that lets concurrent threads create one storage for a tensor."""
 
 
-class Left(Storage):
+class StoredGradient(Storage):
     """A gradient that a program computed: its memory; the tensor is made on demand."""
 
     __slots__ = ("make",)
@@ -148,7 +148,7 @@ class Handle:
     stands_for: Tensor | None = None
     """The tensor that this one copies into the memory order of its strides."""
     _seen: int = 0
-    _gradient: Tensor | Left | None = None
+    _gradient: Tensor | StoredGradient | None = None
 
     @property
     def value(self) -> Value:
@@ -182,7 +182,7 @@ class Handle:
     def own_gradient(self) -> Tensor | None:
         """The gradient, bypassing a tracer."""
         found = self._gradient
-        if isinstance(found, Left):
+        if isinstance(found, StoredGradient):
             found = self._gradient = found.tensor()
         return found
 

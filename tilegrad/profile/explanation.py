@@ -20,9 +20,9 @@ from ..errors import ArgumentError
 from ..ir.graph import Graph
 from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
+from ..jitted.captured_state import display_name
+from ..jitted.function import Jitted, PreparedCall, jit
 from ..jitted.memory_budget import memory, shown_bytes
-from ..jitted.function import Jitted, Prepared, jit
-from ..jitted.captured_state import title
 from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
 from ..runtime.device import Device, device
@@ -166,8 +166,8 @@ class Explanation:
     @property
     def kept(self) -> Program | None:
         """What is computed from captured tensors alone, and only when they have changed."""
-        steady = self.compiled.executable.steady
-        return None if steady is None else steady.executable.program
+        hoisted = self.compiled.executable.hoisted
+        return None if hoisted is None else hoisted.executable.program
 
     @cached_property
     def places(self) -> list[list[Place]]:
@@ -296,10 +296,10 @@ def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
     return of_prepared(jit(function).prepared(*args, **kwargs))
 
 
-def of_prepared(prepared: Prepared) -> Explanation:
+def of_prepared(prepared: PreparedCall) -> Explanation:
     """The explanation of a program of a jitted function."""
     function = prepared.function.fn
-    return Explanation(title(function), prepared.compiled, prepared.buffers, prepared.sizes, function)
+    return Explanation(display_name(function), prepared.compiled, prepared.buffers, prepared.sizes, function)
 
 
 def of_tensors(tensors: Sequence[Tensor]) -> Explanation:

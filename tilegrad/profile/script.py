@@ -32,12 +32,12 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
 
 def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:
     """Runs a script; what it compiled, in the order in which it did, and how it ended."""
-    prepared: list[jitted.Prepared] = []
+    prepared: list[jitted.PreparedCall] = []
     status = run_script(script, arguments, prepared.append)
     return [of_prepared(p) for p in prepared], status
 
 
-def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.Prepared], None]) -> int:
+def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.PreparedCall], None]) -> int:
     """Runs a script (or a module) as its author would, and tells what it compiles; how it ended."""
     if not script.is_file() and not _is_module(str(script)):
         raise ArgumentError(f"there is no script {script}, and no module of that name")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ..config import changed, settings
 from ..errors import ArgumentError
-from ..jitted.function import Prepared
-from ..jitted.tuning import Running, seconds_of, told, tune_programs
+from ..jitted.function import PreparedCall
+from ..jitted.tuning import SizedProgram, seconds_of, summary, tune_programs
 from ..lazy.realize import compiled_programs
 from ..runtime.lock import FILE
 from .script import run_script
@@ -22,19 +22,19 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
     """
     seconds = seconds_of(budget, "--budget")
     target = lock or _target(script)
-    prepared: list[Prepared] = []
+    prepared: list[PreparedCall] = []
     with changed(lock=str(target) if target.is_file() else "off"):
         try:
             status = run_script(script, arguments, prepared.append)
         except KeyboardInterrupt:
             status = 0
             print(f"tilegrad: {script} was interrupted: tuning what it has compiled so far", file=sys.stderr)
-        programs = [Running(p.compiled, p.sizes) for p in prepared]
-        programs += [Running(compiled, {}) for compiled in compiled_programs()]
+        programs = [SizedProgram(p.compiled, p.sizes) for p in prepared]
+        programs += [SizedProgram(compiled, {}) for compiled in compiled_programs()]
         if not programs:
             raise ArgumentError(f"{script} compiled nothing: there is nothing to tune" + _ended(status))
         tuned = tune_programs(programs, seconds, target)
-        print(told(tuned, seconds))
+        print(summary(tuned, seconds))
     return status
 
 

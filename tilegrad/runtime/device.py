@@ -135,7 +135,7 @@ class Device(ABC):
 
         return StepExecutable(self, program)
 
-    def load_for(self, program: Program, steady: Set[str]) -> Executable:
+    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
         """Compile a program for calls in which some inputs stay constant: see `Executable.hoisted`."""
         return self.load(program)
 

@@ -23,7 +23,7 @@ Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
 class Executable(ABC):
     """A compiled program on its device."""
 
-    steady: Steady | None = None
+    hoisted: HoistedProgram | None = None
     """Parts of the program to be hoisted: their results are further inputs, recomputed only when their own inputs
     change.
     """
@@ -61,7 +61,7 @@ class Executable(ABC):
                 raise RuntimeFault(f"{program.name}: input {name} is {type}, {wanted} bytes, but has {given.bytes}")
 
 
-class Steady(NamedTuple):
+class HoistedProgram(NamedTuple):
     """A part of a program whose inputs are constant between calls, so that it is hoisted out of them."""
 
     executable: Executable

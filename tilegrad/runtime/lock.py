@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from ..config import settings
 from ..errors import ArgumentError
-from .choice import Choice, parse_choice
 from .atomic_write import replacing
+from .choice import Choice, parse_choice
 
 try:
     import fcntl

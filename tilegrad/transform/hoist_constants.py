@@ -1,6 +1,6 @@
 """What is computed from steady inputs alone, such as weights, is kept apart from what reads it, where that is worth it.
 
-Such a value is computed once, and then again only when the inputs have changed (`Executable.steady`). Fused into its
+Such a value is computed once, and then again only when the inputs have changed (`Executable.hoisted`). Fused into its
 readers it would be computed in every call.
 """
 

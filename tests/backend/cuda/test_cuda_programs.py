@@ -355,7 +355,7 @@ def test_a_number_of_the_host_does_not_bar_the_short_way(gpu: CudaDevice) -> Non
         result = quick(x)
         assert result.cpu().numpy()[0, 0] == 96.0
         del result
-    assert quick.shortcut is not None
+    assert quick.fast_call is not None
     counts = gpu.driver.counts  # type: ignore[attr-defined]
     before = counts["renew_node"]
     for _ in range(5):
@@ -373,7 +373,7 @@ def test_what_depends_on_weights_alone_is_computed_once_for_each_version(gpu: Cu
 
     for _ in range(4):
         np.testing.assert_allclose(quick(x).cpu().numpy(), wanted(), rtol=1e-5, atol=1e-5)
-    kept = quick.programs[0].steady
+    kept = quick.programs[0].hoisted
     assert kept is not None
     before = kept._made
     quick(x)

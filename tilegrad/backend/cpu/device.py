@@ -85,10 +85,10 @@ class CpuDevice(Device):
     def load(self, program: Program) -> Executable:
         return self.load_for(program, frozenset())
 
-    def load_for(self, program: Program, steady: Set[str]) -> Executable:
+    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
         from .executable import CpuExecutable  # loads LLVM
 
-        return CpuExecutable(self, program, steady)
+        return CpuExecutable(self, program, constant_inputs)
 
     def source(self, kernel: Kernel) -> str:
         from .build import kernel_ir

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.program import Launch, Program
 from ...runtime import events
-from ...runtime.executable import Executable, Runner, Steady
+from ...runtime.executable import Executable, HoistedProgram, Runner
 from ..steady import parted
 from . import native
 from .bind_sizes import bind_sizes, written_buffers
@@ -50,7 +50,7 @@ class CpuExecutable(Executable):
             program = made
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
-                self.steady = Steady(CpuExecutable(device, first), places)
+                self.hoisted = HoistedProgram(CpuExecutable(device, first), places)
         super().__init__(program)
         self.device = device
         self.made = made

@@ -282,10 +282,10 @@ class CudaDevice(Device):
     def load(self, program: Program) -> Executable:
         return self.load_for(program, frozenset())
 
-    def load_for(self, program: Program, steady: Set[str]) -> Executable:
+    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
         from .executable import CudaExecutable
 
-        return CudaExecutable(self, program, steady)
+        return CudaExecutable(self, program, constant_inputs)
 
     def source(self, kernel: Kernel) -> str:
         """Return the CUDA C++ of a kernel, headed by the compiler's report."""

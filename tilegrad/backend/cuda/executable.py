@@ -16,7 +16,7 @@ from ...config import settings
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.buffer import Buffer
-from ...runtime.executable import Executable, Runner, Steady
+from ...runtime.executable import Executable, HoistedProgram, Runner
 from ..steady import parted
 from .driver import LibraryCall
 from .graphs import ProgramGraph
@@ -40,7 +40,7 @@ class CudaExecutable(Executable):
             first, rest = parted(program, steady, written_buffers)
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
-                self.steady = Steady(CudaExecutable(device, first), places)
+                self.hoisted = HoistedProgram(CudaExecutable(device, first), places)
             program = rest
         super().__init__(program)
         self.device = device
