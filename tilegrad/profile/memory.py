@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..ir.graph import Value
-from ..jitted.fitting import shown_bytes
+from ..jitted.memory_budget import shown_bytes
 from ..lazy.handle import Handle
 from ..nn.module import Module
 from ..nn.parameter import Parameter
