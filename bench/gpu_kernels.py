@@ -23,6 +23,7 @@ import numpy as np
 
 import tilegrad as tg
 from tilegrad.backend.cuda.build import CudaBinary, build_kernel
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Copy, Launch, Program, Step
 from tilegrad.ir.size import known
@@ -30,7 +31,7 @@ from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_access import accesses
 from tilegrad.ir.tile_checker import check
 from tilegrad.runtime.device import register
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 
 REPEATS = 10
 """Runs in one CUDA graph."""

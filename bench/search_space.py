@@ -31,11 +31,11 @@ RUNS = 4
 def space(extents: matmul_tiles.Extents, target: TargetModel) -> list[Choice]:
     """All pairs of tile sizes that the tuner could choose, at each depth."""
     m, n, k, *_ = extents
-    limits = target.products
+    limits = target.matmul
     assert isinstance(m, int)
     assert isinstance(n, int)
     assert isinstance(k, int)
-    wide = limits._replace(rows=2 * limits.rows, columns=2 * limits.columns)
+    wide = limits._replace(max_rows=2 * limits.max_rows, max_columns=2 * limits.max_columns)
     usual = matmul_tiles.blocks(extents, target).size("k")
     depths = [usual, *matmul_tiles._depths(k, usual, target)]
     pairs = list(dict.fromkeys(matmul_tiles._equal_pieces(m, n, wide)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.lazy import realize
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 
 GPU = gpu_model(132, 227 << 10)
 """Of an H200."""

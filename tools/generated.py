@@ -4,9 +4,8 @@
     python tools/generated.py > after.txt; diff before.txt after.txt
     python tools/generated.py --write FOLDER                writes every text, to see what differs
 
-A commit that renames or moves code leaves every digest as it is. The programs are all examples of ops and a training
-step of each network below; a kernel is printed in the tile language, as LLVM IR for three processors and as CUDA C++.
-Nothing is compiled to machine code and nothing runs, so that digests are the same on every machine.
+A commit that renames or moves code leaves every digest unchanged. The programs are all examples of ops and a training
+step of each network below, in the tile language, as LLVM IR for three processors and as CUDA C++. Nothing runs.
 """
 
 from __future__ import annotations
@@ -23,15 +22,16 @@ import tilegrad.nn.functional as F
 from bench.networks import BUILD
 from tests.ops.registry import all_examples
 from tilegrad.backend.cpu.code import lower as cpu
+from tilegrad.backend.cpu.costs import cpu_model
 from tilegrad.backend.cpu.target import Target
 from tilegrad.backend.cuda.code import lower as cuda
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.compiler import compiled_in_stages
 from tilegrad.ir.graph import Graph
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_printer import show_kernel
 from tilegrad.runtime.lock import Lock
-from tilegrad.runtime.target_model import cpu_model, gpu_model
 
 PROCESSORS = {
     "amx": Target("x86", 64, 32, 48 << 10, 2 << 20, 32 << 20, matrix_unit=True, pairs=True),

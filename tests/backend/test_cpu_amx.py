@@ -13,14 +13,13 @@ import pytest
 
 import tilegrad as tg
 from tests.backend.matrix_unit import TARGET, Unit, assembly
-from tilegrad.backend.cpu import build
+from tilegrad.backend.cpu import build, costs
 from tilegrad.backend.cpu.build import kernel_object
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.limits import amx_permitted
 from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch
-from tilegrad.runtime import target_model
 from tilegrad.runtime.device import device
 
 pytestmark = pytest.mark.skipif(
@@ -40,7 +39,7 @@ rng = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as small as tests want them are made in the unit."""
-    monkeypatch.setattr(target_model, "LEAST_REUSE", dict.fromkeys(target_model.LEAST_REUSE, 0.0))
+    monkeypatch.setattr(costs, "MATRIX_UNIT", costs.MATRIX_UNIT._replace(min_reuse=(0.0, 0.0, 0.0)))
 
 
 def product(x: tg.Tensor, y: tg.Tensor, way: str, precision: str) -> tg.Tensor:
@@ -219,7 +218,7 @@ COMPUTED: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]], str]]
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One product makes them, not six of parts."""
-    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.MATRIX_UNIT))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.MATRIX_UNIT))
     fn, shapes, dtype = COMPUTED[name]
     arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
     program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program

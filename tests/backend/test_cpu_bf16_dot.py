@@ -11,12 +11,12 @@ import pytest
 import tilegrad as tg
 from tests.backend.matrix_unit import PAIRED, Pairs, assembly
 from tests.backend.test_cpu_amx import COMPUTED, NUMPY, ODD, WAYS, error, laid, launch_of, product
+from tilegrad.backend.cpu import costs
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
 from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
 from tilegrad.backend.cpu.target import target
 from tilegrad.ir.program import Launch
-from tilegrad.runtime import target_model
 from tilegrad.runtime.choice import chosen
 from tilegrad.runtime.device import device
 from tilegrad.schedule import contract
@@ -74,7 +74,7 @@ def test_float32_products_of_several_parts_are_left_to_multiply_adds(precision: 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_integers_are_left_to_other_vectors(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.BF16_VECTORS))
     x, y = (rng.integers(0, 100, shape).astype(dtype) for shape in ((40, 64), (64, 48)))
     fn = tg.jit(lambda x, y: (x + 1).int() @ y.int())
     np.testing.assert_array_equal(fn(tg.tensor(x), tg.tensor(y)).numpy(), (x + 1).astype(int) @ y.astype(int))
@@ -82,7 +82,7 @@ def test_integers_are_left_to_other_vectors(dtype: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS))
+    monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.BF16_VECTORS))
     fn, shapes, dtype = COMPUTED[name]
     arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
     program = tg.explain(fn, *map(tg.tensor, arrays)).compiled.program
@@ -97,7 +97,7 @@ def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_places_that_lie_in_a_table(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways read it, the one for odd numbers after the loops of the other."""
     monkeypatch.setitem(
-        device("cpu").__dict__, "target", device("cpu").target._replace(unit=target_model.PAIRS, workers=1)
+        device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.BF16_VECTORS, workers=1)
     )
     x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((17, 7, 32), (119, 64)))
     x[3, 5, 7] = value

@@ -11,9 +11,9 @@ import pytest
 
 import tilegrad as tg
 from tests.backend.matrix_unit import TARGET, Unit
+from tilegrad.backend.cpu import costs
 from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
 from tilegrad.ir.program import Launch, Program
-from tilegrad.runtime import target_model
 from tilegrad.runtime.choice import chosen
 from tilegrad.schedule import contract
 
@@ -29,7 +29,7 @@ rng = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products as small as tests want them are made in the unit, by several instances."""
-    monkeypatch.setattr(target_model, "LEAST_REUSE", dict.fromkeys(target_model.LEAST_REUSE, 0.0))
+    monkeypatch.setattr(costs, "MATRIX_UNIT", costs.MATRIX_UNIT._replace(min_reuse=(0.0, 0.0, 0.0)))
     monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
 
 

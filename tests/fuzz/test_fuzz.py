@@ -19,8 +19,8 @@ from tests.checklist import checklist
 from tests.fuzz.check import backward, check_gradients, check_passes, check_road, check_updates
 from tests.fuzz.graphs import drawn
 from tests.fuzz.worker import Workers
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.graph import Value
-from tilegrad.runtime.target_model import gpu_model
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 

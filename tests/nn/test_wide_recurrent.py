@@ -12,8 +12,8 @@ import pytest
 import tilegrad as tg
 from tests.target_models import GPU, scheduled_for
 from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.program import Launch
-from tilegrad.runtime.target_model import gpu_model
 
 TARGETS = {"sm_90a": GPU, "sm_80": gpu_model(108, 163 << 10), "sm_120": gpu_model(84, 99 << 10)}
 """How work is cut for GPUs that have much shared memory, and less."""

@@ -10,13 +10,14 @@ import pytest
 from tests.ops.registry import Example, families
 from tests.ops.test_examples import array_of, as_tuple, compare, run_torch, tensor
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.graph import Graph, Value
 from tilegrad.ops.arithmetic import add, mul
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.movement import permute
 from tilegrad.ops.reduction import amax
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.transform.autodiff import leaf_gradients
 
 FAMILIES = families()

@@ -14,6 +14,7 @@ import tilegrad as tg
 from tests.fuzz.check import check_updates
 from tests.fuzz.graphs import Drawn
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.errors import CompileError, ShapeError
 from tilegrad.ir.dtype import float32, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
@@ -25,7 +26,7 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import flip, permute, roll, slice_axis
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.scan import cumsum
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.group import Group, Schedule, Store, merged

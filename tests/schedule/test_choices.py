@@ -10,6 +10,7 @@ import pytest
 from tests.ops.registry import Example, all_examples
 from tests.schedule.test_lowering import execute
 from tests.schedule.test_target_model import SMALL, given
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import ArgumentError
 from tilegrad.ir.dtype import float32
@@ -25,14 +26,22 @@ from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.runtime.choice import Choice, chosen, parse_choice
 from tilegrad.runtime.lock import Entry, Lock
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual
 
 TARGETS = {
     "few": TargetModel()._replace(
-        tile=12, loop=12, rows=12, longest_row=50, whole=2, beside=3, depth=3, square=3, short_rows=6
+        tile_elements=12,
+        loop_elements=12,
+        short_row_elements=12,
+        max_row_elements=50,
+        single_instance_elements=2,
+        column_tile_width=3,
+        column_tile_depth=3,
+        transpose_tile_side=3,
+        row_block_elements=6,
     ),
     "many": SMALL,
 }
@@ -92,7 +101,7 @@ case("product", relu(add(matmul(X, Y), 1.0)), X, Y, ways={""})
 @pytest.mark.parametrize("name", CASES)
 def test_choices_of_a_case(name: str) -> None:
     graph, ways = CASES[name]
-    target = TargetModel()._replace(whole=16)
+    target = TargetModel()._replace(single_instance_elements=16)
     (group,) = fuse(graph, target).groups
     found = candidates(group, target)
     assert {choice.way for choice in found} == ways
@@ -128,7 +137,7 @@ def test_choices_of_a_case(name: str) -> None:
 )
 def test_what_makes_no_sense_is_refused(name: str, text: str, reason: str) -> None:
     graph, _ = CASES[name]
-    target = TargetModel()._replace(whole=16)
+    target = TargetModel()._replace(single_instance_elements=16)
     with pytest.raises(ArgumentError, match=re.escape(reason)) as raised:
         locked(graph, target, 0, parse_choice(text))
     assert text in str(raised.value)

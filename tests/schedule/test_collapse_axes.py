@@ -10,11 +10,11 @@ import pytest
 
 from tests.ops.examples_windows import sliding
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.scalar import Expr, Index, size
 from tilegrad.ops.convolution import Convolve
-from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.collapse_axes import _steps
 
 

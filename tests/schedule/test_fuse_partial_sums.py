@@ -21,7 +21,7 @@ from tilegrad.schedule.fuse import fuse
 from tilegrad.transform import column_sums
 from tilegrad.transform.share import share
 
-TARGET = TargetModel()._replace(blocks=1, whole=0)
+TARGET = TargetModel()._replace(column_sum_parts=1, single_instance_elements=0)
 
 
 @pytest.fixture(autouse=True)

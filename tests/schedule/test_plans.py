@@ -16,11 +16,13 @@ import pytest
 import tilegrad as tg
 import tilegrad.nn.functional as F
 from tests.verifier.net import not_watching
+from tilegrad.backend.cpu.costs import BF16_VECTORS, MATRIX_UNIT, cpu_model
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.null.device import NullDevice
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.size import Size
 from tilegrad.runtime.device import register
-from tilegrad.runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.group import Group
 from tilegrad.schedule.matmul_tiles import Extents
 from tilegrad.schedule.matmul_tiles import candidates as candidates_of
@@ -28,7 +30,7 @@ from tilegrad.schedule.options import candidates, usual
 
 TARGETS = {
     "cpu": cpu_model(2, 1 << 20, 48 << 10, 16, 32),
-    "amx": cpu_model(8, 2 << 20, 48 << 10, 16, 32)._replace(unit=MATRIX_UNIT),
+    "amx": cpu_model(8, 2 << 20, 48 << 10, 16, 32)._replace(matrix_unit=MATRIX_UNIT),
     "gpu": gpu_model(132, 227 << 10),
 }
 """Two cores with AVX-512, eight with a matrix unit, and an H200."""
@@ -222,10 +224,11 @@ def drawn(count: int) -> list[Extents]:
 
 @pytest.mark.parametrize("target", [*TARGETS, "pairs", "low"])
 def test_tiles_of_products(golden: Callable[[object], None], target: str) -> None:
-    low = TARGETS["gpu"].products._replace(rows=128)
-    cut = (TARGETS | {"pairs": TARGETS["cpu"]._replace(unit=PAIRS), "low": TARGETS["gpu"]._replace(products=low)})[
-        target
-    ]
+    low = TARGETS["gpu"].matmul._replace(max_rows=128)
+    cut = (
+        TARGETS
+        | {"pairs": TARGETS["cpu"]._replace(matrix_unit=BF16_VECTORS), "low": TARGETS["gpu"]._replace(matmul=low)}
+    )[target]
     lines = []
     some = drawn(250)
     some += [x._replace(**{axis: Size.named("s")}) for x in some[:12] for axis in "mnk"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.dtype import int8, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.program import Launch
@@ -15,7 +16,7 @@ from tilegrad.ir.tile_checker import check
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import Cumsum
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 

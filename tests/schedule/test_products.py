@@ -7,6 +7,7 @@ import pytest
 
 from tests.checklist import checklist
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import Size
@@ -19,7 +20,6 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
 from tilegrad.ops.trigonometric import tanh
-from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse

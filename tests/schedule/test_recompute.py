@@ -8,6 +8,7 @@ import pytest
 import tilegrad as tg
 from tests.schedule.test_lowering import check
 from tests.target_models import GPU, scheduled_for
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import mul, sub
@@ -19,7 +20,7 @@ from tilegrad.ops.control import where
 from tilegrad.ops.creation import arange
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.reduction import amax
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule import one_hot_reduce, recompute
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.column_sums import column_sums

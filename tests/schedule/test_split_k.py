@@ -21,7 +21,9 @@ from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.split_k import Pieces
 from tilegrad.transform.pipeline import optimise
 
-COPIED = SMALL._replace(products=SMALL.products._replace(piece=16, least_depth=8, most_pieces=128, fill=64))
+COPIED = SMALL._replace(
+    matmul=SMALL.matmul._replace(async_copy_bytes=16, min_split_depth=8, max_split_k=128, split_k_tiles=64)
+)
 """Operands are copied there while products are computed, as on GPUs, and a sum of 16 is long."""
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.ops.registry import Example, all_examples
 from tests.schedule.test_lowering import check
+from tilegrad.backend.cpu.costs import cpu_model
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.device import ReferenceDevice
 from tilegrad.compiler import compile
 from tilegrad.config import changed
@@ -22,47 +24,56 @@ from tilegrad.ops.convolution import ConvolveWeight
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.ops.sliding import Sliding
-from tilegrad.runtime.target_model import MatmulModel, TargetModel, cpu_model, gpu_model
+from tilegrad.runtime.target_model import MatmulModel, TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.autodiff import leaf_gradients
 from tilegrad.transform.pipeline import optimise
 
 SMALL = gpu_model(4)._replace(
-    tile=16,
-    loop=16,
-    rows=16,
-    least=4,
-    longest_row=32,
-    whole=8,
-    beside=4,
-    depth=2,
-    short_rows=8,
-    square=4,
-    long=32,
-    parts=8,
-    blocks=4,
-    few_rows=2,
-    products=MatmulModel(
+    tile_elements=16,
+    loop_elements=16,
+    short_row_elements=16,
+    min_tile_elements=4,
+    max_row_elements=32,
+    single_instance_elements=8,
+    column_tile_width=4,
+    column_tile_depth=2,
+    row_block_elements=8,
+    transpose_tile_side=4,
+    min_split_elements=32,
+    max_split_parts=8,
+    column_sum_parts=4,
+    min_parallel_rows=2,
+    matmul=MatmulModel(
         32,
         32,
         16,
         16,
         16,
-        rate=64.0,
-        load=1 / 16,
-        pack=0.0,
-        start=100.0,
-        area=512,
-        fill=4,
-        least_depth=8,
-        least_work=1,
-        most_pieces=128,
+        macs_per_cycle=64.0,
+        load_cycles=1 / 16,
+        pack_cycles=0.0,
+        instance_cycles=100.0,
+        max_result_elements=512,
+        split_k_tiles=4,
+        min_split_depth=8,
+        min_split_macs=1,
+        max_split_k=128,
     ),
 )
 """As many small cores, but so small that the examples of ops are large for it."""
 FEW = TargetModel()._replace(
-    workers=3, tile=12, loop=12, rows=12, longest_row=5, whole=2, beside=3, depth=3, square=3, short_rows=6
+    workers=3,
+    tile_elements=12,
+    loop_elements=12,
+    short_row_elements=12,
+    max_row_elements=5,
+    single_instance_elements=2,
+    column_tile_width=3,
+    column_tile_depth=3,
+    transpose_tile_side=3,
+    row_block_elements=6,
 )
 """As few large ones, but as small."""
 SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
@@ -208,8 +219,8 @@ def test_long_sums_with_few_results_are_shared_between_few_cores(extents: tuple[
 
 
 def test_tiles_grow_with_the_cache() -> None:
-    assert cpu_model(2, 2 << 20).products.rows > MatmulModel().rows
-    assert cpu_model(2, 256 << 10).products.rows < MatmulModel().rows
+    assert cpu_model(2, 2 << 20).matmul.max_rows > MatmulModel().max_rows
+    assert cpu_model(2, 256 << 10).matmul.max_rows < MatmulModel().max_rows
 
 
 def test_a_program_is_kept_for_its_target(tmp_path: object) -> None:

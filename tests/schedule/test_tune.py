@@ -27,7 +27,7 @@ from tilegrad.schedule.options import candidates, usual
 from tilegrad.schedule.trial import Contender
 from tilegrad.schedule.tune import Job, Tuned, jobs_of, together
 
-TARGET = TargetModel()._replace(whole=16)
+TARGET = TargetModel()._replace(single_instance_elements=16)
 Times = Callable[[Choice | None], float]
 
 

@@ -51,7 +51,15 @@ def test_for_all_sizes(first: str, axes: tuple[int, int]) -> None:
 def test_beyond_the_longest_row(first: str, axes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """What rows are too long for is met by short ones."""
     target = device("cpu").target
-    short = target._replace(longest_row=4, whole=2, room=2, loop=4, beside=4, tile=4, least=2)
+    short = target._replace(
+        max_row_elements=4,
+        single_instance_elements=2,
+        max_row_footprint=2,
+        loop_elements=4,
+        column_tile_width=4,
+        tile_elements=4,
+        min_tile_elements=2,
+    )
     monkeypatch.setitem(device("cpu").__dict__, "target", short)
     for second in SECOND:
         for shape in ((2, 9, 3), (3, 9, 11), (9, 2, 4)):

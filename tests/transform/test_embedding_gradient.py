@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import DType, float16, float32, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import expand, fill
 from tilegrad.ops.indexing import Scatter
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.transform.embedding_gradient import embedding_gradient
 
 GPU = gpu_model(132)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import DType, bfloat16, float32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
@@ -13,7 +14,6 @@ from tilegrad.ops.broadcasting import fill
 from tilegrad.ops.contraction import Contract
 from tilegrad.ops.indexing import Index, Scatter
 from tilegrad.ops.movement import permute
-from tilegrad.runtime.target_model import gpu_model
 from tilegrad.transform.autodiff import gradients, tracked_input
 from tilegrad.transform.embedding_matmul import embedding_matmul
 from tilegrad.transform.pipeline import PASSES

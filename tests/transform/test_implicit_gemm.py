@@ -7,13 +7,14 @@ import pytest
 
 from tests.ops.examples_windows import sliding
 from tests.ops.registry import floats, given
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ops import convolution
 from tilegrad.ops.packed_rows import Laid, LineProduct, LineWeight
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.implicit_gemm import implicit_gemm

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import DType, float16, float32, float64, int32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
@@ -15,7 +16,7 @@ from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
 from tilegrad.ops.reduction import argmax, argmin
 from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
 from tilegrad.ops.sorting import argsort, median, sort, topk
-from tilegrad.runtime.target_model import TargetModel, gpu_model
+from tilegrad.runtime.target_model import TargetModel
 from tilegrad.transform import radix_sorts, sorted_scatter, split_scans
 from tilegrad.transform.pipeline import PASSES
 
@@ -69,7 +70,7 @@ def agree(inputs: Sequence[Input], outputs: Sequence[Value], *arrays: np.ndarray
 @pytest.mark.parametrize("dtype", [float32, float16, int64])
 def test_the_place_of_an_extreme(dtype: DType, place: Callable[..., Value]) -> None:
     """Among all elements, along rows and columns: the first of equal ones, in whichever part, and the first NaN."""
-    small = GPU._replace(long=64, parts=8, tile=16)
+    small = GPU._replace(min_split_elements=64, max_split_parts=8, tile_elements=16)
     random = np.random.default_rng(0)
     for shape, axis in (((1003,), 0), ((2, 517), 1), ((517, 2), 0)):
         x = given(dtype, *shape)

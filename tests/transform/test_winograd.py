@@ -10,6 +10,7 @@ import pytest
 import tilegrad as tg
 from tests.ops.examples_windows import sliding
 from tests.ops.registry import floats, given
+from tilegrad.backend.cpu.costs import MATRIX_UNIT
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Value
@@ -19,13 +20,13 @@ from tilegrad.ops.movement import Permute
 from tilegrad.ops.odd_tiles import Restored
 from tilegrad.ops.winograd_tiles import Transformed
 from tilegrad.runtime.device import device
-from tilegrad.runtime.target_model import MATRIX_UNIT, MatmulModel, TargetModel
+from tilegrad.runtime.target_model import MatmulModel, TargetModel
 from tilegrad.transform import winograd
 
 
 def target(least: int, unit: MatmulModel | None = None) -> TargetModel:
     """Of a CPU that computes convolutions in tiles, from so many channels on."""
-    return TargetModel(products=MatmulModel(transformed=least), unit=unit)
+    return TargetModel(matmul=MatmulModel(winograd_min_channels=least), matrix_unit=unit)
 
 
 TARGET = target(1)

@@ -183,7 +183,7 @@ def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
     text = ""
     if op.causal:
         stop = f"tl.minimum({stop}, first + {lanes})"
-        if op.sizes.queries > lanes and not device(op.query.device).target.powers:
+        if op.sizes.queries > lanes and not device(op.query.device).target.masks_are_cheap:
             clear = f"tl.minimum({stop}, (first + 1) // {length} * {length})"
             text = f"for start_c in range({begin}, {clear}, {length}):\n" + _indented(
                 _step(op, step, length, "_c", False)

@@ -83,7 +83,7 @@ class Attending(Opaque):
     def tile_length(self, extent: int, multiple: int) -> int:
         """How long the tiles of queries or keys are."""
         short = self.causal and max(self.sizes.queries, self.sizes.keys) <= SHORT
-        few = short and not device(self.query.device).target.powers
+        few = short and not device(self.query.device).target.masks_are_cheap
         return tile_length(extent, multiple, FEW_AT_ONCE if few else AT_ONCE)
 
     def given(self) -> dict[str, TensorType]:

@@ -32,14 +32,11 @@ from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
 from .recurrence_second import Way, before, in_groups, of_kept, pieces, second
 from .tile_code import TileCode, with_precision
 
-MOST_UNITS = 128
-"""Units of a layer up to which all steps are one kernel where an instance is a few hundred threads: products of wider
-ones, which have no loop, take minutes to compile there, or more shared memory than there is."""
-
 
 def is_one_kernel(units: int, place: str) -> bool:
     """Whether a layer goes through all steps in one kernel on a device; elsewhere each step is a product of its own."""
-    return units <= MOST_UNITS or not device(place).target.powers
+    most = device(place).target.max_fused_recurrent_units
+    return not most or units <= most
 
 
 class _Recurrent(Opaque):

@@ -22,9 +22,6 @@ from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
 
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
-INSTANCES = 16
-EACH = 4
-"""Instances of a core that takes many: wide ones read rows on."""
 FEWEST_ROWS, MOST_PARTS = 64, 32
 """Where instances share rows: the fewest of one, and how many there are at most for some columns."""
 COPIED = 512
@@ -132,7 +129,7 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
     beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
     target = device(output.device).target
-    block = _block(columns, INSTANCES if target.powers else EACH * target.workers) if beside else 1
+    block = _block(columns, target.scatter_instances) if beside else 1
     step = max(1, COPIED // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
     column = where_is("column", tuple(c.extent for c in work.columns))
@@ -184,7 +181,7 @@ def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
     alone = len(work.rows) == 1 and not work.per_column
     if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
         return 0
-    if rows < 2 * FEWEST_ROWS or not device(output.device).target.powers:
+    if rows < 2 * FEWEST_ROWS or device(output.device).target.min_instances == 1:
         return 0
     return max(FEWEST_ROWS, -(-rows // MOST_PARTS))
 

@@ -109,7 +109,7 @@ class SortedKeys(Opaque):
 
         row = self.keys.shape[-1]
         rows = product(self.keys.shape[:-1])
-        if isinstance(row, int) and 0 < row <= MOST_COUNTED and device(self.type.device).target.powers:
+        if isinstance(row, int) and 0 < row <= MOST_COUNTED and device(self.type.device).target.parallel_sort:
             text = COUNT_KEYS.replace("LENGTH", str(row)).replace("KEYS", str(COUNTED)).replace("STEP", str(COMPARED))
             return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1), Tiles(row, COUNTED)))
         text = SORT_KEYS.replace("LENGTH", written(row))

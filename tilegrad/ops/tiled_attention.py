@@ -35,7 +35,7 @@ WIDEST = 128
 
 def is_tiled(query: Value, key: Value, value: Value, setting: Setting) -> bool:
     """Whether the kernels are for these."""
-    if not device(query.device).target.powers:
+    if not device(query.device).target.tensor_core_attention:
         return False
     return may_be_tiled(query, key, value, setting)
 

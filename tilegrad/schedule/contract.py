@@ -69,7 +69,7 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
     extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
-    if target.powers:
+    if target.shared_memory_bytes:
         extents = extents._replace(room=_room(flat, m, n, k, target))
     return Sides(m, n, k, sums, factors, extents)
 
@@ -91,7 +91,7 @@ def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) ->
         e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
     }
     turned = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
-    return target.cache // (turned + float32.bytes) if turned else 0
+    return target.shared_memory_bytes // (turned + float32.bytes) if turned else 0
 
 
 def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
@@ -110,7 +110,7 @@ def lower_contraction(
     block = {m: choice.size("m"), n: choice.size("n"), k: choice.size("k")}
     rows = tuple(i for i in flat.rows if i not in (m, n)) + (m, n)
     emitter = Emitter((m, k, n), block, kernel_names(flat, names), flat.roots)
-    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not target.powers)
+    grid = declare_programs(emitter, rows, {m: block[m], n: block[n]}, overlapping=not target.masks_are_cheap)
     accumulators = _accumulate(emitter, flat, factors, (m, k, n), sums, target)
     emitter.accumulated |= {e: (name, (m, n)) for e, name in zip(sums, accumulators, strict=True)}
     emitter.store(flat.stores, flat.exists)
@@ -137,7 +137,7 @@ def _accumulate(
     single = not outer and k.extent == emitter.block[k]
     narrow = [_narrow(*pair, target) for pair in factors]
     products = [Product(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
-    body = _along(emitter, products, axes, target.powers)
+    body = _along(emitter, products, axes, target.masks_are_cheap)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
     emitter.body = before + body
@@ -193,7 +193,9 @@ def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:
 
 def _is_for(target: TargetModel, dtype: DType) -> bool:
     """Whether numbers of a type are multiplied in a unit that is fed by packing."""
-    return target.unit is not None and (dtype is bfloat16 or (target.unit.integers and dtype in SHORT[int32]))
+    return target.matrix_unit is not None and (
+        dtype is bfloat16 or (target.matrix_unit.multiplies_int8 and dtype in SHORT[int32])
+    )
 
 
 def _zero(e: Expr) -> Literal:

@@ -98,7 +98,7 @@ class _Fusion:
             whole = isinstance(group.members[0].value, Outside)  # a call gives all of its outputs, wanted or not
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
-        if self.target.powers:
+        if self.target.recompute_is_cheap:
             groups = computed_again(groups, frozenset(outputs))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.target)
@@ -201,16 +201,16 @@ class _Fusion:
             return "a number that other kernels need too does not wait for what this one waits for"
         target = self.target
         if blocks:
-            joined = in_blocks(a, b, target.longest_row)
+            joined = in_blocks(a, b, target.max_row_elements)
         else:
             needed = self._needed_elsewhere(a, second)
-            joined = _joined(a, b, dict(mapping), needed, target.few_rows)
-            if target.powers and not isinstance(joined, str) and needed and _in_short_rows(a, b):
+            joined = _joined(a, b, dict(mapping), needed, target.min_parallel_rows)
+            if target.coalesced_access and not isinstance(joined, str) and needed and _in_short_rows(a, b):
                 joined = "it would be stored in short rows, one after the other"
-            if not target.powers and not isinstance(joined, str) and needed and _turns(a, b):
+            if target.separate_transposes and not isinstance(joined, str) and needed and _turns(a, b):
                 joined = "it would be stored across memory, element by element"
         if isinstance(joined, str) and not siblings and not blocks:
-            joined = in_one_piece(a, b, mapping, target.whole) or joined
+            joined = in_one_piece(a, b, mapping, target.single_instance_elements) or joined
         if isinstance(joined, str):
             return joined
         self.groups[second] = joined

@@ -73,7 +73,10 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
-    kept |= _operands(graph, consumers) if target.powers else {v for v in consumers if v.op in SLOPES}
+    if target.matmul.async_copy_bytes:
+        kept |= _operands(graph, consumers)
+    if not target.recompute_is_cheap:
+        kept |= {v for v in consumers if v.op in SLOPES}
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
@@ -84,7 +87,7 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
         element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
-        if target.powers:
+        if target.gathers_are_cheap:
             element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)

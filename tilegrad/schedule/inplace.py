@@ -35,7 +35,11 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
     taken: dict[Value, Value] = {}
     for new, old in updates:
         writer = maker.get(new)
-        if writer is None or new in taken or not _overwrites(groups[writer], new, old, schedule.target.whole):
+        if (
+            writer is None
+            or new in taken
+            or not _overwrites(groups[writer], new, old, schedule.target.single_instance_elements)
+        ):
             continue
         trial = [set(b) for b in before]
         trial[writer] |= {n for n, r in enumerate(reads) if old in r and n != writer}

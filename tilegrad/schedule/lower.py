@@ -39,7 +39,7 @@ def lower(
     """The kernel of a group. `names` says what values are called; what is not chosen is chosen here."""
     if group.kind == "opaque":
         return _opaque(group)
-    flat = flatten(group, not target.powers)
+    flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return lower_contraction(group, as_matrix(flat, target), names, target, choice)
     return _Plan(group, flat, names, choice or usual(flat, target), target).lowered()
@@ -68,8 +68,8 @@ class _Plan:
         """Extent of the tile axis of an index; indices without one are numbers."""
         self.looped = made.looped
         """Columns that are looped over, and how many at a time."""
-        self.masked = target.powers
-        self.overlapping = group.kind == "map" and not target.powers
+        self.masked = target.masks_are_cheap
+        self.overlapping = group.kind == "map" and not target.masks_are_cheap
         """Whether a tile that does not fit begins earlier: masks cost more than elements that are computed twice."""
 
     def lowered(self) -> Lowered:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..ir.size import Dim
 from ..runtime.choice import Choice, chosen, power
-from ..runtime.target_model import MatmulModel, TargetModel, pays_in_unit
+from ..runtime.target_model import MatmulModel, TargetModel
 from .instances import number_of
 
 LEAST_WIDTH = 128
@@ -87,42 +87,50 @@ class Sized(NamedTuple):
 
 def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
     """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
-    unit = target.unit
-    if unit is None or not extents.products or extents.parts > unit.parts or (extents.bits == 8 and not unit.integers):
-        return target.products
+    unit = target.matrix_unit
+    if (
+        unit is None
+        or not extents.products
+        or extents.parts > unit.max_bf16_parts
+        or (extents.bits == 8 and not unit.multiplies_int8)
+    ):
+        return target.matmul
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
-    if not pays_in_unit(m, k, n, extents.parts):
-        return target.products
+    if not unit.pays(m, k, n, extents.parts):
+        return target.matmul
     narrow = 2 if extents.bits == 8 else 1
-    depth, rate = narrow * unit.depth, narrow * unit.rate / extents.products
-    columns = max(LEAST_WIDTH, unit.columns // extents.sums)
+    depth, rate = narrow * unit.max_depth, narrow * unit.macs_per_cycle / extents.products
+    columns = max(LEAST_WIDTH, unit.max_columns // extents.sums)
     return unit._replace(
-        columns=columns,
-        depth=depth,
-        rate=rate,
-        pack=unit.pack * extents.parts / narrow,
-        unit_depth=narrow * unit.unit_depth,
+        max_columns=columns,
+        max_depth=depth,
+        macs_per_cycle=rate,
+        pack_cycles=unit.pack_cycles * extents.parts / narrow,
+        micro_depth=narrow * unit.micro_depth,
     )
 
 
 def _room(extents: Extents, target: TargetModel) -> MatmulModel:
     """The same; what is dear to pack is packed once if tiles have all rows.
 
-    >>> from ..runtime.target_model import MATRIX_UNIT
+    >>> from ..backend.cpu.costs import MATRIX_UNIT
     >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
-    >>> print(*[blocks(windows._replace(computed=c), TargetModel(unit=MATRIX_UNIT)) for c in (False, True)], sep="; ")
+    >>> target = TargetModel(matrix_unit=MATRIX_UNIT)
+    >>> print(*[blocks(windows._replace(computed=c), target) for c in (False, True)], sep="; ")
     m=192 n=144 k=384; m=384 n=144 k=384
     """
     limits = limits_of(extents, target)
     return (
-        limits._replace(rows=max(limits.rows, TALL)) if extents.computed and limits is not target.products else limits
+        limits._replace(max_rows=max(limits.max_rows, TALL))
+        if extents.computed and limits is not target.matmul
+        else limits
     )
 
 
 def blocks(extents: Extents, target: TargetModel) -> Choice:
     """Rows, columns and depth of the tiles of a product.
 
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> print(blocks(Extents(1024, 1024, 1024), TargetModel()), blocks(Extents(128, 784, 512), TargetModel()), sep="; ")
     m=256 n=256 k=256; m=128 n=208 k=256
     >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), gpu_model(132)))
@@ -132,20 +140,20 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
     """
     m, n, k, others, *_ = extents
     limits = _room(extents, target)
-    if target.powers and not extents.room and _is_stream(extents):
+    if target.pow2_tiles and not extents.room and _is_stream(extents):
         return chosen(m=STREAM[0], n=STREAM[1], k=_power_depth(extents, limits))
-    if target.powers:
+    if target.pow2_tiles:
         known = _sized(extents, target)
         sized = [(_time(known, target, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
         height, width = min(sized)[-1]
         return chosen(m=height, n=width, k=_power_depth(extents, limits))
-    depth = _depth(k, limits.depth, limits.unit_depth) if type(k) is int else limits.depth // 2
+    depth = _depth(k, limits.max_depth, limits.micro_depth) if type(k) is int else limits.max_depth // 2
     if type(m) is not int or type(n) is not int:
-        return chosen(m=_sole(m, limits.rows // 2), n=_sole(n, limits.columns // 4), k=depth)
+        return chosen(m=_sole(m, limits.max_rows // 2), n=_sole(n, limits.max_columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:8])
     if _waits_for_memory(extents):
-        return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.unit_columns, LONG), k=depth)
-    pairs = _equal_pieces(m, n, limits, extents.sums if limits is target.products else 1)
+        return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.micro_columns, LONG), k=depth)
+    pairs = _equal_pieces(m, n, limits, extents.sums if limits is target.matmul else 1)
     height, width = min(pairs, key=lambda c: (_time(known, target, *c), -c[0] * c[1]))
     return chosen(m=_fitted(height, m, limits), n=width, k=depth)
 
@@ -155,15 +163,15 @@ def _fitted(height: int, m: int, limits: MatmulModel) -> int:
 
     Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
 
-    >>> from ..runtime.target_model import cpu_model
-    >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).products
+    >>> from ..backend.cpu.costs import cpu_model
+    >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).matmul
     >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, MatmulModel())
     (256, 350, 258)
     """
     even = -(-m // -(-m // height))
-    units = range(limits.unit_rows, limits.unit_rows * 7 // 8, -1)
+    units = range(limits.micro_rows, limits.micro_rows * 7 // 8, -1)
     least = min(-(-even // unit) * unit for unit in units)
-    return even if limits.unit_depth == 1 and least < height else height
+    return even if limits.micro_depth == 1 and least < height else height
 
 
 def _waits_for_memory(extents: Extents) -> bool:
@@ -187,7 +195,7 @@ def _is_stream(extents: Extents) -> bool:
 def quickest(extents: Extents, target: TargetModel) -> float:
     """About how many cycles a product takes."""
     known = _sized(extents, target)
-    return min(_time(known, target, *c) for c in _powers(extents, target.products))
+    return min(_time(known, target, *c) for c in _powers(extents, target.matmul))
 
 
 def _sized(extents: Extents, target: TargetModel) -> Sized:
@@ -204,8 +212,8 @@ def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Ch
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
     limits = _room(extents, target)
-    wide = limits._replace(rows=min(WIDEST, 2 * limits.rows), columns=min(WIDEST, 2 * limits.columns))
-    pairs = _powers(extents, limits) if target.powers else _equal_pieces(m, n, wide, extents.sums)
+    wide = limits._replace(max_rows=min(WIDEST, 2 * limits.max_rows), max_columns=min(WIDEST, 2 * limits.max_columns))
+    pairs = _powers(extents, limits) if target.pow2_tiles else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:8])
     pairs = sorted(pairs, key=lambda c: _time(known, target, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
@@ -218,29 +226,31 @@ def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
     """Why a choice, from wherever it came, is none for a product; empty if it is."""
     if choice.way or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
-    known = target.powers and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
-    if target.powers and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
+    known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
+    if target.pow2_tiles and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
         return f"sizes are powers of two here, and at least {SMALLEST}"
     for name, extent in zip("mnk", extents, strict=False):
-        if not target.powers and type(extent) is int and choice.size(name) > extent:
+        if not target.pow2_tiles and type(extent) is int and choice.size(name) > extent:
             return f"{name} is at most {extent}"
-    most = 4 * target.products.area
+    most = 4 * target.matmul.max_result_elements
     if choice.size("m") * choice.size("n") > most or choice.size("k") > 1 << 12:
         return f"m times n is at most {most}, and k {1 << 12}"
     return ""
 
 
 def _depths(k: int, usual: int, target: TargetModel) -> list[int]:
-    if target.powers:
+    if target.pow2_tiles:
         return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
     return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
 def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[int, int]]:
     """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
-    wide = 2 * limits.unit_columns
-    found = [(h, w) for h in _pieces(m, limits.rows, limits.unit_rows) for w in _pieces(n, limits.columns, wide)]
-    return [(h, w) for h, w in found if h * w * sums <= limits.rows * limits.columns] or found[:1]
+    wide = 2 * limits.micro_columns
+    found = [
+        (h, w) for h in _pieces(m, limits.max_rows, limits.micro_rows) for w in _pieces(n, limits.max_columns, wide)
+    ]
+    return [(h, w) for h, w in found if h * w * sums <= limits.max_rows * limits.max_columns] or found[:1]
 
 
 def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
@@ -252,9 +262,9 @@ def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
     bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
     if extents.bits == 8:
         bits = 16 if extents.across == (False, False) else 32
-    area = min(2 * limits.area, limits.area * 32 // bits) // extents.sums
+    area = min(2 * limits.max_result_elements, limits.max_result_elements * 32 // bits) // extents.sums
     sides = [1 << n for n in range(4, 13)]
-    rows, columns = limits.rows, limits.columns
+    rows, columns = limits.max_rows, limits.max_columns
     if (
         extents.bits > 8 and extents.across is not None and any(extents.across)
     ):  # what lies across goes through registers: of few rows
@@ -281,7 +291,7 @@ def _covering(extent: Dim) -> int:
 
 
 def _power_depth(extents: Extents, limits: MatmulModel) -> int:
-    return max(SMALLEST, min(limits.depth * 32 // extents.bits, _covering(extents.k)))
+    return max(SMALLEST, min(limits.max_depth * 32 // extents.bits, _covering(extents.k)))
 
 
 def _sole(extent: Dim, most: int) -> int:
@@ -320,20 +330,27 @@ def _time(extents: Sized, target: TargetModel, height: int, width: int) -> float
     m, n, k, others, *_ = extents
     limits = limits_of(extents, target)
     most = -(-others * -(-m // height) * -(-n // width) // target.workers)
-    rows = -(-height // limits.unit_rows) * limits.unit_rows
-    columns = -(-width // limits.unit_columns) * limits.unit_columns
-    if limits.load:  # operands come while products are computed; the smaller a tile, the less of it is products
-        rate = limits.rate * 32 / extents.bits
+    rows = -(-height // limits.micro_rows) * limits.micro_rows
+    columns = -(-width // limits.micro_columns) * limits.micro_columns
+    if limits.load_cycles:  # operands come while products are computed; the smaller a tile, the less of it is products
+        rate = limits.macs_per_cycle * 32 / extents.bits
         products = max(
-            (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load * extents.bits / 32
+            (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load_cycles * extents.bits / 32
         )
         products = max(products, extents.wait) if min(height, width) < TOGETHER else products
     else:
-        products = rows * columns / limits.rate
-        products *= 1.03 if width > limits.columns / 2 else 1.0  # operands and result no longer share the second cache
-    around = height * width / 4 + limits.start
-    if limits.load and height * width > limits.area and height <= limits.stay and not extents.gaps:
+        products = rows * columns / limits.macs_per_cycle
+        products *= 1.03 if width > limits.max_columns / 2 else 1.0
+    around = height * width / 4 + limits.instance_cycles
+    if (
+        limits.load_cycles
+        and height * width > limits.max_result_elements
+        and height <= limits.max_persistent_rows
+        and not extents.gaps
+    ):
         around *= 0.45  # operands of the next one come meanwhile
-    elif limits.load and height * width <= limits.area:  # two share a worker: while one stores, the other multiplies
+    elif (
+        limits.load_cycles and height * width <= limits.max_result_elements
+    ):  # two share a worker: while one stores, the other multiplies
         around *= 0.8
-    return (most + limits.late) * (k * (products + (width + height) * limits.pack) + around)
+    return (most + limits.tail_instances) * (k * (products + (width + height) * limits.pack_cycles) + around)

@@ -27,7 +27,7 @@ WIDE = 16
 
 def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup:
     """A contraction whose last axis of each role (rows of one operand, of the other, columns) is long, if it can be."""
-    if target.products.piece:
+    if target.matmul.async_copy_bytes:
         even = _evenly(flat)
         if even is not None:
             return even

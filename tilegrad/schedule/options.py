@@ -32,7 +32,7 @@ def usual(group: Group, target: TargetModel) -> Choice | None:
     """What the cost model takes; None: the kernel leaves no choice."""
     if group.kind == "opaque":
         return None
-    flat = flatten(group, not target.powers)
+    flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return matmul_tiles.blocks(sides(as_matrix(flat, target), target).extents, target)
     return strategies.usual(flat, target)
@@ -42,7 +42,7 @@ def candidates(group: Group, target: TargetModel) -> list[Choice]:
     """What may be tried, the usual choice first; nothing where there is no choice."""
     if group.kind == "opaque":
         return []
-    flat = flatten(group, not target.powers)
+    flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return matmul_tiles.candidates(sides(as_matrix(flat, target), target).extents, target)
     return strategies.candidates(flat, target)
@@ -52,7 +52,7 @@ def refusal(group: Group, choice: Choice, target: TargetModel) -> str:
     """Why a choice is none for a group; empty if it is."""
     if group.kind == "opaque":
         return "the kernel is as its op brings it"
-    flat = flatten(group, not target.powers)
+    flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return matmul_tiles.refusal(sides(as_matrix(flat, target), target).extents, choice, target)
     return strategies.refusal(flat, choice, target)

@@ -59,7 +59,7 @@ class Pieces(Value):
 
 def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Value, Element]:
     """The nodes of a graph, with long sums of products that have few results in pieces."""
-    if not target.products.fill:
+    if not target.matmul.split_k_tiles:
         return nodes
     made: dict[Value, Element] = {}
     for value, element in nodes.items():
@@ -124,24 +124,24 @@ def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[
     in_x, in_y = map(free_indices, factors)
     x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
     tiles = both * -(-x // SIDE) * -(-y // SIDE)
-    limits = target.products
+    limits = target.matmul
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
-    least = limits.least_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
-    length = _count(columns) // max(least, limits.least_work // _count(rows))
-    if limits.piece and length >= limits.most_pieces and min(x, y) <= 128 and max(x, y) <= 256:
+    least = limits.min_split_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
+    length = _count(columns) // max(least, limits.min_split_macs // _count(rows))
+    if limits.async_copy_bytes and length >= limits.max_split_k and min(x, y) <= 128 and max(x, y) <= 256:
         tiles = both  # a piece of such a sum is long enough for all results: operands are read once
-    wanted = min(limits.fill // max(1, tiles), length, limits.most_pieces)
-    if limits.piece and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
+    wanted = min(limits.split_k_tiles // max(1, tiles), length, limits.max_split_k)
+    if limits.async_copy_bytes and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
         sides = (in_x - in_y, in_y - in_x)
         m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
         others = _count(rows) // (m * n)
         count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, target)
         best = next(i for i in reversed(columns) if _count([i]) % count == 0)
         return (sums, best, count) if count > 1 else None
-    if wanted < 2 and target.powers:
+    if wanted < 2 and limits.split_k_to_balance:
         wanted = _shared_out(Extents(x, y, _count(columns), both, bits), target)
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
-    count = _divisor(_count([best]), wanted, DEPTH if limits.piece else 1)
+    count = _divisor(_count([best]), wanted, DEPTH if limits.async_copy_bytes else 1)
     return (sums, best, count) if count > 1 else None
 
 
@@ -154,7 +154,7 @@ def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: Targ
     extents = [_count([i]) for i in columns]
     even = [
         n
-        for n in range(2, target.products.most_pieces + 1)
+        for n in range(2, target.matmul.max_split_k + 1)
         if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH == 0
     ]
     return min([1, *even], key=lambda n: _time_in_pieces(whole, n, target))
@@ -174,7 +174,7 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
 def _shared_out(whole: Extents, target: TargetModel) -> int:
     """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
 
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
     >>> [_shared_out(Extents(*size, 1, 16), gpu_model(132)) for size in sizes]
     [4, 2, 1, 1, 1]
@@ -189,7 +189,7 @@ def _shared_out(whole: Extents, target: TargetModel) -> int:
     tile = blocks(whole, target)
     height, width = tile.size("m"), tile.size("n")
     tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
-    if height * width <= target.products.area and tiles <= target.workers:
+    if height * width <= target.matmul.max_result_elements and tiles <= target.workers:
         times[1] *= ALONE
     return min(counts, key=times.__getitem__)
 

@@ -48,20 +48,24 @@ def candidates(flat: FlatGroup, target: TargetModel) -> list[Choice]:
     for way in _ways(flat, target):
         for part in (0.25, 0.5, 1, 2, 4):
             scaled = target._replace(
-                instances=1,
-                tile=max(1, int(target.tile * part)),
-                rows=max(1, int(target.rows * part)),
-                least=1,
-                loop=max(1, int(target.loop * part)),
-                beside=max(1, int(target.beside * part)),
-                longest_beside=0,
-                short_rows=max(1, int(target.short_rows * part)),
-                square=max(1, int(target.square * part)),
+                min_instances=1,
+                tile_elements=max(1, int(target.tile_elements * part)),
+                short_row_elements=max(1, int(target.short_row_elements * part)),
+                min_tile_elements=1,
+                loop_elements=max(1, int(target.loop_elements * part)),
+                column_tile_width=max(1, int(target.column_tile_width * part)),
+                max_column_tile_width=0,
+                row_block_elements=max(1, int(target.row_block_elements * part)),
+                transpose_tile_side=max(1, int(target.transpose_tile_side * part)),
             )
             found[_with_sizes(flat, way, scaled)] = None
         if way == "beside":
-            for depth in (max(1, target.depth // 2), target.depth * 2, target.depth * 4):
-                found[_with_sizes(flat, way, target._replace(depth=depth))] = None
+            for depth in (
+                max(1, target.column_tile_depth // 2),
+                target.column_tile_depth * 2,
+                target.column_tile_depth * 4,
+            ):
+                found[_with_sizes(flat, way, target._replace(column_tile_depth=depth))] = None
     return list(found)
 
 
@@ -73,7 +77,7 @@ def refusal(flat: FlatGroup, choice: Choice, target: TargetModel) -> str:
     wanted, free = SIZES[choice.way]
     if not set(wanted) <= set(choice.names) <= {*wanted, *free}:
         return f"{choice.way} has the sizes {' '.join(f'{name}=...' for name in wanted + free)}"
-    if target.powers and any(number != power(number) for _, number in choice.sizes):
+    if target.pow2_tiles and any(number != power(number) for _, number in choice.sizes):
         return "sizes are powers of two here"
     if any(number > MOST for _, number in choice.sizes):
         return f"a size is at most {MOST}"
@@ -117,9 +121,9 @@ def _ways(flat: FlatGroup, target: TargetModel) -> Iterator[str]:
         if rows and _crossing(flat, rows, rows[-1], target) is not None:
             yield "across"
         yield "along"
-    elif is_whole(rows, columns, target.whole):
+    elif is_whole(rows, columns, target.single_instance_elements):
         yield "whole"
-    elif sums_across(columns, flat.roots, target.longest_row):
+    elif sums_across(columns, flat.roots, target.max_row_elements):
         yield "down"
     else:
         along = _runs_along(flat, columns[-1]) and not _are_windows(flat)
@@ -134,10 +138,10 @@ def _ways(flat: FlatGroup, target: TargetModel) -> Iterator[str]:
 
 def _in_one_piece(flat: FlatGroup, extent: Dim, target: TargetModel) -> bool:
     """Softmax took a third of the time on rows of 50,257 so, as they stay in the second cache and `exp` is kept."""
-    if type(extent) is not int or extent <= target.longest_row:
+    if type(extent) is not int or extent <= target.max_row_elements:
         return type(extent) is int
     rows = sum(isinstance(e, Read | Reduce) for e in walk(*flat.roots)) + len(flat.stores)
-    return extent * rows <= target.room
+    return extent * rows <= target.max_row_footprint
 
 
 def _with_sizes(flat: FlatGroup, way: str, target: TargetModel) -> Choice:
@@ -154,9 +158,15 @@ def _with_sizes(flat: FlatGroup, way: str, target: TargetModel) -> Choice:
             outer, inner = columns
             return _down(outer, inner, target)
         case "rows":
-            width = _piece(columns[0].extent, target.longest_row, target)
+            width = _piece(columns[0].extent, target.max_row_elements, target)
             along = any(columns[0] in facts(s.offset).indices for s in flat.stores)
-            height = _height(rows, width, target._replace(tile=min(target.tile, target.rows)) if along else target)
+            height = _height(
+                rows,
+                width,
+                target._replace(tile_elements=min(target.tile_elements, target.short_row_elements))
+                if along
+                else target,
+            )
             if height == 1 and not along:
                 height = _streams(rows, width, target)
             return chosen(way, height=height) if height > 1 else chosen(way)
@@ -164,10 +174,12 @@ def _with_sizes(flat: FlatGroup, way: str, target: TargetModel) -> Choice:
             beside = _fastest_row(flat, rows)
             assert beside is not None
             return chosen(
-                way, depth=_piece(columns[-1].extent, target.depth, target), width=_beside(flat, beside, target)
+                way,
+                depth=_piece(columns[-1].extent, target.column_tile_depth, target),
+                width=_beside(flat, beside, target),
             )
         case "loop":
-            width = _piece(columns[-1].extent, target.loop, target)
+            width = _piece(columns[-1].extent, target.loop_elements, target)
             height = _rows_together(flat, width, target)
             return chosen(way, height=height, width=width) if height > 1 else chosen(way, width=width)
     return chosen(way)
@@ -179,11 +191,17 @@ def _rows_together(flat: FlatGroup, width: int, target: TargetModel) -> int:
     Sums over (64, 32) for each of 1024 rows took a quarter of the time so: one such piece is a line or two of memory.
     """
     rows, columns = flat.rows, flat.columns
-    if target.powers or not rows or len(columns) < 2 or type(rows[-1].extent) is not int or columns[-1].extent != width:
+    if (
+        target.row_streams == 1
+        or not rows
+        or len(columns) < 2
+        or type(rows[-1].extent) is not int
+        or columns[-1].extent != width
+    ):
         return 1
     if any(stride(o, rows[-1]) != width for o in _largest(flat)):
         return 1
-    most = min(target.beside // width, rows[-1].extent // (target.workers * target.few_rows))
+    most = min(target.column_tile_width // width, rows[-1].extent // (target.workers * target.min_parallel_rows))
     return max((n for n in range(1, most + 1) if rows[-1].extent % n == 0), default=1)
 
 
@@ -191,16 +209,16 @@ def _streams(rows: tuple[Index, ...], width: int, target: TargetModel) -> int:
     """How many long rows are summed together. A matrix of 4096 x 4096 by a vector took 0.7 of the time with four."""
     if not rows or width < LONG_ROW or type(rows[-1].extent) is not int:
         return 1
-    most = min(target.streams, rows[-1].extent // (target.workers * target.few_rows))
+    most = min(target.row_streams, rows[-1].extent // (target.workers * target.min_parallel_rows))
     return max((n for n in range(1, most + 1) if rows[-1].extent % n == 0), default=1)
 
 
 def _across(flat: FlatGroup, rows: tuple[Index, ...], crossing: Index, target: TargetModel) -> Choice:
     count = number_of(product(i.extent for i in rows))
-    side = target.square
-    while side > LEAST_SIDE and count // (side * side) < target.instances:
+    side = target.transpose_tile_side
+    while side > LEAST_SIDE and count // (side * side) < target.min_instances:
         side //= 2
-    width = min(side, _lines(flat, rows[-1], crossing, target)) if target.lines else side
+    width = min(side, _lines(flat, rows[-1], crossing, target)) if target.cache_associativity else side
     return chosen("across", height=_piece(crossing.extent, side, target), width=_piece(rows[-1].extent, width, target))
 
 
@@ -213,15 +231,20 @@ def _lines(flat: FlatGroup, inner: Index, crossing: Index, target: TargetModel) 
     reads = [e for e in walk(*flat.roots) if isinstance(e, Read) and stride(e.position[0], crossing) == 1]
     strides = [(stride(e.position[0], inner) or 0) * e.dtype.bytes for e in reads]
     fewest = max(
-        target.lines, target.products.unit_columns
+        target.cache_associativity, target.matmul.micro_columns
     )  # squares of vectors take lines whole, and ask for none again
-    return min([fewest * (PAGE // math.gcd(stride, PAGE)) for stride in strides if stride], default=target.square)
+    return min(
+        [fewest * (PAGE // math.gcd(stride, PAGE)) for stride in strides if stride], default=target.transpose_tile_side
+    )
 
 
 def _along(rows: tuple[Index, ...], target: TargetModel) -> Choice:
     count = number_of(product(i.extent for i in rows))
-    tile = max(min(target.least, target.tile), min(target.tile, power(-(-count // target.instances))))
-    target = target._replace(tile=tile)
+    tile = max(
+        min(target.min_tile_elements, target.tile_elements),
+        min(target.tile_elements, power(-(-count // target.min_instances))),
+    )
+    target = target._replace(tile_elements=tile)
     width = _piece(rows[-1].extent, tile, target)
     height = _height(rows[:-1], width, target)
     return chosen("along", height=height, width=width) if height > 1 else chosen("along", width=width)
@@ -229,13 +252,13 @@ def _along(rows: tuple[Index, ...], target: TargetModel) -> Choice:
 
 def _height(rows: tuple[Index, ...], width: int, target: TargetModel) -> int:
     """How many short rows an instance takes: as many as fill a tile, if enough instances are left."""
-    if not rows or width * 2 > target.tile:
+    if not rows or width * 2 > target.tile_elements:
         return 1
-    height = _piece(rows[-1].extent, target.tile // max(1, width), target)
+    height = _piece(rows[-1].extent, target.tile_elements // max(1, width), target)
     count = number_of(product(i.extent for i in rows))
-    while height > 1 and width * height > target.least and count // height < target.instances:
+    while height > 1 and width * height > target.min_tile_elements and count // height < target.min_instances:
         height = -(-height // 2)
-    if target.powers and type(rows[-1].extent) is int:
+    if target.pow2_tiles and type(rows[-1].extent) is int:
         while height > FEW_ROWS and _covered(rows[-1].extent, height) > 1.1 * _covered(rows[-1].extent, height // 2):
             height //= 2
     return height
@@ -256,7 +279,7 @@ def _beside(flat: FlatGroup, beside: Index, target: TargetModel) -> int:
     Memory is gone through faster in long pieces: a core took 0.75 of the time with 1024 rows at a time or more, and
     1.25 with 256, of what it took with 512; but all are to have some, and what sticks out is slow.
     """
-    usual = _piece(beside.extent, target.beside, target)
+    usual = _piece(beside.extent, target.column_tile_width, target)
     count = number_of(product(i.extent for i in flat.columns))
     extent = beside.extent
     if type(extent) is not int or count < LONG_SUM:
@@ -265,7 +288,7 @@ def _beside(flat: FlatGroup, beside: Index, target: TargetModel) -> int:
     others = number_of(product(i.extent for i in flat.rows if i is not beside))
     even = [extent // n for n in range(1, extent // SLICE + 1) if extent % n == 0]
     even = [width for width in even if width >= NARROWEST or _is_slice(width, others * extent, target)]
-    fitting = [width for width in even if width * sums <= target.longest_beside]
+    fitting = [width for width in even if width * sums <= target.max_column_tile_width]
     return min(fitting, key=lambda w: -(-others * (extent // w) // target.workers) * (w + NARROWEST), default=usual)
 
 
@@ -274,20 +297,20 @@ def _is_slice(width: int, extent: int, target: TargetModel) -> bool:
 
     Sums across 2048 x 384, 4096 x 128 or 512 x 384 numbers took 0.53 to 0.58 of the time with two instances, not one.
     """
-    return extent < target.workers * NARROWEST and width % target.products.unit_columns == 0
+    return extent < target.workers * NARROWEST and width % target.matmul.micro_columns == 0
 
 
 def _down(outer: Index, inner: Index, target: TargetModel) -> Choice:
     """Rows of 64 to 1024 elements took 1.2 to 1.6 times as long in tiles of several as one by one on a CPU."""
-    most = target.short_rows // _piece(inner.extent, target.longest_row, target)
-    fitting = (n for n in range(1, most + 1) if outer.extent % n == 0 and (not target.powers or n == power(n)))
+    most = target.row_block_elements // _piece(inner.extent, target.max_row_elements, target)
+    fitting = (n for n in range(1, most + 1) if outer.extent % n == 0 and (not target.pow2_tiles or n == power(n)))
     height = max(fitting, default=1)
     return chosen("down", height=height) if height > 1 else chosen("down")
 
 
 def _piece(extent: Dim, most: int, target: TargetModel) -> int:
     """The extent of a tile along an axis."""
-    if not target.powers:
+    if not target.pow2_tiles:
         return at_most(extent, most)
     fitting = 1 << max(0, most.bit_length() - 1)
     return min(power(extent), fitting) if type(extent) is int else fitting
@@ -343,7 +366,7 @@ def _tall(indices: tuple[Index, ...], height: int, last: tuple[Index, int]) -> C
 
 def _whole(column: Index, target: TargetModel) -> int:
     assert type(column.extent) is int
-    return power(column.extent) if target.powers else column.extent
+    return power(column.extent) if target.pow2_tiles else column.extent
 
 
 def _offsets(flat: FlatGroup) -> list[Expr]:
@@ -400,7 +423,7 @@ def _crossing(flat: FlatGroup, rows: tuple[Index, ...], inner: Index, target: Ta
     """Another row index along which some read goes through memory, where the inner one jumps: the largest such read."""
     for offset in sorted(_offsets(flat), key=_count, reverse=True):
         step = stride(offset, inner)
-        if step > 8 if step is not None else not target.powers and _is_looked_up(offset, inner):
+        if step > 8 if step is not None else target.tiled_gathers and _is_looked_up(offset, inner):
             for row in rows:
                 if row is not inner and stride(offset, row) == 1 and number_of(row.extent) >= 8:
                     return row

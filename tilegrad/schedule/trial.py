@@ -74,7 +74,7 @@ class Trial:
 
     def _rounds(self) -> list[list[int]]:
         """One launch a run, on one copy after the other; or several, of which each waits for the one before."""
-        together, copies = self.place.target.together, len(self.copies)
+        together, copies = self.place.target.launches_per_sample, len(self.copies)
         if together == 1:
             return [[copy] for copy in range(copies)]
         return [[turn % copies for turn in range(together)]]

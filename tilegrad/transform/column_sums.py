@@ -71,17 +71,18 @@ def _part_rows(value: Sum, target: TargetModel) -> int:
     if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
         return 0
     count = product(shape)
-    if type(count) is not int or count < MIN_ELEMENTS or shape[-1] > target.longest_row:  # type: ignore[operator]
+    if type(count) is not int or count < MIN_ELEMENTS or shape[-1] > target.max_row_elements:  # type: ignore[operator]
         return 0
-    last, all_rows = shape[-2], count // shape[-1]  # type: ignore[operator]
-    if target.powers:
-        wanted = max(
-            min(MAX_PART_ROWS, all_rows // target.blocks),
-            min(MAX_PART_ROWS_OF_MANY_WORKERS, all_rows // target.instances),
-        )
-        return _balanced_rows(last, all_rows, target) if shape[-1] > target.loop else _divisor(last, wanted)  # type: ignore[operator,arg-type]
-    wanted = all_rows // target.blocks if shape[-1] <= target.loop else -(-all_rows // target.blocks)  # type: ignore[operator]
-    return _divisor(last, min(MAX_PART_ROWS, wanted))  # type: ignore[arg-type]
+    width = shape[-1]
+    assert type(width) is int
+    last, all_rows, parts = shape[-2], count // width, target.column_sum_parts
+    assert type(last) is int
+    if target.min_instances > 1:
+        few_rows, many_rows = all_rows // parts, all_rows // target.min_instances
+        wanted = max(min(MAX_PART_ROWS, few_rows), min(MAX_PART_ROWS_OF_MANY_WORKERS, many_rows))
+        return _balanced_rows(last, all_rows, target) if width > target.loop_elements else _divisor(last, wanted)
+    wanted = all_rows // parts if width <= target.loop_elements else -(-all_rows // parts)
+    return _divisor(last, min(MAX_PART_ROWS, wanted))
 
 
 def _divisor(extent: int, most: int) -> int:
@@ -97,7 +98,7 @@ def _balanced_rows(extent: int, all_rows: int, target: TargetModel) -> int:
     """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
     and then as many as possible.
 
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> [_balanced_rows(rows, rows, gpu_model(132)) for rows in (8192, 2048, 1000)]
     [64, 16, 8]
     """

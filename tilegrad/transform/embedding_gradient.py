@@ -42,7 +42,7 @@ def embedding_gradient(graph: Graph, target: TargetModel = TargetModel()) -> Gra
       %12: f32[1000,128] = summed_rows[columns=128] %10 %11 source
       return %12
     """
-    columns = MIN_COLUMNS if target.products.piece else MIN_CPU_COLUMNS
+    columns = MIN_COLUMNS if target.matmul.async_copy_bytes else MIN_CPU_COLUMNS
     return rewrite(graph, lambda value, _: row_sums(value, columns), of=Scatter)
 
 

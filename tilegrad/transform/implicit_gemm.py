@@ -47,7 +47,7 @@ def implicit_gemm(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> x = Input(TensorType(bfloat16, (2, 1, 8, 6)), "x")
     >>> w = Input(TensorType(bfloat16, (1, 16, 8, 3)), "w")
     >>> made = Convolve(x, w, (Sliding(6, 6, 3, 1, 1),))
@@ -61,7 +61,7 @@ def implicit_gemm(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
 def _as_gemm(value: Value, target: TargetModel) -> Value | None:
     """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
     gradients of tables `row_sums`."""
-    piece = target.products.piece
+    piece = target.matmul.async_copy_bytes
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _forward(x, w, axes, piece, value.precision)
@@ -280,7 +280,7 @@ def _pack_weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) ->
 
 def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
     """The gradient for weights (groups, outputs, channels, *taps)."""
-    piece, pieces = target.products.piece, LINES_MULTIPLE // PART_LINES
+    piece, pieces = target.matmul.async_copy_bytes, LINES_MULTIPLE // PART_LINES
     grids = _grids(axes, _known(x.shape[2]), MAX_FOLDED_BYTES // x.dtype.bytes)
     rows = _pack_input(x, axes, grids, piece)
     back = [_grid(_transposed(a)) if a.stride == 1 and _transposed_padding(a) >= 0 else Grid(0, 0, 0) for a in axes]

@@ -25,26 +25,26 @@ from .split_scans import split_scans
 from .winograd import winograd
 
 
-def has_few_workers(target: TargetModel) -> bool:
-    return not target.powers
+def multiplies_before_lookup(target: TargetModel) -> bool:
+    return target.matmul_before_lookup
 
 
-def has_many_workers(target: TargetModel) -> bool:
-    return target.powers
+def sorts_in_parallel(target: TargetModel) -> bool:
+    return target.parallel_sort
 
 
 def copies_operands(target: TargetModel) -> bool:
     """Whether operands of products reach the unit by copies of memory, without computation on the way."""
-    return bool(target.products.piece)
+    return bool(target.matmul.async_copy_bytes)
 
 
 def computes_operands(target: TargetModel) -> bool:
     """Whether operands of products are computed while they are packed."""
-    return not target.products.piece
+    return not target.matmul.async_copy_bytes
 
 
 def has_winograd_costs(target: TargetModel) -> bool:
-    return bool(target.products.transformed) and computes_operands(target)
+    return bool(target.matmul.winograd_min_channels) and computes_operands(target)
 
 
 class Pass(Node):
@@ -71,8 +71,10 @@ class Pass(Node):
 PASSES: tuple[Pass, ...] = (
     Pass(fold_movement),
     Pass(simplify),
-    Pass(embedding_matmul, when=has_few_workers),
-    Pass(embedding_gradient, when=lambda target: has_few_workers(target) or copies_operands(target), costs=True),
+    Pass(embedding_matmul, when=multiplies_before_lookup),
+    Pass(
+        embedding_gradient, when=lambda target: multiplies_before_lookup(target) or copies_operands(target), costs=True
+    ),
     Pass(col2im_gradient, when=computes_operands),
     Pass(implicit_gemm, when=copies_operands, costs=True),
     Pass(contiguous_k, when=copies_operands),
@@ -81,9 +83,9 @@ PASSES: tuple[Pass, ...] = (
     Pass(pool_gradient),
     Pass(move_casts),
     Pass(column_sums, costs=True),
-    Pass(sorted_scatter, when=has_many_workers, costs=True),
-    Pass(radix_sorts, when=has_many_workers, costs=True),
-    Pass(split_scans, when=has_many_workers, costs=True),
+    Pass(sorted_scatter, when=sorts_in_parallel, costs=True),
+    Pass(radix_sorts, when=sorts_in_parallel, costs=True),
+    Pass(split_scans, when=sorts_in_parallel, costs=True),
     Pass(split_reductions, costs=True),
 )
 

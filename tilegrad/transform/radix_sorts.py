@@ -89,7 +89,7 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
     """The least keys of few long rows: those of their parts, and of these the least.
 
     >>> from ..ir.graph import Input, TensorType
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> print(split_selection(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
     i64[2,5]
     """
@@ -101,7 +101,7 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
         return None
     size = max(SELECTION_BLOCK, 1 << (32 * count - 1).bit_length())
     parts = -(-length // size)
-    if parts < 2 or rows >= target.instances:
+    if parts < 2 or rows >= target.min_instances:
         return None
     flat = reshape(keys, (rows, length))
     if parts * size > length:

@@ -61,7 +61,7 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ops.broadcasting import fill
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> from ..ir.graph import Input, TensorType
     >>> index, x = Input(TensorType(int64, (5000,))), Input(TensorType(float32, (5000,)))
     >>> sort_scatter(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op
@@ -108,7 +108,7 @@ def _count_entries(value: Scatter | ScatterAlong, found: FlatScatter, target: Ta
         return None
     if found.rows <= MAX_COUNTED_ROWS:
         count: int = found.to.shape[0]  # type: ignore[assignment]
-        parts = max(1, min(target.instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // found.rows))
+        parts = max(1, min(target.min_instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // found.rows))
         many = reduce_sum(Counts(found.to, found.rows, parts), 0)
     else:
         starts = RowStarts(stable_order(found.to, found.rows), found.rows)
@@ -125,7 +125,7 @@ def _exact_sums(value: Scatter | ScatterAlong, found: FlatScatter, target: Targe
     if found.rows > MAX_SUMMED_ROWS:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
-    parts = max(1, min(target.instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // (WORDS * found.rows)))
+    parts = max(1, min(target.min_instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // (WORDS * found.rows)))
     source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
     total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
     return cast(add(cast(_base(value, found), float64), total), value.dtype)

@@ -64,7 +64,7 @@ def part_count(value: Reduction, target: TargetModel) -> int:
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.broadcasting import reduce_sum
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> x = Input(TensorType(float32, (16384, 16384)), "x")
     >>> [part_count(reduce_sum(x, axes), gpu_model(132)) for axes in ((0,), (1,), (0, 1))]
     [4, 1, 512]
@@ -75,16 +75,20 @@ def part_count(value: Reduction, target: TargetModel) -> int:
     extent = value.x.shape[_longest(value)]
     assert type(extent) is int
     along = value.x.type.rank - 1 in value.axes
-    if results <= (min(target.few_results, target.few_rows * target.workers) if along else target.few_results):
-        if count < target.long or extent < 2 * target.parts:
+    if results <= (
+        min(target.max_split_results, target.min_parallel_rows * target.workers) if along else target.max_split_results
+    ):
+        if count < target.min_split_elements or extent < 2 * target.max_split_parts:
             return 1
-        streams = -(-count // target.longest_row) if along and target.streams > 1 else 1
-        return max(target.parts, min(1 << (streams - 1).bit_length(), extent // 2))
-    beside = 1 if along else min(results, target.beside)
-    if count * beside < target.long:
+        streams = -(-count // target.max_row_elements) if along and target.row_streams > 1 else 1
+        return max(target.max_split_parts, min(1 << (streams - 1).bit_length(), extent // 2))
+    beside = 1 if along else min(results, target.column_tile_width)
+    if count * beside < target.min_split_elements:
         return 1
     instances = -(-results // beside)
-    wanted = min(target.parts, target.instances // instances, extent // 2, count * beside // target.tile)
+    wanted = min(
+        target.max_split_parts, target.min_instances // instances, extent // 2, count * beside // target.tile_elements
+    )
     return 1 << max(0, wanted.bit_length() - 1)
 
 

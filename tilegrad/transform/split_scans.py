@@ -47,7 +47,7 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
-    >>> from ..runtime.target_model import gpu_model
+    >>> from ..backend.cuda.costs import gpu_model
     >>> x = Input(TensorType(float32, (1 << 20,)), "x")
     >>> print(split_scan(Cumsum(x, 0), gpu_model(132)).type)
     f32[1048576]
@@ -57,13 +57,15 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
     x, axis = value.x, value.axis
     shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
     beside = prod(shape[axis + 1 :])
-    instances = prod(shape[:axis]) * -(-beside // target.beside)
+    instances = prod(shape[:axis]) * -(-beside // target.column_tile_width)
     if shape[axis] < MIN_EXTENT or instances >= target.workers:
         return None
     if isinstance(value, RunningPlace):
         return _scan_places(value)
     length = _part_length(
-        shape[axis], target.instances // max(1, instances), *(CONTIGUOUS_LENGTHS if beside == 1 else STRIDED_LENGTHS)
+        shape[axis],
+        target.min_instances // max(1, instances),
+        *(CONTIGUOUS_LENGTHS if beside == 1 else STRIDED_LENGTHS),
     )
     return cast(_scan_parts(value, widened(x), axis, length), value.dtype)
 

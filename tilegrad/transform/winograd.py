@@ -107,7 +107,7 @@ def as_winograd(value: Value, target: TargetModel) -> Value | None:
     if not isinstance(value, CONVOLUTIONS):
         return None
     axes, precision = value.axes, value.precision
-    if target.unit is not None and precision == "medium":
+    if target.matrix_unit is not None and precision == "medium":
         return None  # products of rounded numbers take no time there, and transforms would make their errors larger
     if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
@@ -144,10 +144,10 @@ def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Pr
     results = prod([_known(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
     bytes = SIDE**2 * tiles * _known(x[1]) * (channels + outputs) * 4
-    least = target.products.transformed
+    least = target.matmul.winograd_min_channels
     if not least or min(channels, outputs) < least or bytes > MAX_TILE_BYTES:
         return False
-    in_unit = target.unit is not None and precision != "highest" and target.unit.parts > 1
+    in_unit = target.matrix_unit is not None and precision != "highest" and target.matrix_unit.max_bf16_parts > 1
     rate = MATRIX_UNIT_MULTIPLIES if in_unit else MULTIPLIES_PER_CYCLE
     direct = images * results * axes[0].taps ** 2 * channels * outputs / rate
     fewer = SIDE**2 * tiles * (channels * outputs / rate + INPUT_CYCLES * channels + OUTPUT_CYCLES * outputs)

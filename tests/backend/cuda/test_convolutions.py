@@ -11,6 +11,7 @@ from tests.ops.examples_windows import sliding
 from tilegrad.backend.cuda.build import build_kernel
 from tilegrad.backend.cuda.code.dot_warpgroup import WarpgroupLoop
 from tilegrad.backend.cuda.code.lower import CudaLowering, lower
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import bfloat16, float32
@@ -21,7 +22,6 @@ from tilegrad.ops import convolution
 from tilegrad.ops.activation import relu
 from tilegrad.ops.comparison import gt
 from tilegrad.ops.control import where
-from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import optimise

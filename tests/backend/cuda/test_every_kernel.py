@@ -11,10 +11,10 @@ from tests.ops.registry import all_examples
 from tilegrad.backend.cuda import build, nvrtc
 from tilegrad.backend.cuda.build import ARCHITECTURES
 from tilegrad.backend.cuda.code.lower import lower
+from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Assign, Dot, Kernel
 from tilegrad.ir.tile_access import statements, walk
-from tilegrad.runtime.target_model import gpu_model
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 from tilegrad.transform.pipeline import optimise

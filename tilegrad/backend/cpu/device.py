@@ -17,7 +17,7 @@ from ...runtime.buffer import Buffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.singletons import lock
-from ...runtime.target_model import MATRIX_UNIT, PAIRS, TargetModel, cpu_model
+from ...runtime.target_model import TargetModel
 from .memory import BorrowedBuffer, PoolBuffer, address_of, copied, fill, view
 from .pool import ALIGNMENT, MemoryPool
 
@@ -127,15 +127,11 @@ class CpuDevice(Device):
 
     @cached_property
     def target(self) -> TargetModel:
+        from .costs import processor_model
         from .native import threads
         from .target import target  # loads LLVM
 
-        machine = target()
-        usual = cpu_model(threads(), machine.l2_bytes, machine.l1_bytes, machine.lanes(4), machine.registers)
-        products = usual.products._replace(transformed=48)
-        return usual._replace(
-            products=products, unit=MATRIX_UNIT if machine.matrix_unit else PAIRS if machine.pairs else None
-        )
+        return processor_model(target(), threads())
 
     @property
     def products(self) -> Mapping[Precision, str]:

@@ -22,7 +22,7 @@ from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.singletons import lock
-from ...runtime.target_model import TargetModel, gpu_model
+from ...runtime.target_model import TargetModel
 from .choosing import LibraryChoices
 from .driver import Driver, DriverFault
 from .functions import LoadedKernels
@@ -305,6 +305,8 @@ class CudaDevice(Device):
 
     @cached_property
     def target(self) -> TargetModel:
+        from .costs import gpu_model
+
         return gpu_model(self.properties.multi_processor_count, self.properties.shared_memory_per_block_optin)
 
     @property

@@ -13,7 +13,7 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float32, int8, int32, uint8
 from ....ir.precision import Precision
 from ....ir.tile_types import Types
-from ....runtime.target_model import pays_in_unit
+from .. import costs
 from ..target import Target
 
 
@@ -51,7 +51,7 @@ def low_precision_form(target: Target, types: Types, product: ir.Dot, goes_on: b
         form = INTEGERS.get(dtype)
     if form is None or not (target.matrix_unit or (target.pairs and form is ONE)):
         return None
-    return form if goes_on or pays_in_unit(m, k, n, form.parts) else None
+    return form if goes_on or costs.MATRIX_UNIT.pays(m, k, n, form.parts) else None
 
 
 def _shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
