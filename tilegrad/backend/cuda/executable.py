@@ -72,6 +72,8 @@ class CudaBinding:
         )
         self.work = QueuedWork(self.name, tuple([(step.call.name, step.origin) for step in self.plan.steps]))
         self.made = [(bytes, class_bytes(bytes)) for bytes in self.plan.made]
+        self.written = [*self.plan.updated, *range(self.plan.inputs, self.plan.inputs + len(self.made))]
+        """Indices of the inputs and outputs that a run writes, among all of them."""
         self.is_single = len(self.plan.steps) == 1
         by_library = any(isinstance(step.call, LibraryCall) for step in self.plan.steps)
         self.is_graph = (not self.is_single or by_library) and not self.plan.calls_external
@@ -112,10 +114,8 @@ class CudaBinding:
             if plan.arena:
                 queue.reserve_arena(plan.arena)
             number = self._submit(queue, everything)
-            for y in made:
-                y.written = number
-            for n in plan.updated:
-                given[n].written = number
+            for n in self.written:
+                everything[n].written = number
         return tuple([everything[n] for n in plan.results])
 
     def _submit(self, queue: Queue, buffers: Sequence[CudaBuffer]) -> int:

@@ -92,6 +92,10 @@ class Elements:
         self.extra_positions.append(x)
         self.positions |= {id(y) for y in walk(x)}
 
+    def forget_local_tiles(self) -> None:
+        """Forget the tiles of which only the current element exists, at the end of their loop."""
+        self.register_tiles = {name: tile for name, tile in self.register_tiles.items() if not tile.element}
+
     def shape(self, x: ir.Tile) -> tuple[int, ...]:
         return () if isinstance(x, ir.Literal) else self.types.of(x).shape
 
@@ -134,17 +138,25 @@ class Elements:
                 return Text(f"program_{axis}")
             case ir.NumPrograms(axis):
                 return Text(f"grid_{axis}")
-            case ir.Cast(y, target):
-                have = self.dtype(y, target)
-                if have is float32 and target in (float16, bfloat16):
-                    return functions.cast(self._before_rounding(y, view), have, target)
-                return functions.cast(self.of(y, view, have), have, target)
+            case ir.Cast():
+                return self._cast(x, view)
             case ir.Bitcast(y, target):
                 have = self.types.of(y).dtype
                 return functions.bitcast(self.of(y, view, have), have, target)
             case ir.Full(_, value, wanted):
                 have = self.dtype(value, wanted)
                 return functions.cast(self.of(value, (), have), have, wanted)
+        return self._rearranged(x, view, t)
+
+    def _cast(self, x: ir.Cast, view: View) -> Text:
+        have = self.dtype(x.x, x.dtype)
+        rounds = have is float32 and x.dtype in (float16, bfloat16)
+        value = self._before_rounding(x.x, view) if rounds else self.of(x.x, view, have)
+        return functions.cast(value, have, x.dtype)
+
+    def _rearranged(self, x: ir.Tile, view: View, t: TileType) -> Text:
+        """Evaluate an expression that only selects elements of another one."""
+        match x:
             case ir.Expand(y, axes):
                 return self.of(y, tuple([a for n, a in enumerate(view) if n not in axes]), t.dtype)
             case ir.BroadcastTo(y, shape):

@@ -58,19 +58,14 @@ class FusedLoop:
 
     def write(self) -> None:
         low = self.low
-        for m in self.members:  # barriers first
-            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Load):
-                low.barrier_if(low.hazards.note_load(m.value.pointer, self.layout))
-        for m in self.members:
-            if isinstance(m, ir.Store):
-                low.barrier_if(low.hazards.note_store(m.pointer, self.layout))
+        assigns = [m for m in self.members if isinstance(m, ir.Assign)]
+        stores = [m for m in self.members if isinstance(m, ir.Store)]
+        self._add_barriers(assigns, stores)
         taken = low.memory.large_allocations
         low.share_tiles(sorted(unavailable_names(low, self.members, self.layout)))
         copied = low.memory.large_allocations > taken
-        for m in self.members:
-            if isinstance(m, ir.Assign):
-                self._declare(m)
-        stores = [m for m in self.members if isinstance(m, ir.Store)]
+        for m in assigns:
+            self._declare(m)
         if not copied:  # what this loop reads would lie where it puts what it stores
             self.exchange_words = {
                 id(m): declare_exchange(low, m) for m in stores if exchanges_lanes(low, m, self.layout)
@@ -80,18 +75,26 @@ class FusedLoop:
         self._loop()
         if self.staged:
             low.barrier()
-        for m in stores:
-            if id(m) in self.staged:
-                write_staged(low, m, self.staged[id(m)])
-        for m in self.members:
-            if isinstance(m, ir.Assign) and isinstance(m.value, ir.Reduce):
+        for store in stores:
+            if id(store) in self.staged:
+                write_staged(low, store, self.staged[id(store)])
+        for m in assigns:
+            if isinstance(m.value, ir.Reduce):
                 self._finish_reduction(m.name, m.value)
-            elif isinstance(m, ir.Assign) and isinstance(m.value, ir.Scan):
+            elif isinstance(m.value, ir.Scan):
                 t = low.types.variables[m.name]
                 scan_threads(low, m.value.fn, t.dtype, low.names.of(m.name), m.value.axis, self.layout)
-        for name in [n for n, kept in self.elements.register_tiles.items() if kept.element]:
-            del self.elements.register_tiles[name]
+        self.elements.forget_local_tiles()
         low.share_tiles([])
+
+    def _add_barriers(self, assigns: Sequence[ir.Assign], stores: Sequence[ir.Store]) -> None:
+        """Write the barriers that the loop needs, before it."""
+        hazards = self.low.hazards
+        for m in assigns:
+            if isinstance(m.value, ir.Load):
+                self.low.barrier_if(hazards.note_load(m.value.pointer, self.layout))
+        for store in stores:
+            self.low.barrier_if(hazards.note_store(store.pointer, self.layout))
 
     # --- variables -------------------------------------------------------------------------------
 

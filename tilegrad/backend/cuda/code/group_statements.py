@@ -65,25 +65,28 @@ class StatementGrouper:
             return True
         if layout != self.layout or _names(statement) & self.available_after:
             return False
-        if isinstance(statement, ir.Assign) and statement.name in self.available_after:
-            return False
-        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load):
-            # vectors are loaded before all else: a variable with another value before must have had its turn
-            if statement.name in self.assigned or any(statement.name in _names(m) for m in self.members):
+        match statement:
+            case ir.Assign(name) if name in self.available_after:
                 return False
-        hazards = self.low.hazards
-        if isinstance(statement, ir.Store):
-            if layout.copy_bits(self.low.threads) >> 5 and any(
-                hazards.location_of(load.pointer) == hazards.location_of(statement.pointer) for load in self._loads()
-            ):
-                return False  # of the threads that hold copies, some may load what the owner has just stored
-            expanded = hazards.expanded(statement.pointer)
-            for pointer in self._accessed():
-                if hazards.keys(pointer) & hazards.keys(statement.pointer) and hazards.expanded(pointer) != expanded:
+            case ir.Assign(name, ir.Load(pointer)):
+                # vectors are loaded first: the group must not use or assign the variable before
+                if name in self.assigned or any(name in _names(m) for m in self.members):
                     return False
-        if isinstance(statement, ir.Assign) and isinstance(statement.value, ir.Load) and self.stores:
-            return not hazards.may_read_stored(statement.value.pointer)
+                if self.stores:
+                    return not self.low.hazards.may_read_stored(pointer)
+            case ir.Store() if self._conflicts(statement, layout):
+                return False
         return not (unavailable_names(self.low, [*self.members, statement], layout) & self.assigned)
+
+    def _conflicts(self, store: ir.Store, layout: Layout) -> bool:
+        """Return whether a store may touch elements that other threads of the group access."""
+        hazards = self.low.hazards
+        location, keys = hazards.location_of(store.pointer), hazards.keys(store.pointer)
+        if layout.copy_bits(self.low.threads) >> 5:  # another holder of a copy may load what the owner has stored
+            if any(hazards.location_of(load.pointer) == location for load in self._loads()):
+                return True
+        expanded = hazards.expanded(store.pointer)
+        return any(hazards.keys(x) & keys and hazards.expanded(x) != expanded for x in self._accessed())
 
     def _accessed(self) -> list[ir.Tile]:
         """Return the pointers of stores, and of loads that may alias stores."""

@@ -280,24 +280,30 @@ class CudaLowering(Registers):
                     self.elements.inlined[name] = value
                 case ir.Assign(_, value) if not self.types.of(value).shape and not isinstance(value, ir.Reduce):
                     grouper.add_scalar(statement)
-                case ir.Assign(_, value) if isinstance(value, ir.Dot):
-                    grouper.flush()
-                    self.products.write(self, statement)
-                case ir.Assign() | ir.Store():
+                case ir.Store():
                     grouper.add(statement)
-                case ir.Atomic():
-                    grouper.flush()
-                    atomic(self, statement)
-                case ir.Print():
-                    grouper.flush()
-                    print_values(self, statement)
+                case ir.Assign(_, value) if not isinstance(value, ir.Dot):
+                    grouper.add(statement)
                 case ir.Assert():
-                    pass  # whoever looks for mistakes runs the kernel checked
+                    pass  # only checked runs, by the interpreter, evaluate assertions
                 case _:
                     grouper.flush()
-                    if not (isinstance(statement, ir.For) and self.products.loop(self, statement)):
-                        self._control(statement)
+                    self._write_alone(statement)
         grouper.flush()
+
+    def _write_alone(self, statement: ir.Statement) -> None:
+        """Write a statement that cannot share a loop with others."""
+        match statement:
+            case ir.Assign():
+                self.products.write(self, statement)
+            case ir.Atomic():
+                atomic(self, statement)
+            case ir.Print():
+                print_values(self, statement)
+            case ir.For() if self.products.loop(self, statement):
+                pass
+            case _:
+                self._control(statement)
 
     def assign_scalar(self, statement: ir.Assign) -> None:
         """Compute a scalar in all threads."""

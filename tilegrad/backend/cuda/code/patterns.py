@@ -16,6 +16,11 @@ ANY_MULTIPLE = 1 << 30
 """0 is a multiple of everything."""
 
 
+_NONNEGATIVE_IF = dict.fromkeys(("add", "mul", "floordiv", "minimum"), slice(None))
+_NONNEGATIVE_IF |= {"where": slice(1, None), "mod": slice(1, None), "inside": slice(0)}
+"""Arguments of a function whose result is not negative if they are not."""
+
+
 class Pattern(NamedTuple):
     """The step from element to element of a vector (None: not constant), and a power of two that divides the value at
     the start of a vector.
@@ -63,14 +68,13 @@ class Patterns:
         match x:
             case ir.Name(name):
                 return self._name(name, axis, width)
+            case ir.Arange(start) if along:
+                return Pattern(1, min(power_of_two(start), power_of_two(width)))
             case ir.Arange(start, stop):
-                if along:
-                    return Pattern(1, min(power_of_two(start), power_of_two(width)))
                 return Pattern(0, power_of_two(start) if stop == start + 1 else 1)
             case ir.Cast(y, dtype):
-                return (
-                    self.of(y, axis, width) if dtype.is_integer and self._is_integer(y) else self._even(y, axis, width)
-                )
+                exact = dtype.is_integer and self._is_integer(y)
+                return self.of(y, axis, width) if exact else self._even(y, axis, width)
             case ir.Full(_, value, _):
                 return self.of(value, -1, width)
             case ir.Expand(y, axes):
@@ -81,8 +85,6 @@ class Patterns:
                 return self.of(y, permutation[axis] if axis >= 0 else -1, width)
             case ir.Apply(fn, args):
                 return self._apply(fn, args, [self.of(a, self._inner(a, shape, axis), width) for a in args], width)
-            case ir.ProgramId() | ir.NumPrograms():
-                return CONSTANT
         return UNKNOWN if along else CONSTANT
 
     @memoised
@@ -185,21 +187,16 @@ class Patterns:
             case ir.Literal(value):
                 return value >= 0
             case ir.Name(name):
-                if name in self.position_values:
-                    return self.is_nonnegative(self.position_values[name])
-                return name in self.strides and self.is_nonnegative(self.strides[name][0])
+                first = self.position_values.get(name) or self.strides.get(name, (None,))[0]
+                return first is not None and self.is_nonnegative(first)
             case ir.Arange(start, _):
                 return start >= 0
-            case ir.Apply("add" | "mul" | "floordiv" | "minimum" | "where", args):
-                return all(self.is_nonnegative(a) for a in args[-2:])
-            case ir.Apply("mod", (_, y)):
-                return self.is_nonnegative(y)
             case ir.Apply("maximum", args):
-                return any(self.is_nonnegative(a) for a in args)
+                return any(map(self.is_nonnegative, args))
+            case ir.Apply(fn, args) if fn in _NONNEGATIVE_IF:
+                return all(map(self.is_nonnegative, args[_NONNEGATIVE_IF[fn]]))
             case ir.Cast(y, dtype):
                 return dtype.is_integer and self._is_integer(y) and self.is_nonnegative(y)
             case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Full(_, y):
                 return self.is_nonnegative(y)
-            case ir.ProgramId() | ir.NumPrograms() | ir.Apply("inside"):
-                return True
-        return not isinstance(x, ir.Name) and self.types.of(x).dtype.kind == "uint"
+        return isinstance(x, ir.ProgramId | ir.NumPrograms) or self.types.of(x).dtype.kind == "uint"

@@ -237,18 +237,12 @@ class LayoutPlan:
                 return self.of_operand(x).without([axis])
             case ir.Scan(_, x, axis):
                 return self.of_scan(x, axis)
-            case ir.Dot():
-                return None
-            case ir.Trans() | ir.Reshape():
+            case ir.Dot() | ir.Trans() | ir.Reshape():
                 return None
             case ir.Name(name):
                 return None if self._is_position(name) else self._of_values(name)
-        for part in ir.parts(value):
-            if not isinstance(part, ir.Literal) and self.types.of(part).shape == shape:
-                found = self.of_value(part)
-                if found is not None:
-                    return found
-        return None
+        parts = (x for x in ir.parts(value) if not isinstance(x, ir.Literal) and self.types.of(x).shape == shape)
+        return next((found for x in parts if (found := self.of_value(x)) is not None), None)
 
     def of_operand(self, x: ir.Tile) -> Layout:
         """Return the layout of an operand, named or not."""
