@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.tile_types import TileType
 from . import functions
-from .elements import lane_of
 from .functions import Text
 from .layout import Layout
 from .writing import Lines, unrolling
@@ -89,9 +88,7 @@ def load_elements(fused: FusedLoop, name: str, load: ir.Load, t: TileType, other
     low, elements, wide = fused.low, fused.elements, fused.layout.width > 1
     target = fused.target(name, True)
     condition, source = fused.condition(load.mask), low.products.definitions.parameter(load.pointer)
-    elements.lane = lane_of(fused.layout)
-    memory = elements.memory(load.pointer, fused.view)
-    elements.lane = None
+    memory = elements.memory(load.pointer, fused.element_view)
     if condition:
         assert source is not None
         memory = Text(f"*({condition} ? &{memory} : {low.names.of(source)})", functions.UNARY)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from .dot_text import LINE_BYTES, Operand
-from .elements import Axis, View, lane_of
+from .elements import Axis, View, element_view
 from .functions import MEMORY, SUM, TYPES, Text, cast
 from .layout import Layout
 
@@ -43,9 +43,7 @@ def fill_lines(
         pieces = layout.width // width
         low.out.add(f"{TYPES[dtype.name]} values[{layout.width}];")
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
-            low.elements.lane = lane_of(layout)
-            low.out.add(f"values[v] = {_value(low, x, view, t.dtype, dtype)};")
-            low.elements.lane = None
+            low.out.add(f"values[v] = {_value(low, x, element_view(view, layout), t.dtype, dtype)};")
         if layout.vector == along and pieces == 1:
             low.out.add(f"{guard}write(reinterpret_cast<{element}*>({spot(view)}), values);")
             return
@@ -68,11 +66,9 @@ def fill_rows(
     position, k = axes
     with low.over(layout, scope=True):
         view, conditions = low.positions(layout)
-        if layout.vector >= 0:
-            low.elements.lane = lane_of(layout)
+        view = element_view(view, layout)
         at = [str(low.elements.position(axis)) for axis in view]
         value = _value(low, x, view, t.dtype, dtype)
-        low.elements.lane = None
         if len(part) < t.shape[k]:
             conditions = [*conditions, f"{at[k]} >= {part.start}", f"{at[k]} < {part.stop}"]
         start = f" - {part.start}" if part.start else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_, int32, int64
-from .elements import RegisterTile, View, lane_of
+from .elements import RegisterTile, View, element_view
 from .foreign_registers import unavailable_names
 from .functions import AND, TYPES, Text, call, cast
 from .layout import Layout
@@ -51,9 +51,7 @@ def atomic(low: CudaLowering, x: ir.Atomic) -> None:
         conditions = [*low.owners(layout), *conditions]
         if x.mask is not None:
             conditions.append(_current(low, x.mask, view, layout, ir.Literal(True)).within(AND))
-        low.elements.lane = lane_of(layout)
-        place = f"&{low.elements.memory(x.pointer, view if t.shape else ())}"
-        low.elements.lane = None
+        place = f"&{low.elements.memory(x.pointer, element_view(view, layout) if t.shape else ())}"
         values = [_current(low, y, view, layout, x.pointer) for y in (x.expected, x.value) if y is not None]
         update = "compare_and_swap" if x.fn == "cas" else f"Atomic<{UPDATES[x.fn]}>::of"
         text = call(update, place, *[Text(f"{TYPES[t.dtype.name]}({value})") for value in values])
@@ -72,9 +70,7 @@ def atomic(low: CudaLowering, x: ir.Atomic) -> None:
 def _current(low: CudaLowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
     """Evaluate an operand at the current element."""
     dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
-    low.elements.lane = lane_of(layout)
-    made = low.elements.part(y, view, layout.shape, dtype)
-    low.elements.lane = None
+    made = low.elements.part(y, element_view(view, layout), layout.shape, dtype)
     return cast(made, low.elements.dtype(y, dtype), dtype)
 
 
@@ -118,10 +114,9 @@ def print_values(low: CudaLowering, x: ir.Print) -> None:
             view, conditions = low.positions(layout)
             conditions = [*low.owners(layout), *conditions]
             dtype = int32 if isinstance(value, ir.Literal) else low.types.of(value).dtype
-            low.elements.lane = lane_of(layout)
+            view = element_view(view, layout)
             places = [str(low.elements.position(axis)) for axis in view]
             shown = low.elements.part(value, view, layout.shape, dtype)
-            low.elements.lane = None
             index = f" idx ({', '.join(['%d'] * len(places))})"
             number = f"double({shown})" if dtype.is_float else str(cast(shown, dtype, int64))
             form = f"{program}{index} {x.text.replace('%', '%%')}: {'%g' if dtype.is_float else '%lld'}\n"

@@ -19,31 +19,28 @@ from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
 from .layout import Digit, Layout
 from .patterns import Patterns
 
+LANE = "v"
+"""Index variable of loops over the elements of a vector."""
+
 
 class Axis(NamedTuple):
-    """A position along an axis: the start of a vector."""
+    """A position along an axis: the start of a vector, or an element of it."""
 
     at: Text
+    """Start of the vector."""
     digits: tuple[tuple[Digit, str], ...] | None = ()
     """Layout digits, with the index variables of those in registers; None: the position belongs to no layout."""
-    moving: bool = False
-    """Whether vectors run along this axis."""
+    width: int = 0
+    """Width of the vector whose current element this is; 0: the start of the vector."""
 
 
 View = tuple[Axis, ...]
 START = Axis(Text("0"))
 
 
-class Lane(NamedTuple):
-    """The loop over the elements of a vector: its index variable and the number of elements."""
-
-    name: str
-    width: int
-
-
-def lane_of(layout: Layout) -> Lane | None:
-    """Return the lane of a loop over the vectors of a layout; None if it has none."""
-    return Lane("v", layout.width) if layout.vector >= 0 else None
+def element_view(view: View, layout: Layout) -> View:
+    """Return the view of the current element, inside a loop over the elements of a layout's vectors."""
+    return tuple([a._replace(width=layout.width) if n == layout.vector else a for n, a in enumerate(view)])
 
 
 class RegisterTile(NamedTuple):
@@ -76,8 +73,6 @@ class Elements:
         self.shared_tiles: dict[str, SharedTile] = {}
         self.fast_functions: dict[str, str] = {}
         """Fast replacements of float32 functions."""
-        self.lane: Lane | None = None
-        """The loop over the elements of a vector, while inside it."""
         self.declare: Callable[[str, str, Text], str] | None = None
         """Declares a variable for a position: (type, stem, value)."""
         self.named_positions: dict[tuple[str, View], str] = {}
@@ -224,30 +219,28 @@ class Elements:
         return flat or Text("0")
 
     def position(self, axis: Axis) -> Text:
-        if axis.moving and self.lane is not None:
-            return binary("+", SUM, axis.at, Text(self.lane.name)) if axis.at.text != "0" else Text(self.lane.name)
-        return axis.at
+        if not axis.width:
+            return axis.at
+        return binary("+", SUM, axis.at, Text(LANE)) if axis.at.text != "0" else Text(LANE)
 
     def _positional(self, name: str, view: View, t: TileType) -> Text:
         """Evaluate an index, mask or address of the position; name its value at the start of the vector."""
         meaning = self.inlined[name]
         if t.dtype is bool_ and not t.pointer:
             return self.of(meaning, view, t.dtype)
-        moving = next((n for n, a in enumerate(view) if a.moving), -1)
-        step = self.patterns.of(ir.Name(name), moving, self.lane.width).step if self.lane is not None else 0
+        vector = next((n for n, a in enumerate(view) if a.width), None)
+        step = 0 if vector is None else self.patterns.of(ir.Name(name), vector, view[vector].width).step
         if step is None or self.declare is None:
             return self.of(meaning, view, t.dtype)
-        found = self.named_positions.get((name, view))
+        start = view if vector is None else tuple([a._replace(width=0) for a in view])
+        found = self.named_positions.get((name, start))
         if found is None:
-            lane, self.lane = self.lane, None
-            value = self.of(meaning, view, t.dtype)
-            self.lane = lane
+            value = self.of(meaning, start, t.dtype)
             found = self.declare("auto" if t.pointer else TYPES[t.dtype.name], self.name_of(name), value)
-            self.named_positions[(name, view)] = found
-        if not step or self.lane is None:
+            self.named_positions[(name, start)] = found
+        if not step:
             return Text(found)
-        lane_text = Text(self.lane.name)
-        offset = lane_text if step == 1 else binary("*", PRODUCT, lane_text, Text(str(step)))
+        offset = Text(LANE) if step == 1 else binary("*", PRODUCT, Text(LANE), Text(str(step)))
         return binary("+", SUM, Text(found), offset)
 
     def _reshaped(self, view: View, shape: tuple[int, ...], inner: tuple[int, ...]) -> View:

@@ -23,7 +23,7 @@ from . import functions
 from .batched_loads import batch_array, is_batchable, iterations_per_batch, load_elements, load_vector, write_batched
 from .dot_exchange import declare_exchange, exchange_lines, exchanges_lanes, without_rounding
 from .dot_store import StagedStore, stage_stores, write_staged
-from .elements import RegisterTile, View, lane_of, matches_layout
+from .elements import RegisterTile, View, element_view, matches_layout
 from .foreign_registers import unavailable_names
 from .functions import MEMORY, TYPES, Text, literal
 from .layout import SCALAR, Layout
@@ -44,6 +44,9 @@ class FusedLoop:
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
         self.view: View = ()
+        """Positions where vectors start."""
+        self.element_view: View = ()
+        """Positions of the current element."""
         self.in_tile: list[str] = []
         self.indices = low.indices(layout)
         self.totals: dict[str, str] = {}
@@ -159,6 +162,7 @@ class FusedLoop:
         self.lanes.depth = depth + wide
         low.out = self.heads
         self.view, self.in_tile = low.positions(self.layout, named=True)
+        self.element_view = element_view(self.view, self.layout)
         self.elements.declare, self.elements.named_positions = self._name, {}
         for m in self.members:
             self._member(m)
@@ -210,10 +214,7 @@ class FusedLoop:
 
     def _current(self, x: ir.Tile, t: TileType) -> Text:
         """Evaluate an expression at the current element."""
-        self.elements.lane = lane_of(self.layout)
-        made = self.elements.part(x, self.view, self.layout.shape, t.dtype)
-        self.elements.lane = None
-        return made
+        return self.elements.part(x, self.element_view, self.layout.shape, t.dtype)
 
     def _vector_start(self, x: ir.Tile, t: TileType) -> Text:
         """Evaluate an expression at the start of the vector."""
@@ -299,9 +300,8 @@ class FusedLoop:
         broadcast = is_broadcast_load(
             self.low, load, self.layout.width, self._axis(load.pointer), self._is_uniform
         ) and self._is_local(name)
-        self.elements.lane = None if broadcast else lane_of(self.layout)
-        value = functions.from_memory(self.elements.memory(load.pointer, self._access_view(load.pointer)), t.dtype)
-        self.elements.lane = None
+        view = self.view if broadcast else self.element_view
+        value = functions.from_memory(self._memory(load.pointer, view), t.dtype)
         condition = self.condition(load.mask, first=broadcast)
         if condition:
             other = (
@@ -324,10 +324,11 @@ class FusedLoop:
         with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
             load_vector(self, load, "read", f"some<{each}>({target} + v)", pointer, condition, other)
 
-    def _access_view(self, pointer: ir.Tile) -> View:
+    def _memory(self, pointer: ir.Tile, view: View) -> Text:
+        """Return the element of memory at a view; a scalar pointer has no positions."""
         shape = self.elements.shape(pointer)
-        assert len(shape) == len(self.view) or not shape
-        return self.view if shape else ()
+        assert len(shape) == len(view) or not shape
+        return self.elements.memory(pointer, view if shape else ())
 
     def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
         target = self.target(name, True).removesuffix("[v]")
@@ -383,9 +384,7 @@ class FusedLoop:
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)
             return
-        self.elements.lane = lane_of(self.layout)
-        memory = self.elements.memory(store.pointer, self._access_view(store.pointer))
-        self.elements.lane = None
+        memory = self._memory(store.pointer, self.element_view)
         conditions = [*owners, *self.in_tile]
         if store.mask is not None:
             conditions.append(self._current(store.mask, TileType(bool_)).within(functions.AND))
@@ -399,9 +398,7 @@ class FusedLoop:
         if self.layout.vector == 1:
             self.stores.add(f"{guard}write({stage.at(self.view)}, {self._values(store, t)});")
             return
-        self.elements.lane = lane_of(self.layout)
-        row, column = (self.elements.position(axis) for axis in self.view)
-        self.elements.lane = None
+        row, column = map(self.elements.position, self.element_view)
         value = functions.to_memory(self._current(store.value, t), t.dtype)
         self.lanes.add(f"{guard}{stage.name}[{row.within(10)} * {stage.pitch} + {column}] = {value};")
 
@@ -448,9 +445,7 @@ class FusedLoop:
         total = f"{self.totals[name]}{at}"
         guard = f"if ({self._conjunction(self.in_tile)}) " if self.in_tile else ""
         if fn.startswith("arg"):
-            self.elements.lane = lane_of(self.layout)
-            place = self.elements.position(self.view[axis])
-            self.elements.lane = None
+            place = self.elements.position(self.element_view[axis])
             conditions = [*self.in_tile, f"{COMBINE[fn]}::beats({value}, {total}.value)"]
             self.lanes.add(f"if ({self._conjunction(conditions)}) {total} = {{{value}, {place}}};")
         elif fn in ("add", "mul") and t.dtype.is_float:

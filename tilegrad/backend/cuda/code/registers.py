@@ -84,13 +84,12 @@ class Registers:
                 name = "at" if len(layout.shape) == 1 else f"at{axis}"
                 self.out.add(f"const int {name} = {at};")
                 at = Text(name)
-            moving = axis == layout.vector
             if layout.overhangs(axis):
                 conditions.append(f"{at.within(8)} < {layout.shape[axis]}")
             of_registers = [
                 (d, self.variable(layout, axis, place) if d.stride is None else "") for place, d in enumerate(digits)
             ]
-            view.append(Axis(at, tuple(of_registers), moving))
+            view.append(Axis(at, tuple(of_registers)))
         return tuple(view), conditions
 
     def position(self, layout: Layout, axis: int, first: bool = False) -> Text:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
-from .elements import SharedTile, lane_of
+from .elements import SharedTile, element_view
 from .functions import TYPES, Text, literal, narrowed
 from .layout import Digit, Layout
 
@@ -264,9 +264,7 @@ def _fill_copy(low: CudaLowering, name: str, copy: SharedTile) -> None:
     layout = kept.layout
     with low.over(layout) as at:
         view, conditions = low.positions(layout)
-        low.elements.lane = lane_of(layout)
-        place = low.elements.place(view, copy.shape, copy.pitch)
-        low.elements.lane = None
+        place = low.elements.place(element_view(view, layout), copy.shape, copy.pitch)
         conditions = [*low.owners(layout), *conditions]
         guard = f"if ({' && '.join(conditions)}) " if conditions else ""
         low.out.add(f"{guard}{copy.text}[{place}] = {kept.text}{at};")
