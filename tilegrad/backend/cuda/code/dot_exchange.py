@@ -50,12 +50,10 @@ def exchange_lines(
     """Write the exchange inside the loop: `values` are a pair, and the last pair of four pieces stores them."""
     row, column = low.variable(layout, 0, 1), low.variable(layout, 1, 2)
     elements = low.elements
-    saved = elements.declare, elements.named_positions
-    elements.declare, elements.named_positions = None, {}
     piece_view = (view[0], Axis(Text("column"), None))
-    pointer = elements.of(store.pointer, piece_view, low.types.of(store.pointer).dtype)
-    condition = guard(low, store, piece_view)
-    elements.declare, elements.named_positions = saved
+    with elements.naming(None):
+        pointer = elements.of(store.pointer, piece_view, low.types.of(store.pointer).dtype)
+        condition = guard(low, store, piece_view)
     return [
         f"{words}[{row}][{column} % 4] = pair_of({values}[0], {values}[1]);",
         f"if ({column} % 4 == 3) {{",

@@ -6,7 +6,9 @@ digits is read from registers; any other is read from a copy in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from math import prod
 from typing import NamedTuple
 
@@ -86,6 +88,21 @@ class Elements:
         """Mark an expression as a position; it is kept alive, so that its identity is not reused."""
         self.extra_positions.append(x)
         self.positions |= {id(y) for y in walk(x)}
+
+    def registers_only(self) -> Elements:
+        """Return an evaluator that reads registers alone, declares nothing, and collects the missing variables."""
+        made = copy(self)
+        made.register_tiles, made.shared_tiles = dict(self.register_tiles), {}
+        made.declare, made.missing, made.memo = None, set(), {}
+        return made
+
+    @contextmanager
+    def naming(self, declare: Callable[[str, str, Text], str] | None) -> Iterator[None]:
+        """Declare positions by a function, or (None) write them out at each use, inside the block."""
+        outer = self.declare, self.named_positions
+        self.declare, self.named_positions = declare, {}
+        yield
+        self.declare, self.named_positions = outer
 
     def forget_local_tiles(self) -> None:
         """Forget the tiles of which only the current element exists, at the end of their loop."""
@@ -182,12 +199,12 @@ class Elements:
         kept = self.register_tiles.get(name)
         if kept is not None and matches_layout(kept.layout, view):
             return Text(kept.element or kept.text + self._indices(kept.layout, view))
-        copy = self.shared_tiles.get(name)
-        if copy is None:
+        shared = self.shared_tiles.get(name)
+        if shared is None:
             self.missing.add(name)
             return Text(self.name_of(name))
-        inside = tuple([self._clamped(axis, extent) for axis, extent in zip(view, copy.shape, strict=True)])
-        return Text(f"{copy.text}[{self.place(inside, copy.shape, copy.pitch)}]")
+        inside = tuple([self._clamped(axis, extent) for axis, extent in zip(view, shared.shape, strict=True)])
+        return Text(f"{shared.text}[{self.place(inside, shared.shape, shared.pitch)}]")
 
     def _clamped(self, axis: Axis, extent: int) -> Axis:
         """Clamp a position to the tile: threads beyond it read the last element, which is not used."""

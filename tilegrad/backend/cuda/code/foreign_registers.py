@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 def unavailable_names(low: CudaLowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
     """Return the variables that a loop over a layout cannot read from registers."""
-    elements = low.elements
-    kept, declare, elements.missing = dict(elements.register_tiles), elements.declare, set()
-    elements.declare, copies, elements.shared_tiles = None, elements.shared_tiles, {}
-    elements.memo = {}
+    elements = low.elements.registers_only()
     view, _ = low.positions(layout)
     for member in members:
         for x in _evaluated(member):
@@ -31,9 +28,7 @@ def unavailable_names(low: CudaLowering, members: Sequence[ir.Assign | ir.Store]
                 elements.of(x, whole, float32)
         if isinstance(member, ir.Assign) and not isinstance(member.value, ir.Reduce | ir.Scan):
             elements.register_tiles[member.name] = RegisterTile(member.name, layout)
-    found, elements.missing, elements.memo = elements.missing, set(), None
-    elements.register_tiles, elements.declare, elements.shared_tiles = kept, declare, copies
-    return found
+    return elements.missing
 
 
 def _evaluated(member: ir.Assign | ir.Store) -> list[ir.Tile]:

@@ -163,10 +163,9 @@ class FusedLoop:
         low.out = self.heads
         self.view, self.in_tile = low.positions(self.layout, named=True)
         self.element_view = element_view(self.view, self.layout)
-        self.elements.declare, self.elements.named_positions = self._name, {}
-        for m in self.members:
-            self._member(m)
-        self.elements.declare = None
+        with self.elements.naming(self._name):
+            for m in self.members:
+                self._member(m)
         low.out = out
         lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
         if self.batch > 1:
