@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
     {"profile", "sparse", "distributed", "serve", "interop"},
-    {"memory", "profiler", "torch"},
+    {"memory", "profiler", "tensorboard", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]
 FEATURES = LAYERS[-3]

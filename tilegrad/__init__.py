@@ -82,7 +82,7 @@ WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
 """Functions that give indices, too, where they stand in `torch`."""
 ROOMS = (
     "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "memory", "nn", "optim",
-    "profile", "profiler", "serialization",
+    "profile", "profiler", "serialization", "tensorboard",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
 DISTRIBUTIONS = ("simt", "torch")
