@@ -23,3 +23,7 @@ def load(package: str | os.PathLike[str]) -> Any:
 
 
 __all__ = ["include", "inline", "is_available", "load"]
+
+
+def __dir__() -> list[str]:
+    return __all__

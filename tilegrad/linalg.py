@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .errors import ArgumentError, ShapeError
 from .functions.arithmetic import where
 from .functions.contractions import dot, einsum, matmul
-from .functions.declared import check_arguments
+from .functions.declared import publish
 from .functions.joining import stack
 from .functions.promotion import floats_of
 from .ir.dtype import DType, bool_
@@ -18,18 +18,6 @@ from .ops.broadcasting import shown
 
 if TYPE_CHECKING:
     from .tensor import Tensor
-
-__all__ = [
-    "cross",
-    "diagonal",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "multi_dot",
-    "norm",
-    "vecdot",
-    "vector_norm",
-]
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
@@ -189,4 +177,4 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return A.diagonal(offset, dim1, dim2)
 
 
-check_arguments(globals())
+publish(globals(), internal=("vdot", "first_cross", "addbmm", "chain_matmul"), others=("matmul",))

@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, new_shape, place, typed
-from .functions.declared import check_arguments
+from .functions.declared import publish
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece
 from .ir.dtype import DType, int64
@@ -475,25 +475,4 @@ def _uniform(like: Tensor, generator: Generator | None) -> Tensor:
     return 1 - rand(x.shape, dtype=dtype, device=x.device, generator=generator)
 
 
-check_arguments(globals())
-
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "default_generator",
-    "dropout",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "multinomial",
-    "normal",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "seed",
-    "set_rng_state",
-]
+publish(globals(), internal=("generator_of", "forget"), others=("Generator", "default_generator"))

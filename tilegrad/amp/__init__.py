@@ -78,3 +78,7 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
 def get_autocast_dtype(device_type: str = "cpu") -> Any:
     """The type in which autocast computes products; None where it is off."""
     return low_type(device_type)
+
+
+def __dir__() -> list[str]:
+    return __all__

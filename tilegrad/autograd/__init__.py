@@ -54,3 +54,7 @@ __all__ = [
     "set_grad_enabled",
     "symbolic",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

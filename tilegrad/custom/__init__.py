@@ -27,3 +27,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators", "which_kernel"]
+
+
+def __dir__() -> list[str]:
+    return __all__

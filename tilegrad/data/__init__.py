@@ -1,6 +1,6 @@
 """Data sets, samplers, the loader that makes batches of them, and transforms of images."""
 
-from ..functions.declared import check_constructors
+from ..functions.declared import publish_classes
 from . import transforms
 from .collate import default_collate, default_convert
 from .dataset import (
@@ -56,4 +56,4 @@ __all__ = [
     "transforms",
 ]
 
-check_constructors([globals()[_name] for _name in __all__])
+publish_classes(globals())

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import from_numpy, tensor
-from ..functions.declared import check_arguments
+from ..functions.declared import publish
 from ..functions.joining import stack
 from ..tensor import Tensor
 
@@ -134,4 +134,4 @@ def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
     return made.numpy()
 
 
-check_arguments(globals())
+publish(globals(), internal=("as_tensors", "pinned", "joined"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError, ShapeError
-from ..functions.declared import check_arguments
+from ..functions.declared import publish
 from ..functions.promotion import kind_of
 
 if TYPE_CHECKING:
@@ -227,4 +227,4 @@ def _counts(total: int, lengths: Sequence[int | float]) -> list[int]:
     return counts
 
 
-check_arguments(globals())
+publish(globals())

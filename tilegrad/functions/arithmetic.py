@@ -17,7 +17,7 @@ from ..ops.broadcasting import Fill
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
-from .declared import check_arguments
+from .declared import publish
 from .promotion import (
     Number,
     Operand,
@@ -428,59 +428,4 @@ def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Ope
 subtract, multiply, divide, true_divide, negative, absolute = sub, mul, div, div, neg, abs
 clip, fix = clamp, trunc
 
-check_arguments(globals())
-
-__all__ = [
-    "abs",
-    "absolute",
-    "add",
-    "addcdiv",
-    "addcmul",
-    "bitwise_and",
-    "bitwise_left_shift",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "ceil",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
-    "clip",
-    "copysign",
-    "div",
-    "divide",
-    "fix",
-    "floor",
-    "floor_divide",
-    "fmod",
-    "frac",
-    "heaviside",
-    "hypot",
-    "lerp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "mul",
-    "multiply",
-    "nan_to_num",
-    "neg",
-    "negative",
-    "positive",
-    "pow",
-    "reciprocal",
-    "remainder",
-    "round",
-    "rsub",
-    "sign",
-    "signbit",
-    "square",
-    "sub",
-    "subtract",
-    "true_divide",
-    "trunc",
-    "where",
-]
+publish(globals(), internal=("where_method", "reflected"))

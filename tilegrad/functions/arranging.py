@@ -15,7 +15,7 @@ from ..lazy.layout import keeping_strides
 from ..ops.broadcasting import broadcast_shapes as met
 from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
-from .declared import check_arguments
+from .declared import publish
 from .joining import cat, hstack, meshgrid, stack
 from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
@@ -264,30 +264,4 @@ def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike
     return arange(length, dtype=dtype or get_default_dtype(), device=device), max(length - (not periodic), 1)
 
 
-check_arguments(globals())
-
-__all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "bartlett_window",
-    "blackman_window",
-    "block_diag",
-    "broadcast_shapes",
-    "cartesian_prod",
-    "column_stack",
-    "combinations",
-    "diagflat",
-    "diagonal_scatter",
-    "dsplit",
-    "dstack",
-    "hamming_window",
-    "hann_window",
-    "hsplit",
-    "select_scatter",
-    "slice_scatter",
-    "split_with_sizes",
-    "unravel_index",
-    "vander",
-    "vsplit",
-]
+publish(globals())

@@ -12,7 +12,7 @@ from ..lazy.handle import Handle
 from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:
@@ -112,24 +112,4 @@ def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any]
 
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 
-__all__ = [
-    "allclose",
-    "eq",
-    "equal",
-    "ge",
-    "greater",
-    "greater_equal",
-    "gt",
-    "isclose",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "le",
-    "less",
-    "less_equal",
-    "lt",
-    "ne",
-    "not_equal",
-]
-
-check_arguments(globals())
+publish(globals(), internal=("compared",))

@@ -14,7 +14,7 @@ from ..ops import contraction as ops
 from ..ops.broadcasting import shown
 from ..ops.cast import cast
 from .autocasting import lowered, product_precision
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Number, Tensors, kind_of, operands, result_type
 
 if TYPE_CHECKING:
@@ -162,22 +162,4 @@ def einsum(equation: str, *operands: Tensors, precision: str | None = None) -> T
 
 ger = outer
 
-__all__ = [
-    "addmm",
-    "addmv",
-    "addr",
-    "baddbmm",
-    "bmm",
-    "dot",
-    "einsum",
-    "ger",
-    "inner",
-    "kron",
-    "matmul",
-    "mm",
-    "mv",
-    "outer",
-    "tensordot",
-]
-
-check_arguments(globals())
+publish(globals(), internal=("matmul_reversed",))

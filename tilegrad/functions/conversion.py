@@ -44,7 +44,7 @@ from ..ops.joint import joint_outputs
 from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
-from .declared import check_arguments
+from .declared import publish
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -322,4 +322,4 @@ def data_ptr(self: Tensor) -> int:
     return int(value.buffer.address) + offset
 
 
-check_arguments(globals())
+publish(globals(), internal=("pinned", "is_pinned"))

@@ -61,25 +61,4 @@ view_copy, split_with_sizes_copy = _copying(views.reshape, "view_copy"), _copyin
 unsafe_chunk, unsafe_split, unsafe_split_with_sizes = views.chunk, views.split, views.split
 """PyTorch promises nothing about writes to the pieces of these; here they are views."""
 
-__all__ = [
-    "alias_copy",
-    "detach_copy",
-    "diagonal_copy",
-    "expand_copy",
-    "narrow_copy",
-    "permute_copy",
-    "select_copy",
-    "slice_copy",
-    "split_copy",
-    "split_with_sizes_copy",
-    "squeeze_copy",
-    "t_copy",
-    "transpose_copy",
-    "unbind_copy",
-    "unfold_copy",
-    "unsafe_chunk",
-    "unsafe_split",
-    "unsafe_split_with_sizes",
-    "unsqueeze_copy",
-    "view_copy",
-]
+__all__ = [name for name in globals() if name.endswith("_copy") or name.startswith("unsafe_")]

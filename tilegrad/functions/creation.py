@@ -20,7 +20,7 @@ from ..ops import creation as ops
 from ..ops.broadcasting import fill
 from ..ops.movement import inverse, permute
 from ..runtime.device import Device, device
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .views import in_one_piece, sizes_of
 
@@ -410,27 +410,4 @@ def _places(triangle: Tensor, dtype: DType | None) -> Tensor:
     return nonzero(triangle).transpose(0, 1).to(dtype=dtype)  # type: ignore[union-attr]
 
 
-check_arguments(globals())
-
-__all__ = [
-    "arange",
-    "as_tensor",
-    "asarray",
-    "empty",
-    "empty_like",
-    "eye",
-    "from_dlpack",
-    "from_numpy",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "ones",
-    "ones_like",
-    "scalar_tensor",
-    "tensor",
-    "tril_indices",
-    "triu_indices",
-    "zeros",
-    "zeros_like",
-]
+publish(globals(), internal=("place", "typed", "from_array", "new_shape", "arbitrary"))

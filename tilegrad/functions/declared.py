@@ -9,7 +9,7 @@ argument that does not fit is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial, wraps
 from inspect import CO_VARARGS, signature
 from types import FunctionType
@@ -297,19 +297,34 @@ def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
     return found
 
 
-def check_arguments(space: dict[str, Any]) -> None:
-    """Check the arguments of every public function that a module defines: called at the module's end."""
-    for name, found in list(space.items()):
-        if name[0] != "_" and isinstance(found, FunctionType) and found.__module__ == space["__name__"]:
-            space[name] = checking_arguments(found)
+def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+    """Set `__all__` of a module to the functions that it defines, and check the arguments of these functions.
+
+    Call it at the end of a module with its `globals()`. Private names and the `internal` functions, which other modules
+    of the package use, are left out; `others` are public objects that are no functions.
+    """
+    wrapped = {
+        name: checking_arguments(found)
+        for name, found in space.items()
+        if name[0] != "_" and isinstance(found, FunctionType) and found.__module__ == space["__name__"]
+    }
+    space.update(wrapped)
+    space["__all__"] = [*others, *(name for name in wrapped if name not in internal)]
+    _show_public(space)
 
 
-def check_constructors(classes: Iterable[Any]) -> None:
-    """Check the arguments that modules and optimizers are made with."""
+def publish_classes(space: dict[str, Any]) -> None:
+    """Check the arguments of the constructors in `__all__` of a package, and let `dir` show these names alone."""
     made: Any
-    for made in {base for given in classes if isinstance(given, type) for base in given.__mro__}:
+    found = [space[name] for name in space["__all__"]]
+    for made in {base for given in found if isinstance(given, type) for base in given.__mro__}:
         if made.__module__.startswith("tilegrad.") and "__init__" in vars(made):
             made.__init__ = checking_arguments(made.__init__)
+    _show_public(space)
+
+
+def _show_public(space: dict[str, Any]) -> None:
+    space["__dir__"] = lambda: [*space["__all__"], *(name for name in space if name.startswith("__"))]
 
 
 def explain(error: Exception, called: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:

@@ -16,7 +16,7 @@ from ..ops import activation, exponential, trigonometric
 from ..ops.broadcasting import normal_axis
 from ..ops.cast import cast
 from .autocasting import widened
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Operand, floating, floating_pair, value_of
 from .views import numpy_names
 
@@ -224,49 +224,4 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
 arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
-check_arguments(globals())
-
-__all__ = [
-    "acos",
-    "acosh",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctan2",
-    "arctanh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "erf",
-    "erfc",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "log_softmax",
-    "logaddexp",
-    "logaddexp2",
-    "logit",
-    "rad2deg",
-    "relu",
-    "rsqrt",
-    "sigmoid",
-    "sin",
-    "sinc",
-    "sinh",
-    "softmax",
-    "sqrt",
-    "tan",
-    "tanh",
-    "xlogy",
-]
+publish(globals())

@@ -1,20 +1,21 @@
-"""Operations in place: the same as without the underscore, the result put where the tensor is."""
+"""Make the variants of functions that store their result: in place (`x.add_(y)`), and in `out=`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ..errors import DTypeError, ShapeError
-from ..ir.dtype import bool_, float64
+from ..errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
+from ..ir.dtype import bool_, float64, uint8
 from ..ir.graph import Value
-from ..lazy.handle import Handle, mode
+from ..lazy.handle import Handle, mode, resize
 from ..lazy.storage import kept_separate
 from ..ops.broadcasting import broadcast_shapes, expand, fill, shown
 from ..ops.cast import cast
 from ..ops.control import where
 from .promotion import can_cast, constant, kind_of, refused, value_of
+from .registry import names_with
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -107,3 +108,66 @@ def zero_(self: R) -> R:
 def _filled(x: R, number: Value, op: str) -> R:
     x.write(expand(number, x.value.shape), op)
     return x
+
+
+# --- out= ----------------------------------------------------------------------------------------
+
+EXACT = frozenset((*names_with("exact"), *names_with("creation")))
+CREATION = frozenset(names_with("creation"))
+
+
+def taking_out(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function of that name, which puts its result where `out` says, if it is given."""
+
+    @wraps(function)
+    def into(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return function(*args, **kwargs)
+        if name == "nonzero" and isinstance(out, (tuple, list)):
+            raise ArgumentError("nonzero: out is a tensor, which takes the places as rows, not vectors")
+        places = list(out) if isinstance(out, (tuple, list)) else [out]
+        for place in places:
+            if not isinstance(place, Handle):
+                raise ArgumentError(f"{name}: out is a tensor, not {kind_of(place)}")
+        _refuse_history(name, [*args, *kwargs.values(), *places])
+        if name in CREATION and "dtype" not in kwargs and len(places) == 1:
+            kwargs["dtype"] = places[0].dtype
+        result = function(*args, **kwargs)
+        exact = name in EXACT or (name in ("max", "min") and isinstance(result, tuple))
+        results = list(result) if isinstance(result, tuple) else [result]
+        if len(results) != len(places) or isinstance(result, tuple) != isinstance(out, (tuple, list)):
+            raise ArgumentError(f"{name}: {len(results)} results, but {len(places)} tensors for them")
+        for found, place in zip(results, places, strict=True):
+            truth = name in ("all", "any") and place.dtype is not uint8
+            _put(found, place, name, exact or truth)
+        return type(result)(*places) if hasattr(result, "_fields") else out
+
+    return into
+
+
+def _refuse_history(op: str, given: list[Any]) -> None:
+    if not mode.enabled:
+        return
+    parts = [y for x in given for y in (x if isinstance(x, (list, tuple)) else [x])]
+    if any(isinstance(x, Handle) and x.value.tracked for x in parts):
+        raise GradientError(
+            f"{op}: what is put into `out` has no gradient, but an argument requires one; leave `out` away, or call it "
+            "within `with tilegrad.no_grad():`"
+        )
+
+
+def _put(found: Tensor, place: Tensor, op: str, exact: bool) -> None:
+    """Store the result in a tensor, which takes its shape."""
+    made, own = found.value, place.value
+    if made.device != own.device:
+        raise DeviceError(f"{op}: the result is on {made.device}, `out` on {own.device}")
+    if made.dtype is not own.dtype and (exact or not can_cast(made.dtype, own.dtype)):
+        raise DTypeError(
+            f"{op}: the result is {made.dtype.name} and cannot be put into an `out` of {own.dtype.name}, shape "
+            f"{shown(own.shape)}"
+        )
+    converted = cast(made, own.dtype)
+    if made.shape == own.shape:
+        place.write(converted, op)
+    else:
+        resize(place, converted, op)

@@ -21,7 +21,7 @@ from ..ops import movement, windows
 from ..ops.broadcasting import broadcast_shapes, normal_axis
 from ..ops.cast import cast
 from .creation import arange, tensor
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Number, Tensors, kind_of, result_type, value_of
 from .views import in_one_piece, numpy_names, sizes_of
 
@@ -238,31 +238,4 @@ def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = 0) -> Ten
 concat = concatenate = cat
 row_stack = vstack
 
-check_arguments(globals())
-
-__all__ = [
-    "broadcast_tensors",
-    "cat",
-    "concat",
-    "concatenate",
-    "constant_pad_nd",
-    "diag",
-    "diag_embed",
-    "flip",
-    "fliplr",
-    "flipud",
-    "hstack",
-    "meshgrid",
-    "pad",
-    "repeat",
-    "repeat_interleave",
-    "roll",
-    "rot90",
-    "row_stack",
-    "stack",
-    "tile",
-    "trace",
-    "tril",
-    "triu",
-    "vstack",
-]
+publish(globals())

@@ -10,12 +10,10 @@ from ..errors import ShapeError
 from ..ir.dtype import bfloat16, float16
 from ..lazy.layout import keeping_format, row_by_row
 from ..ops.broadcasting import shown
-from .declared import check_arguments
+from .declared import publish
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
-
-__all__ = ["native_batch_norm", "native_group_norm", "native_layer_norm"]
 
 
 class Normalized(NamedTuple):
@@ -105,4 +103,4 @@ def _scaled(x: Tensor, axis: int, weight: Tensor | None, bias: Tensor | None) ->
     return x if bias is None else x + bias.reshape(along)
 
 
-check_arguments(globals())
+publish(globals())

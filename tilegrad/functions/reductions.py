@@ -14,7 +14,7 @@ from ..ops import broadcasting, reduction, scan, statistics
 from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
-from .declared import check_arguments, integers
+from .declared import integers, publish
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -426,37 +426,4 @@ def _slope(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     return cat([first, middle, last], axis)
 
 
-check_arguments(globals())
-
-__all__ = [
-    "Extreme",
-    "StdMean",
-    "VarMean",
-    "all",
-    "amax",
-    "amin",
-    "aminmax",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "diff",
-    "gradient",
-    "logcumsumexp",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "nansum",
-    "norm",
-    "prod",
-    "std",
-    "std_mean",
-    "sum",
-    "var",
-    "var_mean",
-]
+publish(globals(), internal=("sum_to_size",))

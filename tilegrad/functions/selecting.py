@@ -20,7 +20,7 @@ from ..ops.broadcasting import broadcast_shapes, expand, fill, normal_axis, resh
 from ..ops.cast import cast
 from ..ops.comparison import ne
 from ..ops.reduction import count_nonzero
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Number, as_number, constant, kind_of, numbers_of, pair, refused, value_of
 from .views import numpy_names
 
@@ -431,36 +431,4 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return given.new_zeros(max(most, minlength)).scatter_add(0, input.long(), given)
 
 
-check_arguments(globals())
-
-__all__ = [
-    "Sorted",
-    "argsort",
-    "argwhere",
-    "bincount",
-    "bucketize",
-    "embedding",
-    "gather",
-    "index_add",
-    "index_copy",
-    "index_fill",
-    "index_put",
-    "index_reduce",
-    "index_select",
-    "kthvalue",
-    "masked_fill",
-    "masked_scatter",
-    "masked_select",
-    "median",
-    "nonzero",
-    "one_hot",
-    "put",
-    "scatter",
-    "scatter_add",
-    "scatter_reduce",
-    "searchsorted",
-    "sort",
-    "take",
-    "take_along_dim",
-    "topk",
-]
+publish(globals(), internal=("count_nonzeros", "shared_among_equals"))

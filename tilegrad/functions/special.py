@@ -14,7 +14,7 @@ from ..ops.cast import cast
 from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
-from .declared import check_arguments
+from .declared import publish
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
@@ -170,26 +170,4 @@ def _whole(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
     return x, y
 
 
-check_arguments(globals())
-
-__all__ = [
-    "angle",
-    "digamma",
-    "erfinv",
-    "float_power",
-    "fmax",
-    "fmin",
-    "gcd",
-    "i0",
-    "isneginf",
-    "isposinf",
-    "isreal",
-    "lcm",
-    "ldexp",
-    "lgamma",
-    "mvlgamma",
-    "nextafter",
-    "polygamma",
-    "real",
-    "sgn",
-]
+publish(globals())

@@ -14,7 +14,7 @@ from ..ops import selection, sorting
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.creation import positions
 from .creation import arange, linspace, zeros
-from .declared import check_arguments
+from .declared import publish
 from .promotion import floating, floats_of, kind_of, numbers_of, value_of
 from .selecting import Sorted, count_nonzeros, nonzero, scatter, shared_among_equals
 from .views import numpy_names
@@ -430,26 +430,4 @@ def _slices(y: Tensor, x: Tensor | None, dx: float, dim: int) -> Tensor:
 
 trapz = trapezoid
 
-check_arguments(globals())
-
-__all__ = [
-    "unique",
-    "unique_consecutive",
-    "cdist",
-    "corrcoef",
-    "cov",
-    "cumulative_trapezoid",
-    "dist",
-    "histc",
-    "histogram",
-    "isin",
-    "mode",
-    "msort",
-    "nanmean",
-    "nanmedian",
-    "nanquantile",
-    "quantile",
-    "renorm",
-    "trapezoid",
-    "trapz",
-]
+publish(globals())

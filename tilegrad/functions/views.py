@@ -17,7 +17,7 @@ from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
-from .declared import LARGEST, NO_LIST, check_arguments, integer, integers
+from .declared import LARGEST, NO_LIST, integer, integers, publish
 from .promotion import kind_of
 
 if TYPE_CHECKING:
@@ -326,34 +326,6 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 swapdims = transpose
 moveaxis = movedim
 
-check_arguments(globals())
-
-__all__ = [
-    "broadcast_to",
-    "chunk",
-    "diagonal",
-    "expand",
-    "expand_as",
-    "flatten",
-    "moveaxis",
-    "movedim",
-    "narrow",
-    "permute",
-    "ravel",
-    "reshape",
-    "reshape_as",
-    "select",
-    "split",
-    "squeeze",
-    "swapaxes",
-    "swapdims",
-    "t",
-    "tensor_split",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unfold",
-    "unsqueeze",
-    "view",
-    "view_as",
-]
+publish(
+    globals(), internal=("sizes_of", "in_one_piece", "numpy_names", "reversed_axes", "matrix_transposed", "reshaping")
+)

@@ -12,3 +12,7 @@ from .tuning import Config, autotune, heuristics
 __all__ = ["Config", "autotune", "heuristics", "kernel", "libdevice"]
 __all__ += core.__all__
 __all__ += standard.__all__
+
+
+def __dir__() -> list[str]:
+    return __all__

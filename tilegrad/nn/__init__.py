@@ -1,6 +1,6 @@
 """Layers, losses and containers, under PyTorch's names."""
 
-from ..functions.declared import check_constructors
+from ..functions.declared import publish_classes
 from . import (
     activation,
     attention,
@@ -65,4 +65,4 @@ __all__ += recurrent.__all__
 __all__ += transformer.__all__
 __all__ += upsample.__all__
 
-check_constructors([globals()[_name] for _name in __all__])
+publish_classes(globals())

@@ -9,28 +9,10 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.arithmetic import where
 from ..functions.creation import eye, zeros
-from ..functions.declared import check_arguments
+from ..functions.declared import publish
 from ..ir.dtype import float64
 from ..random import Generator, rand, randn
 from ..tensor import Tensor
-
-__all__ = [
-    "calculate_gain",
-    "constant_",
-    "dirac_",
-    "eye_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "orthogonal_",
-    "sparse_",
-    "trunc_normal_",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
 
 FanMode = Literal["fan_in", "fan_out"]
 
@@ -259,4 +241,4 @@ def _kaiming_std(tensor: Tensor, a: float, mode: FanMode, nonlinearity: str) -> 
     return calculate_gain(nonlinearity, a) / sqrt(fan) if fan else 0.0
 
 
-check_arguments(globals())
+publish(globals())

@@ -1,6 +1,6 @@
 """Optimizers, schedules of learning rates, and averages of parameters, under PyTorch's names."""
 
-from ..functions.declared import check_constructors
+from ..functions.declared import publish_classes
 from . import lr_scheduler, swa_utils
 from .adam import Adam, AdamW
 from .adam_relatives import Adamax, Lion, NAdam, RAdam
@@ -32,4 +32,4 @@ __all__ = [
     "swa_utils",
 ]
 
-check_constructors([globals()[_name] for _name in __all__])
+publish_classes(globals())

@@ -1,6 +1,6 @@
 """All schedules of learning rates, under PyTorch's names."""
 
-from ..functions.declared import check_constructors
+from ..functions.declared import publish_classes
 from .averaging import SWALR
 from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from .cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -36,4 +36,4 @@ __all__ = [
     "StepLR",
 ]
 
-check_constructors([globals()[_name] for _name in __all__])
+publish_classes(globals())

@@ -7,3 +7,7 @@ from .safetensors import safe_open
 from .safetensors import save_file as save_safetensors
 
 __all__ = ["load", "load_safetensors", "safe_open", "safetensors", "save", "save_safetensors"]
+
+
+def __dir__() -> list[str]:
+    return __all__

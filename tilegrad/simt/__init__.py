@@ -51,3 +51,7 @@ __all__ = [
     "uint8", "uint16", "uint32", "uint64", "warpSize",
 ]  # fmt: skip
 __all__ += sorted(WORDS)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -65,3 +65,7 @@ __all__ += unpooling.__all__
 
 for _name in __all__:
     globals()[_name] = tensors_only(_name, checking_arguments(globals()[_name]))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,3 +9,7 @@ from .mlp import MLP, LogisticRegression
 from .resnet import ResNet18
 
 __all__ = ["CNN", "GPT", "MLP", "AlexNet", "LSTMLanguageModel", "LeNet", "LogisticRegression", "ResNet18"]
+
+
+def __dir__() -> list[str]:
+    return __all__

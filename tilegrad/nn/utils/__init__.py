@@ -12,3 +12,7 @@ __all__ += clip_grad.__all__
 __all__ += computed.__all__
 __all__ += convert_parameters.__all__
 __all__ += fusion.__all__
+
+
+def __dir__() -> list[str]:
+    return __all__

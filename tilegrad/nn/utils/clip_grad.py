@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
 from ...functions.creation import zeros
-from ...functions.declared import check_arguments
+from ...functions.declared import publish
 from ...functions.joining import stack
 from ...tensor import Tensor
-
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def _parameters(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -85,4 +83,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
             gradient.clamp_(-clip_value, clip_value)
 
 
-check_arguments(globals())
+publish(globals())

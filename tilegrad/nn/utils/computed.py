@@ -10,15 +10,13 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError
-from ...functions.declared import check_arguments
+from ...functions.declared import publish
 from ...tensor import Tensor
 from ..functional.norms import normalize
 from ..hooks import Handle
 from ..module import Module
 from ..parameter import Parameter
 from .parametrizations import SpectralNorm, WeightNorm
-
-__all__ = ["remove_spectral_norm", "remove_weight_norm", "skip_init", "spectral_norm", "weight_norm"]
 
 
 class _Followed(SpectralNorm):
@@ -136,4 +134,4 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     return module_cls(*args, **kwargs)
 
 
-check_arguments(globals())
+publish(globals())

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 
 from ...autograd.modes import no_grad
 from ...errors import ShapeError
-from ...functions.declared import check_arguments
+from ...functions.declared import publish
 from ...functions.joining import cat
 from ...tensor import Tensor
-
-__all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
@@ -33,4 +31,4 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
             start += x.numel()
 
 
-check_arguments(globals())
+publish(globals())

@@ -6,13 +6,11 @@ from copy import deepcopy
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError
-from ...functions.declared import check_arguments
+from ...functions.declared import publish
 from ...functions.promotion import kind_of
 from ...tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
-
-__all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
@@ -95,4 +93,4 @@ def _check(op: str, layer: Module, norm: Any) -> None:
         raise ArgumentError(f"{op}: the batch norm has no running statistics (track_running_stats=False)")
 
 
-check_arguments(globals())
+publish(globals())
