@@ -91,11 +91,12 @@ from . import errors as errors
 from . import functional
 from . import language as language
 from . import linalg as linalg
+from . import memory as memory
 from . import nn as nn
 from . import optim as optim
 from . import profile as profile
+from . import profiler as profiler
 from . import serialization as serialization
-from . import simt as simt
 from .functional import *
 
 bfloat16: DType
@@ -202,6 +203,7 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "memory",
     "next_power_of_2",
     "nn",
     "no_grad",
@@ -213,6 +215,7 @@ __all__ = [
     "pixel_unshuffle",
     "prelu",
     "profile",
+    "profiler",
     "promote_types",
     "result_type",
     "rms_norm",
@@ -227,7 +230,6 @@ __all__ = [
     "set_grad_enabled",
     "set_printoptions",
     "short",
-    "simt",
     "synchronize",
     "threshold",
     "uint16",
