@@ -59,10 +59,10 @@ OTHERS = (
     "x(3).bool()", "x()", "x(1, 2, 3, 4)", "x(2, 4, 4)",
 )  # fmt: skip
 LEFT_OUT = frozenset(
-    "DType Device dtype device manual_seed cdiv next_power_of_2 seed set_default_dtype set_rng_state Generator Any wrap "
+    "DType Device dtype device manual_seed seed set_default_dtype set_rng_state Generator Any wrap "
     "from_numpy from_dlpack enable_grad no_grad inference_mode apply_ map_ register_hook op write set_grad_enabled "
     "register_post_accumulate_grad_hook backward cuda share_memory_ Extreme Sorted StdMean VarMean Size as_subclass "
-    "shown floats_of handle set_ retain_grad "
+    "cdiv next_power_of_2 shown floats_of handle set_ retain_grad "
     "Module RNNBase RNNCellBase ModuleList ModuleDict ParameterList ParameterDict Optimizer Parameter Buffer "
     "UninitializedParameter UninitializedBuffer FunctionType LRScheduler WorkerInfo MNIST Digits Dataset "
     "IterableDataset Sampler DistributedSampler get_worker_info read_idx skip_init".split()
