@@ -97,6 +97,7 @@ from . import optim as optim
 from . import profile as profile
 from . import profiler as profiler
 from . import serialization as serialization
+from . import tensorboard as tensorboard
 from .functional import *
 
 bfloat16: DType
@@ -231,6 +232,7 @@ __all__ = [
     "set_printoptions",
     "short",
     "synchronize",
+    "tensorboard",
     "threshold",
     "uint16",
     "uint32",
