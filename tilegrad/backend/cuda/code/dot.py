@@ -19,22 +19,18 @@ from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
 from .dot_fill import fill_lines, fill_rows, shared_bytes, zero_fill
-from .dot_loop import AsyncCopyLoop, async_copy_lines, plan_async_copy_loop
-from .dot_operands import Definitions, Strided
+from .dot_loop import AsyncCopyLoop, plan_async_copy_loop
+from .dot_operands import Bound, Definitions, Strided
 from .dot_persistent import is_persistent, write_persistent
 from .dot_prefetch import PrefetchedProduct, write_prefetched_loop
 from .dot_specialised_warps import WarpSpecialisation, is_uniform, plan_warp_specialisation
 from .dot_text import LoopIteration, Operand, thread_products, warp_positions, warp_products
-from .dot_thread import ThreadLoop, plan_thread_loop, thread_loop_lines
+from .dot_thread import ThreadLoop, plan_thread_loop
 from .dot_tiling import Tiling, choose_tiling, fewest_warps, operand_dtype
 from .dot_warpgroup import (
     WarpgroupLoop,
     barrier_lines,
-    consumer_lines,
-    coordinate_lines,
-    end_guard,
     plan_warpgroup_loop,
-    producer_lines,
     split_roles,
 )
 from .elements import START
@@ -63,6 +59,12 @@ MIN_SHARED_BYTES = 8192
 """Smallest request for shared memory, in bytes: it gets its own place, aligned to 1024."""
 MAX_SLICE_DEPTH = 16
 """Depth (along k) of the slice of operands that threads multiply without tensor cores."""
+
+LOOP_SCHEMES: dict[str, Callable[[Definitions, ir.Dot, Tiling], AsyncCopyLoop | ThreadLoop | None]] = {
+    "warp": lambda definitions, dot, tiling: plan_async_copy_loop(definitions, dot, tiling, SHARED_BYTES),
+    "thread": plan_thread_loop,
+}
+"""Plans a loop around a product, by the kind of its tiling; None if its operands cannot be copied unchanged."""
 
 
 class DotLowering:
@@ -153,20 +155,13 @@ class DotLowering:
                 continue
             dot, tiling = product.value, self.tilings[product.name]
             assert isinstance(dot, ir.Dot)
-            plan: AsyncCopyLoop | ThreadLoop | PrefetchedProduct | None
-            if not self._only_loads_operands(s):
-                plan = None
-            elif tiling.kind == "warp":
-                plan = plan_async_copy_loop(self.definitions, dot, tiling, SHARED_BYTES)
-            else:
-                plan = plan_thread_loop(self.definitions, dot, tiling)
-            if plan is None or self._is_overwritten(plan):
-                plan = PrefetchedProduct(product.name)
-            self.loops[id(s)] = plan
+            plan = LOOP_SCHEMES[tiling.kind](self.definitions, dot, tiling) if self._only_loads_operands(s) else None
+            fits = plan is not None and not self._is_overwritten(plan)
+            self.loops[id(s)] = plan if plan is not None and fits else PrefetchedProduct(product.name)
 
     def _is_overwritten(self, plan: WarpgroupLoop | AsyncCopyLoop | ThreadLoop) -> bool:
         """Return whether the kernel stores through a parameter from which an operand is loaded."""
-        return any(side.parameter in self.stored for side in _strided_operands(plan))
+        return any(side.parameter in self.stored for side in plan.strided)
 
     def product_of(self, loop: ir.For) -> ir.Assign | None:
         """Return the product that ends a loop whose other statements only load or compute."""
@@ -283,83 +278,35 @@ class DotLowering:
         product = loops[-1].body[-1]
         assert isinstance(product, ir.Assign)
         sums = low.elements.register_tiles[product.name].text
-        numbers, sources, bounds, indices = self.iteration_parts(low, loops, _strided_operands(plan))
-        last = loops[-1].index
-        index = (f"{TYPES[self.types.variables[last].dtype.name]} {low.names.of(last)}", *bounds[-1])
-        iteration = LoopIteration(index, (sources[0], sources[1]), numbers)
+        iteration = self.iteration_of(low, loops, plan.strided)
         shared = low.take_shared(max(plan.shared, MIN_SHARED_BYTES))
-        self.use(helpers.SHARED)
-        match plan:
-            case WarpgroupLoop():
-                self._use_warpgroup(plan)
-                pointers = [low.names.of(side.parameter) for side in _strided_operands(plan)]
-                coordinates = [
-                    line
-                    for name, side, source, pointer, index in zip(
-                        "xy", (plan.x, plan.y), sources, pointers, indices, strict=True
-                    )
-                    for line in coordinate_lines(name, side, f"{source} - {pointer}", index)
-                ]
-                guard = end_guard(plan, low.names.of(last), bounds[-1])
-                inner = [[*numbers, *coordinates, *producer_lines(plan)], consumer_lines(plan, sums, guard)]
-                both = [self._nested(low, loops, bounds, lines) for lines in inner]
-                if self.persistent:
-                    write_persistent(self, low, plan, shared, sums, (both[0], both[1]))
-                    return True
-                text = [*barrier_lines(plan, shared), *split_roles(plan, sums, *both)]
-            case AsyncCopyLoop():
-                dtype = _strided_operands(plan)[0].dtype.name
-                self.use(helpers.COPIES, helpers.fragments(dtype), helpers.warp_product(dtype))
-                text = async_copy_lines(plan, sums, iteration, shared)
-            case ThreadLoop():
-                self.use(helpers.COPIES)
-                text = thread_loop_lines(plan, sums, iteration, shared)
+        self.use(helpers.SHARED, *plan.device_functions)
+        if isinstance(plan, WarpgroupLoop):
+            roles = plan.roles(sums, iteration, [low.names.of(side.parameter) for side in plan.strided])
+            if self.persistent:
+                write_persistent(self, low, plan, shared, sums, roles)
+                return True
+            text = [*barrier_lines(plan, shared), *split_roles(plan, sums, *roles)]
+        else:
+            text = plan.lines(sums, iteration, shared)
         with low.out.block(""):
             for line in [*warp_positions(plan.tiling), *text]:
                 low.out.add(line)
         return True
 
-    def _use_warpgroup(self, plan: WarpgroupLoop) -> None:
-        left, right = plan.sides
-        dtype = left.memory.dtype.name
-        self.use(helpers.BARRIERS, helpers.warpgroup_helpers(dtype))
-        if plan.left_in_registers:
-            self.use(helpers.NUMBERS)
-        self.use(
-            helpers.warpgroup_product(
-                dtype, plan.tiling.columns, (left.transposed, right.transposed), plan.tiling.swapped
-            )
-        )
-        if any(side.map.anywhere for side in (plan.x, plan.y)):
-            self.use(helpers.BOXES)
-
-    def _nested(
-        self, low: CudaLowering, loops: list[ir.For], bounds: list[tuple[str, str, str]], lines: list[str]
-    ) -> list[str]:
-        """Nest lines in loops."""
-        for loop, (start, stop, step) in zip(reversed(loops), reversed(bounds), strict=True):
-            name, type = low.names.of(loop.index), TYPES[self.types.variables[loop.index].dtype.name]
-            head = f"for ({type} {name} = {start}; {name} < {stop}; {name} += {step}) {{"
-            lines = [head, *[f"    {line}" for line in lines], "}"]
-        return lines
-
-    def iteration_parts(
-        self, low: CudaLowering, loops: list[ir.For], sides: Sequence[Strided]
-    ) -> tuple[list[str], list[str], list[tuple[str, str, str]], list[tuple[str, str]]]:
-        """Return, for one iteration: scalar statements, addresses of the operands' first elements, (start, stop, step)
-        of each loop, and the first values of the indices that masks compare.
-        """
-        bounds = []
+    def iteration_of(self, low: CudaLowering, loops: list[ir.For], sides: Sequence[Strided]) -> LoopIteration:
+        """Write the parts of an iteration of nested loops whose operands are strided tiles."""
+        heads = []
         for loop in loops:
             dtype = self.types.variables[loop.index].dtype
             start, stop, step = [
                 str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
                 for x in (loop.start, loop.stop, loop.step)
             ]
-            bounds.append((start, stop, step))
+            heads.append((TYPES[dtype.name], low.names.of(loop.index), start, stop, step))
         outer, low.out = low.out, Lines()
         low.out.depth = 0
-        lazy = dict(low.elements.inlined)
+        inlined = dict(low.elements.inlined)
         low.scopes.append({loop.index for loop in loops})
         for s in loops[-1].body:
             if isinstance(s, ir.Assign) and s.name in low.position_values:
@@ -368,13 +315,13 @@ class DotLowering:
                 else:
                     low.assign_scalar(s)
         sources = [str(low.elements.of(side.pointer, (START, START), side.dtype)) for side in sides]
-        indices = [
-            tuple(["" if b is None else str(low.elements.of(b.at, (START, START), int32)) for b in side.bounds])
-            for side in sides
-        ]
-        numbers, low.out, low.elements.inlined = low.out.lines, outer, lazy
+        indices = [(self._first_index(low, side.bounds[0]), self._first_index(low, side.bounds[1])) for side in sides]
+        numbers, low.out, low.elements.inlined = low.out.lines, outer, inlined
         low.scopes.pop()
-        return numbers, sources, bounds, indices  # type: ignore[return-value]
+        return LoopIteration(heads, numbers, sources, indices)
+
+    def _first_index(self, low: CudaLowering, bound: Bound | None) -> str:
+        return "" if bound is None else str(low.elements.of(bound.at, (START, START), int32))
 
     # --- single products -------------------------------------------------------------------------
 
@@ -476,9 +423,3 @@ def _needs_data(value: ir.Tile) -> bool:
     from ....ir.tile_access import walk
 
     return any(isinstance(x, ir.Load | ir.Reduce | ir.Scan | ir.Dot | ir.Reshape | ir.Trans) for x in walk(value))
-
-
-def _strided_operands(plan: WarpgroupLoop | AsyncCopyLoop | ThreadLoop) -> tuple[Strided, Strided]:
-    if isinstance(plan, AsyncCopyLoop):
-        return plan.x, plan.y
-    return plan.x.memory, plan.y.memory

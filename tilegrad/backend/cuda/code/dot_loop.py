@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import tile as ir
+from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
-from .dot_text import LINE_BYTES, LoopIteration, Operand, copy_lines, warp_products
+from .dot_text import LINE_BYTES, LoopIteration, Operand, Pipeline, copy_lines, part_source, warp_products
 from .dot_tiling import Tiling, operand_dtype
 from .functions import MEMORY
 
@@ -37,9 +38,26 @@ class AsyncCopyLoop(NamedTuple):
         return self.stages * self.stage
 
     @property
-    def parts(self) -> int:
-        """Stages of an iteration."""
-        return self.depth // self.sides[0].depth
+    def strided(self) -> tuple[Strided, Strided]:
+        return self.x, self.y
+
+    @property
+    def device_functions(self) -> tuple[str, ...]:
+        dtype = self.x.dtype.name
+        return helpers.COPIES, helpers.fragments(dtype), helpers.warp_product(dtype)
+
+    def lines(self, sums: str, iteration: LoopIteration, shared: str) -> list[str]:
+        """Return the lines of the loop."""
+        parts, copies = self.depth // self.sides[0].depth, []
+        for name, side, memory, source in zip("xy", self.sides, self.strided, iteration.sources, strict=True):
+            advance = side.line * (memory.pitch if side.transposed else 1)
+            first = part_source(source, parts, advance)
+            copies += copy_lines(name, side, first, MEMORY[memory.dtype.name], memory.pitch, self.tiling.threads)
+        x_place = f"operands + at % {self.stages} * {self.stage}"
+        places = [f"uint32 x_place = {x_place}, y_place = x_place + {self.sides[0].size};"]
+        products = warp_products(sums, self.tiling, *self.sides)
+        pipeline = Pipeline(iteration, parts, self.stages, places, copies, products)
+        return [f"const uint32 operands = address_of({shared});", pipeline.trip_count, *pipeline.lines]
 
 
 def plan_async_copy_loop(
@@ -78,43 +96,3 @@ def _copies(definitions: Definitions, side: Strided) -> bool:
     """Return whether all pieces of an operand are aligned to their size."""
     bytes = side.dtype.bytes
     return side.pitch * bytes % PIECE_BYTES == 0 and definitions.divisor(side.pointer) * bytes % PIECE_BYTES == 0
-
-
-def async_copy_lines(plan: AsyncCopyLoop, sums: str, iteration: LoopIteration, shared: str) -> list[str]:
-    """Return the lines of the loop."""
-    loop, sources, numbers = iteration
-    element = MEMORY[plan.x.dtype.name]
-    index, start, stop, step = loop
-    x, y = plan.sides
-    parts = plan.parts
-    iteration_index, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
-    copies = []
-    for name, side, memory, source in zip("xy", plan.sides, (plan.x, plan.y), sources, strict=True):
-        advance = side.line * (memory.pitch if side.transposed else 1)
-        first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
-        copies += copy_lines(name, side, first, element, memory.pitch, plan.tiling.threads)
-    place = f"uint32 x_place = operands + at % {plan.stages} * {plan.stage}, y_place = x_place + {x.size};"
-    total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
-    return [
-        f"const uint32 operands = address_of({shared});",
-        f"const int turns = {total};",
-        "auto copy = [&](int at) {",
-        f"    const {index} = {start} + {iteration_index} * {step};",
-        *[f"    {line}" for line in numbers],
-        f"    {place}",
-        *[f"    {line}" for line in copies],
-        "};",
-        f"for (int at = 0; at < {plan.stages - 1}; ++at) {{",
-        "    if (at < turns) copy(at);",
-        "    commit_copies();",
-        "}",
-        "for (int at = 0; at < turns; ++at) {",
-        f"    wait_for_copies<{plan.stages - 2}>();",
-        "    __syncthreads();",
-        f"    if (at + {plan.stages - 1} < turns) copy(at + {plan.stages - 1});",
-        "    commit_copies();",
-        f"    {place}",
-        *[f"    {line}" for line in warp_products(sums, plan.tiling, x, y)],
-        "}",
-        "wait_for_copies<0>();",
-    ]

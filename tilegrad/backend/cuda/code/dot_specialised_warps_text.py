@@ -66,17 +66,14 @@ def _copy_all(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation
         at += tile.bytes
     out.add("int stage = 0, phase = 0;")
     for loop_plan in plan.loops:
-        numbers, sources, (bounds,), _ = products.iteration_parts(
-            low, [loop_plan.loop], [tile.memory for tile in loop_plan.tiles]
-        )
-        k = low.names.of(loop_plan.loop.index)
-        type = TYPES[low.types.variables[loop_plan.loop.index].dtype.name]
-        with out.block(f"for ({type} {k} = {bounds[0]}; {k} < {bounds[1]}; {k} += {bounds[2]})"):
-            for line in numbers:
+        iteration = products.iteration_of(low, [loop_plan.loop], [tile.memory for tile in loop_plan.tiles])
+        ((type, k, start, stop, step),) = iteration.loops
+        with out.block(f"for ({type} {k} = {start}; {k} < {stop}; {k} += {step})"):
+            for line in iteration.numbers:
                 out.add(line)
             out.add("wait(empty + stage * 8, phase ^ 1);")
             at = plan.held
-            for n, (tile, source) in enumerate(zip(loop_plan.tiles, sources, strict=True)):
+            for n, (tile, source) in enumerate(zip(loop_plan.tiles, iteration.sources, strict=True)):
                 barrier = f"full + (stage * {len(loop_plan.tiles)} + {n}) * 8"
                 out.add(f"arrive_and_expect({barrier}, {tile.bytes});")
                 place = f"tiles + {at} + stage * {plan.stage}"

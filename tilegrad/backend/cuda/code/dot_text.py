@@ -11,13 +11,72 @@ LINE_BYTES = 128
 
 
 class LoopIteration(NamedTuple):
-    """An iteration of a loop: (index with its type, start, stop, step), addresses of the operands' first elements, and
-    the scalar statements that precede them.
-    """
+    """An iteration of nested loops around a product, as text."""
 
-    bounds: tuple[str, str, str, str]
-    sources: tuple[str, str]
+    loops: list[tuple[str, str, str, str, str]]
+    """Type, index, start, stop and step of each loop, outermost first."""
     numbers: list[str]
+    """Scalar statements at its beginning."""
+    sources: list[str]
+    """Addresses of the operands' first elements."""
+    indices: list[tuple[str, str]]
+    """First values of the indices that the operands' masks compare; "" where there is no mask."""
+
+    def nested(self, lines: list[str]) -> list[str]:
+        """Nest lines in the loops."""
+        for type, index, start, stop, step in reversed(self.loops):
+            head = f"for ({type} {index} = {start}; {index} < {stop}; {index} += {step}) {{"
+            lines = [head, *[f"    {line}" for line in lines], "}"]
+        return lines
+
+
+class Pipeline(NamedTuple):
+    """A software-pipelined loop: copies of operands and products of those copied before."""
+
+    iteration: LoopIteration
+    parts: int
+    """Stages of an iteration."""
+    stages: int
+    places: list[str]
+    """Declarations of a stage's memory."""
+    copies: list[str]
+    products: list[str]
+
+    @property
+    def trip_count(self) -> str:
+        """The line that declares the number of stages in all."""
+        _, _, start, stop, step = self.iteration.loops[-1]
+        total = f"(({stop}) - ({start}) + {step} - 1) / ({step})"
+        return f"const int turns = {total}{f' * {self.parts}' if self.parts > 1 else ''};"
+
+    @property
+    def lines(self) -> list[str]:
+        """The loop."""
+        type, index, start, _, step = self.iteration.loops[-1]
+        number, ahead = "at" if self.parts == 1 else f"at / {self.parts}", self.stages - 1
+        return [
+            "auto copy = [&](int at) {",
+            f"    const {type} {index} = {start} + {number} * {step};",
+            *[f"    {line}" for line in (*self.iteration.numbers, *self.places, *self.copies)],
+            "};",
+            f"for (int at = 0; at < {ahead}; ++at) {{",
+            "    if (at < turns) copy(at);",
+            "    commit_copies();",
+            "}",
+            "for (int at = 0; at < turns; ++at) {",
+            f"    wait_for_copies<{ahead - 1}>();",
+            "    __syncthreads();",
+            f"    if (at + {ahead} < turns) copy(at + {ahead});",
+            "    commit_copies();",
+            *[f"    {line}" for line in (*self.places, *self.products)],
+            "}",
+            "wait_for_copies<0>();",
+        ]
+
+
+def part_source(source: str, parts: int, advance: int) -> str:
+    """Return the address of the current part of an iteration's operand."""
+    return source if parts == 1 else f"{source} + int64(at % {parts}) * {advance}"
 
 
 class Operand(NamedTuple):

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import float32, float64, int32, uint32
+from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
-from .dot_text import LoopIteration, thread_products
+from .dot_text import LoopIteration, Pipeline, part_source, thread_products
 from .dot_tiling import Tiling
 from .functions import MEMORY
 
@@ -56,6 +57,31 @@ class ThreadLoop(NamedTuple):
     def shared(self) -> int:
         return STAGES * self.stage
 
+    @property
+    def strided(self) -> tuple[Strided, Strided]:
+        return self.x.memory, self.y.memory
+
+    @property
+    def device_functions(self) -> tuple[str, ...]:
+        return (helpers.COPIES,)
+
+    def lines(self, sums: str, iteration: LoopIteration, shared: str) -> list[str]:
+        """Return the lines of the loop."""
+        parts, kind = self.depth // self.piece, MEMORY[self.x.memory.dtype.name]
+        places = [
+            f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {STAGES} * {self.stage});",
+            f"{kind}* y_tile = x_tile + {self.piece * self.x.pitch};",
+        ]
+        before, copies = [], []
+        for name, side, source in zip("xy", (self.x, self.y), iteration.sources, strict=True):
+            advance = self.piece * (1 if side.transposed else side.memory.pitch)
+            of_side = _Copies(self, name, side)
+            before += of_side.before()
+            copies += of_side.lines(part_source(source, parts, advance))
+        products = thread_products(sums, self.tiling, self.piece, (self.x.pitch, self.y.pitch), kind)
+        pipeline = Pipeline(iteration, parts, STAGES, places, copies, products)
+        return [pipeline.trip_count, *before, *pipeline.lines]
+
 
 def plan_thread_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> ThreadLoop | None:
     """Return the plan of a product loop whose operands can be copied unchanged, or None."""
@@ -86,51 +112,6 @@ def _in_pieces(definitions: Definitions, side: ThreadOperand) -> bool:
     bytes = side.memory.dtype.bytes
     pieces = (side.extent, side.memory.pitch, definitions.divisor(side.memory.pointer))
     return all(n * bytes % 16 == 0 for n in pieces)
-
-
-def thread_loop_lines(plan: ThreadLoop, sums: str, iteration: LoopIteration, shared: str) -> list[str]:
-    """Return the lines of the loop."""
-    loop, sources, numbers = iteration
-    index, start, stop, step = loop
-    parts = plan.depth // plan.piece
-    iteration_index, part = ("at", "0") if parts == 1 else (f"at / {parts}", f"at % {parts}")
-    dtype = plan.x.memory.dtype
-    kind = MEMORY[dtype.name]
-    places = [
-        f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {STAGES} * {plan.stage});",
-        f"{kind}* y_tile = x_tile + {plan.piece * plan.x.pitch};",
-    ]
-    before, copies = [], []
-    for name, side, source in zip("xy", (plan.x, plan.y), sources, strict=True):
-        advance = plan.piece * (1 if side.transposed else side.memory.pitch)
-        first = source if parts == 1 else f"{source} + int64({part}) * {advance}"
-        of_side = _Copies(plan, name, side)
-        before += of_side.before()
-        copies += of_side.lines(first)
-    total = f"(({stop}) - ({start}) + {step} - 1) / ({step})" + (f" * {parts}" if parts > 1 else "")
-    return [
-        f"const int turns = {total};",
-        *before,
-        "auto copy = [&](int at) {",
-        f"    const {index} = {start} + {iteration_index} * {step};",
-        *[f"    {line}" for line in numbers],
-        *[f"    {line}" for line in places],
-        *[f"    {line}" for line in copies],
-        "};",
-        f"for (int at = 0; at < {STAGES - 1}; ++at) {{",
-        "    if (at < turns) copy(at);",
-        "    commit_copies();",
-        "}",
-        "for (int at = 0; at < turns; ++at) {",
-        f"    wait_for_copies<{STAGES - 2}>();",
-        "    __syncthreads();",
-        f"    if (at + {STAGES - 1} < turns) copy(at + {STAGES - 1});",
-        "    commit_copies();",
-        *[f"    {line}" for line in places],
-        *[f"    {line}" for line in thread_products(sums, plan.tiling, plan.piece, (plan.x.pitch, plan.y.pitch), kind)],
-        "}",
-        "wait_for_copies<0>();",
-    ]
 
 
 class _Distribution(NamedTuple):

@@ -7,12 +7,15 @@ accelerator copies a box of a tensor with one instruction, already swizzled for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import float32
 from ..tensor_map import START, TensorMap
+from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
+from .dot_text import LoopIteration
 from .dot_tiling import Tiling, operand_dtype
 
 SHARED_BYTES = 218 * 1024
@@ -104,6 +107,36 @@ class WarpgroupLoop(NamedTuple):
     def threads(self) -> int:
         """Threads of a block."""
         return self.tiling.threads + self.producer_threads
+
+    @property
+    def strided(self) -> tuple[Strided, Strided]:
+        return self.x.memory, self.y.memory
+
+    @property
+    def device_functions(self) -> tuple[str, ...]:
+        left, right = self.sides
+        dtype, transposed = left.memory.dtype.name, (left.transposed, right.transposed)
+        return (
+            helpers.BARRIERS,
+            helpers.warpgroup_helpers(dtype),
+            *[helpers.NUMBERS] * self.left_in_registers,
+            helpers.warpgroup_product(dtype, self.tiling.columns, transposed, self.tiling.swapped),
+            *[helpers.BOXES] * any(side.map.anywhere for side in (self.x, self.y)),
+        )
+
+    def roles(self, sums: str, iteration: LoopIteration, pointers: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the loops of the producer and of the consumers; `pointers` are the operands' parameters."""
+        coordinates = [
+            line
+            for name, side, source, pointer, index in zip(
+                "xy", (self.x, self.y), iteration.sources, pointers, iteration.indices, strict=True
+            )
+            for line in coordinate_lines(name, side, f"{source} - {pointer}", index)
+        ]
+        _, index, *bounds = iteration.loops[-1]
+        producer = [*iteration.numbers, *coordinates, *producer_lines(self)]
+        consumer = consumer_lines(self, sums, end_guard(self, index, (bounds[0], bounds[1], bounds[2])))
+        return iteration.nested(producer), iteration.nested(consumer)
 
 
 def plan_warpgroup_loop(
