@@ -133,7 +133,7 @@ class LibraryChoices:
                 try:
                     with events.timed("compile", f"choice of {kernel.name}", device.name):
                         choice = _LibraryTrial(device, library, kernels, task).choice()
-                except TilegradError:  # there is no memory for it now
+                except TilegradError:  # out of memory
                     if device.broken:
                         raise
                     return KERNEL_CHOSEN
@@ -189,7 +189,7 @@ class _LibraryTrial:
                 if self._agrees(wanted):
                     taken = self._timed([call], MAX_RETIMED_RATIO * kernel_us)
                     best, how = min((best, how), (taken, algorithm))
-        except TilegradError:  # what it cannot do, it is not asked for
+        except TilegradError:  # unsupported by the library
             if self.device.broken:
                 raise
             return LibraryChoice(b"", kernel_us, best)

@@ -204,7 +204,7 @@ class CudnnProblem(LibraryProblem):
                     self.dnn, _HEURISTIC, (200, _HEURISTIC_MODE, (mode,)), (201, _DESCRIPTOR, (self.graph,))
                 )
                 found = proposer.parts(202, _CONFIGURATION, most)
-            except RuntimeFault:  # it knows nothing
+            except RuntimeFault:  # this heuristic has no proposal
                 continue
             for n, configuration in enumerate(found):
                 yield mode, n, configuration
@@ -222,7 +222,7 @@ class CudnnProblem(LibraryProblem):
                 if notes & self._excluded_notes() or len(found) == most:
                     continue
                 (workspace,) = self._plan(configuration).get(402, _LONG, 1)
-            except RuntimeFault:  # it cannot do that after all
+            except RuntimeFault:  # the engine does not support the problem
                 continue
             if workspace + self.gathered_bytes <= MAX_WORKSPACE_BYTES:
                 found.append(struct.pack("<5q", mode, most, n, which, workspace))
@@ -290,7 +290,7 @@ class ConvolutionCall(LibraryCall):
 def _first_row_problem(c: Convolution) -> Convolution:
     """Return the problem of the first row of weights, which must be dense: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
-    x = x._replace(apart=math.gcd(x.apart, *c.rows))  # as far as that divides, tensors are aligned
+    x = x._replace(apart=math.gcd(x.apart, *c.rows))  # common alignment of all rows
     if len(c.rows) > 1:
         c = c._replace(w=c.w._replace(first=0, apart=c.outputs * c.channels * c.taps[-1]))
     return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)

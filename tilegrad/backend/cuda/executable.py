@@ -184,10 +184,10 @@ class CudaBinding:
         distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
         graph = self.graph
         if graph is not None and graph.distinct and not distinct:
-            self._submit_directly(queue, data)  # what ran at once would now write what the other reads
+            self._submit_directly(queue, data)  # concurrent nodes would now conflict, because inputs alias
             return
         if self.is_single and data != self.data:
-            self._submit_directly(queue, data)  # to call a library takes less than to renew a graph for one run
+            self._submit_directly(queue, data)  # a direct library call is cheaper than updating a graph
             return
         self.patch(data)
         if graph is None:

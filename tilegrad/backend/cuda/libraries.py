@@ -130,7 +130,7 @@ def open_library(name: str, driver: int) -> OpenLibrary | None:
         return None
     try:
         return made(ctypes.CDLL(library.path))
-    except (OSError, AttributeError, RuntimeFault):  # of another kind than its version says
+    except (OSError, AttributeError, RuntimeFault):  # not the library that its version claims
         return None
 
 

@@ -122,7 +122,7 @@ class AllMemory(CudaBuffer):
         return None
 
     def __del__(self) -> None:
-        pass  # nothing of its own
+        pass  # owns no memory
 
 
 class Tally(Usage):
@@ -237,7 +237,7 @@ class DeviceMemory:
         except DriverFault as fault:
             if fault.code != OUT_OF_MEMORY:
                 raise
-        self.device.driver.trim(self.device.number)  # a pool keeps what it could get before it failed: all there was
+        self.device.driver.trim(self.device.number)  # a failed pool allocation keeps the memory it could get
         raise OutOfMemoryError(self.shortage(bytes))
 
     def _settle(self) -> None:

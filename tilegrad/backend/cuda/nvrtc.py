@@ -20,11 +20,11 @@ from ...runtime.singletons import once
 
 OPTIONS = (
     "--std=c++17",
-    "--fmad=false",  # + and * are rounded as on the CPU
+    "--fmad=false",  # rounds like the CPU
     "-default-device",
     "--ptxas-options=-v",
     "--extra-device-vectorization",
-    "--diag-suppress=177,550",  # variables that are set and not used
+    "--diag-suppress=177,550",  # unused variables
 )
 MISSING = (
     "NVIDIA's run-time compiler (libnvrtc) is not on this machine, and nothing can be compiled for CUDA without it: "
@@ -89,7 +89,7 @@ def compile(source: str, architecture: str, *options: str) -> CompilerOutput:
     program = ctypes.c_void_p()
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
     try:
-        fresh = ["--no-cache"] if version() >= (13, 0) else []  # its own cache has no report; ours has
+        fresh = ["--no-cache"] if version() >= (13, 0) else []  # the compiler's cache returns no report
         chosen = [f"--gpu-architecture={architecture}", *OPTIONS, *fresh, *options]
         given = [option.encode() for option in chosen]
         failed = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))

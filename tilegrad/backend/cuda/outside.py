@@ -37,7 +37,7 @@ class ForeignCall:
         arrays = [np.empty(known(t.bytes, {}), np.uint8) for t in (*self.inputs, *self.outputs)]
         places = [int(a.__array_interface__["data"][0]) for a in arrays]
         for place, address, array in zip(places, self.slots, arrays, strict=True):
-            if array.size:  # outputs too: they may start from something
+            if array.size:  # outputs too: the function may read them
                 driver.to_host(place, address, array.size, stream)
         driver.await_stream(stream)
         self.prepared.run(places)

@@ -158,7 +158,7 @@ class _Planner:
                 case Foreign():
                     self._call_external(step)
                 case _:
-                    pass  # memory is planned; what waits for what is seen from the memory that steps use
+                    pass  # allocation is planned already, dependences follow from memory accesses
         p = self.places
         return LaunchPlan(self.steps, self.patches, p.inputs, p.made, p.results, sorted(self.updated), p.arena)
 
@@ -204,7 +204,7 @@ class _Planner:
         kernel, function, extents = self._compiled_launch(step)
         instances = math.prod(extents)
         if instances == 0:
-            return  # nothing to compute: an axis has no elements
+            return  # an axis is empty
         blocks = function.blocks(instances, self.limits.multi_processor_count)
         check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]

@@ -62,7 +62,7 @@ def clean_sass(sass: str) -> str:
         if not text or text == "NOP":
             continue
         if lines and text == f"BRA {lines[-1].removesuffix(':')}":
-            lines.pop()  # an endless loop after the end
+            lines.pop()  # the padding loop after the last instruction
         else:
             lines.append(text)
     return "\n".join(lines)

@@ -100,7 +100,7 @@ class _Recogniser:
         assert isinstance(x, ir.Reduce)
         x = self._plain(x.x)
         match x:
-            case ir.Apply("where", (_, y, ir.Literal(zero))) if zero == 0:  # what is not loaded
+            case ir.Apply("where", (_, y, ir.Literal(zero))) if zero == 0:  # masked elements
                 x = self._plain(y)
         require(isinstance(x, ir.Load))
         assert isinstance(x, ir.Load)

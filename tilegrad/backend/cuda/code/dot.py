@@ -112,7 +112,7 @@ class DotLowering:
                 isinstance(plan, AsyncCopyLoop | ThreadLoop) for plan in self.loops.values()
             )
             if computed and (len(self.dots) > 2 or max(m * n for m, n in shapes.values()) >= LARGE_TILE_ELEMENTS):
-                self._plan_tilings(body, kinds, max(MANY_WARPS, count))  # registers for operands too
+                self._plan_tilings(body, kinds, max(MANY_WARPS, count))  # more warps, to keep operands in registers
 
     def _kind(self, dot: ir.Dot) -> str:
         return "thread" if self.operand_dtype_for(dot) is None else "warp"

@@ -228,7 +228,7 @@ def warpgroup_product(dtype: str, columns: int, transposed: tuple[bool, bool], s
     if dtype == "float32" and transposed[0]:
         return _product_from_registers(columns, held, swapped)
     lines = ",\n      ".join(", ".join(held[n : n + 8]) for n in range(0, len(held), 8))
-    tail = "" if kind == "int" else ", 1, 1"  # what operands are multiplied by: only floats are
+    tail = "" if kind == "int" else ", 1, 1"  # scales of the operands, for floats only
     if depth == 16:
         tail += f", {int(transposed[0])}, {int(transposed[1])}"
     shape = f"[{pairs}][2][2]" if swapped else f"[2][{pairs}][2]"

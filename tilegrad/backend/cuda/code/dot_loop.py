@@ -81,7 +81,7 @@ def plan_async_copy_loop(
     extents = (x.shape[0], y.shape[1])
     reached = (tiling.down * tiling.rows, tiling.across * tiling.columns)
     if any(r > -(-extent // 16) * 16 for r, extent in zip(reached, extents, strict=True)):
-        return None  # warps would read beyond the tile
+        return None  # warps would read past the tile
     if any(t and (bytes == 1 or extent % line) for t, extent in zip(transposed, extents, strict=True)):
         return None
     sides = tuple(

@@ -172,7 +172,7 @@ class Definitions:
         """
         if load.mask is None or (load.other is not None and not self._is_zero(load.other)):
             return None
-        if not memory.pitch:  # one line, which says nothing of others
+        if not memory.pitch:  # a single line has no pitch
             return None
         bounds: list[Bound | None] = [None, None]
         across, within = self._split_terms(memory)

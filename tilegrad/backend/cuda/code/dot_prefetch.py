@@ -49,7 +49,7 @@ def write_prefetched_loop(products: DotLowering, low: CudaLowering, loop: ir.For
         return False
     low.memory.held_bytes = max(low.memory.held_bytes, 2 * bytes)
     if low.memory.large_in_use:
-        low.barrier()  # it may be where others still read
+        low.barrier()  # other threads may still read this memory
     taken = low.memory.large_allocations
     with low.out.block(""):
         for line in warp_positions(tiling):

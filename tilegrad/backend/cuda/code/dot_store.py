@@ -88,7 +88,7 @@ def _store_axis(low: CudaLowering, store: ir.Store, layout: Layout) -> int | Non
     if not low.products.is_accumulator(layout) or not can_be_delayed(low, store):
         return None
     if low.products.persistent and layout.width * bytes == SECTOR_BYTES // 4:
-        return None  # the pairs of four lanes fill a sector of memory
+        return None  # pairs of four lanes fill a memory sector anyway
     if stores_in_pieces(low, store, layout.shape[1], bytes):
         return -1
     down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
@@ -99,7 +99,7 @@ def can_be_delayed(low: CudaLowering, store: ir.Store) -> bool:
     """Return whether other threads may perform the store later."""
     target = low.products.definitions.parameter(store.pointer)
     if target is None or low.hazards.is_shared(target):
-        return False  # what is read there must be read before any of it is written
+        return False  # all loads must precede the stores
     return low.is_positional(store.pointer) and (store.mask is None or low.is_positional(store.mask))
 
 
@@ -113,7 +113,7 @@ def stores_in_pieces(low: CudaLowering, store: ir.Store, columns: int, bytes: in
         return False
     return (
         store.mask is None or low.patterns.of(store.mask, 1, PIECE_BYTES // bytes).step == 0
-    )  # otherwise it would cut pieces
+    )  # a mask along columns would split pieces
 
 
 def write_staged(low: CudaLowering, store: ir.Store, stage: StagedStore) -> None:

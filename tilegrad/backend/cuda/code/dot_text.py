@@ -121,7 +121,7 @@ def warp_products(sums: str, tiling: Tiling, x: Operand, y: Operand) -> list[str
     first_row = "row" if high == 1 else "row + 16 * i"
     first_column = "column" if wide == 2 else "column + 16 * j"
     numbers = x.bytes == 4
-    if x.transposed:  # a piece is along the rows: blocks of 8 x 8 are turned as they are read
+    if x.transposed:  # pieces run along the rows: ldmatrix transposes blocks of 8 x 8
         x_at = x.place(first_row, k) if numbers else x.place(f"{first_row} + lane / 8 % 2 * 8", f"{k} + {quarter}")
     else:
         x_at = x.place(f"{first_row} + {half}", f"{k} + lane / 16 * {step // 2}")

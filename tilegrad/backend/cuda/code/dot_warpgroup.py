@@ -150,9 +150,9 @@ def plan_warpgroup_loop(
         return None
     transposed = (x.along == 0, y.along == 1)
     if x.dtype is float32 and all(transposed):
-        return None  # lines of tf32 have to be along k, but for those that go through registers: they are on the left
+        return None  # tf32 needs lines along k, except in a left operand read from registers
     if x.dtype.bytes == 1 and (any(transposed) or (x.dtype.is_float and product.precision == "highest")):
-        return None  # sums of floats of 8 bits keep fewer digits than those of float32 have
+        return None  # tensor cores accumulate 8-bit floats with less than float32 precision
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
     swapped = transposed[1] if x.dtype is float32 and any(transposed) else m > 128 or m not in HEIGHTS
     high, wide = (n, m) if swapped else (m, n)
@@ -173,7 +173,7 @@ def _boxed_operand(definitions: Definitions, memory: Strided, transposed: bool, 
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
     if memory.pitch * memory.dtype.bytes % START:
         return None
-    if transposed:  # whole boxes, of which products may leave out the end
+    if transposed:  # copies whole boxes; products may ignore their end
         extent = -(-extent // line) * line
     parameter = list(definitions.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if transposed else (line, extent))

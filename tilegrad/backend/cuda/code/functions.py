@@ -151,7 +151,7 @@ def _arithmetic(symbol: str, binds: int, wrapping: str) -> FunctionWriter:
     def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
         if dtype.kind == "int" and dtype.bits >= 32 and not position:
             return call(wrapping, *args)
-        # what floats give depends on the order, so theirs is written out
+        # float arithmetic is not associative: keep the parentheses
         return binary(symbol, binds, args[0], args[1], free=symbol != "-" and not dtype.is_float)
 
     return rule

@@ -69,7 +69,7 @@ class FusedLoop:
         copied = low.memory.large_allocations > taken
         for m in assigns:
             self._declare(m)
-        if not copied:  # what this loop reads would lie where it puts what it stores
+        if not copied:  # otherwise staged stores would overwrite tiles that this loop reads
             self.exchange_words = {
                 id(m): declare_exchange(low, m) for m in stores if exchanges_lanes(low, m, self.layout)
             }
@@ -152,7 +152,7 @@ class FusedLoop:
         low, out = self.low, self.low.out
         heads = low.loops(self.layout, {(self.layout.vector, 0)})
         if low.products.is_accumulator(self.layout):
-            heads.reverse()  # a column has its position computed once for its rows, not kept for another time
+            heads.reverse()  # computes the position of a column once for all its rows
         depth = out.depth + max(1, len(heads)) + (self.batch > 1)
         wide = self.layout.width > 1
         if self.batch > 1:

@@ -87,7 +87,7 @@ class HazardTracker:
         needs_barrier = self._conflicts(self.reading, pointer, place, not layout.shape)
         needs_barrier = self._conflicts(self.writing, pointer, place, False) or needs_barrier
         for other, names in self.loads_by_location.get(self.location_of(pointer), ()):
-            if other != layout or other.copy_bits(self.threads) >> 5:  # others than the lanes of a warp
+            if other != layout or other.copy_bits(self.threads) >> 5:  # copies in other warps
                 needs_barrier = True
                 self.aliased |= names | self._bases(pointer)
         self._note(self.writing, pointer, place, needs_barrier)
@@ -115,7 +115,7 @@ class HazardTracker:
         """Return whether another thread may have accessed a location. All threads load scalars; one stores them."""
         before = [p for key in self.keys(pointer) for p in state.get(key, ())]
         if state is self.writing and place is not None and not place[1].shape and not by_all_threads:
-            before = [p for p in before if p is None or p[1].shape]  # the same thread has stored them
+            before = [p for p in before if p is None or p[1].shape]  # always stored by the same thread
         return bool(before) if by_all_threads else any(p != place for p in before)
 
     def _note(self, state: State, pointer: ir.Tile, place: AccessSite, needs_barrier: bool) -> None:
@@ -172,7 +172,7 @@ class HazardTracker:
         iteration are distinct anyway), or if the address is loop-invariant.
         """
         if not self.types.of(pointer).shape:
-            return True  # always the same thread
+            return True  # always stored by the same thread
         waiting, seen = [self.expanded(pointer)], set[int]()
         while waiting:
             x = waiting.pop()

@@ -198,12 +198,14 @@ class CudaLowering(Registers):
         if products.persistent:
             self.out.depth -= 1
             self.out.add("}")
-        elif products.roles_split_at:  # those who copy are not among those who meet
+        elif products.roles_split_at:  # producers do not take part in barriers
             rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
             self.out.lines[products.roles_split_at :] = rest[products.roles_split_at :]
         checks = checks_indices(self.out.lines)
         body = "\n".join([*self._head(), *self.out.lines, *(fault_report(bool(products.dots)) if checks else [])])
-        shown = str(self.kernel).replace("\\", "/").split("\n")  # a backslash would join the next line to a comment
+        shown = (
+            str(self.kernel).replace("\\", "/").split("\n")
+        )  # a backslash would continue the comment on the next line
         comment = [f"// {line.removeprefix('# ')}".rstrip() for line in shown]
         given = [*(self._parameter(p) for p in self.kernel.parameters), *(f"int {b}" for b in BOUNDS)]
         given += [f"int64* {PLACE}"] if checks else []
@@ -366,7 +368,7 @@ class CudaLowering(Registers):
         prefetch.begin()
         with self.loop_scope(loop):
             if _only_loads(loop):
-                self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # more loads are under way
+                self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # keeps more loads in flight
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
                 prefetch.next()

@@ -77,7 +77,7 @@ class ExpressionNamer:
                 chosen = ir.If(condition, self.block(body), self.block(otherwise))
                 self.before = before
                 return chosen
-            case ir.While(condition, body):  # its condition is named where it is written: it is computed in each turn
+            case ir.While(condition, body):  # `condition` names the parts of its condition, evaluated in each iteration
                 return ir.While(condition, self.block(body))
 
     def condition(self, condition: ir.Tile) -> tuple[list[ir.Statement], ir.Tile]:
@@ -98,7 +98,7 @@ class ExpressionNamer:
             self.types.variables[name] = self.types.of(x)
             self.before.append(ir.Assign(name, new))
             new = ir.Name(name)
-        self.made[id(x)] = (x, new)  # x is kept, so that its identity stays its own
+        self.made[id(x)] = (x, new)  # keeps x alive, so that its id is not reused
         return new
 
     def _parts(self, x: ir.Tile) -> ir.Tile:

@@ -75,7 +75,7 @@ class LayoutPlan:
         for extent, runs in found.items():
             bytes = [b for b, _ in runs]
             widest = max(bytes)
-            if self.is_strided:  # elements go through shared memory one by one
+            if self.is_strided:  # transposed through shared memory element by element
                 wide = max(1, 4 // widest)
             else:
                 wide = VECTOR_BYTES // (4 if widest == 8 and min(bytes) < 8 else widest)
@@ -133,9 +133,9 @@ class LayoutPlan:
             most = max(most, math.prod(t.shape))
         each = ELEMENTS_PER_THREAD if most <= LARGE_TILE_ELEMENTS else ELEMENTS_PER_THREAD_OF_LARGE
         if self.is_strided and all(t.dtype.bytes <= 2 for _, t in self.accesses()):
-            each *= 2  # of small elements more must be under way
+            each *= 2  # small elements need more loads in flight
         if any(isinstance(value, ir.Scan) for values in self.values.values() for value in values):
-            each *= 2  # the less is there to do between threads
+            each *= 2  # less work across threads
         wanted = max(1, most // each)
         return max(MIN_THREADS, min(MAX_THREADS, 1 << (wanted - 1).bit_length()))
 
@@ -266,7 +266,7 @@ class LayoutPlan:
         natural = self.of_access(store.pointer)
         dense = self.scattered or self._is_dense(store.pointer, fastest(natural))
         if own is not None and own in self.accumulators and not dense:
-            return own  # across memory either way: registers need not change hands for it
+            return own  # not contiguous either way: redistribution would not help
         same = own is not None and fastest(own) == fastest(natural)
         return own if same and not (self.scattered and own in self.accumulators) else natural  # type: ignore[return-value]
 
