@@ -14,7 +14,7 @@ from tests.checklist import checklist
 from tilegrad import simt
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.errors import LaunchError
-from tilegrad.simt.running import build_kernel
+from tilegrad.simt.running import compile_for
 
 RNG = np.random.default_rng(0)
 
@@ -124,7 +124,7 @@ def test_registers(gpu: CudaDevice, record_property: Callable[[str, object], Non
         found[step] = milliseconds(lambda step=step, sides=sides: matmul.product(step, A, B, **sides), 5)
     record_property(f"simt matmul {n}, ms", found)
     kernel = matmul.in_registers.compiled(A, A, A, 8, 8, 8, TA=False, TB=False, X=16, Y=16, S=8, R=8)
-    made = build_kernel(kernel, gpu.properties.architecture)
+    made = compile_for(kernel, gpu.properties.architecture)
     assert made.spills == 0
     assert made.registers > 8 * 8 + 8 + 8
     assert simt.occupancy(None, 256, made.registers, kernel.static_shared).blocks >= 1
@@ -157,7 +157,7 @@ def test_occupancy_is_the_drivers(gpu: CudaDevice) -> None:
     ]
     library = gpu.driver.library  # type: ignore[attr-defined]
     for kernel in kernels:
-        made = build_kernel(kernel, gpu.properties.architecture)
+        made = compile_for(kernel, gpu.properties.architecture)
         with gpu.entered():
             function = gpu.driver.function(gpu.driver.load(made.image), kernel.routine.text)
             for threads in (32, 96, 256, 512, 640):

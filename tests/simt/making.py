@@ -1,7 +1,7 @@
 """Kernels for threads from text, as if it stood in a file."""
 
 from tests.from_text import from_text
-from tilegrad.simt import KernelFunction
+from tilegrad.simt import ThreadKernel
 
 HEAD = """import math
 import numpy as np
@@ -49,9 +49,9 @@ def tile(x):
 """
 
 
-def made(body: str, parameters: str = "x, out, n, N: simt.constexpr") -> KernelFunction:
+def made(body: str, parameters: str = "x, out, n, N: simt.constexpr") -> ThreadKernel:
     """The kernel `k` with this body."""
     lines = "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     text = f"{HEAD}@simt.kernel\ndef k({parameters}):\n{lines}"
-    found: KernelFunction = from_text(text, "threads")["k"]
+    found: ThreadKernel = from_text(text, "threads")["k"]
     return found

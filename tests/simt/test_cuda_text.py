@@ -13,7 +13,7 @@ from tests.simt.making import made
 from tilegrad import simt
 from tilegrad.backend.cuda import nvrtc
 from tilegrad.errors import LaunchError
-from tilegrad.simt.running import built
+from tilegrad.simt.running import compile_for
 
 FLOATS, DOUBLES = tg.tensor(np.ones(8, np.float32)), tg.tensor(np.ones(8, np.float64))
 INTS = tg.tensor(np.ones(8, np.int32))
@@ -94,7 +94,7 @@ def test_lines(body: str) -> None:
 def test_nvrtc_takes_it(name: str) -> None:
     found = KERNELS[name]()
     for architecture in ("sm_80", "sm_90a", "sm_120") if name in EVERYWHERE else ("sm_90a",):
-        code = built(found, architecture)
+        code = compile_for(found, architecture)
         assert code.image
         assert code.registers > 0
         assert code.spills == 0

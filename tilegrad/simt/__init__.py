@@ -19,7 +19,7 @@ from ..ir.dtype import bfloat16, float16, float32, float64, int8, int16, int32, 
 from ..ir.dtype import bool_ as bool_
 from ..language.values import constexpr
 from .builtin import (
-    WORDS,
+    BUILTINS,
     blockDim,
     blockIdx,
     dynamic_shared,
@@ -31,7 +31,7 @@ from .builtin import (
     threadIdx,
 )
 from .counters import Counters
-from .kernel import DeviceFunction, KernelFunction, device, kernel
+from .kernel import DeviceFunction, ThreadKernel, device, kernel
 from .limits import GPUS, Gpu, Occupancy, gpu, occupancy
 
 ALL_LANES = 0xFFFF_FFFF
@@ -39,18 +39,18 @@ warpSize = 32
 
 
 def __getattr__(name: str) -> Any:
-    if name in WORDS:
-        return WORDS[name]
+    if name in BUILTINS:
+        return BUILTINS[name]
     raise AttributeError(f"module 'tilegrad.simt' has no attribute {name!r}")
 
 
 __all__ = [
-    "ALL_LANES", "GPUS", "Counters", "DeviceFunction", "Gpu", "KernelFunction", "Occupancy", "bfloat16", "blockDim",
+    "ALL_LANES", "GPUS", "Counters", "DeviceFunction", "Gpu", "Occupancy", "ThreadKernel", "bfloat16", "blockDim",
     "blockIdx", "constexpr", "device", "dynamic_shared", "float16", "float32", "float64", "gpu", "gridDim", "int8",
     "int16", "int32", "int64", "kernel", "local", "occupancy", "shared", "syncthreads", "syncwarp", "threadIdx",
     "uint8", "uint16", "uint32", "uint64", "warpSize",
 ]  # fmt: skip
-__all__ += sorted(WORDS)
+__all__ += sorted(BUILTINS)
 
 
 def __dir__() -> list[str]:

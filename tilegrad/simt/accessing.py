@@ -7,33 +7,33 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelFault
-from .atomics import altered, changed
+from .atomics import apply_atomic, modified_elements
 from .counters import Counters
-from .faults import fault, race_told
-from .following import Anew, FollowedShadow
+from .faults import fault_error, race_error
+from .following import FollowedShadow, RestartLaunch
 from .form import Array
-from .instructions import Change, Code, Load, Save
-from .lanes import Chunk, Lanes, Shape
-from .memory import Storage
-from .races import Access, Race, differing
+from .instructions import AtomicInstruction, InstructionList, LoadInstruction, StoreInstruction
+from .lanes import Chunk, Lanes, LaunchShape
+from .memory import ArrayStorage
+from .races import DataRace, GroupAccess, differs_from
 
 
-class Memory:
+class MemorySimulator:
     """The memory part of the machine; `changes` counts the instructions that modified memory."""
 
-    code: Code
-    shape: Shape
+    code: InstructionList
+    shape: LaunchShape
     counters: Counters | None
     chunk: Chunk
-    storages: dict[int, Storage]
+    storages: dict[int, ArrayStorage]
     changes: int
 
-    def storage(self, array: Array) -> Storage:
+    def storage(self, array: Array) -> ArrayStorage:
         return self.storages[id(array)]
 
-    def access(self, lanes: Lanes) -> Access:
+    def access(self, lanes: Lanes) -> GroupAccess:
         chunk = self.chunk
-        return Access(lanes.of(chunk.unique), lanes.of(chunk.time), lanes.pc, self.shape.threads)
+        return GroupAccess(lanes.of(chunk.unique), lanes.of(chunk.time), lanes.pc, self.shape.threads)
 
     def fail(self, lanes: Lanes, instruction: Any, mask: Any, reason: str) -> KernelFault:
         """Raise a fault for the first thread of the group in a mask."""
@@ -41,16 +41,20 @@ class Memory:
         return self.fail_at(lanes, instruction, lane, reason)
 
     def fail_at(self, lanes: Lanes, instruction: Any, lane: int, reason: str) -> KernelFault:
-        return fault(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
+        return fault_error(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
 
-    def told(self, race: Race, lanes: Lanes, instruction: Any, storage: Storage) -> KernelFault:
+    def told(self, race: DataRace, lanes: Lanes, instruction: Any, storage: ArrayStorage) -> KernelFault:
         if self.code.acquires and storage.shadow is not None and not storage.shadow.follows:
-            raise Anew([storage.array, *[x.array for x in self.code.instructions if isinstance(x, Change)]])
+            raise RestartLaunch(
+                [storage.array, *[x.array for x in self.code.instructions if isinstance(x, AtomicInstruction)]]
+            )
         unique = int(lanes.of(self.chunk.unique)[race.lane])
         other = self.code.instructions[race.other_pc].place
-        return self.fail_at(lanes, instruction, race.lane, race_told(race, storage, self.shape, unique, other))
+        return self.fail_at(lanes, instruction, race.lane, race_error(race, storage, self.shape, unique, other))
 
-    def places(self, lanes: Lanes, instruction: Load | Save | Change, storage: Storage) -> Any:
+    def places(
+        self, lanes: Lanes, instruction: LoadInstruction | StoreInstruction | AtomicInstruction, storage: ArrayStorage
+    ) -> Any:
         """Check bounds, and return the positions of the elements."""
         index = [f(lanes) for f in instruction.where]
         wrong = storage.outside(index)
@@ -61,7 +65,7 @@ class Memory:
             raise self.fail(lanes, instruction, mask, f"index {value}{along} is outside of {storage}")
         return storage.positions(lanes, index)
 
-    def count(self, lanes: Lanes, instruction: Any, storage: Storage, linear: Any, how: str) -> None:
+    def count(self, lanes: Lanes, instruction: Any, storage: ArrayStorage, linear: Any, how: str) -> None:
         if self.counters is None or storage.space == "local":
             return
         line = self.counters.line(instruction.place, storage.name, storage.space, how)
@@ -71,7 +75,7 @@ class Memory:
 
     # --- instructions ----------------------------------------------------------------------------
 
-    def load(self, lanes: Lanes, one: Load) -> None:
+    def load(self, lanes: Lanes, one: LoadInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "load")
@@ -92,7 +96,7 @@ class Memory:
         lanes.assign(one.name, storage.data[places], storage.data.dtype)
 
     def unwritten(
-        self, lanes: Lanes, one: Any, storage: Storage, places: np.ndarray, never: np.ndarray, does: str
+        self, lanes: Lanes, one: Any, storage: ArrayStorage, places: np.ndarray, never: np.ndarray, does: str
     ) -> KernelFault:
         element = storage.element(int(places[np.argmax(never)]))
         where = {"shared": "shared memory", "local": "a local array", "global": "memory from `empty`"}[storage.space]
@@ -100,7 +104,7 @@ class Memory:
             lanes, one, never, f"{does} {element}, which no thread has written yet: {where} begins with any contents"
         )
 
-    def save(self, lanes: Lanes, one: Save) -> None:
+    def save(self, lanes: Lanes, one: StoreInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "store")
@@ -112,7 +116,7 @@ class Memory:
                 storage.filled[places] = True
             return
         access = self.access(lanes)
-        differs = differing(storage.data[places], values) | shadow.never_written(places)
+        differs = differs_from(storage.data[places], values) | shadow.never_written(places)
         race = shadow.store(places, access, differs)
         if race is not None:
             raise self.told(race, lanes, one, storage)
@@ -122,7 +126,7 @@ class Memory:
         if race is not None:
             raise self.told(race, lanes, one, storage)
 
-    def change(self, lanes: Lanes, one: Change) -> None:
+    def change(self, lanes: Lanes, one: AtomicInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "atomic")
@@ -138,10 +142,12 @@ class Memory:
                 raise self.told(race, lanes, one, storage)
         operands = [lanes.wide(f(lanes)) for f in one.operands]
         before = storage.data[places]
-        old = changed(one.how, storage.data, places, operands, bool(one.name) or followed is not None)
-        self.changes += bool(differing(before, storage.data[places]).any())
+        old = apply_atomic(one.how, storage.data, places, operands, bool(one.name) or followed is not None)
+        self.changes += bool(differs_from(before, storage.data[places]).any())
         if followed is not None:
-            race = followed.changed(places, self.access(lanes), bool(one.name), altered(one.how, old, operands))
+            race = followed.changed(
+                places, self.access(lanes), bool(one.name), modified_elements(one.how, old, operands)
+            )
             if race is not None:
                 raise self.told(race, lanes, one, storage)
         if one.name:

@@ -7,28 +7,28 @@ from typing import Any
 
 import numpy as np
 
-AT_ONCE: dict[str, Callable[..., Any]] = {
+UNORDERED_UPDATES: dict[str, Callable[..., Any]] = {
     "atomicAdd": np.add, "atomicSub": np.subtract, "atomicMin": np.minimum, "atomicMax": np.maximum,
     "atomicAnd": np.bitwise_and, "atomicOr": np.bitwise_or, "atomicXor": np.bitwise_xor,
 }  # fmt: skip
-AROUND: dict[str, Callable[..., Any]] = {
+WRAPPING_COUNTERS: dict[str, Callable[..., Any]] = {
     "atomicInc": lambda old, most: np.where(old >= most, 0, old + 1),
     "atomicDec": lambda old, most: np.where((old == 0) | (old > most), most, old - 1),
 }
 """Counters that wrap at a bound."""
-MANY = 64
+MIN_PREFIX_SUM_THREADS = 64
 """Number of threads on one element from which integer additions use a prefix sum."""
 
 
-def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.ndarray], wanted: bool) -> Any:
+def apply_atomic(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.ndarray], wanted: bool) -> Any:
     """Apply an atomic operation in thread order; return the old elements if they are used.
 
     >>> numbers = np.zeros(2, np.int32)
-    >>> changed("atomicAdd", numbers, np.array([0, 1, 0]), [np.array([5, 6, 7], np.int32)], True), numbers
+    >>> apply_atomic("atomicAdd", numbers, np.array([0, 1, 0]), [np.array([5, 6, 7], np.int32)], True), numbers
     (array([0, 0, 5], dtype=int32), array([12,  6], dtype=int32))
     """
-    if not wanted and how in AT_ONCE:
-        AT_ONCE[how].at(data, places, operands[0])  # type: ignore[attr-defined]
+    if not wanted and how in UNORDERED_UPDATES:
+        UNORDERED_UPDATES[how].at(data, places, operands[0])  # type: ignore[attr-defined]
         return None
     order = np.argsort(places, kind="stable")
     ordered = places[order]
@@ -36,7 +36,7 @@ def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.nd
     first[1:] = ordered[1:] != ordered[:-1]
     begin = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
     turn = np.arange(len(ordered)) - begin
-    if how in ("atomicAdd", "atomicSub") and data.dtype.kind in "iu" and turn.max(initial=0) >= MANY:
+    if how in ("atomicAdd", "atomicSub") and data.dtype.kind in "iu" and turn.max(initial=0) >= MIN_PREFIX_SUM_THREADS:
         return _running(how, data, places, operands[0], order, begin)
     old = np.empty(len(places), data.dtype)
     for n in range(int(turn.max(initial=-1)) + 1):
@@ -50,16 +50,16 @@ def changed(how: str, data: np.ndarray, places: np.ndarray, operands: list[np.nd
             case "atomicCAS":
                 data[at] = np.where(old[now] == given[0], given[1], old[now])
             case "atomicInc" | "atomicDec":
-                data[at] = AROUND[how](old[now], given[0])
+                data[at] = WRAPPING_COUNTERS[how](old[now], given[0])
             case _:
-                data[at] = AT_ONCE[how](old[now], given[0])
+                data[at] = UNORDERED_UPDATES[how](old[now], given[0])
     return old
 
 
-def altered(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
+def modified_elements(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray:
     """Mark the elements that an atomic operation modified: not those of a failed lock, nor those to which 0 was added.
 
-    >>> altered("atomicCAS", np.array([0, 1]), [np.array([0, 0]), np.array([1, 1])])
+    >>> modified_elements("atomicCAS", np.array([0, 1]), [np.array([0, 0]), np.array([1, 1])])
     array([ True, False])
     """
     match how:
@@ -68,7 +68,7 @@ def altered(how: str, old: np.ndarray, operands: list[np.ndarray]) -> np.ndarray
         case "atomicCAS":
             return np.asarray(old == operands[0])
         case _:
-            return np.asarray((AT_ONCE.get(how) or AROUND[how])(old, operands[0]) != old)
+            return np.asarray((UNORDERED_UPDATES.get(how) or WRAPPING_COUNTERS[how])(old, operands[0]) != old)
 
 
 def _running(

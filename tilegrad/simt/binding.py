@@ -15,10 +15,10 @@ from ..language.frames import KernelBase
 from ..language.values import constexpr
 from ..lazy.handle import Handle
 from .form import Array
-from .kinds import Refused, element_type, number_kind
-from .lanes import Shape, Triple
+from .kinds import UnsupportedCode, element_type, number_kind
+from .lanes import LaunchShape, Triple
 
-MEANT = {"int": "int32", "float": "float32", "bool": "bool"}
+LAUNCH_REMEDIES = {"int": "int32", "float": "float32", "bool": "bool"}
 
 
 class SimtFunction(KernelBase):
@@ -33,7 +33,7 @@ class SimtFunction(KernelBase):
             return said
         word = said.split(".")[-1] if isinstance(said, str) else getattr(said, "__name__", "")
         try:
-            return dtype_named(MEANT.get(word, word))
+            return dtype_named(LAUNCH_REMEDIES.get(word, word))
         except KeyError:
             return None
 
@@ -42,7 +42,7 @@ class SimtFunction(KernelBase):
         return str(self.signature).replace(constexpr.__module__, "simt")
 
 
-class Call(NamedTuple):
+class BoundCall(NamedTuple):
     """Arguments by name: `described` are the types and constants the kernel is read for, `given` the tensors and
     numbers.
     """
@@ -67,7 +67,7 @@ class Call(NamedTuple):
         return tuple([parameter(n, x._value.type.dtype) for n, x in self.tensors.items()])
 
 
-def bound(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+def bind_call(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundCall:
     name = function.fn.__name__
     try:
         found = function.signature.bind(*args, **kwargs)
@@ -81,12 +81,12 @@ def bound(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str, An
         value = value.value if isinstance(value, constexpr) else value
         try:
             described[parameter_name] = describe(function, parameter_name, value)
-        except Refused as refused:
+        except UnsupportedCode as refused:
             raise KernelLaunchError(f"kernel {name}: {refused.reason}") from None
         if not function.is_static(parameter_name):
             given[parameter_name] = value
     key = tuple([(x.dtype if isinstance(x, Array) else x, type(x)) for x in described.values()])
-    return Call(described, given, key)
+    return BoundCall(described, given, key)
 
 
 def describe(function: SimtFunction, name: str, value: Any) -> Any:
@@ -95,7 +95,7 @@ def describe(function: SimtFunction, name: str, value: Any) -> Any:
         if isinstance(value, list):
             value = tuple(value)
         if not isinstance(value, int | float | DType | tuple | SimtFunction):
-            raise Refused(
+            raise UnsupportedCode(
                 f"`{name}` is a constexpr, and {type(value).__name__} is none: a number, a type or a device function is"
             )
         return value
@@ -108,9 +108,9 @@ def describe(function: SimtFunction, name: str, value: Any) -> Any:
             if declared is None:
                 return kind.dtype
             if isinstance(value, float) and not declared.is_float:
-                raise Refused(f"`{name}` is {declared.name}, and {value} is given")
+                raise UnsupportedCode(f"`{name}` is {declared.name}, and {value} is given")
             if not declared.is_float and not declared.min <= value <= declared.max:
-                raise Refused(f"`{name}` is {declared.name}, in which {value} does not fit")
+                raise UnsupportedCode(f"`{name}` is {declared.name}, in which {value} does not fit")
             return declared
         case _:
             remedy = (
@@ -118,13 +118,13 @@ def describe(function: SimtFunction, name: str, value: Any) -> Any:
                 if hasattr(value, "__array__")
                 else "a kernel takes tensors and numbers"
             )
-            raise Refused(f"`{name}` is {type(value).__name__}: {remedy}")
+            raise UnsupportedCode(f"`{name}` is {type(value).__name__}: {remedy}")
 
 
 def tensor_described(name: str, x: Any) -> Array:
     dtype = element_type(x._value.type.dtype, f"`{name}`")
     if not x.is_contiguous():
-        raise Refused(
+        raise UnsupportedCode(
             f"`{name}` is a view of shape {tuple(x.shape)} with strides {tuple(x.stride())}: a kernel sees elements "
             f"in a "
             "row; give it .contiguous()"
@@ -132,7 +132,7 @@ def tensor_described(name: str, x: Any) -> Array:
     return Array(name, dtype, "global")
 
 
-def shape_of(function: SimtFunction, configuration: Any) -> Shape:
+def launch_shape(function: SimtFunction, configuration: Any) -> LaunchShape:
     """Parse a launch configuration: `[grid, block]` or `[grid, block, shared bytes]`."""
     name = function.fn.__name__
     parts = configuration if isinstance(configuration, tuple) else (configuration,)
@@ -145,7 +145,7 @@ def shape_of(function: SimtFunction, configuration: Any) -> Shape:
     shared = parts[2] if len(parts) == 3 else 0
     if not isinstance(shared, int | np.integer) or isinstance(shared, bool):
         raise KernelLaunchError(f"kernel {name}: the bytes of shared memory are a whole number, and not {shared!r}")
-    return Shape(extents(name, parts[0], "grid"), extents(name, parts[1], "block"), int(shared))
+    return LaunchShape(extents(name, parts[0], "grid"), extents(name, parts[1], "block"), int(shared))
 
 
 def extents(name: str, given: Any, what: str) -> Triple:
@@ -162,7 +162,7 @@ def extents(name: str, given: Any, what: str) -> Triple:
     return x, y, z
 
 
-def device_of(function: SimtFunction, call: Call) -> str:
+def device_of(function: SimtFunction, call: BoundCall) -> str:
     """Return the device that all tensors are on, or refuse a mix."""
     places = list(dict.fromkeys(x._value.type.device for x in call.tensors.values()))
     if len(places) > 1:

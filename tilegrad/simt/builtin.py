@@ -15,7 +15,7 @@ WARP = 32
 ALL_LANES = 0xFFFF_FFFF
 
 
-class Builtin:
+class ThreadBuiltin:
     """A function of the language."""
 
     def __init__(self, name: str, kind: str, form: str) -> None:
@@ -28,7 +28,7 @@ class Builtin:
         return f"<simt.{self.form}>"
 
 
-class Vector:
+class IndexVector:
     """`threadIdx` and the like, with components `x`, `y` and `z`."""
 
     def __init__(self, name: str) -> None:
@@ -43,7 +43,7 @@ class Vector:
         return f"<simt.{self.name}>"
 
 
-class FunctionOfNumbers(Node):
+class ScalarFunction(Node):
     """A function that each thread computes by itself; `kinds` are the element types it accepts."""
 
     name: str
@@ -54,10 +54,10 @@ class FunctionOfNumbers(Node):
     """Name in CUDA C++, if it is not `name` with a suffix `f` for float32."""
 
 
-def bits_set(x: Any) -> Any:
+def count_bits(x: Any) -> Any:
     """Count the bits that are set in each number.
 
-    >>> bits_set(np.array([0, 7, -1], np.int32))
+    >>> count_bits(np.array([0, 7, -1], np.int32))
     array([ 0,  3, 32], dtype=int32)
     """
     bytes = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
@@ -67,23 +67,23 @@ def bits_set(x: Any) -> Any:
 FUNCTIONS = {
     f.name: f
     for f in (
-        *(FunctionOfNumbers(name, 1, getattr(np, name)) for name in (
+        *(ScalarFunction(name, 1, getattr(np, name)) for name in (
             "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil",
             "trunc", "cbrt", "rint",
         )),
-        FunctionOfNumbers("asin", 1, np.arcsin), FunctionOfNumbers("acos", 1, np.arccos),
-        FunctionOfNumbers("atan", 1, np.arctan), FunctionOfNumbers("atan2", 2, np.arctan2),
-        FunctionOfNumbers("rsqrt", 1, lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)),
-        FunctionOfNumbers("pow", 2, np.power), FunctionOfNumbers("fmod", 2, np.fmod),
-        FunctionOfNumbers("hypot", 2, np.hypot),
-        FunctionOfNumbers("abs", 1, np.abs, ("float", "int"), "abs"),
-        FunctionOfNumbers("min", 2, np.fmin, ("float", "int", "uint"), "min"),
-        FunctionOfNumbers("max", 2, np.fmax, ("float", "int", "uint"), "max"),
-        FunctionOfNumbers("popc", 1, bits_set, ("int", "uint"), "__popc"),
+        ScalarFunction("asin", 1, np.arcsin), ScalarFunction("acos", 1, np.arccos),
+        ScalarFunction("atan", 1, np.arctan), ScalarFunction("atan2", 2, np.arctan2),
+        ScalarFunction("rsqrt", 1, lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)),
+        ScalarFunction("pow", 2, np.power), ScalarFunction("fmod", 2, np.fmod),
+        ScalarFunction("hypot", 2, np.hypot),
+        ScalarFunction("abs", 1, np.abs, ("float", "int"), "abs"),
+        ScalarFunction("min", 2, np.fmin, ("float", "int", "uint"), "min"),
+        ScalarFunction("max", 2, np.fmax, ("float", "int", "uint"), "max"),
+        ScalarFunction("popc", 1, count_bits, ("int", "uint"), "__popc"),
     )
 }  # fmt: skip
 
-PYTHON: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", math.fabs: "abs"} | {
+PYTHON_FUNCTIONS: dict[Any, str] = {abs: "abs", min: "min", max: "max", pow: "pow", math.fabs: "abs"} | {
     getattr(math, name): name for name in FUNCTIONS if hasattr(math, name)
 }
 """Python builtins that are functions of the language."""
@@ -94,19 +94,21 @@ ATOMICS = ("Add", "Sub", "Min", "Max", "And", "Or", "Xor", "Inc", "Dec", "Exch",
 FENCES = ("threadfence", "threadfence_block")
 """Memory fences. Atomics order accesses here without them, but ported kernels contain them."""
 
-threadIdx, blockIdx, blockDim, gridDim = (Vector(n) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
-shared = Builtin("shared", "array", "shared(dtype, shape)")
-local = Builtin("local", "array", "local(dtype, shape)")
-dynamic_shared = Builtin("dynamic_shared", "array", "dynamic_shared(dtype)")
-syncthreads = Builtin("syncthreads", "barrier", "syncthreads()")
-syncwarp = Builtin("syncwarp", "barrier", "syncwarp()")
+threadIdx, blockIdx, blockDim, gridDim = (IndexVector(n) for n in ("threadIdx", "blockIdx", "blockDim", "gridDim"))
+shared = ThreadBuiltin("shared", "array", "shared(dtype, shape)")
+local = ThreadBuiltin("local", "array", "local(dtype, shape)")
+dynamic_shared = ThreadBuiltin("dynamic_shared", "array", "dynamic_shared(dtype)")
+syncthreads = ThreadBuiltin("syncthreads", "barrier", "syncthreads()")
+syncwarp = ThreadBuiltin("syncwarp", "barrier", "syncwarp()")
 
-WORDS: dict[str, Any] = {
-    **{name: Builtin(name, "function", f"{name}({', '.join('xyz'[: f.count])})") for name, f in FUNCTIONS.items()},
-    **{name: Builtin(name, "shuffle", f"{name}(mask, value, lane, width=32)") for name in SHUFFLES},
-    **{name: Builtin(name, "vote", f"{name}(mask, condition)") for name in VOTES},
-    **{f"atomic{n}": Builtin(f"atomic{n}", "atomic", f"atomic{n}(array[i], value)") for n in ATOMICS[:-1]},
-    **{name: Builtin(name, "barrier", f"{name}()") for name in FENCES},
-    "atomicCAS": Builtin("atomicCAS", "atomic", "atomicCAS(array[i], expected, value)"),
+BUILTINS: dict[str, Any] = {
+    **{
+        name: ThreadBuiltin(name, "function", f"{name}({', '.join('xyz'[: f.count])})") for name, f in FUNCTIONS.items()
+    },
+    **{name: ThreadBuiltin(name, "shuffle", f"{name}(mask, value, lane, width=32)") for name in SHUFFLES},
+    **{name: ThreadBuiltin(name, "vote", f"{name}(mask, condition)") for name in VOTES},
+    **{f"atomic{n}": ThreadBuiltin(f"atomic{n}", "atomic", f"atomic{n}(array[i], value)") for n in ATOMICS[:-1]},
+    **{name: ThreadBuiltin(name, "barrier", f"{name}()") for name in FENCES},
+    "atomicCAS": ThreadBuiltin("atomicCAS", "atomic", "atomicCAS(array[i], expected, value)"),
 }
 """Builtins other than the functions of numbers, by name."""

@@ -7,17 +7,18 @@ import inspect
 from typing import Any
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
-from .builtin import FUNCTIONS, VOTES, Builtin
-from .form import Array, Atomic, Called, Exchange, Expression, Function, Launch, Routine
-from .kinds import Refused, is_half, kind_of, meeting, rounded, shown, typed
-from .reading import ExpressionReader, function_name
+from ..language.frames import KernelBase
+from .builtin import FUNCTIONS, VOTES, ThreadBuiltin
+from .form import Array, AtomicOperation, DeviceCall, Expression, FunctionCall, LaunchStatement, Routine, WarpExchange
+from .kinds import UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, rounded
+from .reading import ThreadExpressionReader, function_name
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
-DEEPEST = 24
+MAX_DEPTH = 24
 """Maximal nesting depth of calls and of launches."""
 
 
-class CallReader(ExpressionReader):
+class CallReader(ThreadExpressionReader):
     """Reads the calls in a kernel."""
 
     def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
@@ -25,11 +26,11 @@ class CallReader(ExpressionReader):
 
     def call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Subscript) and hasattr(self.value(node.func.value), "simt_role"):
-            raise Refused("a launch stands on a line of its own: its results are what the kernel stores")
+            raise UnsupportedCode("a launch stands on a line of its own: its results are what the kernel stores")
         callee = self.value(node.func)
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise Refused("** is not part of the language of kernels")
+                raise UnsupportedCode("** is not part of the language of kernels")
         name = function_name(callee)
         if name is not None:
             return self.function(name, node)
@@ -37,38 +38,40 @@ class CallReader(ExpressionReader):
         if dtype is not None:
             return self.conversion(dtype, node)
         match callee:
-            case Builtin(kind="shuffle" | "vote"):
+            case ThreadBuiltin(kind="shuffle" | "vote"):
                 return self.exchange(callee, node)
-            case Builtin(kind="atomic"):
+            case ThreadBuiltin(kind="atomic"):
                 return self.atomic(callee, node)
-            case Builtin(kind="barrier"):
-                raise Refused(f"{callee.name}() stands on a line of its own")
-            case Builtin(kind="array"):
-                raise Refused(f"{callee.form} is given a name, on a line of its own: tile = simt.{callee.form}")
+            case ThreadBuiltin(kind="barrier"):
+                raise UnsupportedCode(f"{callee.name}() stands on a line of its own")
+            case ThreadBuiltin(kind="array"):
+                raise UnsupportedCode(f"{callee.form} is given a name, on a line of its own: tile = simt.{callee.form}")
         role = getattr(callee, "simt_role", "")
         if role == "device":
             return self.device_call(callee, node)
         if role == "kernel":
-            raise Refused(
+            raise UnsupportedCode(
                 f"{callee.fn.__name__} is a kernel: launch it, {callee.fn.__name__}[blocks, threads](...), or mark "
                 f"it with @simt.device "
                 "to call it"
             )
-        if type(callee).__name__ == "KernelFunction":
-            raise Refused(f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads")
+        if isinstance(callee, KernelBase):
+            raise UnsupportedCode(
+                f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads"
+            )
         if inspect.isfunction(callee):
-            raise Refused(f"{callee.__name__} is a function of Python: mark it with @simt.device")
+            raise UnsupportedCode(f"{callee.__name__} is a function of Python: mark it with @simt.device")
         if callee is print:
-            raise Refused("kernels do not print: store what you want to see in an array")
+            raise UnsupportedCode("kernels do not print: store what you want to see in an array")
         if callee is len:
-            raise Refused("pointers have no length: pass it as an argument")
-        raise Refused(f"{shown(callee)} is not part of the language of kernels")
+            raise UnsupportedCode("pointers have no length: pass it as an argument")
+        raise UnsupportedCode(f"{describe(callee)} is not part of the language of kernels")
 
     def positional(self, node: ast.Call, name: str, least: int, most: int | None = None) -> list[ast.expr]:
         most = least if most is None else most
         if node.keywords or not least <= len(node.args) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            raise Refused(
+            raise UnsupportedCode(
                 f"{name} takes {wanted} argument{'s' * (wanted != '1')}, and {len(node.args) + len(node.keywords)} "
                 f"are given"
             )
@@ -81,7 +84,7 @@ class CallReader(ExpressionReader):
             return rounded(x, dtype)
         if not isinstance(x, Expression) and dtype.is_integer:
             x = int(x)
-        return typed(x, dtype) if isinstance(x, Expression) or dtype is not bool_ else bool(x)
+        return convert_to(x, dtype) if isinstance(x, Expression) or dtype is not bool_ else bool(x)
 
     def function(self, name: str, node: ast.Call) -> Any:
         found = FUNCTIONS[name]
@@ -91,45 +94,47 @@ class CallReader(ExpressionReader):
             if name in ("min", "max", "abs"):
                 now: dict[str, Any] = {"min": min, "max": max, "abs": abs}
                 return now[name](*given)
-            given = [typed(x, float32) for x in given]
+            given = [convert_to(x, float32) for x in given]
         result = given[0]
         others: list[Any] = given[1:] or [None]
         for y in others:
-            dtype = kind_of(result).dtype if y is None else meeting(result, y)
+            dtype = kind_of(result).dtype if y is None else common_dtype(result, y)
             if dtype.kind not in found.kinds and "float" in found.kinds:
                 dtype = float32 if dtype.bits <= 32 else float64
             if dtype.kind not in found.kinds:
-                raise Refused(f"{name} takes whole numbers, and this is {dtype.name}")
-            operands = (typed(result, dtype),) if y is None else (typed(result, dtype), typed(y, dtype))
-            result = Function(int32 if name == "popc" else dtype, name, operands)
+                raise UnsupportedCode(f"{name} takes whole numbers, and this is {dtype.name}")
+            operands = (convert_to(result, dtype),) if y is None else (convert_to(result, dtype), convert_to(y, dtype))
+            result = FunctionCall(int32 if name == "popc" else dtype, name, operands)
         return result
 
     # --- together --------------------------------------------------------------------------------
 
-    def exchange(self, callee: Builtin, node: ast.Call) -> Exchange:
+    def exchange(self, callee: ThreadBuiltin, node: ast.Call) -> WarpExchange:
         """Read a shuffle or vote."""
         names = ["mask", "condition"] if callee.name in VOTES else ["mask", "value", "lane", "width"]
         keywords = {str(k.arg): k.value for k in node.keywords}
         arguments: dict[str, ast.expr] = {**dict(zip(names, node.args, strict=False)), **keywords}
         if not set(names[:3]) <= set(arguments) <= set(names) or len(node.args) + len(keywords) != len(arguments):
-            raise Refused(f"{callee.name} is written {callee.form}")
+            raise UnsupportedCode(f"{callee.name} is written {callee.form}")
         mask = self.value(arguments["mask"])
         if not isinstance(mask, int) or isinstance(mask, bool) or not 0 < mask <= 0xFFFF_FFFF:
-            raise Refused("the mask of lanes is a constant: 0xffffffff for all 32")
+            raise UnsupportedCode("the mask of lanes is a constant: 0xffffffff for all 32")
         place = self.scope.place(node)
         if callee.name in VOTES:
-            condition = typed(self.condition(arguments["condition"]), bool_)
+            condition = convert_to(self.condition(arguments["condition"]), bool_)
             dtype = uint32 if callee.name == "ballot_sync" else bool_
-            return Exchange(dtype, callee.name, (typed(mask, uint32), condition), 32, place)
+            return WarpExchange(dtype, callee.name, (convert_to(mask, uint32), condition), 32, place)
         value = self.number(arguments["value"])
         dtype = kind_of(value).dtype
-        lane = typed(self.integer(arguments["lane"], "a lane"), int32)
+        lane = convert_to(self.integer(arguments["lane"], "a lane"), int32)
         width = self.value(arguments["width"]) if "width" in arguments else 32
         if width not in (1, 2, 4, 8, 16, 32):
-            raise Refused("the width of a shuffle is a constant, 1, 2, 4, 8, 16 or 32")
-        return Exchange(dtype, callee.name, (typed(mask, uint32), typed(value, dtype), lane), width, place)
+            raise UnsupportedCode("the width of a shuffle is a constant, 1, 2, 4, 8, 16 or 32")
+        return WarpExchange(
+            dtype, callee.name, (convert_to(mask, uint32), convert_to(value, dtype), lane), width, place
+        )
 
-    def atomic(self, callee: Builtin, node: ast.Call) -> Atomic:
+    def atomic(self, callee: ThreadBuiltin, node: ast.Call) -> AtomicOperation:
         name = callee.name
         count = 3 if name == "atomicCAS" else 2
         target, *rest = self.positional(node, name, count)
@@ -138,23 +143,27 @@ class CallReader(ExpressionReader):
         element = self.element(target, "atomic")
         dtype = element.dtype
         if element.array.space == "local":
-            raise Refused(
+            raise UnsupportedCode(
                 f"`{element.array.name}` is a thread's own: no other thread can interrupt, no atomic is needed"
             )
         allowed = {"atomicAdd": 32, "atomicSub": 32, "atomicExch": 32}.get(name, 32)
         integers = name not in ("atomicAdd", "atomicSub", "atomicExch")
         if dtype.bits < allowed or (integers and dtype.is_float):
             kind = "whole numbers" if integers else "numbers"
-            raise Refused(f"{name} is for {kind} of 32 or 64 bits, and `{element.array.name}` is {dtype.name}")
+            raise UnsupportedCode(f"{name} is for {kind} of 32 or 64 bits, and `{element.array.name}` is {dtype.name}")
         if name == "atomicSub" and (dtype.is_float or dtype.bits == 64):
-            raise Refused("atomicSub is for int32 and uint32: add the negative with atomicAdd")
+            raise UnsupportedCode("atomicSub is for int32 and uint32: add the negative with atomicAdd")
         if name in ("atomicInc", "atomicDec") and dtype is not uint32:
-            raise Refused(f"{name} is for uint32, and `{element.array.name}` is {dtype.name}")
+            raise UnsupportedCode(f"{name} is for uint32, and `{element.array.name}` is {dtype.name}")
         operands = [self.number(x) for x in rest]
         for x in operands:
             if kind_of(x).dtype.is_float and not dtype.is_float:
-                raise Refused(f"{shown(x)} is given to {name} of `{element.array.name}`, which is {dtype.name}")
-        return Atomic(dtype, name, element, tuple([typed(x, dtype) for x in operands]), self.scope.place(node))
+                raise UnsupportedCode(
+                    f"{describe(x)} is given to {name} of `{element.array.name}`, which is {dtype.name}"
+                )
+        return AtomicOperation(
+            dtype, name, element, tuple([convert_to(x, dtype) for x in operands]), self.scope.place(node)
+        )
 
     # --- other functions -------------------------------------------------------------------------
 
@@ -165,12 +174,12 @@ class CallReader(ExpressionReader):
                 *[self.value(x) for x in node.args], **{str(k.arg): self.value(k.value) for k in node.keywords}
             )
         except TypeError as error:
-            raise Refused(f"{function.fn.__name__}: {error}; it takes {function.shown_signature}") from None
+            raise UnsupportedCode(f"{function.fn.__name__}: {error}; it takes {function.shown_signature}") from None
         call.apply_defaults()
         for name, x in call.arguments.items():
             if function.is_static(name) and isinstance(x, Expression | Array):
-                raise Refused(
-                    f"`{name}` of {function.fn.__name__} is a constexpr, and {shown(x)} is known only when it runs"
+                raise UnsupportedCode(
+                    f"`{name}` of {function.fn.__name__} is a constexpr, and {describe(x)} is known only when it runs"
                 )
         return dict(call.arguments)
 
@@ -189,12 +198,14 @@ class CallReader(ExpressionReader):
             elif isinstance(x, Expression | int | float):
                 dtype = function.declared(name) or kind_of(x).dtype
                 if isinstance(x, Expression) and x.dtype.is_float and not dtype.is_float:
-                    raise Refused(f"`{name}` of {function.fn.__name__} is {dtype.name}, and {shown(x)} is given")
+                    raise UnsupportedCode(
+                        f"`{name}` of {function.fn.__name__} is {dtype.name}, and {describe(x)} is given"
+                    )
                 given[name] = dtype
-                passed.append(typed(x, dtype))
+                passed.append(convert_to(x, dtype))
             else:
-                raise Refused(
-                    f"{shown(x)} cannot be passed to `{name}` of {function.fn.__name__}: arrays and numbers can"
+                raise UnsupportedCode(
+                    f"{describe(x)} cannot be passed to `{name}` of {function.fn.__name__}: arrays and numbers can"
                 )
         routine = self.routine(function, given, node, launched)
         for parameter, x in zip(routine.parameters, passed, strict=True):
@@ -205,11 +216,11 @@ class CallReader(ExpressionReader):
             self.scope.routines.append(routine)
         return routine, tuple(passed)
 
-    def device_call(self, function: Any, node: ast.Call) -> Called:
+    def device_call(self, function: Any, node: ast.Call) -> DeviceCall:
         routine, passed = self.specialised(function, self.bound(function, node), node)
-        return Called(routine.result or int32, routine, passed, self.scope.place(node))
+        return DeviceCall(routine.result or int32, routine, passed, self.scope.place(node))
 
-    def launch(self, node: ast.Call) -> Launch:
+    def launch(self, node: ast.Call) -> LaunchStatement:
         """Read a launch inside a kernel: `child[grid, block](...)`."""
         assert isinstance(node.func, ast.Subscript)
         function = self.value(node.func.value)
@@ -217,20 +228,22 @@ class CallReader(ExpressionReader):
         parts = shape.elts if isinstance(shape, ast.Tuple) else [shape]
         name = function.fn.__name__
         if not 2 <= len(parts) <= 3:
-            raise Refused(f"a launch has blocks and threads, and perhaps bytes of shared memory: {name}[grid, block]")
+            raise UnsupportedCode(
+                f"a launch has blocks and threads, and perhaps bytes of shared memory: {name}[grid, block]"
+            )
         grid, block = (self.extents(part) for part in parts[:2])
-        shared = typed(self.integer(parts[2], "the bytes of shared memory") if len(parts) == 3 else 0, int32)
+        shared = convert_to(self.integer(parts[2], "the bytes of shared memory") if len(parts) == 3 else 0, int32)
         arguments = self.bound(function, node)
         for x in arguments.values():
             if isinstance(x, Array) and x.space != "global":
-                raise Refused(
-                    f"{shown(x)} ends with its block: a kernel that is launched can be given global memory only"
+                raise UnsupportedCode(
+                    f"{describe(x)} ends with its block: a kernel that is launched can be given global memory only"
                 )
         routine, passed = self.specialised(function, arguments, node, True)
-        return Launch(self.scope.place(node), routine, grid, block, shared, passed)
+        return LaunchStatement(self.scope.place(node), routine, grid, block, shared, passed)
 
     def extents(self, node: ast.expr) -> tuple[Expression, ...]:
         parts = node.elts if isinstance(node, ast.Tuple) else [node]
         if not 1 <= len(parts) <= 3:
-            raise Refused("a grid and a block have one to three axes")
-        return tuple([typed(self.integer(part, "an extent"), int32) for part in parts])
+            raise UnsupportedCode("a grid and a block have one to three axes")
+        return tuple([convert_to(self.integer(part, "an extent"), int32) for part in parts])

@@ -11,13 +11,13 @@ import numpy as np
 from ..language.source import Place
 from .builtin import WARP
 
-SECTOR = 32
+SECTOR_BYTES = 32
 """Size of a sector of global memory, the unit of transfer, in bytes."""
-BANKS, BANK = 32, 4
+BANKS, BANK_BYTES = 32, 4
 """Number of banks of shared memory, and width of a bank in bytes: a warp reads one word per bank and cycle."""
 
 
-class Line:
+class LineCounters:
     """The accesses of one source line to one array."""
 
     def __init__(self, place: Place, array: str, space: str, how: str) -> None:
@@ -48,7 +48,7 @@ class Counters:
         """Block-wide barriers."""
         self.branches = self.divergent = 0
         """Branches executed by warps, and how many of them diverged."""
-        self.lines: dict[tuple[str, int, int, str, str], Line] = {}
+        self.lines: dict[tuple[str, int, int, str, str], LineCounters] = {}
 
     # --- what is asked ---------------------------------------------------------------------------
 
@@ -95,9 +95,9 @@ class Counters:
     @property
     def efficiency(self) -> float:
         """Fraction of the transferred bytes that was requested."""
-        moved = self.transactions * SECTOR
+        moved = self.transactions * SECTOR_BYTES
         used = sum(
-            min(line.bytes, line.transactions * SECTOR) for line in self.lines.values() if line.space == "global"
+            min(line.bytes, line.transactions * SECTOR_BYTES) for line in self.lines.values() if line.space == "global"
         )
         return used / moved if moved else 1.0
 
@@ -130,36 +130,38 @@ class Counters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.launches += 1 + other.launches
         for key, line in other.lines.items():
-            own = self.lines.setdefault(key, Line(line.place, line.array, line.space, line.how))
+            own = self.lines.setdefault(key, LineCounters(line.place, line.array, line.space, line.how))
             for name in ("threads", "requests", "bytes", "transactions", "least"):
                 setattr(own, name, getattr(own, name) + getattr(line, name))
 
-    def line(self, place: Place, array: str, space: str, how: str) -> Line:
+    def line(self, place: Place, array: str, space: str, how: str) -> LineCounters:
         node = place.node
         key = (place.source.file, place.line, getattr(node, "col_offset", 0), array, how)
         found = self.lines.get(key)
         if found is None:
-            found = self.lines[key] = Line(place, array, space, how)
+            found = self.lines[key] = LineCounters(place, array, space, how)
         return found
 
-    def global_access(self, line: Line, rows: np.ndarray, count: int, itemsize: int) -> None:
+    def global_access(self, line: LineCounters, rows: np.ndarray, count: int, itemsize: int) -> None:
         """Count an access to global memory; `rows` has the byte address of each lane of each warp, -1 for inactive
         lanes.
         """
         line.threads += count
         line.bytes += count * itemsize
         line.requests += len(rows)
-        line.transactions += int(distinct(np.where(rows < 0, -1, rows // SECTOR)).sum())
-        line.least += math.ceil(count * itemsize / SECTOR)
+        line.transactions += int(count_distinct(np.where(rows < 0, -1, rows // SECTOR_BYTES)).sum())
+        line.least += math.ceil(count * itemsize / SECTOR_BYTES)
 
-    def shared_access(self, line: Line, rows: np.ndarray, count: int, itemsize: int) -> None:
+    def shared_access(self, line: LineCounters, rows: np.ndarray, count: int, itemsize: int) -> None:
         line.threads += count
         line.bytes += count * itemsize
         line.requests += len(rows)
         if itemsize == 8:  # half a warp at a time
             rows = rows.reshape(-1, WARP // 2)
             rows = rows[(rows >= 0).any(1)]
-        line.transactions += int(turns(np.where(rows < 0, -1, rows // max(BANK, itemsize)), max(BANK, itemsize)).sum())
+        line.transactions += int(
+            bank_cycles(np.where(rows < 0, -1, rows // max(BANK_BYTES, itemsize)), max(BANK_BYTES, itemsize)).sum()
+        )
         line.least += len(rows)
 
     # --- in print --------------------------------------------------------------------------------
@@ -184,10 +186,10 @@ class Counters:
     __repr__ = __str__
 
 
-def distinct(rows: np.ndarray) -> np.ndarray:
+def count_distinct(rows: np.ndarray) -> np.ndarray:
     """Count the distinct non-negative numbers in each row.
 
-    >>> distinct(np.array([[0, 0, 1, 5], [-1, 3, 3, -1]]))
+    >>> count_distinct(np.array([[0, 0, 1, 5], [-1, 3, 3, -1]]))
     array([3, 1])
     """
     if not rows.size:
@@ -199,15 +201,15 @@ def distinct(rows: np.ndarray) -> np.ndarray:
     return result
 
 
-def turns(words: np.ndarray, size: int) -> np.ndarray:
+def bank_cycles(words: np.ndarray, size: int) -> np.ndarray:
     """Return the bank cycles of each row: the largest number of distinct words in one bank.
 
-    >>> turns(np.array([[0, 1, 2, 3], [0, 32, 64, 0], [7, 7, 7, 7]]), 4)
+    >>> bank_cycles(np.array([[0, 1, 2, 3], [0, 32, 64, 0], [7, 7, 7, 7]]), 4)
     array([1, 3, 1])
     """
     if not words.size:
         return np.zeros(len(words), np.int64)
-    banks = BANKS * BANK // size
+    banks = BANKS * BANK_BYTES // size
     ordered = np.sort(words, axis=1)
     new = ordered >= 0
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]

@@ -11,13 +11,23 @@ import numpy as np
 from ..ir.dtype import DType
 from ..language.source import Place
 from .builtin import FUNCTIONS
-from .form import Both, Cast, Choice, Expression, Function, Number, Operation, Special, Variable
+from .form import (
+    BuiltinVariable,
+    Conditional,
+    Conversion,
+    Expression,
+    FunctionCall,
+    NumberLiteral,
+    OperatorExpression,
+    ShortCircuit,
+    VariableReference,
+)
 from .lanes import Lanes
 
 Evaluate: TypeAlias = Callable[[Lanes], Any]
 
 
-class Trouble(Exception):
+class EvaluationFault(Exception):
     """A fault in evaluation; `mask` marks the threads of the group that caused it."""
 
     def __init__(self, place: Place, mask: Any, reason: str) -> None:
@@ -32,36 +42,36 @@ PLAIN: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def evaluation(x: Expression, rename: Callable[[str], str]) -> Evaluate:
+def compile_expression(x: Expression, rename: Callable[[str], str]) -> Evaluate:
     """Compile an expression to a function; `rename` maps variables to their names in the chunk."""
 
     def made(y: Expression) -> Evaluate:
-        return evaluation(y, rename)
+        return compile_expression(y, rename)
 
     match x:
-        case Number(dtype=dtype, value=value):
+        case NumberLiteral(dtype=dtype, value=value):
             number = dtype.numpy.type(value)
             return lambda lanes: number
-        case Variable(name=name):
+        case VariableReference(name=name):
             full = rename(name)
             return lambda lanes: lanes.variable(full)
-        case Special(name=name):
+        case BuiltinVariable(name=name):
             return lambda lanes: lanes.of(lanes.chunk.special(name))
-        case Cast(dtype=dtype, operand=operand):
+        case Conversion(dtype=dtype, operand=operand):
             inner, wanted = made(operand), dtype.numpy
             return lambda lanes: inner(lanes).astype(wanted)
-        case Operation():
+        case OperatorExpression():
             return operation(x, [made(y) for y in x.operands])
-        case Function(name=name, operands=operands):
+        case FunctionCall(name=name, operands=operands):
             return function(FUNCTIONS[name].meaning, [made(y) for y in operands], x.dtype)
-        case Both(op=op, left=left, right=right):
+        case ShortCircuit(op=op, left=left, right=right):
             first, second = made(left), made(right)
             return (
                 (lambda lanes: first(lanes) & second(lanes))
                 if op == "and"
                 else (lambda lanes: first(lanes) | second(lanes))
             )
-        case Choice(dtype=dtype, condition=condition, yes=yes, no=no):
+        case Conditional(dtype=dtype, condition=condition, yes=yes, no=no):
             return choice(made(condition), made(yes), made(no), dtype)
         case _:
             raise NotImplementedError(type(x).__name__)
@@ -87,7 +97,7 @@ def choice(condition: Evaluate, yes: Evaluate, no: Evaluate, dtype: DType) -> Ev
     return chosen
 
 
-def operation(x: Operation, operands: list[Evaluate]) -> Evaluate:
+def operation(x: OperatorExpression, operands: list[Evaluate]) -> Evaluate:
     if len(operands) == 1:
         (operand,) = operands
         match x.op:
@@ -106,7 +116,7 @@ def operation(x: Operation, operands: list[Evaluate]) -> Evaluate:
     return lambda lanes: plain(left(lanes), right(lanes))
 
 
-def division(x: Operation, left: Evaluate, right: Evaluate) -> Evaluate:
+def division(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
     """Divide as in C: quotient truncated towards zero, and remainder."""
     place, remainder = x.place, x.op == "%"
 
@@ -114,26 +124,28 @@ def division(x: Operation, left: Evaluate, right: Evaluate) -> Evaluate:
         above, below = left(lanes), right(lanes)
         zero = below == 0
         if np.any(zero):
-            raise Trouble(place, zero, f"{'remainder of a' if remainder else ''} division by zero".strip())
+            raise EvaluationFault(place, zero, f"{'remainder of a' if remainder else ''} division by zero".strip())
         rest = np.fmod(above, below)
         return rest if remainder else (above - rest) // below
 
     return divided
 
 
-def shift(x: Operation, left: Evaluate, right: Evaluate) -> Evaluate:
+def shift(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
     place, bits, plain = x.place, x.dtype.bits, PLAIN[x.op]
 
     def shifted(lanes: Lanes) -> Any:
         by = right(lanes)
         wrong = (by < 0) | (by >= bits)
         if np.any(wrong):
-            raise Trouble(place, wrong, f"a shift by {first(by, wrong)} bits of a number that has {bits}")
+            raise EvaluationFault(
+                place, wrong, f"a shift by {first_masked(by, wrong)} bits of a number that has {bits}"
+            )
         return plain(left(lanes), by)
 
     return shifted
 
 
-def first(values: Any, mask: Any) -> Any:
+def first_masked(values: Any, mask: Any) -> Any:
     """Return the first value at which a mask is true."""
     return values[np.argmax(mask)] if np.ndim(values) else values

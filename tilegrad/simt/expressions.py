@@ -8,32 +8,32 @@ from ..ir.dtype import bool_, float32, int32, int64
 from .builtin import FUNCTIONS
 from .form import (
     Array,
-    Atomic,
-    Both,
-    Called,
-    Cast,
-    Choice,
-    Element,
-    Exchange,
+    ArrayElement,
+    AtomicOperation,
+    BuiltinVariable,
+    Conditional,
+    Conversion,
+    DeviceCall,
     Expression,
-    Function,
-    Number,
-    Operation,
-    Special,
-    Variable,
+    FunctionCall,
+    NumberLiteral,
+    OperatorExpression,
+    ShortCircuit,
+    VariableReference,
+    WarpExchange,
 )
-from .names import TYPES, own_name
+from .names import TYPES, cpp_name
 
-STRENGTH = {
+PRECEDENCE = {
     **dict.fromkeys(("*", "/", "//", "%"), 12), **dict.fromkeys(("+", "-"), 11), **dict.fromkeys(("<<", ">>"), 10),
     **dict.fromkeys(("<", "<=", ">", ">="), 9), **dict.fromkeys(("==", "!="), 8), "&": 7, "^": 6, "|": 5,
     "and": 4, "or": 3, "?": 2,
 }  # fmt: skip
 """Operator precedence in C++; higher binds tighter."""
-ONE = 14
-FENCED = "ordering"
+ATOM_PRECEDENCE = 14
+FENCED_ATOMIC = "ordering"
 """Wrapper for atomic operations in kernels whose threads synchronise through them."""
-MIXED = frozenset(("&", "^", "|", "<<", ">>"))
+PARENTHESISED_PAIRS = frozenset(("&", "^", "|", "<<", ">>"))
 """Pairs of operators that get redundant parentheses for readability."""
 
 
@@ -53,10 +53,10 @@ class ExpressionWriter:
 
     def sums(self, x: Expression) -> tuple[str, int]:
         match x:
-            case Special(name=name):
-                return name, ONE
-            case Operation(op=op, operands=(left, right)) if op in ("+", "-", "*"):
-                strength = STRENGTH[op]
+            case BuiltinVariable(name=name):
+                return name, ATOM_PRECEDENCE
+            case OperatorExpression(op=op, operands=(left, right)) if op in ("+", "-", "*"):
+                strength = PRECEDENCE[op]
                 first, second = self.sums(left), self.sums(right)
                 return f"{_inside(first, strength)} {op} {_inside(second, strength + (op == '-'))}", strength
             case _:
@@ -65,57 +65,59 @@ class ExpressionWriter:
     def bound(self, x: Expression) -> tuple[str, int]:
         """Return the text and the precedence of its outermost operator."""
         match x:
-            case Number():
-                return number(x), ONE
-            case Variable(name=name):
-                return own_name(name), ONE
-            case Special(name=name):
-                return f"int({name})", ONE
-            case Element(array=array, index=index):
-                return own_name(array.name) + "".join(f"[{self.raw(i)}]" for i in index), ONE
-            case Operation():
+            case NumberLiteral():
+                return literal(x), ATOM_PRECEDENCE
+            case VariableReference(name=name):
+                return cpp_name(name), ATOM_PRECEDENCE
+            case BuiltinVariable(name=name):
+                return f"int({name})", ATOM_PRECEDENCE
+            case ArrayElement(array=array, index=index):
+                return cpp_name(array.name) + "".join(f"[{self.raw(i)}]" for i in index), ATOM_PRECEDENCE
+            case OperatorExpression():
                 return self.operation(x)
-            case Both(op=op, left=left, right=right):
-                strength = STRENGTH[op]
+            case ShortCircuit(op=op, left=left, right=right):
+                strength = PRECEDENCE[op]
                 first, second = self.bound(left), self.bound(right)
                 mixed = 4 if op == "or" else strength  # && inside || in parentheses, as compilers ask for
-                texts = [_inside(y, strength if y[1] != mixed or op == "and" else ONE) for y in (first, second)]
+                texts = [
+                    _inside(y, strength if y[1] != mixed or op == "and" else ATOM_PRECEDENCE) for y in (first, second)
+                ]
                 return f" {'&&' if op == 'and' else '||'} ".join(texts), strength
-            case Choice(condition=condition, yes=yes, no=no):
+            case Conditional(condition=condition, yes=yes, no=no):
                 texts = [_inside(self.bound(y), 3) for y in (condition, yes, no)]
-                return f"{texts[0]} ? {texts[1]} : {texts[2]}", STRENGTH["?"]
-            case Cast(operand=Special(name=name)) if x.dtype is int64:
+                return f"{texts[0]} ? {texts[1]} : {texts[2]}", PRECEDENCE["?"]
+            case Conversion(operand=BuiltinVariable(name=name)) if x.dtype is int64:
                 return f"(long long){name}", 13
-            case Cast(operand=operand):
+            case Conversion(operand=operand):
                 text = self.expression(operand)
                 return (f"{TYPES[x.dtype]}({text})" if " " not in TYPES[x.dtype] else f"({TYPES[x.dtype]})({text})"), 13
             case _:
-                return self.called(x), ONE
+                return self.called(x), ATOM_PRECEDENCE
 
     def called(self, x: Expression) -> str:
         match x:
-            case Function(operands=operands):
-                return f"{spelled(x)}({', '.join(map(self.expression, operands))})"
-            case Called(routine=routine, arguments=arguments):
-                given = [own_name(y.name) if isinstance(y, Array) else self.expression(y) for y in arguments]
+            case FunctionCall(operands=operands):
+                return f"{cuda_function_name(x)}({', '.join(map(self.expression, operands))})"
+            case DeviceCall(routine=routine, arguments=arguments):
+                given = [cpp_name(y.name) if isinstance(y, Array) else self.expression(y) for y in arguments]
                 return f"{routine.text}({', '.join(given)})"
-            case Atomic(name=name, target=target, operands=operands):
+            case AtomicOperation(name=name, target=target, operands=operands):
                 text = f"{name}({', '.join([f'&{self.expression(target)}', *map(self.expression, operands)])})"
-                return f"{FENCED}((__threadfence(), {text}))" if self.fenced else text
-            case Exchange(name=name, operands=(mask, *others), width=width):
-                assert isinstance(mask, Number)
+                return f"{FENCED_ATOMIC}((__threadfence(), {text}))" if self.fenced else text
+            case WarpExchange(name=name, operands=(mask, *others), width=width):
+                assert isinstance(mask, NumberLiteral)
                 more = [str(width)] if width != 32 else []
                 return f"__{name}({', '.join([hex(int(mask.value)), *map(self.expression, others), *more])})"
             case _:
                 raise NotImplementedError(type(x).__name__)
 
-    def operation(self, x: Operation) -> tuple[str, int]:
+    def operation(self, x: OperatorExpression) -> tuple[str, int]:
         if len(x.operands) == 1:
             return f"{'!' if x.op == 'not' else x.op}{_inside(self.bound(x.operands[0]), 13)}", 13
-        strength = STRENGTH[x.op]
+        strength = PRECEDENCE[x.op]
         op = "/" if x.op == "//" else x.op
         left, right = (self.bound(y) for y in x.operands)
-        if x.op in MIXED:
+        if x.op in PARENTHESISED_PAIRS:
             left, right = (_operand(y, x.op) for y in (left, right))
         return f"{_inside(left, strength)} {op} {_inside(right, strength + 1)}", strength
 
@@ -125,22 +127,22 @@ def _inside(text: tuple[str, int], strength: int) -> str:
 
 
 def _operand(text: tuple[str, int], op: str) -> tuple[str, int]:
-    return text if text[1] >= 13 else (f"({text[0]})", ONE)
+    return text if text[1] >= 13 else (f"({text[0]})", ATOM_PRECEDENCE)
 
 
 def is_sum(x: Expression) -> bool:
     """Whether an expression is an int computed by sums and products only."""
     match x:
-        case Operation(op="+" | "-" | "*", operands=(left, right)):
+        case OperatorExpression(op="+" | "-" | "*", operands=(left, right)):
             return x.dtype is int32 and (is_sum(left) or is_sum(right))
         case _:
-            return isinstance(x, Special)
+            return isinstance(x, BuiltinVariable)
 
 
-def number(x: Number) -> str:
+def literal(x: NumberLiteral) -> str:
     """Print a number as a C++ literal.
 
-    >>> number(Number(float32, 0.5)), number(Number(int64, 2)), number(Number(bool_, True))
+    >>> literal(NumberLiteral(float32, 0.5)), literal(NumberLiteral(int64, 2)), literal(NumberLiteral(bool_, True))
     ('0.5f', '2LL', 'true')
     """
     value = x.value
@@ -157,7 +159,7 @@ def number(x: Number) -> str:
     return f"__int_as_float({bits})"
 
 
-def spelled(x: Function) -> str:
+def cuda_function_name(x: FunctionCall) -> str:
     """Return the name of a function in CUDA C++."""
     if x.name in ("min", "max", "abs") and x.dtype.is_float:
         return f"f{x.name}{'f' if x.dtype is float32 else ''}"

@@ -7,29 +7,29 @@ import numpy as np
 from ..errors import KernelFault
 from ..language.source import Place
 from .builtin import WARP
-from .lanes import Chunk, Shape, places
-from .memory import Storage
-from .races import WORDS, Race
+from .lanes import Chunk, LaunchShape, coordinates
+from .memory import ArrayStorage
+from .races import WORDS, DataRace
 
 
-def fault(kernel: str, place: Place, chunk: Chunk, thread: int, reason: str) -> KernelFault:
+def fault_error(kernel: str, place: Place, chunk: Chunk, thread: int, reason: str) -> KernelFault:
     """Return the error for a fault of a thread, numbered within the chunk."""
     return KernelFault(f"kernel {kernel}, {place}, {who(chunk, thread)}: {reason}\n{place.marked()}")
 
 
 def who(chunk: Chunk, thread: int) -> str:
-    block = places(int(chunk.blocks[chunk.block[thread]]), chunk.shape.grid)
-    return f"block {block}, thread {places(int(chunk.within[thread]), chunk.shape.block)}"
+    block = coordinates(int(chunk.blocks[chunk.block[thread]]), chunk.shape.grid)
+    return f"block {block}, thread {coordinates(int(chunk.within[thread]), chunk.shape.block)}"
 
 
-def somebody(unique: int, shape: Shape, block: int) -> str:
+def describe_thread(unique: int, shape: LaunchShape, block: int) -> str:
     """Describe another thread, by its number in the launch, relative to a block."""
     other, within = divmod(unique, shape.threads)
-    thread = f"thread {places(within, shape.block)}"
-    return thread if other == block else f"{thread} of block {places(other, shape.grid)}"
+    thread = f"thread {coordinates(within, shape.block)}"
+    return thread if other == block else f"{thread} of block {coordinates(other, shape.grid)}"
 
 
-def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_place: Place) -> str:
+def race_error(race: DataRace, storage: ArrayStorage, shape: LaunchShape, unique: int, other_place: Place) -> str:
     """Describe a race from the view of the second thread."""
     block, within = divmod(unique, shape.threads)
     other_block, other_within = divmod(race.other, shape.threads)
@@ -43,20 +43,20 @@ def race_told(race: Race, storage: Storage, shape: Shape, unique: int, other_pla
         why = "no syncthreads() is between them"
     where = f" ({shape_words(storage)})"
     return (
-        f"race: {WORDS[race.how]} {storage.element(race.element)}{where}, which {somebody(race.other, shape, block)} "
-        f"{WORDS[race.other_how]} at {other_place}: {why}"
+        f"race: {WORDS[race.how]} {storage.element(race.element)}{where}, which "
+        f"{describe_thread(race.other, shape, block)} {WORDS[race.other_how]} at {other_place}: {why}"
     )
 
 
-def shape_words(storage: Storage) -> str:
+def shape_words(storage: ArrayStorage) -> str:
     extents = " x ".join(map(str, storage.shape))
     return f"{storage.space} memory, {extents} element{'s' * (storage.size != 1)} of {storage.array.dtype.name}"
 
 
-def listed(numbers: np.ndarray) -> str:
+def describe_threads(numbers: np.ndarray) -> str:
     """Describe a set of threads briefly.
 
-    >>> listed(np.arange(20)), listed(np.array([3]))
+    >>> describe_threads(np.arange(20)), describe_threads(np.array([3]))
     ('20 threads', '1 thread')
     """
     return f"{len(numbers)} thread{'s' * (len(numbers) != 1)}"

@@ -14,11 +14,11 @@ import numpy as np
 from ..backend.reference.order import NOTHING, Clock, Followed, Order, Raced, User, merged
 from .builtin import WARP
 from .form import Array
-from .lanes import WARPS_BITS, Shape
-from .races import Access, Race, Shadow
+from .lanes import WARP_BARRIER_BITS, LaunchShape
+from .races import DataRace, GroupAccess, Shadow
 
 
-class Anew(Exception):
+class RestartLaunch(Exception):
     """Raised to restart a launch with these arrays tracked."""
 
     def __init__(self, arrays: list[Array]) -> None:
@@ -33,7 +33,7 @@ class ThreadOrder(Order):
     or warp, with the number of barriers up to which everything they did is known.
     """
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LaunchShape) -> None:
         super().__init__()
         self.threads, self.blocks = shape.threads, shape.blocks
         self.warps = -(-shape.threads // WARP)
@@ -56,9 +56,9 @@ class ThreadOrder(Order):
         if warp == self.warp(user.thread):
             return other.time != user.time
         if block == user.thread // self.threads:
-            return other.time >> WARPS_BITS != user.time >> WARPS_BITS
+            return other.time >> WARP_BARRIER_BITS != user.time >> WARP_BARRIER_BITS
         known = self.known(user.thread)
-        if known.get(-1 - block, 0) > other.time >> WARPS_BITS:
+        if known.get(-1 - block, 0) > other.time >> WARP_BARRIER_BITS:
             return True
         return known.get(-1 - self.blocks - warp, 0) > other.time
 
@@ -69,7 +69,7 @@ class ThreadOrder(Order):
     def release(self, user: User) -> Clock:
         made = super().release(user)
         if user.time:
-            made[-1 - user.thread // self.threads] = user.time >> WARPS_BITS
+            made[-1 - user.thread // self.threads] = user.time >> WARP_BARRIER_BITS
             made[-1 - self.blocks - self.warp(user.thread)] = user.time
         return made
 
@@ -102,14 +102,14 @@ class FollowedShadow(Shadow):
         super().__init__(size, unwritten)
         self.order, self.users = order, Followed(order)
 
-    def load(self, places: np.ndarray, access: Access) -> Race | None:
+    def load(self, places: np.ndarray, access: GroupAccess) -> DataRace | None:
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.load(place, user)
             if race is not None:
                 return _told(n, place, race, "load")
         return None
 
-    def store(self, places: np.ndarray, access: Access, differs: np.ndarray) -> Race | None:
+    def store(self, places: np.ndarray, access: GroupAccess, differs: np.ndarray) -> DataRace | None:
         found = None
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.store(place, user, harmless=not differs[n])
@@ -118,7 +118,7 @@ class FollowedShadow(Shadow):
         self.writers.note(places, access)
         return found
 
-    def changed(self, places: np.ndarray, access: Access, acquires: bool, altered: np.ndarray) -> Race | None:
+    def changed(self, places: np.ndarray, access: GroupAccess, acquires: bool, altered: np.ndarray) -> DataRace | None:
         """Record an atomic operation; a mask tells where it modified an element."""
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.change(place, user, acquires, True, bool(altered[n]))
@@ -126,15 +126,15 @@ class FollowedShadow(Shadow):
                 return _told(n, place, race, "atomic")
         return None
 
-    def _lanes(self, places: np.ndarray, access: Access) -> Iterable[tuple[int, User]]:
+    def _lanes(self, places: np.ndarray, access: GroupAccess) -> Iterable[tuple[int, User]]:
         given = zip(places.tolist(), access.thread.tolist(), access.time.tolist(), strict=True)
         return ((place, self.order.user(thread, time, access.pc)) for place, thread, time in given)
 
 
-class Watch:
+class RaceTracker:
     """Tracks the accesses to some arrays of a launch."""
 
-    def __init__(self, shape: Shape, arrays: frozenset[int] = frozenset()) -> None:
+    def __init__(self, shape: LaunchShape, arrays: frozenset[int] = frozenset()) -> None:
         self.arrays, self.order = arrays, ThreadOrder(shape)
 
     def shadow(self, arrays: Iterable[Array], size: int, unwritten: bool) -> Shadow:
@@ -143,10 +143,10 @@ class Watch:
             return FollowedShadow(size, unwritten, self.order)
         return Shadow(size, unwritten)
 
-    def of(self, shape: Shape) -> Watch:
+    def of(self, shape: LaunchShape) -> RaceTracker:
         """Return the tracker for a launch made by a thread."""
-        return Watch(shape, self.arrays)
+        return RaceTracker(shape, self.arrays)
 
 
-def _told(lane: int, place: int, race: Raced, how: str) -> Race:
-    return Race(lane, place, race.user.thread, race.user.what, how, race.how)
+def _told(lane: int, place: int, race: Raced, how: str) -> DataRace:
+    return DataRace(lane, place, race.user.thread, race.user.what, how, race.how)

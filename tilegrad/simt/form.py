@@ -33,21 +33,21 @@ class Expression(Node):
     dtype: DType
 
 
-class Number(Expression):
+class NumberLiteral(Expression):
     value: int | float | bool
 
 
-class Variable(Expression):
+class VariableReference(Expression):
     name: str
 
 
-class Special(Expression):
+class BuiltinVariable(Expression):
     """A builtin variable: `threadIdx.x` and the like."""
 
     name: str
 
 
-class Element(Expression):
+class ArrayElement(Expression):
     """One element of an array: a load, or the target of a store."""
 
     array: Array
@@ -55,7 +55,7 @@ class Element(Expression):
     place: Place
 
 
-class Operation(Expression):
+class OperatorExpression(Expression):
     """A Python operator on operands of one dtype; `~x`, `-x` and `not x` have one operand."""
 
     op: str
@@ -63,18 +63,18 @@ class Operation(Expression):
     place: Place
 
 
-class Function(Expression):
+class FunctionCall(Expression):
     """A scalar function from `builtin.FUNCTIONS`."""
 
     name: str
     operands: tuple[Expression, ...]
 
 
-class Cast(Expression):
+class Conversion(Expression):
     operand: Expression
 
 
-class Both(Expression):
+class ShortCircuit(Expression):
     """`and` or `or`, short-circuiting."""
 
     op: str
@@ -82,7 +82,7 @@ class Both(Expression):
     right: Expression
 
 
-class Choice(Expression):
+class Conditional(Expression):
     """`x if c else y`; only one of the two is evaluated."""
 
     condition: Expression
@@ -90,7 +90,7 @@ class Choice(Expression):
     no: Expression
 
 
-class Called(Expression):
+class DeviceCall(Expression):
     """A call of a device function."""
 
     routine: Routine
@@ -98,16 +98,16 @@ class Called(Expression):
     place: Place
 
 
-class Atomic(Expression):
+class AtomicOperation(Expression):
     """An atomic read-modify-write; its value is the old element."""
 
     name: str
-    target: Element
+    target: ArrayElement
     operands: tuple[Expression, ...]
     place: Place
 
 
-class Exchange(Expression):
+class WarpExchange(Expression):
     """A warp shuffle or vote."""
 
     name: str
@@ -123,28 +123,28 @@ class Statement(Node):
     place: Place
 
 
-class Assign(Statement):
+class AssignStatement(Statement):
     name: str
     value: Expression
 
 
-class Store(Statement):
-    target: Element
+class StoreStatement(Statement):
+    target: ArrayElement
     value: Expression
 
 
-class If(Statement):
+class IfStatement(Statement):
     condition: Expression
     body: tuple[Statement, ...]
     other: tuple[Statement, ...]
 
 
-class While(Statement):
+class WhileStatement(Statement):
     condition: Expression
     body: tuple[Statement, ...]
 
 
-class For(Statement):
+class ForStatement(Statement):
     """`for name in range(start, stop, step)`; the bounds are evaluated once."""
 
     name: str
@@ -154,29 +154,29 @@ class For(Statement):
     body: tuple[Statement, ...]
 
 
-class Leave(Statement):
+class LoopExit(Statement):
     """`break` or `continue`."""
 
     way: str
 
 
-class Return(Statement):
+class ReturnStatement(Statement):
     value: Expression | None
 
 
-class Barrier(Statement):
+class BarrierStatement(Statement):
     """`syncthreads`, `syncwarp`, or a fence."""
 
     kind: str
 
 
-class Run(Statement):
+class ExpressionStatement(Statement):
     """An expression evaluated for its side effects."""
 
     value: Expression
 
 
-class Launch(Statement):
+class LaunchStatement(Statement):
     """A kernel launch by a thread."""
 
     routine: Routine
@@ -186,14 +186,14 @@ class Launch(Statement):
     arguments: tuple[Expression | Array, ...]
 
 
-class Claim(Statement):
+class AssertStatement(Statement):
     """`assert`."""
 
     condition: Expression
     message: str
 
 
-Argument: TypeAlias = Array | Variable
+Argument: TypeAlias = Array | VariableReference
 
 
 class Routine(Node):

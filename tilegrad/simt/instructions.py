@@ -11,61 +11,61 @@ import numpy as np
 
 from ..language.source import Place
 from .builtin import FENCES
-from .evaluating import Evaluate, evaluation
+from .evaluating import Evaluate, compile_expression
 from .form import (
     Array,
-    Assign,
-    Atomic,
-    Barrier,
-    Both,
-    Called,
-    Cast,
-    Choice,
-    Claim,
-    Element,
-    Exchange,
+    ArrayElement,
+    AssertStatement,
+    AssignStatement,
+    AtomicOperation,
+    BarrierStatement,
+    BuiltinVariable,
+    Conditional,
+    Conversion,
+    DeviceCall,
     Expression,
-    For,
-    Function,
-    If,
-    Launch,
-    Leave,
-    Number,
-    Operation,
-    Return,
+    ExpressionStatement,
+    ForStatement,
+    FunctionCall,
+    IfStatement,
+    LaunchStatement,
+    LoopExit,
+    NumberLiteral,
+    OperatorExpression,
+    ReturnStatement,
     Routine,
-    Run,
-    Special,
+    ShortCircuit,
     Statement,
-    Store,
-    Variable,
-    While,
+    StoreStatement,
+    VariableReference,
+    WarpExchange,
+    WhileStatement,
 )
-from .walking import blocks_of, expressions_of, parts
+from .walking import blocks_of, expressions_of, subexpressions
 
 
-class Set(NamedTuple):
+class SetInstruction(NamedTuple):
     place: Place
     name: str
     value: Evaluate
     dtype: np.dtype
 
 
-class Load(NamedTuple):
+class LoadInstruction(NamedTuple):
     place: Place
     name: str
     array: Array
     where: tuple[Evaluate, ...]
 
 
-class Save(NamedTuple):
+class StoreInstruction(NamedTuple):
     place: Place
     array: Array
     where: tuple[Evaluate, ...]
     value: Evaluate
 
 
-class Change(NamedTuple):
+class AtomicInstruction(NamedTuple):
     """An atomic operation; `name` is empty if the old element is unused."""
 
     place: Place
@@ -76,7 +76,7 @@ class Change(NamedTuple):
     operands: tuple[Evaluate, ...]
 
 
-class Swap(NamedTuple):
+class ExchangeInstruction(NamedTuple):
     """A warp primitive; runs once all lanes in the mask have arrived."""
 
     place: Place
@@ -88,7 +88,7 @@ class Swap(NamedTuple):
     dtype: np.dtype
 
 
-class Branch(NamedTuple):
+class BranchInstruction(NamedTuple):
     """Continue if the condition holds, else jump to `target`."""
 
     place: Place
@@ -96,12 +96,12 @@ class Branch(NamedTuple):
     target: int
 
 
-class Jump(NamedTuple):
+class JumpInstruction(NamedTuple):
     place: Place
     target: int
 
 
-class Turn(NamedTuple):
+class LoopBackInstruction(NamedTuple):
     """Jump back to the head of a `while`; a thread that changed nothing since the last iteration waits for others."""
 
     place: Place
@@ -109,12 +109,12 @@ class Turn(NamedTuple):
     names: tuple[str, ...]
 
 
-class Wait(NamedTuple):
+class BarrierInstruction(NamedTuple):
     place: Place
     kind: str
 
 
-class Start(NamedTuple):
+class LaunchInstruction(NamedTuple):
     place: Place
     routine: Routine
     grid: tuple[Evaluate, ...]
@@ -123,20 +123,33 @@ class Start(NamedTuple):
     arguments: tuple[Evaluate | Array, ...]
 
 
-class Check(NamedTuple):
+class AssertInstruction(NamedTuple):
     place: Place
     condition: Evaluate
     message: str
 
 
-class End(NamedTuple):
+class EndInstruction(NamedTuple):
     place: Place
 
 
-Instruction: TypeAlias = Set | Load | Save | Change | Swap | Branch | Jump | Turn | Wait | Start | Check | End
+Instruction: TypeAlias = (
+    SetInstruction
+    | LoadInstruction
+    | StoreInstruction
+    | AtomicInstruction
+    | ExchangeInstruction
+    | BranchInstruction
+    | JumpInstruction
+    | LoopBackInstruction
+    | BarrierInstruction
+    | LaunchInstruction
+    | AssertInstruction
+    | EndInstruction
+)
 
 
-class Code(NamedTuple):
+class InstructionList(NamedTuple):
     """The instructions of a kernel; `waits` if some loop may wait for stores of other threads."""
 
     routine: Routine
@@ -148,13 +161,13 @@ class Code(NamedTuple):
     """Whether a thread uses the old element of an atomic operation, and so may synchronise with others."""
 
 
-class Loop(NamedTuple):
+class LoopTargets(NamedTuple):
     again: list[int]
     """Jumps to the next iteration whose target is not yet known."""
     out: list[int]
 
 
-class Inlined(NamedTuple):
+class InlinedFunction(NamedTuple):
     """The function being inlined: a prefix for its variables, and its arrays."""
 
     routine: Routine
@@ -163,13 +176,13 @@ class Inlined(NamedTuple):
     returns: list[int]
 
 
-class Flattener:
+class InstructionLowering:
     """Emits instructions in order; forward jumps are patched when their target is known."""
 
     def __init__(self, routine: Routine) -> None:
         self.code: list[Any] = []
-        self.inlined = Inlined(routine, "", {}, [])
-        self.loops: list[Loop] = []
+        self.inlined = InlinedFunction(routine, "", {}, [])
+        self.loops: list[LoopTargets] = []
         self.arrays: list[Array] = list(routine.arrays)
         self.temporaries = 0
         self.calls = 0
@@ -183,12 +196,12 @@ class Flattener:
 
     def evaluation(self, x: Expression) -> Evaluate:
         prefix = self.inlined.prefix
-        return evaluation(x, lambda name: name if name.startswith("$") else prefix + name)
+        return compile_expression(x, lambda name: name if name.startswith("$") else prefix + name)
 
     def fresh(self, x: Expression) -> Evaluate:
         """Emit an evaluation into a new temporary."""
         found = self.evaluation(x)
-        return (lambda lanes: found(lanes).copy()) if isinstance(x, Variable | Special) else found
+        return (lambda lanes: found(lanes).copy()) if isinstance(x, VariableReference | BuiltinVariable) else found
 
     def temporary(self) -> str:
         self.temporaries += 1
@@ -209,33 +222,35 @@ class Flattener:
 
     def pure(self, x: Expression) -> Expression:
         """Return the expression without loads and calls, which are emitted before it in order."""
-        if not any(isinstance(y, Element | Called | Atomic | Exchange) for y in parts(x)):
+        if not any(
+            isinstance(y, ArrayElement | DeviceCall | AtomicOperation | WarpExchange) for y in subexpressions(x)
+        ):
             return x
         match x:
-            case Element():
+            case ArrayElement():
                 name = self.temporary()
-                self.emit(Load(x.place, name, self.array(x.array), self.index(x)))
-                return Variable(x.dtype, name)
-            case Atomic():
+                self.emit(LoadInstruction(x.place, name, self.array(x.array), self.index(x)))
+                return VariableReference(x.dtype, name)
+            case AtomicOperation():
                 return self.atomic(x, self.temporary())
-            case Exchange(operands=(mask, *others)):
-                assert isinstance(mask, Number)
+            case WarpExchange(operands=(mask, *others)):
+                assert isinstance(mask, NumberLiteral)
                 name = self.temporary()
                 given = tuple([self.evaluation(y) for y in self.all_pure(others)])
-                self.emit(Swap(x.place, name, x.name, int(mask.value), given, x.width, x.dtype.numpy))
-                return Variable(x.dtype, name)
-            case Called():
+                self.emit(ExchangeInstruction(x.place, name, x.name, int(mask.value), given, x.width, x.dtype.numpy))
+                return VariableReference(x.dtype, name)
+            case DeviceCall():
                 return self.called(x)
-            case Both():
+            case ShortCircuit():
                 return self.either(x)
-            case Choice():
+            case Conditional():
                 return self.chosen(x)
-            case Operation():
-                return Operation(x.dtype, x.op, tuple(self.all_pure(x.operands)), x.place)
-            case Function():
-                return Function(x.dtype, x.name, tuple(self.all_pure(x.operands)))
-            case Cast():
-                return Cast(x.dtype, self.pure(x.operand))
+            case OperatorExpression():
+                return OperatorExpression(x.dtype, x.op, tuple(self.all_pure(x.operands)), x.place)
+            case FunctionCall():
+                return FunctionCall(x.dtype, x.name, tuple(self.all_pure(x.operands)))
+            case Conversion():
+                return Conversion(x.dtype, self.pure(x.operand))
             case _:
                 raise NotImplementedError(type(x).__name__)
 
@@ -246,48 +261,48 @@ class Flattener:
         made: list[Expression] = []
         for n, x in enumerate(given):
             y = self.pure(x)
-            later = any(isinstance(z, Called) for other in given[n + 1 :] for z in parts(other))
-            made.append(self.kept(y) if later and not isinstance(y, Number) else y)
+            later = any(isinstance(z, DeviceCall) for other in given[n + 1 :] for z in subexpressions(other))
+            made.append(self.kept(y) if later and not isinstance(y, NumberLiteral) else y)
         return made
 
     def kept(self, x: Expression) -> Expression:
         name = self.temporary()
-        self.emit(Set(self.at, name, self.fresh(x), x.dtype.numpy))
-        return Variable(x.dtype, name)
+        self.emit(SetInstruction(self.at, name, self.fresh(x), x.dtype.numpy))
+        return VariableReference(x.dtype, name)
 
-    def index(self, x: Element) -> tuple[Evaluate, ...]:
+    def index(self, x: ArrayElement) -> tuple[Evaluate, ...]:
         return tuple([self.evaluation(y) for y in self.all_pure(x.index)])
 
-    def atomic(self, x: Atomic, name: str) -> Expression:
+    def atomic(self, x: AtomicOperation, name: str) -> Expression:
         index = self.index(x.target)
         operands = tuple([self.evaluation(y) for y in self.all_pure(x.operands)])
-        self.emit(Change(x.place, name, x.name, self.array(x.target.array), index, operands))
-        return Variable(x.dtype, name)
+        self.emit(AtomicInstruction(x.place, name, x.name, self.array(x.target.array), index, operands))
+        return VariableReference(x.dtype, name)
 
-    def either(self, x: Both) -> Expression:
+    def either(self, x: ShortCircuit) -> Expression:
         """Emit `and` or `or` whose right operand loads, with a branch around it."""
         name = self.temporary()
         left = self.pure(x.left)
-        self.emit(Set(self.at, name, self.fresh(left), x.dtype.numpy))
-        known: Expression = Variable(x.dtype, name)
+        self.emit(SetInstruction(self.at, name, self.fresh(left), x.dtype.numpy))
+        known: Expression = VariableReference(x.dtype, name)
         if x.op == "or":
-            known = Operation(x.dtype, "not", (known,), self.at)
-        jump = self.emit(Branch(self.at, self.evaluation(known), -1))
-        self.emit(Set(self.at, name, self.fresh(self.pure(x.right)), x.dtype.numpy))
+            known = OperatorExpression(x.dtype, "not", (known,), self.at)
+        jump = self.emit(BranchInstruction(self.at, self.evaluation(known), -1))
+        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.right)), x.dtype.numpy))
         self.land(jump)
-        return Variable(x.dtype, name)
+        return VariableReference(x.dtype, name)
 
-    def chosen(self, x: Choice) -> Expression:
+    def chosen(self, x: Conditional) -> Expression:
         name = self.temporary()
-        branch = self.emit(Branch(self.at, self.evaluation(self.pure(x.condition)), -1))
-        self.emit(Set(self.at, name, self.fresh(self.pure(x.yes)), x.dtype.numpy))
-        jump = self.emit(Jump(self.at, -1))
+        branch = self.emit(BranchInstruction(self.at, self.evaluation(self.pure(x.condition)), -1))
+        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.yes)), x.dtype.numpy))
+        jump = self.emit(JumpInstruction(self.at, -1))
         self.land(branch)
-        self.emit(Set(self.at, name, self.fresh(self.pure(x.no)), x.dtype.numpy))
+        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.no)), x.dtype.numpy))
         self.land(jump)
-        return Variable(x.dtype, name)
+        return VariableReference(x.dtype, name)
 
-    def called(self, x: Called) -> Expression:
+    def called(self, x: DeviceCall) -> Expression:
         """Inline a device function."""
         self.calls += 1
         one = x.routine
@@ -300,17 +315,17 @@ class Flattener:
             else:
                 assert isinstance(given, Expression)
                 value = self.fresh(self.pure(given))
-                self.emit(Set(self.at, prefix + parameter.name, value, parameter.dtype.numpy))
+                self.emit(SetInstruction(self.at, prefix + parameter.name, value, parameter.dtype.numpy))
         for array in one.arrays:
             arrays[id(array)] = fresh = Array(array.name, array.dtype, array.space, array.shape)
             self.arrays.append(fresh)
-        before, self.inlined = self.inlined, Inlined(one, prefix, arrays, [])
+        before, self.inlined = self.inlined, InlinedFunction(one, prefix, arrays, [])
         loops, self.loops = self.loops, []
         self.block(one.body)
         for jump in self.inlined.returns:
             self.land(jump)
         self.inlined, self.loops = before, loops
-        return Variable(x.dtype, f"${prefix}result")
+        return VariableReference(x.dtype, f"${prefix}result")
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -322,121 +337,121 @@ class Flattener:
     def statement(self, statement: Statement) -> None:
         place = statement.place
         match statement:
-            case Assign(name=name, value=value):
-                self.emit(Set(place, self.full(name), self.fresh(self.pure(value)), value.dtype.numpy))
-            case Store(target=target, value=value):
+            case AssignStatement(name=name, value=value):
+                self.emit(SetInstruction(place, self.full(name), self.fresh(self.pure(value)), value.dtype.numpy))
+            case StoreStatement(target=target, value=value):
                 index, stored = self.all_pure(target.index), self.pure(value)
                 values = tuple([self.evaluation(x) for x in index])
-                self.emit(Save(target.place, self.array(target.array), values, self.evaluation(stored)))
-            case Run(value=Atomic() as atomic):
+                self.emit(StoreInstruction(target.place, self.array(target.array), values, self.evaluation(stored)))
+            case ExpressionStatement(value=AtomicOperation() as atomic):
                 self.atomic(atomic, "")
-            case Run(value=value):
+            case ExpressionStatement(value=value):
                 self.pure(value)
-            case If():
+            case IfStatement():
                 self.branch(statement)
-            case While():
+            case WhileStatement():
                 self.repeat(statement)
-            case For():
+            case ForStatement():
                 self.count(statement)
-            case Leave(way=way):
-                jump = self.emit(Jump(place, -1))
+            case LoopExit(way=way):
+                jump = self.emit(JumpInstruction(place, -1))
                 (self.loops[-1].out if way == "break" else self.loops[-1].again).append(jump)
-            case Return(value=value):
+            case ReturnStatement(value=value):
                 self.back(place, value)
-            case Barrier(kind=kind):
+            case BarrierStatement(kind=kind):
                 if kind not in FENCES:
-                    self.emit(Wait(place, kind))
-            case Claim(condition=condition, message=message):
-                self.emit(Check(place, self.evaluation(self.pure(condition)), message))
-            case Launch():
+                    self.emit(BarrierInstruction(place, kind))
+            case AssertStatement(condition=condition, message=message):
+                self.emit(AssertInstruction(place, self.evaluation(self.pure(condition)), message))
+            case LaunchStatement():
                 self.start(statement)
 
     def back(self, place: Place, value: Expression | None) -> None:
         if value is not None:
             name = f"${self.inlined.prefix}result"
-            self.emit(Set(place, name, self.fresh(self.pure(value)), value.dtype.numpy))
+            self.emit(SetInstruction(place, name, self.fresh(self.pure(value)), value.dtype.numpy))
         if self.inlined.prefix:
-            self.inlined.returns.append(self.emit(Jump(place, -1)))
+            self.inlined.returns.append(self.emit(JumpInstruction(place, -1)))
         else:
-            self.emit(End(place))
+            self.emit(EndInstruction(place))
 
-    def branch(self, statement: If) -> None:
+    def branch(self, statement: IfStatement) -> None:
         condition = self.evaluation(self.pure(statement.condition))
-        jump = self.emit(Branch(statement.place, condition, -1))
+        jump = self.emit(BranchInstruction(statement.place, condition, -1))
         self.block(statement.body)
         if not statement.other:
             self.land(jump)
             return
-        over = self.emit(Jump(statement.place, -1))
+        over = self.emit(JumpInstruction(statement.place, -1))
         self.land(jump)
         self.block(statement.other)
         self.land(over)
 
-    def repeat(self, statement: While) -> None:
+    def repeat(self, statement: WhileStatement) -> None:
         head = len(self.code)
-        endless = isinstance(statement.condition, Number)
+        endless = isinstance(statement.condition, NumberLiteral)
         out = None
         if not endless:
-            out = self.emit(Branch(statement.place, self.evaluation(self.pure(statement.condition)), -1))
-        loop = Loop([], [])
+            out = self.emit(BranchInstruction(statement.place, self.evaluation(self.pure(statement.condition)), -1))
+        loop = LoopTargets([], [])
         self.loops.append(loop)
         self.block(statement.body)
         self.loops.pop()
         for jump in loop.again:
             self.land(jump)
-        self.waits = self.waits or looks_at_memory(statement)
+        self.waits = self.waits or reads_memory(statement)
         names = tuple([self.full(name) for name in self.inlined.routine.types])
-        self.emit(Turn(statement.place, head, names))
+        self.emit(LoopBackInstruction(statement.place, head, names))
         for jump in loop.out if out is None else [out, *loop.out]:
             self.land(jump)
 
-    def count(self, statement: For) -> None:
+    def count(self, statement: ForStatement) -> None:
         place, dtype = statement.place, statement.start.dtype
-        counter = Variable(dtype, statement.name)
+        counter = VariableReference(dtype, statement.name)
         name = self.full(statement.name)
-        self.emit(Set(place, name, self.fresh(self.pure(statement.start)), dtype.numpy))
+        self.emit(SetInstruction(place, name, self.fresh(self.pure(statement.start)), dtype.numpy))
         step = statement.step
-        down = isinstance(step, Number) and step.value < 0
-        if not isinstance(step, Number):
-            positive = Operation(statement.step.dtype, ">", (step, Number(step.dtype, 0)), place)
-            self.emit(Check(place, self.evaluation(positive), "a step that is computed must be positive"))
+        down = isinstance(step, NumberLiteral) and step.value < 0
+        if not isinstance(step, NumberLiteral):
+            positive = OperatorExpression(statement.step.dtype, ">", (step, NumberLiteral(step.dtype, 0)), place)
+            self.emit(AssertInstruction(place, self.evaluation(positive), "a step that is computed must be positive"))
         head = len(self.code)
-        more = Operation(dtype, ">" if down else "<", (counter, statement.stop), place)
-        out = self.emit(Branch(place, self.evaluation(self.pure(more)), -1))
-        loop = Loop([], [])
+        more = OperatorExpression(dtype, ">" if down else "<", (counter, statement.stop), place)
+        out = self.emit(BranchInstruction(place, self.evaluation(self.pure(more)), -1))
+        loop = LoopTargets([], [])
         self.loops.append(loop)
         self.block(statement.body)
         self.loops.pop()
         for jump in loop.again:
             self.land(jump)
-        following = Operation(dtype, "+", (counter, step), place)
-        self.emit(Set(place, name, self.evaluation(following), dtype.numpy))
-        self.emit(Jump(place, head))
+        following = OperatorExpression(dtype, "+", (counter, step), place)
+        self.emit(SetInstruction(place, name, self.evaluation(following), dtype.numpy))
+        self.emit(JumpInstruction(place, head))
         for jump in [out, *loop.out]:
             self.land(jump)
 
-    def start(self, launch: Launch) -> None:
+    def start(self, launch: LaunchStatement) -> None:
         grid = tuple([self.evaluation(x) for x in self.all_pure(launch.grid)])
         block = tuple([self.evaluation(x) for x in self.all_pure(launch.block)])
         shared = self.evaluation(self.pure(launch.shared))
         given: list[Evaluate | Array] = []
         for x in launch.arguments:
             given.append(self.array(x) if isinstance(x, Array) else self.evaluation(self.pure(x)))
-        self.emit(Start(launch.place, launch.routine, grid, block, shared, tuple(given)))
+        self.emit(LaunchInstruction(launch.place, launch.routine, grid, block, shared, tuple(given)))
 
 
-def looks_at_memory(statement: Statement) -> bool:
+def reads_memory(statement: Statement) -> bool:
     """Whether the statements of a loop read memory."""
-    found = [x for e in expressions_of(statement) for x in parts(e)]
-    if any(isinstance(x, Element | Atomic | Called) for x in found):
+    found = [x for e in expressions_of(statement) for x in subexpressions(e)]
+    if any(isinstance(x, ArrayElement | AtomicOperation | DeviceCall) for x in found):
         return True
-    return any(looks_at_memory(s) for block in blocks_of(statement) for s in block)
+    return any(reads_memory(s) for block in blocks_of(statement) for s in block)
 
 
-def flat(routine: Routine) -> Code:
+def lower_to_instructions(routine: Routine) -> InstructionList:
     """Lower a kernel to instructions."""
-    made = Flattener(routine)
+    made = InstructionLowering(routine)
     made.block(routine.body)
-    made.emit(End(routine.place))
-    acquires = any(isinstance(x, Change) and x.name for x in made.code)
-    return Code(routine, made.code, tuple(made.arrays), made.waits, acquires)
+    made.emit(EndInstruction(routine.place))
+    acquires = any(isinstance(x, AtomicInstruction) and x.name for x in made.code)
+    return InstructionList(routine, made.code, tuple(made.arrays), made.waits, acquires)

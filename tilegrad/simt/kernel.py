@@ -11,31 +11,31 @@ import numpy as np
 from ..errors import DeviceError, KernelError, KernelFault
 from ..language.tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
 from ..runtime.singletons import lock
-from .binding import Call, SimtFunction, bound, device_of, shape_of
+from .binding import BoundCall, SimtFunction, bind_call, device_of, launch_shape
 from .counters import Counters
-from .following import Anew, Watch
-from .form import Array, Launch, Routine
-from .kinds import Refused
-from .lanes import Shape
+from .following import RaceTracker, RestartLaunch
+from .form import Array, LaunchStatement, Routine
+from .kinds import UnsupportedCode
+from .lanes import LaunchShape
 from .limits import Gpu, check_launch, gpu
-from .machine import Machine, acquires
-from .memory import Storage, shared_layout
-from .orders import compared
+from .machine import ThreadSimulator, acquires
+from .memory import ArrayStorage, shared_layout
+from .orders import compare_orders
 from .races import Shadow
-from .reader import read
-from .report import Report
+from .reader import read_routine
+from .report import LaunchReport
 from .writer import cuda_source, statements
 
 _reading = lock()
 
 
-class Specialised:
+class SpecialisedThreadKernel:
     """A kernel specialised for certain types and constants."""
 
-    def __init__(self, function: KernelFunction, call: Call) -> None:
+    def __init__(self, function: ThreadKernel, call: BoundCall) -> None:
         try:
-            self.routine: Routine = read(function, call.described)
-        except Refused as refused:
+            self.routine: Routine = read_routine(function, call.described)
+        except UnsupportedCode as refused:
             raise KernelError(refused.reason) from None
         self.fma = function.fma
         self.arrays = {p.name: p for p in self.routine.parameters if isinstance(p, Array)}
@@ -59,7 +59,7 @@ class Specialised:
     @property
     def launches(self) -> bool:
         """Whether its threads launch kernels."""
-        return any(isinstance(s, Launch) for s in statements(self.routine.body))
+        return any(isinstance(s, LaunchStatement) for s in statements(self.routine.body))
 
     @property
     def static_shared(self) -> int:
@@ -69,10 +69,10 @@ class Specialised:
         return cuda_source(self.routine)
 
 
-class Way:
+class LaunchMode:
     """A mode of launching, with its options: `k.simulate(seed=1)[grid, block](...)`."""
 
-    def __init__(self, kernel: KernelFunction, seed: int, orders: int, on: Any) -> None:
+    def __init__(self, kernel: ThreadKernel, seed: int, orders: int, on: Any) -> None:
         self.kernel, self.seed, self.orders, self.on = kernel, seed, orders, on
 
     def __getitem__(self, configuration: Any) -> Callable[..., None]:
@@ -95,7 +95,7 @@ class DeviceFunction(SimtFunction):
         return f"<simt.device {self.fn.__name__}{self.shown_signature}>"
 
 
-class KernelFunction(SimtFunction):
+class ThreadKernel(SimtFunction):
     """A thread kernel: `k[grid, block](x, n)` launches it, `k[grid, block, bytes]` with dynamic shared memory."""
 
     simt_role = "kernel"
@@ -104,8 +104,8 @@ class KernelFunction(SimtFunction):
         super().__init__(fn)
         update_wrapper(self, fn)
         self.fma = fma
-        self.known: dict[tuple[Any, ...], Specialised] = {}
-        self._last: tuple[Specialised, Shape | None, Gpu | None] | None = None
+        self.known: dict[tuple[Any, ...], SpecialisedThreadKernel] = {}
+        self._last: tuple[SpecialisedThreadKernel, LaunchShape | None, Gpu | None] | None = None
         self._counters: Counters | None = None
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
@@ -115,19 +115,21 @@ class KernelFunction(SimtFunction):
     def __getitem__(self, configuration: Any) -> Callable[..., None]:
         return lambda *args, **kwargs: self.launch(configuration, args, kwargs)
 
-    def simulate(self, seed: int = 0, orders: int = 20, gpu: Any = None) -> Way:
+    def simulate(self, seed: int = 0, orders: int = 20, gpu: Any = None) -> LaunchMode:
         """Simulate a launch on the CPU in lockstep, then in random orders of blocks and threads, which must all agree.
 
         `gpu` selects the limits to apply: a name in `simt.GPUS`.
         """
-        return Way(self, seed, orders, gpu)
+        return LaunchMode(self, seed, orders, gpu)
 
     # --- launching -------------------------------------------------------------------------------
 
-    def launch(self, configuration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], way: Way | None = None) -> None:
+    def launch(
+        self, configuration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], way: LaunchMode | None = None
+    ) -> None:
         name = self.fn.__name__
-        shape = shape_of(self, configuration)
-        call = bound(self, args, kwargs)
+        shape = launch_shape(self, configuration)
+        call = bind_call(self, args, kwargs)
         refuse_tracing(name, list(call.given.values()))
         place = device_of(self, call)
         found = self.specialised(call)
@@ -142,42 +144,42 @@ class KernelFunction(SimtFunction):
         check_launch(limits, name, shape, found.static_shared, str(found.routine.place))
         self._last = (found, shape, limits)
         self._counters = None
-        fresh = unwritten(_Given(call))
+        fresh = unwritten(_CallView(call))
         with written(name, call.parameters, list(call.tensors.values()), found.stored, found.loaded):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
-                from .running import start
+                from .running import launch_on_gpu
 
-                start(found, shape, memories, call, place)
+                launch_on_gpu(found, shape, memories, call, place)
             else:
                 self.run_here(found, shape, memories, call, fresh, limits, way)
 
     def run_here(
         self,
-        found: Specialised,
-        shape: Shape,
+        found: SpecialisedThreadKernel,
+        shape: LaunchShape,
         memories: dict[str, Memory],
-        call: Call,
+        call: BoundCall,
         fresh: frozenset[str],
         limits: Gpu,
-        way: Way | None,
+        way: LaunchMode | None,
     ) -> None:
         """Run the simulator in lockstep, then in random orders if requested."""
-        data = {n: elements(m, found.arrays[n]) for n, m in memories.items()}
+        data = {n: host_array(m, found.arrays[n]) for n, m in memories.items()}
         orders = way.orders if way is not None else 0
         before = {n: data[n].copy() for n in found.stored} if orders or acquires(found.routine) else {}
         numbers = call.numbers
 
         def run(arrays: dict[str, np.ndarray], seed: tuple[int, int] | None) -> Counters | None:
             while True:
-                watch = Watch(shape, found.followed)
-                storages = stored_in(found, arrays, memories, fresh, watch)
+                watch = RaceTracker(shape, found.followed)
+                storages = parameter_storage(found, arrays, memories, fresh, watch)
                 order = None if seed is None else np.random.default_rng(seed)
                 counters = Counters() if seed is None else None
                 try:
-                    Machine(found.routine, shape, storages, numbers, limits, order, counters, watch=watch).run()
-                except Anew as anew:
+                    ThreadSimulator(found.routine, shape, storages, numbers, limits, order, counters, watch=watch).run()
+                except RestartLaunch as anew:
                     found.followed |= anew.arrays
                     for name, x in before.items():
                         arrays[name][...] = x
@@ -187,25 +189,25 @@ class KernelFunction(SimtFunction):
         self._counters = run(data, None)
         for n in range(orders if before else 0):
             arrays = {**data, **{name: x.copy() for name, x in before.items()}}
-            share(arrays, memories)
+            share_arrays(arrays, memories)
             try:
                 run(arrays, (way.seed, n))  # type: ignore[union-attr]
             except KernelFault as error:
                 raise KernelFault(f"{error.args[0]}\n  found in random order {n} of seed {way.seed}") from None  # type: ignore[union-attr]
-            compared(found.routine, data, arrays, found.stored, n, way.seed)  # type: ignore[union-attr]
+            compare_orders(found.routine, data, arrays, found.stored, n, way.seed)  # type: ignore[union-attr]
 
-    def specialised(self, call: Call) -> Specialised:
+    def specialised(self, call: BoundCall) -> SpecialisedThreadKernel:
         with _reading:
             made = self.known.get(call.key)
             if made is None:
-                made = self.known[call.key] = Specialised(self, call)
+                made = self.known[call.key] = SpecialisedThreadKernel(self, call)
             return made
 
     # --- what is known of it ---------------------------------------------------------------------
 
-    def compiled(self, *args: Any, **kwargs: Any) -> Specialised:
+    def compiled(self, *args: Any, **kwargs: Any) -> SpecialisedThreadKernel:
         """Compile for some arguments without running."""
-        found = self.specialised(bound(self, args, kwargs))
+        found = self.specialised(bind_call(self, args, kwargs))
         self._last = (found, None, None)
         return found
 
@@ -224,14 +226,14 @@ class KernelFunction(SimtFunction):
             raise KernelError(f"the source of a kernel for threads is asked for as 'cuda', and not as {kind!r}")
         return self.latest()[0].cuda()
 
-    def report(self) -> Report:
+    def report(self) -> LaunchReport:
         """Report the last launch line by line, with its occupancy on a GPU."""
         found, shape, limits = self.latest()
         if shape is None or limits is None:
             raise KernelError(f"kernel {self.fn.__name__} has not been launched: what it does depends on the grid")
-        return Report(found, shape, limits, self._counters)
+        return LaunchReport(found, shape, limits, self._counters)
 
-    def latest(self) -> tuple[Specialised, Shape | None, Gpu | None]:
+    def latest(self) -> tuple[SpecialisedThreadKernel, LaunchShape | None, Gpu | None]:
         if self._last is None:
             name = self.fn.__name__
             raise KernelError(
@@ -244,14 +246,14 @@ class KernelFunction(SimtFunction):
         return f"<simt.kernel {self.fn.__name__}{self.shown_signature}>"
 
 
-class _Given:
+class _CallView:
     """A call, as seen by `unwritten`."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: BoundCall) -> None:
         self.parameters, self.given = call.parameters, list(call.tensors.values())
 
 
-def elements(memory: Memory, array: Array) -> np.ndarray:
+def host_array(memory: Memory, array: Array) -> np.ndarray:
     """Return the memory of a CPU tensor as an array."""
     buffer = memory.buffer
     whole = buffer.device.view(buffer, array.dtype, (buffer.bytes // array.dtype.bytes,))
@@ -260,7 +262,7 @@ def elements(memory: Memory, array: Array) -> np.ndarray:
     return whole[memory.offset : memory.offset + memory.extent]
 
 
-def share(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
+def share_arrays(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
     """Give parameters that have the same tensor the same array."""
     first: dict[tuple[int, int], str] = {}
     for name, memory in memories.items():
@@ -268,20 +270,20 @@ def share(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
         arrays[name] = arrays[known]
 
 
-def stored_in(
-    found: Specialised,
+def parameter_storage(
+    found: SpecialisedThreadKernel,
     arrays: dict[str, np.ndarray],
     memories: dict[str, Memory],
     fresh: frozenset[str],
-    watch: Watch,
-) -> dict[int, Storage]:
+    watch: RaceTracker,
+) -> dict[int, ArrayStorage]:
     """Return the storage of the array parameters; written arrays are checked for races."""
     written = {memories[name].address for name in found.stored}
     shadows: dict[tuple[int, int], Shadow] = {}
-    made: dict[int, Storage] = {}
+    made: dict[int, ArrayStorage] = {}
     for name, array in found.arrays.items():
         data = arrays[name]
-        storage = Storage(array, data, len(data), "", memories[name].offset * data.itemsize)
+        storage = ArrayStorage(array, data, len(data), "", memories[name].offset * data.itemsize)
         address = memories[name].address
         if address in written:
             if address not in shadows:
@@ -293,16 +295,16 @@ def stored_in(
 
 
 @overload
-def kernel(fn: Callable[..., Any]) -> KernelFunction: ...
+def kernel(fn: Callable[..., Any]) -> ThreadKernel: ...
 @overload
-def kernel(*, fma: bool = False) -> Callable[[Callable[..., Any]], KernelFunction]: ...
+def kernel(*, fma: bool = False) -> Callable[[Callable[..., Any]], ThreadKernel]: ...
 def kernel(fn: Callable[..., Any] | None = None, *, fma: bool = False) -> Any:
     """Mark a function as a kernel: many threads run it.
 
     With `fma` a GPU may contract a product and sum to one rounding, as nvcc does by default: faster, but no longer
     bit-identical to the simulator.
     """
-    return partial(KernelFunction, fma=fma) if fn is None else KernelFunction(fn, fma)
+    return partial(ThreadKernel, fma=fma) if fn is None else ThreadKernel(fn, fma)
 
 
 def device(fn: Callable[..., Any]) -> DeviceFunction:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, promote, uint64
-from .form import Array, Cast, Expression, Number
+from .form import Array, Conversion, Expression, NumberLiteral
 
 Constant = int | float | bool
 
 
-class Refused(Exception):
+class UnsupportedCode(Exception):
     """Raised for unsupported code; a caller adds the source location."""
 
     def __init__(self, reason: str) -> None:
@@ -18,66 +18,66 @@ class Refused(Exception):
         self.reason = reason
 
 
-class Kind(NamedTuple):
+class NameType(NamedTuple):
     """The type of a name; `open` while only Python numbers were assigned, so that it may still change."""
 
     dtype: DType
     open: bool = False
 
 
-def number_kind(x: Constant) -> Kind:
+def number_kind(x: Constant) -> NameType:
     """Return the default type of a Python number."""
     if isinstance(x, bool):
-        return Kind(bool_)
+        return NameType(bool_)
     if isinstance(x, float):
-        return Kind(float32, True)
+        return NameType(float32, True)
     found = next((d for d in (int32, int64, uint64) if d.min <= x <= d.max), None)
     if found is None:
-        raise Refused(f"the number {x} does not fit in 64 bits")
-    return Kind(found, True)
+        raise UnsupportedCode(f"the number {x} does not fit in 64 bits")
+    return NameType(found, True)
 
 
-def kind_of(x: Expression | Constant) -> Kind:
-    return Kind(x.dtype) if isinstance(x, Expression) else number_kind(x)
+def kind_of(x: Expression | Constant) -> NameType:
+    return NameType(x.dtype) if isinstance(x, Expression) else number_kind(x)
 
 
-def joined(name: str, old: Kind, new: Kind) -> Kind:
+def join_types(name: str, old: NameType, new: NameType) -> NameType:
     """Return the type of a name assigned values of both types.
 
-    >>> joined("x", Kind(int32, True), Kind(float64)).dtype
+    >>> join_types("x", NameType(int32, True), NameType(float64)).dtype
     tilegrad.float64
     """
     if old.dtype is new.dtype:
         return old if new.open else new
     for one, other in ((old, new), (new, old)):
         if one.open and (other.dtype.is_float or not one.dtype.is_float) and other.dtype is not bool_:
-            return Kind(max(one.dtype, other.dtype, key=lambda d: d.bits)) if one.dtype is int64 else other
+            return NameType(max(one.dtype, other.dtype, key=lambda d: d.bits)) if one.dtype is int64 else other
     x, y = old.dtype, new.dtype
     if x.kind == y.kind and x is not bool_:
-        return Kind(x if x.bits > y.bits else y, old.open and new.open)
-    raise Refused(
+        return NameType(x if x.bits > y.bits else y, old.open and new.open)
+    raise UnsupportedCode(
         f"`{name}` is {x.name} elsewhere in the kernel, and here it is given {y.name}: a name has one type; use "
         f"another name, "
         f"or say which: {name}: simt.{(x if x.is_float else y).name} = ..."
     )
 
 
-def typed(x: Expression | Constant, dtype: DType) -> Expression:
+def convert_to(x: Expression | Constant, dtype: DType) -> Expression:
     """Convert an expression to a type; Python numbers adopt it."""
     if isinstance(x, Expression):
-        return x if x.dtype is dtype else Cast(dtype, x)
+        return x if x.dtype is dtype else Conversion(dtype, x)
     if dtype is bool_:
-        return Number(dtype, bool(x))
+        return NumberLiteral(dtype, bool(x))
     if dtype.is_float:
-        return Number(dtype, float(x))
+        return NumberLiteral(dtype, float(x))
     if isinstance(x, float) and x != int(x):
-        raise Refused(f"{x} is no number of {dtype.name}")
+        raise UnsupportedCode(f"{x} is no number of {dtype.name}")
     if not dtype.min <= int(x) <= dtype.max:
-        raise Refused(f"{x} is no number of {dtype.name}, which goes from {dtype.min} to {dtype.max}")
-    return Number(dtype, int(x))
+        raise UnsupportedCode(f"{x} is no number of {dtype.name}, which goes from {dtype.min} to {dtype.max}")
+    return NumberLiteral(dtype, int(x))
 
 
-def meeting(x: Expression | Constant, y: Expression | Constant) -> DType:
+def common_dtype(x: Expression | Constant, y: Expression | Constant) -> DType:
     """Return the common type of two operands; a Python number adopts that of the other."""
     if isinstance(x, Expression) and isinstance(y, Expression):
         return promote(x.dtype, y.dtype)
@@ -102,14 +102,14 @@ def is_half(dtype: DType) -> bool:
 def element_type(dtype: Any, what: str) -> DType:
     """Return a dtype that arrays may have."""
     if not isinstance(dtype, DType):
-        raise Refused(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
+        raise UnsupportedCode(f"{what} is an element type, such as simt.float32, and not {dtype!r}")
     return dtype
 
 
 def supported(dtype: Any, what: str) -> DType:
     """Return a dtype that kernels compute with."""
     if is_half(found := element_type(dtype, what)):
-        raise Refused(
+        raise UnsupportedCode(
             f"{what} is {found.name}: kernels per thread compute with float32 and float64, and elements of "
             f"{found.name} are read as float32; simt.{found.name}(x) rounds as storing does"
         )
@@ -118,10 +118,10 @@ def supported(dtype: Any, what: str) -> DType:
 
 def rounded(x: Expression | Constant, dtype: DType) -> Expression:
     """Round a number to a 16-bit dtype and back."""
-    return Cast(float32, Cast(dtype, typed(x, float32)))
+    return Conversion(float32, Conversion(dtype, convert_to(x, float32)))
 
 
-def shown(x: Any) -> str:
+def describe(x: Any) -> str:
     """Describe a value for error messages."""
     if isinstance(x, Expression):
         return x.dtype.name

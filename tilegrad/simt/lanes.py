@@ -8,13 +8,13 @@ import numpy as np
 
 from .builtin import WARP
 
-WARPS_BITS = 10
+WARP_BARRIER_BITS = 10
 """Low bits of a thread's time: `syncwarp` calls since the last `syncthreads`, which the bits above count."""
 
 Triple = tuple[int, int, int]
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """A launch configuration: blocks, threads per block, bytes of dynamic shared memory."""
 
     grid: Triple
@@ -31,10 +31,10 @@ class Shape(NamedTuple):
         return self.block[0] * self.block[1] * self.block[2]
 
 
-def places(linear: int, extents: Triple) -> Triple:
+def coordinates(linear: int, extents: Triple) -> Triple:
     """Convert a linear number to three coordinates, x fastest.
 
-    >>> places(7, (3, 2, 2))
+    >>> coordinates(7, (3, 2, 2))
     (1, 0, 1)
     """
     x, y, _ = extents
@@ -44,7 +44,7 @@ def places(linear: int, extents: Triple) -> Triple:
 class Chunk:
     """Blocks resident together; thread `t` is thread `t % threads` of block `blocks[t // threads]`."""
 
-    def __init__(self, shape: Shape, blocks: np.ndarray) -> None:
+    def __init__(self, shape: LaunchShape, blocks: np.ndarray) -> None:
         self.shape = shape
         self.blocks = blocks
         self.threads = shape.threads

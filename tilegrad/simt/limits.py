@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, LaunchError
 from ..ir.program_checker import MOST_INSTANCES
-from .lanes import Shape
+from .lanes import LaunchShape
 
 
 class Gpu(NamedTuple):
@@ -47,7 +47,7 @@ class Gpu(NamedTuple):
 
 
 KIB, MIB = 1 << 10, 1 << 20
-MOST_STATIC = 48 * KIB
+MAX_STATIC_SHARED_BYTES = 48 * KIB
 """Largest static shared memory of a block in bytes, on every GPU; dynamic shared memory may be larger."""
 GPUS = {
     gpu.name: gpu
@@ -155,7 +155,9 @@ def occupancy(on: Any = None, threads: int = 256, registers: int = 0, shared: in
     return Occupancy(blocks, blocks * warps, most_warps, limit)
 
 
-def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin: str = "", registers: int = 0) -> None:
+def check_launch(
+    limits: Gpu, kernel: str, shape: LaunchShape, static: int = 0, origin: str = "", registers: int = 0
+) -> None:
     """Raise LaunchError, naming request and limit, unless the GPU can run such a launch."""
 
     def wrong(what: str, remedy: str) -> LaunchError:
@@ -180,9 +182,10 @@ def check_launch(limits: Gpu, kernel: str, shape: Shape, static: int = 0, origin
                 "launch nothing when there is nothing to do" if n < 1 else "let a thread do more, or use axis x",
             )
     shared = shape.shared + static
-    if MOST_STATIC < static <= limits.shared_per_block:
+    largest = MAX_STATIC_SHARED_BYTES
+    if largest < static <= limits.shared_per_block:
         raise wrong(
-            f"{static} bytes of shared memory in arrays of fixed size: CUDA allows {MOST_STATIC} for these, on any GPU",
+            f"{static} bytes of shared memory in arrays of fixed size: CUDA allows {largest} for these, on any GPU",
             "declare the largest with simt.dynamic_shared(dtype), and give its bytes with the launch",
         )
     if shape.shared < 0 or shared > limits.shared_per_block:

@@ -11,39 +11,54 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .accessing import Memory
+from .accessing import MemorySimulator
 from .builtin import WARP
 from .counters import Counters
-from .deadlock import stuck
-from .evaluating import Trouble
-from .following import Watch
+from .deadlock import blocked_error
+from .evaluating import EvaluationFault
+from .following import RaceTracker
 from .form import Array, Routine
-from .instructions import Branch, Change, Check, Code, End, Jump, Load, Save, Set, Start, Swap, Turn, Wait, flat
-from .lanes import WARPS_BITS, Chunk, Lanes, Shape
+from .instructions import (
+    AssertInstruction,
+    AtomicInstruction,
+    BarrierInstruction,
+    BranchInstruction,
+    EndInstruction,
+    ExchangeInstruction,
+    InstructionList,
+    JumpInstruction,
+    LaunchInstruction,
+    LoadInstruction,
+    LoopBackInstruction,
+    SetInstruction,
+    StoreInstruction,
+    lower_to_instructions,
+)
+from .lanes import WARP_BARRIER_BITS, Chunk, Lanes, LaunchShape
 from .limits import Gpu, check_launch
-from .memory import Storage, resident, shared_layout
-from .warp_functions import swapped
+from .memory import ArrayStorage, resident_storage, shared_layout
+from .warp_functions import warp_result
 
-CHUNK = 1 << 16
+LOCKSTEP_CHUNK_THREADS = 1 << 16
 """Threads resident at a time in lockstep; their values fit in the cache."""
-FEW = 1 << 12
+RANDOM_CHUNK_THREADS = 1 << 12
 """Threads resident at a time in random orders."""
-MOST_CHILDREN = 2048
+MAX_PENDING_LAUNCHES = 2048
 """Largest number of pending launches by threads, as on a GPU."""
-DEEPEST = 24
+MAX_LAUNCH_DEPTH = 24
 
 
-class Child(NamedTuple):
+class ChildLaunch(NamedTuple):
     """A pending launch by a thread."""
 
-    start: Start
-    shape: Shape
-    storages: dict[int, Storage]
+    start: LaunchInstruction
+    shape: LaunchShape
+    storages: dict[int, ArrayStorage]
     numbers: dict[str, Any]
-    watch: Watch
+    watch: RaceTracker
 
 
-class Arrivals:
+class BarrierArrivals:
     """Threads waiting at a barrier until all of their block or warp have arrived."""
 
     def __init__(self, units: int) -> None:
@@ -51,34 +66,43 @@ class Arrivals:
         self.index: list[np.ndarray] = []
 
 
-class Machine(Memory):
+class ThreadSimulator(MemorySimulator):
     """The simulation of one launch; `order` is None for lockstep."""
 
     def __init__(
         self,
         routine: Routine,
-        shape: Shape,
-        storages: dict[int, Storage],
+        shape: LaunchShape,
+        storages: dict[int, ArrayStorage],
         numbers: dict[str, Any],
         gpu: Gpu,
         order: np.random.Generator | None = None,
         counters: Counters | None = None,
         depth: int = 0,
-        watch: Watch | None = None,
+        watch: RaceTracker | None = None,
     ) -> None:
         self.code = code_of(routine)
-        self.watch = watch or Watch(shape)
+        self.watch = watch or RaceTracker(shape)
         self.shape, self.given, self.numbers, self.gpu, self.order = shape, storages, numbers, gpu, order
         self.counters, self.depth = counters, depth
         self.changes = 0
-        self.children: list[Child] = []
+        self.children: list[ChildLaunch] = []
         layout, static = shared_layout(self.code.arrays, shape.shared)
         check_launch(gpu, routine.name, shape, static, str(routine.place))
         self.does: dict[type, Callable[[Lanes, Any], Lanes | None]] = {
-            Set: self.set, Branch: self.branch, Jump: self.jump, Turn: self.turn, Wait: self.wait, Swap: self.swap,
-            Start: self.start, Check: self.check, End: self.end,
-            **{kind: self.then(f) for kind, f in ((Load, self.load), (Save, self.save), (Change, self.change))},
-        }  # fmt: skip
+            SetInstruction: self.set,
+            BranchInstruction: self.branch,
+            JumpInstruction: self.jump,
+            LoopBackInstruction: self.turn,
+            BarrierInstruction: self.wait,
+            ExchangeInstruction: self.swap,
+            LaunchInstruction: self.start,
+            AssertInstruction: self.check,
+            EndInstruction: self.end,
+            LoadInstruction: self.then(self.load),
+            StoreInstruction: self.then(self.save),
+            AtomicInstruction: self.then(self.change),
+        }
 
     # --- the launch ------------------------------------------------------------------------------
 
@@ -103,15 +127,15 @@ class Machine(Memory):
         if self.code.waits:
             return self.gpu.resident(self.shape.threads, self.shape.shared + shared_layout(self.code.arrays, 0)[1])
         if self.order is None:
-            return max(1, CHUNK // self.shape.threads)
-        return int(self.order.integers(1, max(1, FEW // self.shape.threads) + 1))
+            return max(1, LOCKSTEP_CHUNK_THREADS // self.shape.threads)
+        return int(self.order.integers(1, max(1, RANDOM_CHUNK_THREADS // self.shape.threads) + 1))
 
     def run_chunk(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.storages = self.given | resident(self.code.arrays, chunk, self.watch)
+        self.storages = self.given | resident_storage(self.code.arrays, chunk, self.watch)
         chunk.values.update(self.numbers)
         self.groups: dict[int, list[np.ndarray | None]] = {0: [None]}
-        self.arrivals: dict[int, Arrivals] = {}
+        self.arrivals: dict[int, BarrierArrivals] = {}
         self.parked: list[tuple[Lanes, int]] = []
         self.snapshots: dict[int, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
         self.ended = np.full(chunk.count, -1, np.int32)
@@ -133,7 +157,7 @@ class Machine(Memory):
                 self.put(lanes)
             return True
         if self.parked or any(a.counts.any() for a in self.arrivals.values()):
-            raise stuck(self.code, self.chunk, self.parked, self.arrivals, self.ended, self.shape)
+            raise blocked_error(self.code, self.chunk, self.parked, self.arrivals, self.ended, self.shape)
         return False
 
     # --- scheduling ------------------------------------------------------------------------------
@@ -192,7 +216,7 @@ class Machine(Memory):
             self.counters.instructions += lanes.warps()
         try:
             return self.does[type(instruction)](lanes, instruction)
-        except Trouble as trouble:
+        except EvaluationFault as trouble:
             raise self.fail(lanes, trouble, trouble.mask, trouble.reason) from None
 
     def then(self, run: Callable[[Lanes, Any], None]) -> Callable[[Lanes, Any], Lanes | None]:
@@ -205,12 +229,12 @@ class Machine(Memory):
 
     # --- instructions ----------------------------------------------------------------------------
 
-    def set(self, lanes: Lanes, one: Set) -> Lanes:
+    def set(self, lanes: Lanes, one: SetInstruction) -> Lanes:
         lanes.assign(one.name, one.value(lanes), one.dtype)
         lanes.pc += 1
         return lanes
 
-    def branch(self, lanes: Lanes, one: Branch) -> Lanes | None:
+    def branch(self, lanes: Lanes, one: BranchInstruction) -> Lanes | None:
         holds = one.condition(lanes)
         if self.counters is not None:
             self.counters.branches += lanes.warps()
@@ -227,11 +251,11 @@ class Machine(Memory):
         self.put(lanes.part(~holds, one.target))
         return lanes.part(holds, lanes.pc + 1)
 
-    def jump(self, lanes: Lanes, one: Jump) -> Lanes:
+    def jump(self, lanes: Lanes, one: JumpInstruction) -> Lanes:
         lanes.pc = one.target
         return lanes
 
-    def turn(self, lanes: Lanes, one: Turn) -> Lanes | None:
+    def turn(self, lanes: Lanes, one: LoopBackInstruction) -> Lanes | None:
         """Suspend threads that begin an iteration with unchanged values and memory."""
         found = self.snapshots.get(lanes.pc)
         values = self.chunk.values
@@ -255,7 +279,7 @@ class Machine(Memory):
         lanes.pc = one.target
         return lanes if lanes.count else None
 
-    def wait(self, lanes: Lanes, one: Wait) -> Lanes | None:
+    def wait(self, lanes: Lanes, one: BarrierInstruction) -> Lanes | None:
         chunk = self.chunk
         if one.kind == "syncthreads":
             released = self.arrived(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
@@ -266,7 +290,7 @@ class Machine(Memory):
         index = slice(None) if released.index is None else released.index
         self.meet(released, one.kind == "syncthreads")
         if one.kind == "syncthreads":
-            chunk.time[index] = ((chunk.time[index] >> WARPS_BITS) + 1) << WARPS_BITS
+            chunk.time[index] = ((chunk.time[index] >> WARP_BARRIER_BITS) + 1) << WARP_BARRIER_BITS
             if self.counters is not None:
                 self.counters.barriers += released.count // chunk.threads
         else:
@@ -289,7 +313,7 @@ class Machine(Memory):
         """Return the threads whose block or warp is now complete at this instruction."""
         if lanes.index is None:
             return lanes
-        arrivals = self.arrivals.setdefault(lanes.pc, Arrivals(len(expected)))
+        arrivals = self.arrivals.setdefault(lanes.pc, BarrierArrivals(len(expected)))
         arrivals.counts += np.bincount(unit[lanes.index], minlength=len(expected))
         arrivals.index.append(lanes.index)
         full = (arrivals.counts >= expected) & (arrivals.counts > 0)
@@ -302,54 +326,56 @@ class Machine(Memory):
         released = np.sort(index[out])
         return Lanes(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
 
-    def swap(self, lanes: Lanes, one: Swap) -> Lanes | None:
+    def swap(self, lanes: Lanes, one: ExchangeInstruction) -> Lanes | None:
         named = ((one.mask >> lanes.of(self.chunk.lane)) & 1).astype(bool)
         if not named.all():
-            raise Trouble(
+            raise EvaluationFault(
                 one.place, ~named, f"{one.how} is reached by a lane that its mask {one.mask:#x} does not name"
             )
         released = self.arrived(lanes, self.chunk.warp, self.chunk.expected(one.mask))
         if released is None:
             return None
-        released.assign(one.name, swapped(one, released), one.dtype)
+        released.assign(one.name, warp_result(one, released), one.dtype)
         released.pc += 1
         return released
 
-    def check(self, lanes: Lanes, one: Check) -> Lanes:
+    def check(self, lanes: Lanes, one: AssertInstruction) -> Lanes:
         holds = one.condition(lanes)
         if not np.all(holds):
-            raise Trouble(one.place, np.logical_not(holds), f"the assertion does not hold: {one.message}".rstrip(": "))
+            raise EvaluationFault(
+                one.place, np.logical_not(holds), f"the assertion does not hold: {one.message}".rstrip(": ")
+            )
         lanes.pc += 1
         return lanes
 
-    def end(self, lanes: Lanes, one: End) -> None:
+    def end(self, lanes: Lanes, one: EndInstruction) -> None:
         self.ended[lanes.numbers()] = lanes.pc
 
     # --- launches by threads ---------------------------------------------------------------------
 
-    def start(self, lanes: Lanes, one: Start) -> Lanes:
+    def start(self, lanes: Lanes, one: LaunchInstruction) -> Lanes:
         def axes(given: Any) -> list[np.ndarray]:
             return [lanes.wide(f(lanes)) for f in given] + [np.broadcast_to(1, lanes.count)] * (3 - len(given))
 
         grid, block, shared = axes(one.grid), axes(one.block), lanes.wide(one.shared(lanes))
-        if self.depth + 1 >= DEEPEST:
-            raise Trouble(one.place, True, f"launches go {DEEPEST} deep at most")
-        if len(self.children) + lanes.count > MOST_CHILDREN and self.order is None:
-            raise Trouble(one.place, True, f"more than {MOST_CHILDREN} launches of threads are pending")
+        if self.depth + 1 >= MAX_LAUNCH_DEPTH:
+            raise EvaluationFault(one.place, True, f"launches go {MAX_LAUNCH_DEPTH} deep at most")
+        if len(self.children) + lanes.count > MAX_PENDING_LAUNCHES and self.order is None:
+            raise EvaluationFault(one.place, True, f"more than {MAX_PENDING_LAUNCHES} launches of threads are pending")
         given = [(p, x) for p, x in zip(one.routine.parameters, one.arguments, strict=True)]
         numbers = {p.name: lanes.wide(x(lanes)) for p, x in given if not isinstance(x, Array)}
         for n in range(lanes.count):
-            shape = Shape(
+            shape = LaunchShape(
                 (int(grid[0][n]), int(grid[1][n]), int(grid[2][n])),
                 (int(block[0][n]), int(block[1][n]), int(block[2][n])),
                 int(shared[n]),
             )
-            storages: dict[int, Storage] = {}
+            storages: dict[int, ArrayStorage] = {}
             watch = self.watch.of(shape)
             for p, x in given:
                 if isinstance(p, Array) and isinstance(x, Array):
-                    storages[id(p)] = again(self.storage(x), p, one.routine, watch)
-            child = Child(one, shape, storages, {name: x[n] for name, x in numbers.items()}, watch)
+                    storages[id(p)] = global_storage(self.storage(x), p, one.routine, watch)
+            child = ChildLaunch(one, shape, storages, {name: x[n] for name, x in numbers.items()}, watch)
             if self.order is not None and self.order.random() < 0.5:
                 self.run_child(child)
             else:
@@ -365,9 +391,9 @@ class Machine(Memory):
             self.run_child(child)
         self.children = []
 
-    def run_child(self, child: Child) -> None:
+    def run_child(self, child: ChildLaunch) -> None:
         counters = Counters() if self.counters is not None else None
-        made = Machine(
+        made = ThreadSimulator(
             child.start.routine,
             child.shape,
             child.storages,
@@ -383,11 +409,11 @@ class Machine(Memory):
             self.counters.add(counters)
 
 
-def code_of(routine: Routine) -> Code:
+def code_of(routine: Routine) -> InstructionList:
     """Lower a kernel to instructions, once."""
-    code: Code | None = routine.__dict__.get("_code")
+    code: InstructionList | None = routine.__dict__.get("_code")
     if code is None:
-        code = routine.__dict__["_code"] = flat(routine)
+        code = routine.__dict__["_code"] = lower_to_instructions(routine)
     return code
 
 
@@ -399,14 +425,14 @@ def acquires(routine: Routine) -> bool:
         if code_of(one).acquires:
             return True
         seen.add(id(one))
-        launched = [x.routine for x in code_of(one).instructions if isinstance(x, Start)]
+        launched = [x.routine for x in code_of(one).instructions if isinstance(x, LaunchInstruction)]
         found += [other for other in launched if id(other) not in seen]
     return False
 
 
-def again(storage: Storage, array: Array, routine: Routine, watch: Watch) -> Storage:
+def global_storage(storage: ArrayStorage, array: Array, routine: Routine, watch: RaceTracker) -> ArrayStorage:
     """Return a global array for a child launch, which sees all earlier stores."""
-    made = Storage(array, storage.data, storage.size, storage.name, storage.first_byte)
+    made = ArrayStorage(array, storage.data, storage.size, storage.name, storage.first_byte)
     if routine.accessed.get(array.name, frozenset()) & {"store", "atomic"}:
         made.shadow = watch.shadow((array,), len(storage.data), False)
     return made

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .following import Watch
+from .following import RaceTracker
 from .form import Array
 from .lanes import Chunk, Lanes
 from .races import Shadow
 
 
-class Storage:
+class ArrayStorage:
     """Storage of an array: one per launch (global), per block (shared) or per thread (local)."""
 
     def __init__(self, array: Array, data: np.ndarray, size: int, name: str = "", first_byte: int = 0) -> None:
@@ -57,7 +57,7 @@ class Storage:
         """Format an element as its kernel would write it.
 
         >>> from ..ir.dtype import float32
-        >>> Storage(Array("tile", float32, "shared", (4, 8)), np.zeros(32), 32).element(12)
+        >>> ArrayStorage(Array("tile", float32, "shared", (4, 8)), np.zeros(32), 32).element(12)
         'tile[1, 4]'
         """
         index = np.unravel_index(position % self.size, self.shape)
@@ -86,18 +86,18 @@ def shared_layout(arrays: tuple[Array, ...], dynamic_bytes: int) -> tuple[dict[i
     return found, at
 
 
-def resident(arrays: tuple[Array, ...], chunk: Chunk, watch: Watch) -> dict[int, Storage]:
+def resident_storage(arrays: tuple[Array, ...], chunk: Chunk, watch: RaceTracker) -> dict[int, ArrayStorage]:
     """Allocate shared and local memory for the resident blocks."""
-    found: dict[int, Storage] = {}
+    found: dict[int, ArrayStorage] = {}
     layout, _ = shared_layout(arrays, chunk.shape.shared)
     for array in arrays:
         if array.space == "local":
             size = int(np.prod(array.shape, dtype=np.int64))
-            made = Storage(array, np.zeros(size * chunk.count, array.dtype.numpy), size)
+            made = ArrayStorage(array, np.zeros(size * chunk.count, array.dtype.numpy), size)
             made.filled = np.zeros(size * chunk.count, bool)
         else:
             size, start = layout[id(array)]
-            made = Storage(array, np.zeros(size * len(chunk.blocks), array.dtype.numpy), size, "", start)
+            made = ArrayStorage(array, np.zeros(size * len(chunk.blocks), array.dtype.numpy), size, "", start)
             made.shadow = watch.shadow((array,), size * len(chunk.blocks), True)
         found[id(array)] = made
     return found

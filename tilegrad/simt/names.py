@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.dtype import DTYPES, DType
 
-C = {
+C_TYPES = {
     "bool": "bool",
     "uint8": "unsigned char",
     "uint16": "unsigned short",
@@ -19,9 +19,9 @@ C = {
     "float32": "float",
     "float64": "double",
 }
-TYPES: dict[DType, str] = {d: C[d.name] for d in DTYPES if d.name in C}
+TYPES: dict[DType, str] = {d: C_TYPES[d.name] for d in DTYPES if d.name in C_TYPES}
 
-TAKEN = frozenset(
+RESERVED = frozenset(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr "
     "const_cast "
     "continue decltype default delete do double dynamic_cast else enum explicit export extern false float for "
@@ -35,10 +35,10 @@ TAKEN = frozenset(
 )
 
 
-def own_name(name: str) -> str:
+def cpp_name(name: str) -> str:
     """Rename a user's variable if its name is reserved in C++.
 
-    >>> own_name("total"), own_name("double")
+    >>> cpp_name("total"), cpp_name("double")
     ('total', 'double_')
     """
-    return f"{name}_" if name in TAKEN else name
+    return f"{name}_" if name in RESERVED else name

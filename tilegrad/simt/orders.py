@@ -8,13 +8,13 @@ import numpy as np
 
 from ..errors import KernelFault
 from .form import Routine
-from .races import differing
+from .races import differs_from
 
-ROUNDING = {4: 1e-4, 8: 1e-10}
+SUM_TOLERANCE = {4: 1e-4, 8: 1e-10}
 """Tolerance for float sums in different orders, relative to the largest element."""
 
 
-def compared(
+def compare_orders(
     routine: Routine,
     first: dict[str, np.ndarray],
     then: dict[str, np.ndarray],
@@ -24,10 +24,10 @@ def compared(
 ) -> None:
     for name in sorted(stored):
         x, y = first[name], then[name]
-        wrong = differing(x, y)
+        wrong = differs_from(x, y)
         if x.dtype.kind == "f":
             finite = np.abs(x[np.isfinite(x)])
-            allowed = ROUNDING[x.itemsize] * float(finite.max(initial=0.0))
+            allowed = SUM_TOLERANCE[x.itemsize] * float(finite.max(initial=0.0))
             with np.errstate(invalid="ignore"):
                 wrong &= ~(np.abs(x - y) <= allowed)
         if wrong.any():

@@ -10,34 +10,36 @@ from typing import Any
 
 from ..errors import KernelSourceError
 from ..ir.dtype import bool_
-from .builtin import Builtin
-from .calls import DEEPEST, TYPES, CallReader
+from .builtin import ThreadBuiltin
+from .calls import MAX_DEPTH, TYPES, CallReader
 from .form import (
     Array,
-    Assign,
-    Barrier,
-    Called,
-    Claim,
-    Exchange,
+    AssertStatement,
+    AssignStatement,
+    AtomicOperation,
+    BarrierStatement,
+    BuiltinVariable,
+    DeviceCall,
     Expression,
-    For,
-    If,
-    Leave,
-    Number,
-    Operation,
-    Return,
+    ExpressionStatement,
+    ForStatement,
+    IfStatement,
+    LoopExit,
+    NumberLiteral,
+    OperatorExpression,
+    ReturnStatement,
     Routine,
-    Run,
     Statement,
-    Store,
-    Variable,
-    While,
+    StoreStatement,
+    VariableReference,
+    WarpExchange,
+    WhileStatement,
 )
-from .kinds import Kind, Refused, element_type, kind_of, meeting, shown, supported, typed
-from .scope import Scope
+from .kinds import NameType, UnsupportedCode, common_dtype, convert_to, describe, element_type, kind_of, supported
+from .scope import RoutineScope
 
-MOST_READINGS = 12
-RESULT = "return"
+MAX_READINGS = 12
+RESULT_NAME = "return"
 """Name that stands for the result in the table of types."""
 STATEMENTS: dict[type, str] = {
     ast.Try: "kernels have no exceptions",
@@ -54,7 +56,7 @@ STATEMENTS: dict[type, str] = {
 }
 
 
-class Reader(CallReader):
+class RoutineReader(CallReader):
     """Reads routines, together with those they call or launch."""
 
     def __init__(self) -> None:
@@ -68,17 +70,17 @@ class Reader(CallReader):
         if key in self.made:
             return self.made[key]
         name = function.fn.__name__
-        if key in self.under_way or len(self.under_way) >= DEEPEST:
+        if key in self.under_way or len(self.under_way) >= MAX_DEPTH:
             end = (
                 "launches itself: that needs an end that is known when it is read; write a loop on the host"
                 if launched
                 else ("calls itself: write a loop")
             )
-            raise Refused(f"{name} {end}")
+            raise UnsupportedCode(f"{name} {end}")
         self.under_way.append(key)
-        known: dict[str, Kind] = {}
+        known: dict[str, NameType] = {}
         try:
-            for _ in range(MOST_READINGS):
+            for _ in range(MAX_READINGS):
                 scope, body = self.once(function, given, known, False)
                 if not scope.changed:
                     break
@@ -88,9 +90,11 @@ class Reader(CallReader):
         self.made[key] = self.finished(scope, body, launched)
         return self.made[key]
 
-    def once(self, function: Any, given: dict[str, Any], known: dict[str, Kind], final: bool) -> tuple[Scope, Any]:
+    def once(
+        self, function: Any, given: dict[str, Any], known: dict[str, NameType], final: bool
+    ) -> tuple[RoutineScope, Any]:
         before = getattr(self, "scope", None)
-        self.scope = Scope(function, dict(given), known, final)
+        self.scope = RoutineScope(function, dict(given), known, final)
         try:
             body = self.block(self.scope.source.tree.body)
             return self.scope, body
@@ -98,15 +102,15 @@ class Reader(CallReader):
             if before is not None:
                 self.scope = before
 
-    def finished(self, scope: Scope, body: tuple[Statement, ...], launched: bool) -> Routine:
+    def finished(self, scope: RoutineScope, body: tuple[Statement, ...], launched: bool) -> Routine:
         name = scope.source.name
-        result = scope.known[RESULT].dtype if RESULT in scope.known else None
-        if scope.function.simt_role == "device" and result is not None and not ends(body):
+        result = scope.known[RESULT_NAME].dtype if RESULT_NAME in scope.known else None
+        if scope.function.simt_role == "device" and result is not None and not never_falls_through(body):
             raise scope.wrong(
                 scope.source.tree.args, f"{name} returns a number on one way through it, and nothing on another"
             )
         self.texts[name] = number = self.texts.get(name, 0) + 1
-        types = {n: scope.fixed.get(n) or scope.known[n].dtype for n in scope.types if n != RESULT}
+        types = {n: scope.fixed.get(n) or scope.known[n].dtype for n in scope.types if n != RESULT_NAME}
         accessed = {n: frozenset(how) for n, how in scope.accessed.items()}
         place = scope.place(scope.source.tree)
         text = name if number == 1 else f"{name}_{number}"
@@ -133,7 +137,7 @@ class Reader(CallReader):
                 made += self.statement(node)
             except KernelSourceError:
                 raise
-            except Refused as refused:
+            except UnsupportedCode as refused:
                 raise self.scope.wrong(node, refused.reason) from None
         self.scope.depth -= 1
         return tuple(made)
@@ -155,7 +159,7 @@ class Reader(CallReader):
                 return [self.called(call, place)]
             case ast.Expr(value=value):
                 self.value(value)
-                raise Refused("this computes something and does nothing with it")
+                raise UnsupportedCode("this computes something and does nothing with it")
             case ast.If(test=test, body=body, orelse=other):
                 return self.branch(node, test, body, other)
             case ast.While():
@@ -163,14 +167,14 @@ class Reader(CallReader):
             case ast.For():
                 return self.loop(node)
             case ast.Break() | ast.Continue():
-                return [Leave(place, "break" if isinstance(node, ast.Break) else "continue")]
+                return [LoopExit(place, "break" if isinstance(node, ast.Break) else "continue")]
             case ast.Return(value=value):
                 return self.back(node, value)
             case ast.Assert(test=test, msg=message):
                 text = message.value if isinstance(message, ast.Constant) else ""
-                return [Claim(place, typed(self.condition(test), bool_), str(text))]
+                return [AssertStatement(place, convert_to(self.condition(test), bool_), str(text))]
             case _:
-                raise Refused(
+                raise UnsupportedCode(
                     STATEMENTS.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
                 )
 
@@ -180,33 +184,33 @@ class Reader(CallReader):
         if not isinstance(call.func, ast.Name | ast.Attribute):
             return False
         callee = self.value(call.func)
-        return isinstance(callee, Builtin) and callee.kind == "array"
+        return isinstance(callee, ThreadBuiltin) and callee.kind == "array"
 
     def declare(self, name: str, call: ast.Call) -> list[Statement]:
         """Read an array declaration: `tile = simt.shared(simt.float32, (16, 16))`."""
         scope, callee = self.scope, self.value(call.func)
         if scope.depth > 1:
-            raise Refused(f"{callee.form} stands at the beginning of a kernel, not in a loop or branch")
+            raise UnsupportedCode(f"{callee.form} stands at the beginning of a kernel, not in a loop or branch")
         if scope.function.simt_role == "device" and callee.name != "local":
-            raise Refused("shared memory is declared by the kernel: pass the array to the device function")
+            raise UnsupportedCode("shared memory is declared by the kernel: pass the array to the device function")
         if name in scope.arrays or name in scope.assigned:
-            raise Refused(f"`{name}` is there already: an array has a name of its own")
+            raise UnsupportedCode(f"`{name}` is there already: an array has a name of its own")
         dynamic = callee.name == "dynamic_shared"
         given = [self.value(x) for x in self.positional(call, callee.name, 1 if dynamic else 2)]
         if dynamic and any(array.space == "dynamic" for array in scope.own):
-            raise Refused("a kernel has one dynamic_shared array: all would begin at the same byte")
+            raise UnsupportedCode("a kernel has one dynamic_shared array: all would begin at the same byte")
         dtype = element_type(given[0], f"the first argument of {callee.name}")
         shape: tuple[int, ...] = ()
         if not dynamic:
             shape = given[1] if isinstance(given[1], tuple) else (given[1],)
             if any(isinstance(n, Expression) for n in shape):
-                raise Refused(
+                raise UnsupportedCode(
                     "the extents of an array are known when the kernel is compiled: make what they come from a "
                     "parameter "
                     "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"
                 )
             if any(not isinstance(n, int) or n < 1 for n in shape) or not shape:
-                raise Refused(f"the shape of an array is whole numbers from 1 on, and not {given[1]!r}")
+                raise UnsupportedCode(f"the shape of an array is whole numbers from 1 on, and not {given[1]!r}")
         array = Array(name, dtype, "dynamic" if dynamic else callee.name, shape)
         scope.arrays[name] = array
         scope.own.append(array)
@@ -219,7 +223,7 @@ class Reader(CallReader):
 
     def assign(self, node: ast.AST, targets: list[ast.expr], value: ast.expr) -> list[Statement]:
         if len(targets) > 1:
-            raise Refused("one name is assigned at a time")
+            raise UnsupportedCode("one name is assigned at a time")
         match targets[0]:
             case ast.Name(id=name):
                 return [self.assign_name(node, name, self.given(value))]
@@ -228,9 +232,9 @@ class Reader(CallReader):
             case ast.Tuple(elts=names) if isinstance(value, ast.Tuple) and len(names) == len(value.elts):
                 return self.several(node, names, value.elts)
             case ast.Tuple():
-                raise Refused("several names are given as many expressions: x, y = y, x")
+                raise UnsupportedCode("several names are given as many expressions: x, y = y, x")
             case _:
-                raise Refused("only names and elements of arrays are assigned in kernels")
+                raise UnsupportedCode("only names and elements of arrays are assigned in kernels")
 
     def given(self, node: ast.expr) -> Any:
         value = self.value(node)
@@ -239,7 +243,7 @@ class Reader(CallReader):
                 raise self.scope.wrong(
                     node, f"an array has one name: use `{value.name}` itself; a second name could hide a race"
                 )
-            raise self.scope.wrong(node, f"{shown(value)} is no number: only numbers are assigned to names")
+            raise self.scope.wrong(node, f"{describe(value)} is no number: only numbers are assigned to names")
         return value
 
     def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[Statement]:
@@ -251,15 +255,15 @@ class Reader(CallReader):
         for n, value in enumerate(values):
             x = self.given(value)
             dtype = self.scope.give(f"next_{n}", kind_of(x))
-            made.append(Assign(self.scope.place(node), f"next_{n}", typed(x, dtype)))
-            held.append(Variable(dtype, f"next_{n}"))
+            made.append(AssignStatement(self.scope.place(node), f"next_{n}", convert_to(x, dtype)))
+            held.append(VariableReference(dtype, f"next_{n}"))
         for target, x in zip(names, held, strict=True):
             if isinstance(target, ast.Name):
                 made.append(self.assign_name(node, target.id, x))
             elif isinstance(target, ast.Subscript):
                 made.append(self.store(node, target, x))
             else:
-                raise Refused("only names and elements of arrays are assigned in kernels")
+                raise UnsupportedCode("only names and elements of arrays are assigned in kernels")
         return made
 
     def independent(self, names: list[ast.expr], values: list[ast.expr]) -> bool:
@@ -271,38 +275,38 @@ class Reader(CallReader):
     def assign_name(self, node: ast.AST, name: str, value: Any) -> Statement:
         scope = self.scope
         if name in scope.arrays:
-            raise Refused(f"`{name}` is an array: assign its elements, {name}[i] = ...")
+            raise UnsupportedCode(f"`{name}` is an array: assign its elements, {name}[i] = ...")
         if name in scope.given and name not in scope.fixed:
-            raise Refused(f"`{name}` is a constant of the kernel and stays what it is")
+            raise UnsupportedCode(f"`{name}` is a constant of the kernel and stays what it is")
         if name in scope.loops:
-            raise Refused(f"`{name}` is counted by the loop around and is not assigned in it: use another name")
+            raise UnsupportedCode(f"`{name}` is counted by the loop around and is not assigned in it: use another name")
         dtype = scope.give(name, kind_of(value))
         scope.assigned.add(name)
-        return Assign(scope.place(node), name, typed(value, dtype))
+        return AssignStatement(scope.place(node), name, convert_to(value, dtype))
 
     def declared(self, node: ast.AST, name: str, annotation: ast.expr, value: ast.expr | None) -> list[Statement]:
         """Read an annotated assignment: `total: simt.float64 = 0.0`."""
         found = self.value(annotation)
         dtype = supported(TYPES.get(found, found) if isinstance(found, type) else found, f"the type of `{name}`")
         if name in self.scope.assigned and self.scope.fixed.get(name) is not dtype:
-            raise Refused(f"`{name}` has a value already: its type is said where it is assigned first")
+            raise UnsupportedCode(f"`{name}` has a value already: its type is said where it is assigned first")
         self.scope.fixed[name] = dtype
-        self.scope.known[name] = Kind(dtype)
+        self.scope.known[name] = NameType(dtype)
         self.scope.types[name] = dtype
         return [] if value is None else [self.assign_name(node, name, self.given(value))]
 
     def store(self, node: ast.AST, target: ast.Subscript, value: Any) -> Statement:
         try:
             element = self.element(target, "store")
-        except Refused as refused:
+        except UnsupportedCode as refused:
             raise self.scope.wrong(target, refused.reason) from None
         kind = kind_of(value)
         if kind.dtype.is_float and not element.dtype.is_float:
-            raise Refused(
+            raise UnsupportedCode(
                 f"`{element.array.name}` is {element.dtype.name}, and {kind.dtype.name} is stored: convert it, "
                 f"simt.{element.dtype.name}(...)"
             )
-        return Store(self.scope.place(node), element, typed(value, element.dtype))
+        return StoreStatement(self.scope.place(node), element, convert_to(value, element.dtype))
 
     def change(self, node: ast.AST, target: ast.expr, op: ast.operator, value: ast.expr) -> list[Statement]:
         """Read an augmented assignment: `x += 1`, `A[i] += 1`."""
@@ -314,7 +318,7 @@ class Reader(CallReader):
             case ast.Subscript():
                 return [self.store(node, target, result)]
             case _:
-                raise Refused("only names and elements of arrays are assigned in kernels")
+                raise UnsupportedCode("only names and elements of arrays are assigned in kernels")
 
     # --- flow ------------------------------------------------------------------------------------
 
@@ -325,15 +329,15 @@ class Reader(CallReader):
             if getattr(base, "simt_role", "") == "kernel":
                 return self.launch(call)
         callee = self.value(call.func)
-        if isinstance(callee, Builtin) and callee.kind == "barrier":
+        if isinstance(callee, ThreadBuiltin) and callee.kind == "barrier":
             self.positional(call, callee.name, 0)
-            return Barrier(place, callee.name)
+            return BarrierStatement(place, callee.name)
         value = self.value(call)
         if not isinstance(value, Expression):
-            raise Refused("this computes something and does nothing with it")
-        if isinstance(value, Called | Exchange) or type(value).__name__ == "Atomic":
-            return Run(place, value)
-        raise Refused("this computes something and does nothing with it")
+            raise UnsupportedCode("this computes something and does nothing with it")
+        if isinstance(value, DeviceCall | WarpExchange | AtomicOperation):
+            return ExpressionStatement(place, value)
+        raise UnsupportedCode("this computes something and does nothing with it")
 
     def branch(self, node: ast.AST, test: ast.expr, body: list[ast.stmt], other: list[ast.stmt]) -> list[Statement]:
         scope = self.scope
@@ -347,14 +351,14 @@ class Reader(CallReader):
         yes = self.block(body)
         after_yes, scope.assigned = scope.assigned, set(before)
         no = self.block(other)
-        if ends(yes) and not ends(no):
+        if never_falls_through(yes) and not never_falls_through(no):
             pass
-        elif ends(no) and not ends(yes):
+        elif never_falls_through(no) and not never_falls_through(yes):
             scope.assigned = after_yes
         else:
             self.forget((after_yes | scope.assigned) - (after_yes & scope.assigned), "on one way of the `if` above")
             scope.assigned &= after_yes
-        return [If(scope.place(node), condition, yes, no)]
+        return [IfStatement(scope.place(node), condition, yes, no)]
 
     def forget(self, names: set[str], where: str) -> None:
         for name in names:
@@ -375,9 +379,9 @@ class Reader(CallReader):
         if condition is False:
             return []
         body = self.inside(node.body, "inside the loop above")
-        if condition is True and not leaves(body):
-            raise Refused("this loop never ends: it has no break and no return")
-        return [While(self.scope.place(node), typed(condition, bool_), body)]
+        if condition is True and not exits_loop(body):
+            raise UnsupportedCode("this loop never ends: it has no break and no return")
+        return [WhileStatement(self.scope.place(node), convert_to(condition, bool_), body)]
 
     def loop(self, node: ast.For) -> list[Statement]:
         scope, place = self.scope, self.scope.place(node)
@@ -394,34 +398,34 @@ class Reader(CallReader):
             raise scope.wrong(node.iter, "the step of a loop is not 0")
         if name in scope.loops or name in scope.arrays or name in scope.assigned:
             raise scope.wrong(node.target, f"`{name}` has a value already: a loop counts a name of its own")
-        dtype = scope.give(name, Kind(meeting(meeting_of(start, stop), meeting_of(step, 0))))
-        before, bounds = [], [typed(x, dtype) for x in (start, stop, step)]
+        dtype = scope.give(name, NameType(common_dtype(common_bound_type(start, stop), common_bound_type(step, 0))))
+        before, bounds = [], [convert_to(x, dtype) for x in (start, stop, step)]
         for n, (word, x) in enumerate(zip(("start", "stop", "step"), bounds, strict=True)):
-            if n and not steady(x, assigned_in(node.body)):
+            if n and not is_loop_invariant(x, assigned_in(node.body)):
                 held = f"{name}_{word}"
-                before.append(Assign(place, held, typed(x, scope.give(held, Kind(dtype)))))
-                bounds[n] = Variable(dtype, held)
+                before.append(AssignStatement(place, held, convert_to(x, scope.give(held, NameType(dtype)))))
+                bounds[n] = VariableReference(dtype, held)
         scope.loops.append(name)
         scope.assigned.add(name)
         body = self.inside(node.body, "inside the loop above")
         scope.loops.pop()
         scope.assigned.discard(name)
         scope.partly[name] = f"`{name}` is counted by the loop above and ends with it: keep it in another name"
-        return [*before, For(place, name, bounds[0], bounds[1], bounds[2], body)]
+        return [*before, ForStatement(place, name, bounds[0], bounds[1], bounds[2], body)]
 
     def back(self, node: ast.AST, value: ast.expr | None) -> list[Statement]:
         place = self.scope.place(node)
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
-            return [Return(place, None)]
+            return [ReturnStatement(place, None)]
         if self.scope.function.simt_role == "kernel":
-            raise Refused("a kernel returns nothing: store what it computes in an array")
+            raise UnsupportedCode("a kernel returns nothing: store what it computes in an array")
         x = self.given(value)
-        return [Return(place, typed(x, self.scope.give(RESULT, kind_of(x))))]
+        return [ReturnStatement(place, convert_to(x, self.scope.give(RESULT_NAME, kind_of(x))))]
 
 
-def meeting_of(x: Any, y: Any) -> Number:
+def common_bound_type(x: Any, y: Any) -> NumberLiteral:
     """Return the common type of two bounds, as a number of that type."""
-    return Number(meeting(x, y), 0)
+    return NumberLiteral(common_dtype(x, y), 0)
 
 
 def assigned_in(body: list[ast.stmt]) -> set[str]:
@@ -429,54 +433,56 @@ def assigned_in(body: list[ast.stmt]) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def steady(x: Expression, changed: set[str]) -> bool:
+def is_loop_invariant(x: Expression, changed: set[str]) -> bool:
     """Whether a bound is loop-invariant."""
     match x:
-        case Number():
+        case NumberLiteral():
             return True
-        case Variable(name=name):
+        case VariableReference(name=name):
             return name not in changed
-        case Operation(operands=operands):
-            return all(steady(y, changed) for y in operands)
+        case OperatorExpression(operands=operands):
+            return all(is_loop_invariant(y, changed) for y in operands)
         case _:
-            return type(x).__name__ == "Special"
+            return isinstance(x, BuiltinVariable)
 
 
-def ends(body: tuple[Statement, ...]) -> bool:
+def never_falls_through(body: tuple[Statement, ...]) -> bool:
     """Whether control never reaches the end of these statements."""
     last = body[-1] if body else None
     match last:
-        case Return() | Leave():
+        case ReturnStatement() | LoopExit():
             return True
-        case If(body=yes, other=no):
-            return ends(yes) and ends(no)
-        case While(condition=Number(value=True), body=inner):
-            return not any(isinstance(s, Leave) and s.way == "break" for s in inner)
+        case IfStatement(body=yes, other=no):
+            return never_falls_through(yes) and never_falls_through(no)
+        case WhileStatement(condition=NumberLiteral(value=True), body=inner):
+            return not any(isinstance(s, LoopExit) and s.way == "break" for s in inner)
         case _:
             return False
 
 
-def leaves(body: tuple[Statement, ...]) -> bool:
+def exits_loop(body: tuple[Statement, ...]) -> bool:
     """Whether a statement in a loop exits it."""
     for statement in body:
         match statement:
-            case Return() | Leave(way="break"):
+            case ReturnStatement() | LoopExit(way="break"):
                 return True
-            case If(body=yes, other=no):
-                if leaves(yes) or leaves(no):
+            case IfStatement(body=yes, other=no):
+                if exits_loop(yes) or exits_loop(no):
                     return True
-            case While(body=inner) | For(body=inner):
-                if any(isinstance(s, Return) for s in inner) or leaves(tuple(s for s in inner if isinstance(s, If))):
+            case WhileStatement(body=inner) | ForStatement(body=inner):
+                if any(isinstance(s, ReturnStatement) for s in inner) or exits_loop(
+                    tuple(s for s in inner if isinstance(s, IfStatement))
+                ):
                     return True
             case _:
                 pass
     return False
 
 
-def read(function: Any, given: dict[str, Any]) -> Routine:
+def read_routine(function: Any, given: dict[str, Any]) -> Routine:
     """Read a kernel; `given` has an Array, a DType or a constant for each parameter."""
-    reader = Reader()
+    reader = RoutineReader()
     try:
         return reader.routine(function, given, function.source_text.tree)
-    except Refused as refused:
+    except UnsupportedCode as refused:
         raise function.source_text.place(function.source_text.tree.args).error(refused.reason) from None

@@ -12,18 +12,36 @@ from ..errors import KernelSourceError
 from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..language.values import constexpr
 from ..lazy.handle import Handle
-from .builtin import PYTHON, Builtin, Vector
-from .form import Array, Both, Cast, Choice, Element, Expression, Function, Number, Operation, Special, Variable
-from .kinds import Constant, Refused, is_half, kind_of, meeting, number_kind, shown, typed
-from .scope import Scope
+from .builtin import PYTHON_FUNCTIONS, IndexVector, ThreadBuiltin
+from .form import (
+    Array,
+    ArrayElement,
+    BuiltinVariable,
+    Conditional,
+    Conversion,
+    Expression,
+    FunctionCall,
+    NumberLiteral,
+    OperatorExpression,
+    ShortCircuit,
+    VariableReference,
+)
+from .kinds import Constant, UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, number_kind
+from .scope import RoutineScope
 
 ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Add: ("+", operator.add),
     ast.Sub: ("-", operator.sub),
     ast.Mult: ("*", operator.mul),
     ast.Div: ("/", operator.truediv),
-    ast.FloorDiv: ("//", lambda x, y: x // y if isinstance(x, float) or isinstance(y, float) else quotient(x, y)),
-    ast.Mod: ("%", lambda x, y: x % y if isinstance(x, float) or isinstance(y, float) else x - y * quotient(x, y)),
+    ast.FloorDiv: (
+        "//",
+        lambda x, y: x // y if isinstance(x, float) or isinstance(y, float) else truncated_quotient(x, y),
+    ),
+    ast.Mod: (
+        "%",
+        lambda x, y: x % y if isinstance(x, float) or isinstance(y, float) else x - y * truncated_quotient(x, y),
+    ),
     ast.Pow: ("**", operator.pow),
     ast.BitAnd: ("&", operator.and_),
     ast.BitOr: ("|", operator.or_),
@@ -53,19 +71,19 @@ REMEDIES: dict[type, str] = {
 }
 
 
-def quotient(x: int, y: int) -> int:
+def truncated_quotient(x: int, y: int) -> int:
     """Divide integers, truncating towards zero as in C.
 
-    >>> quotient(-7, 2), quotient(7, 2)
+    >>> truncated_quotient(-7, 2), truncated_quotient(7, 2)
     (-3, 3)
     """
     return -(-x // y) if (x < 0) != (y < 0) else x // y
 
 
-class ExpressionReader:
+class ThreadExpressionReader:
     """Reads expressions; `calls.py` adds calls."""
 
-    scope: Scope
+    scope: RoutineScope
 
     def call(self, node: ast.Call) -> Any:
         raise NotImplementedError
@@ -78,7 +96,7 @@ class ExpressionReader:
             return self.found(node)
         except KernelSourceError:
             raise
-        except Refused as refused:
+        except UnsupportedCode as refused:
             raise self.scope.wrong(node, refused.reason) from None
 
     def found(self, node: ast.expr) -> Any:
@@ -104,11 +122,13 @@ class ExpressionReader:
                 return self.choice(condition, self.number(body), self.number(other))
             case ast.Subscript():
                 found = self.element(node, "load")
-                return Cast(float32, found) if is_half(found.dtype) else found
+                return Conversion(float32, found) if is_half(found.dtype) else found
             case ast.Call():
                 return self.call(node)
             case _:
-                raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the language of kernels"))
+                raise UnsupportedCode(
+                    REMEDIES.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
+                )
 
     def name(self, name: str) -> Any:
         scope = self.scope
@@ -117,40 +137,40 @@ class ExpressionReader:
         if name in scope.given and not isinstance(scope.given[name], DType):
             return scope.given[name]
         if name in scope.assigned:
-            return Variable(scope.fixed.get(name) or scope.known[name].dtype, name)
+            return VariableReference(scope.fixed.get(name) or scope.known[name].dtype, name)
         if name in scope.partly:
-            raise Refused(scope.partly[name])
+            raise UnsupportedCode(scope.partly[name])
         if name in scope.known:
-            raise Refused(f"`{name}` has no value yet on every way that leads here: give it one before")
+            raise UnsupportedCode(f"`{name}` has no value yet on every way that leads here: give it one before")
         found = scope.outside(name)
         if found is None:
-            raise Refused(f"`{name}` is not defined")
+            raise UnsupportedCode(f"`{name}` is not defined")
         value = found[0].value if isinstance(found[0], constexpr) else found[0]
         if isinstance(value, Handle):
-            raise Refused(f"`{name}` is a tensor outside of the kernel: make it a parameter")
+            raise UnsupportedCode(f"`{name}` is a tensor outside of the kernel: make it a parameter")
         return value
 
     def attribute(self, base: Any, attr: str) -> Any:
         match base:
-            case Vector():
+            case IndexVector():
                 if attr not in AXES:
-                    raise Refused(f"{base.name} has x, y and z, and no {attr}")
-                return Special(int32, f"{base.name}.{attr}")
+                    raise UnsupportedCode(f"{base.name} has x, y and z, and no {attr}")
+                return BuiltinVariable(int32, f"{base.name}.{attr}")
             case Array():
                 if attr == "dtype":
                     return base.dtype
-                raise Refused(
-                    f"{shown(base)} is a pointer, which has only a dtype: pass what else is needed (n, width, ...) "
+                raise UnsupportedCode(
+                    f"{describe(base)} is a pointer, which has only a dtype: pass what else is needed (n, width, ...) "
                     f"as an argument"
                 )
             case ModuleType():
                 if not hasattr(base, attr):
-                    raise Refused(f"there is no {base.__name__}.{attr}")
+                    raise UnsupportedCode(f"there is no {base.__name__}.{attr}")
                 return getattr(base, attr)
             case Expression():
-                raise Refused(f"a number has no attribute {attr}")
+                raise UnsupportedCode(f"a number has no attribute {attr}")
             case _:
-                raise Refused(f"{base!r} is not part of the language of kernels")
+                raise UnsupportedCode(f"{base!r} is not part of the language of kernels")
 
     def number(self, node: ast.expr) -> Expression | Constant:
         """Read an expression that must be a number or truth value."""
@@ -160,11 +180,12 @@ class ExpressionReader:
         if isinstance(value, Array):
             raise self.scope.wrong(
                 node,
-                f"{shown(value)} is meant as a number: write its index, {value.name}[...]; pointers are not added to",
+                f"{describe(value)} is meant as a number: write its index, {value.name}[...]; pointers are not "
+                "added to",
             )
-        if isinstance(value, Vector):
+        if isinstance(value, IndexVector):
             raise self.scope.wrong(node, f"{value.name} has three parts: {value.name}.x, .y or .z")
-        raise self.scope.wrong(node, f"{shown(value)} is no number")
+        raise self.scope.wrong(node, f"{describe(value)} is no number")
 
     def condition(self, node: ast.expr) -> Any:
         """Read a condition: an expression of type bool, or a Python truth value."""
@@ -174,14 +195,14 @@ class ExpressionReader:
         if not isinstance(x, Expression):
             return bool(x)
         place = self.scope.place(self.scope.source.tree)
-        return x if x.dtype is bool_ else Operation(bool_, "!=", (x, typed(0, x.dtype)), place)
+        return x if x.dtype is bool_ else OperatorExpression(bool_, "!=", (x, convert_to(0, x.dtype)), place)
 
     def integer(self, node: ast.expr, what: str) -> Expression | int:
         """Read an integer."""
         value = self.number(node)
         dtype = kind_of(value).dtype
         if not dtype.is_integer and not self.scope.final:
-            return typed(0, int32)  # why it has a fraction is told when all types are known
+            return convert_to(0, int32)  # why it has a fraction is told when all types are known
         if not dtype.is_integer:
             raise self.scope.wrong(
                 node, f"{what} is a whole number, and this is {dtype.name}: // divides without a fraction"
@@ -193,39 +214,39 @@ class ExpressionReader:
     def operation(self, node: ast.AST, op: ast.operator, x: Any, y: Any) -> Any:
         found = ARITHMETIC.get(type(op))
         if found is None:
-            raise Refused("`@` is not part of the language of kernels: a product of matrices is loops")
+            raise UnsupportedCode("`@` is not part of the language of kernels: a product of matrices is loops")
         symbol, now = found
         if not isinstance(x, Expression) and not isinstance(y, Expression):
             try:
                 return now(x, y)
             except (ArithmeticError, ValueError, TypeError) as error:
-                raise Refused(str(error)) from None
-        dtype = meeting(x, y)
+                raise UnsupportedCode(str(error)) from None
+        dtype = common_dtype(x, y)
         if not dtype.is_float and dtype.bits < 32 and not (dtype is bool_ and symbol in ("&", "|", "^")):
             dtype = int32  # as in C, small whole numbers are ints as soon as something is done with them
         if symbol == "/" and not dtype.is_float:
             if self.scope.final:
-                raise Refused(
-                    f"`/` of two whole numbers ({shown(x)}, {shown(y)}): // is the quotient as in C, and "
+                raise UnsupportedCode(
+                    f"`/` of two whole numbers ({describe(x)}, {describe(y)}): // is the quotient as in C, and "
                     "simt.float32(x) / y the fraction"
                 )
             dtype = float32
         if symbol == "**":
             if not dtype.is_float:
-                raise Refused("`**` of whole numbers: write the products (x * x), or 1 << n")
-            return Function(dtype, "pow", (typed(x, dtype), typed(y, dtype)))
+                raise UnsupportedCode("`**` of whole numbers: write the products (x * x), or 1 << n")
+            return FunctionCall(dtype, "pow", (convert_to(x, dtype), convert_to(y, dtype)))
         if dtype.is_float and symbol in ("%", "//"):
             remedy = "simt.fmod(x, y)" if symbol == "%" else "simt.floor(x / y)"
-            raise Refused(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
+            raise UnsupportedCode(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
         if dtype.is_float and symbol in ("&", "|", "^", "<<", ">>"):
-            raise Refused(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
-        return Operation(dtype, symbol, (typed(x, dtype), typed(y, dtype)), self.scope.place(node))
+            raise UnsupportedCode(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
+        return OperatorExpression(dtype, symbol, (convert_to(x, dtype), convert_to(y, dtype)), self.scope.place(node))
 
     def unary(self, node: ast.AST, op: ast.unaryop, x: Any) -> Any:
         if isinstance(op, ast.Not):
             truth = self.truth(x)
             return (
-                Operation(bool_, "not", (truth,), self.scope.place(node))
+                OperatorExpression(bool_, "not", (truth,), self.scope.place(node))
                 if isinstance(truth, Expression)
                 else not truth
             )
@@ -234,9 +255,11 @@ class ExpressionReader:
         if isinstance(op, ast.UAdd):
             return x
         if isinstance(op, ast.Invert) and x.dtype.is_float:
-            raise Refused(f"`~` is for whole numbers, and this is {x.dtype.name}")
+            raise UnsupportedCode(f"`~` is for whole numbers, and this is {x.dtype.name}")
         dtype = int32 if not x.dtype.is_float and x.dtype.bits < 32 else x.dtype
-        return Operation(dtype, "-" if isinstance(op, ast.USub) else "~", (typed(x, dtype),), self.scope.place(node))
+        return OperatorExpression(
+            dtype, "-" if isinstance(op, ast.USub) else "~", (convert_to(x, dtype),), self.scope.place(node)
+        )
 
     def comparison(self, node: ast.Compare) -> Any:
         """Read a comparison chain: `x < y < z` is `x < y and y < z`."""
@@ -244,14 +267,16 @@ class ExpressionReader:
         result: Any = True
         for op, x, y in zip(node.ops, values, values[1:], strict=False):
             if type(op) not in COMPARISONS:
-                raise Refused("`is` and `in` are not part of the language of kernels: compare with ==")
+                raise UnsupportedCode("`is` and `in` are not part of the language of kernels: compare with ==")
             symbol, now = COMPARISONS[type(op)]
             one: Any
             if not isinstance(x, Expression) and not isinstance(y, Expression):
                 one = now(x, y)
             else:
-                dtype = meeting(x, y)
-                one = Operation(bool_, symbol, (typed(x, dtype), typed(y, dtype)), self.scope.place(node))
+                dtype = common_dtype(x, y)
+                one = OperatorExpression(
+                    bool_, symbol, (convert_to(x, dtype), convert_to(y, dtype)), self.scope.place(node)
+                )
             result = self.joined_truth("and", result, one)
         return result
 
@@ -267,15 +292,15 @@ class ExpressionReader:
     def joined_truth(self, op: str, left: Any, right: Any) -> Any:
         if not isinstance(left, Expression):
             return right if left is (op == "and") else left
-        return Both(bool_, op, left, typed(right, bool_))
+        return ShortCircuit(bool_, op, left, convert_to(right, bool_))
 
     def choice(self, condition: Expression, yes: Any, no: Any) -> Expression:
-        dtype = meeting(yes, no)
-        return Choice(dtype, condition, typed(yes, dtype), typed(no, dtype))
+        dtype = common_dtype(yes, no)
+        return Conditional(dtype, condition, convert_to(yes, dtype), convert_to(no, dtype))
 
     # --- elements --------------------------------------------------------------------------------
 
-    def element(self, node: ast.Subscript, how: str) -> Element:
+    def element(self, node: ast.Subscript, how: str) -> ArrayElement:
         """Read `A[i]`, `tile[y, x]` or `tile[y][x]`; `how` is the kind of access."""
         parts: list[ast.expr] = []
         base: ast.expr = node
@@ -284,23 +309,25 @@ class ExpressionReader:
             base = base.value
         array: Any = self.value(base)
         if not isinstance(array, Array):
-            raise Refused(f"{shown(array)} has no elements: only arrays have")
+            raise UnsupportedCode(f"{describe(array)} has no elements: only arrays have")
         index = tuple([self.index(part) for part in parts])
         axes = max(1, len(array.shape))
         if len(index) != axes:
             if not array.shape:
-                raise Refused(
+                raise UnsupportedCode(
                     f"`{array.name}` is a pointer, which has one index, and {len(index)} are given: "
                     f"{array.name}[row * width + column]"
                 )
-            raise Refused(f"`{array.name}` has {axes} axes ({list(array.shape)}), and {len(index)} indices are given")
+            raise UnsupportedCode(
+                f"`{array.name}` has {axes} axes ({list(array.shape)}), and {len(index)} indices are given"
+            )
         for axis, (i, extent) in enumerate(zip(index, array.shape, strict=False)):
-            if isinstance(i, Number) and not 0 <= i.value < extent:
-                raise Refused(
+            if isinstance(i, NumberLiteral) and not 0 <= i.value < extent:
+                raise UnsupportedCode(
                     f"index {i.value} is outside of axis {axis} of `{array.name}`, which has {extent} elements"
                 )
         self.scope.access(array, how)
-        return Element(array.dtype, array, index, self.scope.place(node))
+        return ArrayElement(array.dtype, array, index, self.scope.place(node))
 
     def index(self, node: ast.expr) -> Expression:
         if isinstance(node, ast.Slice):
@@ -308,14 +335,14 @@ class ExpressionReader:
         value = self.integer(node, "an index")
         if isinstance(value, Expression):
             return value
-        return Number(int64 if number_kind(value).dtype is int64 else int32, value)
+        return NumberLiteral(int64 if number_kind(value).dtype is int64 else int32, value)
 
 
 def function_name(callee: Any) -> str | None:
     """Return the name in `FUNCTIONS` of a builtin of ours, of Python, or of `math`."""
-    if isinstance(callee, Builtin):
+    if isinstance(callee, ThreadBuiltin):
         return callee.name if callee.kind == "function" else None
     try:
-        return PYTHON.get(callee)
+        return PYTHON_FUNCTIONS.get(callee)
     except TypeError:
         return None

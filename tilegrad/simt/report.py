@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .counters import Counters
-from .lanes import Shape
+from .lanes import LaunchShape
 from .limits import Gpu, Occupancy, occupancy
 
 if TYPE_CHECKING:
-    from .kernel import Specialised
+    from .kernel import SpecialisedThreadKernel
 
 UNITS = {"global": "transactions", "shared": "turns of the banks"}
 
 
-class Report:
+class LaunchReport:
     """The report of a launch; `counters` is None after a launch on a GPU."""
 
-    def __init__(self, found: Specialised, shape: Shape, limits: Gpu, counters: Counters | None) -> None:
+    def __init__(
+        self, found: SpecialisedThreadKernel, shape: LaunchShape, limits: Gpu, counters: Counters | None
+    ) -> None:
         self.kernel, self.shape, self.gpu, self.counters = found, shape, limits, counters
 
     @property

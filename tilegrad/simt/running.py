@@ -15,18 +15,18 @@ from ..language.tensors import Memory
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device
-from .binding import Call
-from .lanes import Shape
+from .binding import BoundCall
+from .lanes import LaunchShape
 from .limits import check_launch, gpu
 
 if TYPE_CHECKING:
-    from .kernel import Specialised
+    from .kernel import SpecialisedThreadKernel
 
 DEFAULT_SHARED_BYTES = 48 << 10
 RELOCATABLE = "--relocatable-device-code=true"
 
 
-class Built(NamedTuple):
+class CompiledImage(NamedTuple):
     """Machine code for one architecture."""
 
     image: bytes
@@ -34,7 +34,7 @@ class Built(NamedTuple):
     spills: int
 
 
-def built(kernel: Specialised, architecture: str) -> Built:
+def compile_for(kernel: SpecialisedThreadKernel, architecture: str) -> CompiledImage:
     """Compile for an architecture such as `sm_90a`, or load from the disk cache. No GPU is needed."""
     found = kernel.built.get(architecture)
     if found is None:
@@ -50,11 +50,13 @@ def built(kernel: Specialised, architecture: str) -> Built:
             store.write(name, data)
         head, _, image = data.partition(b"\0")
         registers, spills = json.loads(head)
-        found = kernel.built[architecture] = Built(image, registers, spills)
+        found = kernel.built[architecture] = CompiledImage(image, registers, spills)
     return found
 
 
-def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: Call, place: str) -> None:
+def launch_on_gpu(
+    kernel: SpecialisedThreadKernel, shape: LaunchShape, memories: dict[str, Memory], call: BoundCall, place: str
+) -> None:
     """Launch the kernel on the GPU that holds its tensors."""
     where: Any = device(place)
     where.start()
@@ -65,11 +67,11 @@ def start(kernel: Specialised, shape: Shape, memories: dict[str, Memory], call: 
             f"runtime must be "
             "linked, which is part of the CUDA toolkit. The simulator runs it: use tensors on the cpu"
         )
-    made = built(kernel, where.properties.architecture)
+    made = compile_for(kernel, where.properties.architecture)
     check_launch(gpu(), name, shape, kernel.static_shared, origin, made.registers)
     with where.entered():
         driver = where.driver
-        function = loaded(kernel, where, made)
+        function = loaded_function(kernel, where, made)
         if kernel.static_shared + shape.shared > DEFAULT_SHARED_BYTES:
             driver.allow_shared(function, shape.shared)
         queue = where.queue
@@ -101,7 +103,7 @@ def address(memory: Memory) -> int:
     return memory.buffer.address + memory.offset * memory.itemsize
 
 
-def loaded(kernel: Specialised, where: Any, made: Built) -> int:
+def loaded_function(kernel: SpecialisedThreadKernel, where: Any, made: CompiledImage) -> int:
     """Return the loaded function on a device."""
     known: dict[str, int] = kernel.__dict__.setdefault("functions", {})
     if where.name not in known:

@@ -10,13 +10,13 @@ from ..errors import KernelSourceError
 from ..ir.dtype import DType
 from ..language.source import Place
 from .form import Argument, Array, Routine
-from .kinds import Kind, Refused, joined
+from .kinds import NameType, UnsupportedCode, join_types
 
 
-class Scope:
+class RoutineScope:
     """State of one reading; `known` has the types that the previous reading inferred."""
 
-    def __init__(self, function: Any, parameters: dict[str, Any], known: dict[str, Kind], final: bool) -> None:
+    def __init__(self, function: Any, parameters: dict[str, Any], known: dict[str, NameType], final: bool) -> None:
         self.function = function
         self.source = function.source_text
         self.given = parameters
@@ -42,33 +42,33 @@ class Scope:
                 self.arrays[name] = value
             elif isinstance(value, DType):
                 self.fixed[name] = value
-                self.known.setdefault(name, Kind(value))
+                self.known.setdefault(name, NameType(value))
                 self.assigned.add(name)
 
     def parameters(self) -> tuple[Argument, ...]:
-        from .form import Variable
+        from .form import VariableReference
 
         return tuple(
             [
-                x if isinstance(x, Array) else Variable(x, name)
+                x if isinstance(x, Array) else VariableReference(x, name)
                 for name, x in self.given.items()
                 if isinstance(x, Array | DType)
             ]
         )
 
-    def give(self, name: str, kind: Kind) -> DType:
+    def give(self, name: str, kind: NameType) -> DType:
         """Record an assignment to a name, and return the name's type."""
         if name in self.fixed:
             dtype = self.fixed[name]
             if kind.dtype.is_float and not dtype.is_float and not kind.open:
-                raise Refused(
+                raise UnsupportedCode(
                     f"`{name}` is {dtype.name}, and is given {kind.dtype.name}: convert it, simt.{dtype.name}(...)"
                 )
             if kind.open and kind.dtype.is_float and not dtype.is_float:
-                raise Refused(f"`{name}` is {dtype.name}, and is given a number with a fraction")
+                raise UnsupportedCode(f"`{name}` is {dtype.name}, and is given a number with a fraction")
             return dtype
         old = self.known.get(name)
-        new = kind if old is None else joined(name, old, kind)
+        new = kind if old is None else join_types(name, old, kind)
         if new != old:
             self.known[name] = new
             self.changed = True

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .form import Assign, Claim, Expression, For, If, Launch, Return, Run, Statement, Store, While
+from .form import (
+    AssertStatement,
+    AssignStatement,
+    Expression,
+    ExpressionStatement,
+    ForStatement,
+    IfStatement,
+    LaunchStatement,
+    ReturnStatement,
+    Statement,
+    StoreStatement,
+    WhileStatement,
+)
 
 
 def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     """Return the nested blocks of a statement."""
     match statement:
-        case If(body=body, other=other):
+        case IfStatement(body=body, other=other):
             return body, other
-        case While(body=body) | For(body=body):
+        case WhileStatement(body=body) | ForStatement(body=body):
             return (body,)
         case _:
             return ()
@@ -21,17 +33,21 @@ def blocks_of(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
 def expressions_of(statement: Statement) -> tuple[Expression, ...]:
     """Return the expressions directly in a statement."""
     match statement:
-        case Assign(value=value) | Run(value=value):
+        case AssignStatement(value=value) | ExpressionStatement(value=value):
             return (value,)
-        case Store(target=target, value=value):
+        case StoreStatement(target=target, value=value):
             return target, value
-        case If(condition=condition) | While(condition=condition) | Claim(condition=condition):
+        case (
+            IfStatement(condition=condition)
+            | WhileStatement(condition=condition)
+            | AssertStatement(condition=condition)
+        ):
             return (condition,)
-        case For(start=start, stop=stop, step=step):
+        case ForStatement(start=start, stop=stop, step=step):
             return start, stop, step
-        case Return(value=Expression() as value):
+        case ReturnStatement(value=Expression() as value):
             return (value,)
-        case Launch(grid=grid, block=block, shared=shared, arguments=arguments):
+        case LaunchStatement(grid=grid, block=block, shared=shared, arguments=arguments):
             return (*grid, *block, shared, *[x for x in arguments if isinstance(x, Expression)])
         case _:
             return ()
@@ -48,8 +64,8 @@ def children(x: Expression) -> list[Expression]:
     return found
 
 
-def parts(x: Expression) -> Iterator[Expression]:
+def subexpressions(x: Expression) -> Iterator[Expression]:
     """Yield an expression and its subexpressions."""
     yield x
     for y in children(x):
-        yield from parts(y)
+        yield from subexpressions(y)

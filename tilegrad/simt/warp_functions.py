@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from .builtin import VOTES, WARP
-from .evaluating import Trouble
-from .instructions import Swap
+from .evaluating import EvaluationFault
+from .instructions import ExchangeInstruction
 from .lanes import Lanes
 
 
-def swapped(swap: Swap, lanes: Lanes) -> Any:
+def warp_result(swap: ExchangeInstruction, lanes: Lanes) -> Any:
     """Return the result for each lane. All lanes named in the mask are present in the group."""
     warps, row = np.unique(lanes.of(lanes.chunk.warp), return_inverse=True)
     lane = lanes.of(lanes.chunk.lane)
@@ -24,7 +24,7 @@ def swapped(swap: Swap, lanes: Lanes) -> Any:
     source = source_lane(swap.how, lane, argument.astype(np.int64), swap.width)
     missing = ~present[row, source]
     if missing.any():
-        raise Trouble(
+        raise EvaluationFault(
             swap.place,
             missing,
             f"{swap.how} takes the value of lane {int(source[np.argmax(missing)])}, which does not take part: the "
@@ -57,7 +57,9 @@ def source_lane(how: str, lane: np.ndarray, argument: np.ndarray, width: int) ->
             return np.where((source >= begin + width) | (source < 0), lane, source)
 
 
-def vote(swap: Swap, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray, present: np.ndarray) -> Any:
+def vote(
+    swap: ExchangeInstruction, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray, present: np.ndarray
+) -> Any:
     holds = np.zeros((warps, WARP), bool)
     holds[row, lane] = lanes.wide(swap.operands[0](lanes))
     match swap.how:

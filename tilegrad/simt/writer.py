@@ -6,34 +6,34 @@ import re
 from collections.abc import Iterator
 
 from ..ir.dtype import DType, int32
-from .expressions import FENCED, ExpressionWriter
+from .expressions import FENCED_ATOMIC, ExpressionWriter
 from .form import (
     Array,
-    Assign,
-    Atomic,
-    Barrier,
-    Called,
-    Claim,
+    AssertStatement,
+    AssignStatement,
+    AtomicOperation,
+    BarrierStatement,
+    DeviceCall,
     Expression,
-    For,
-    If,
-    Launch,
-    Leave,
-    Number,
-    Operation,
-    Return,
+    ExpressionStatement,
+    ForStatement,
+    IfStatement,
+    LaunchStatement,
+    LoopExit,
+    NumberLiteral,
+    OperatorExpression,
+    ReturnStatement,
     Routine,
-    Run,
     Statement,
-    Store,
-    Variable,
-    While,
+    StoreStatement,
+    VariableReference,
+    WhileStatement,
 )
-from .names import TYPES, own_name
-from .walking import blocks_of, expressions_of, parts
+from .names import TYPES, cpp_name
+from .walking import blocks_of, expressions_of, subexpressions
 
 INDENT = "    "
-UNROLLED = 32
+MAX_UNROLLED_ITERATIONS = 32
 """Largest trip count of a loop that is unrolled."""
 IN_PLACE = {
     "+": "+=",
@@ -48,7 +48,7 @@ IN_PLACE = {
     ">>": ">>=",
 }
 
-HALVES = {
+HALF_TYPES = {
     "half": """// 16 bits in memory, float to compute with.
 struct half {
     unsigned short bits;
@@ -73,7 +73,7 @@ struct bfloat16 {
 """16-bit types, which need CUDA headers that NVRTC lacks."""
 
 FENCE = f"""// An atomic operation orders what its thread does before and after it, for all threads.
-template <class T> __device__ T {FENCED}(T old) {{
+template <class T> __device__ T {FENCED_ATOMIC}(T old) {{
     __threadfence();
     return old;
 }}
@@ -85,17 +85,17 @@ def cuda_source(routine: Routine) -> str:
     order: list[tuple[Routine, bool]] = []
 
     def visit(one: Routine, launched: bool) -> None:
-        starts = {id(s.routine) for s in statements(one.body) if isinstance(s, Launch)}
+        starts = {id(s.routine) for s in statements(one.body) if isinstance(s, LaunchStatement)}
         for other in one.routines:
             visit(other, id(other) in starts)
         if (one, launched) not in order:
             order.append((one, launched))
 
     visit(routine, True)
-    fenced = any(launched and orders(one) for one, launched in order)
+    fenced = any(launched and synchronises_by_atomics(one) for one, launched in order)
     made = "\n\n".join(RoutineWriter(one, fenced).written(launched) for one, launched in order)
-    needed = [text for name, text in HALVES.items() if re.search(rf"\b{name}\b", made)]
-    needed += [FENCE] if FENCED in made else []
+    needed = [text for name, text in HALF_TYPES.items() if re.search(rf"\b{name}\b", made)]
+    needed += [FENCE] if FENCED_ATOMIC in made else []
     return "\n".join([*needed, f"{made}\n"])
 
 
@@ -106,12 +106,12 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(block)
 
 
-def orders(routine: Routine) -> bool:
+def synchronises_by_atomics(routine: Routine) -> bool:
     """Whether threads may synchronise through atomic operations before reading others' stores.
 
     That is so if an old element is used and an array is both loaded and stored: a lock, a flag, a last-block reduction.
     """
-    if not any(looks(one) for one in called(routine)):
+    if not any(uses_old_element(one) for one in device_routines(routine)):
         return False
     both = {n for n, how in routine.accessed.items() if {"load", "store"} <= how}
     atomic = {n for n, how in routine.accessed.items() if "atomic" in how}
@@ -119,20 +119,24 @@ def orders(routine: Routine) -> bool:
     return bool(both - own) or bool(both and atomic & own)
 
 
-def called(routine: Routine) -> Iterator[Routine]:
+def device_routines(routine: Routine) -> Iterator[Routine]:
     """Return a routine and the device functions that it calls."""
     yield routine
-    starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, Launch)}
+    starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, LaunchStatement)}
     for other in routine.routines:
         if id(other) not in starts:
-            yield from called(other)
+            yield from device_routines(other)
 
 
-def looks(routine: Routine) -> bool:
+def uses_old_element(routine: Routine) -> bool:
     """Whether the old element of an atomic operation is used."""
     for s in statements(routine.body):
-        inside = s.value.operands if isinstance(s, Run) and isinstance(s.value, Atomic) else expressions_of(s)
-        if any(isinstance(x, Atomic) for e in inside for x in parts(e)):
+        inside = (
+            s.value.operands
+            if isinstance(s, ExpressionStatement) and isinstance(s.value, AtomicOperation)
+            else expressions_of(s)
+        )
+        if any(isinstance(x, AtomicOperation) for e in inside for x in subexpressions(e)):
             return True
     return False
 
@@ -146,7 +150,7 @@ class RoutineWriter(ExpressionWriter):
         self.depth = 1
         self.loops = 0
         self.declared: set[str] = {p.name for p in routine.parameters}
-        self.home = homes(routine)
+        self.home = declaration_blocks(routine)
 
     def written(self, kernel: bool) -> str:
         one, self.kernel = self.routine, kernel
@@ -157,18 +161,18 @@ class RoutineWriter(ExpressionWriter):
         self.body(one.body)
         return f"// {one.place}\n{head} {one.text}({given}) {{\n" + "\n".join(self.lines) + "\n}"
 
-    def parameter(self, p: Array | Variable) -> str:
-        if isinstance(p, Variable):
-            return f"{TYPES[p.dtype]} {own_name(p.name)}"
+    def parameter(self, p: Array | VariableReference) -> str:
+        if isinstance(p, VariableReference):
+            return f"{TYPES[p.dtype]} {cpp_name(p.name)}"
         const = "" if self.routine.accessed.get(p.name, frozenset()) & {"store", "atomic"} else "const "
         if p.shape:
             extents = "".join(f"[{n}]" for n in p.shape)
-            return f"{const}{TYPES[p.dtype]} (&{own_name(p.name)}){extents}"
-        return f"{const}{TYPES[p.dtype]}* {own_name(p.name)}"
+            return f"{const}{TYPES[p.dtype]} (&{cpp_name(p.name)}){extents}"
+        return f"{const}{TYPES[p.dtype]}* {cpp_name(p.name)}"
 
     def declaration(self, array: Array) -> str:
         extents = "".join(f"[{n}]" for n in array.shape)
-        name = own_name(array.name)
+        name = cpp_name(array.name)
         match array.space:
             case "dynamic":
                 return (
@@ -187,7 +191,7 @@ class RoutineWriter(ExpressionWriter):
 
     def body(self, body: tuple[Statement, ...]) -> None:
         for name in [n for n, (block, first) in self.home.items() if block is body and not first]:
-            self.line(f"{TYPES[self.routine.types[name]]} {own_name(name)};")
+            self.line(f"{TYPES[self.routine.types[name]]} {cpp_name(name)};")
             self.declared.add(name)
         for statement in body:
             self.statement(statement)
@@ -199,31 +203,31 @@ class RoutineWriter(ExpressionWriter):
 
     def statement(self, statement: Statement) -> None:
         match statement:
-            case Assign(name=name, value=value):
+            case AssignStatement(name=name, value=value):
                 self.assign(name, value)
-            case Store(target=target, value=value):
+            case StoreStatement(target=target, value=value):
                 if self.fenced and self.unlocks(target.array):
                     self.line("__threadfence();")
                 self.line(self.changed(self.expression(target), target, value))
-            case If():
+            case IfStatement():
                 self.branch(statement, "if")
-            case While(condition=condition, body=body):
+            case WhileStatement(condition=condition, body=body):
                 self.line(f"while ({self.expression(condition)}) {{")
                 self.inner(body)
                 self.line("}")
-            case For():
+            case ForStatement():
                 self.loop(statement)
-            case Leave(way=way):
+            case LoopExit(way=way):
                 self.line(f"{way};")
-            case Return(value=value):
+            case ReturnStatement(value=value):
                 self.line("return;" if value is None else f"return {self.converted(value, self.routine.result)};")
-            case Barrier(kind=kind):
+            case BarrierStatement(kind=kind):
                 self.line(f"__{kind}();")
-            case Run(value=value):
+            case ExpressionStatement(value=value):
                 self.line(f"{self.expression(value)};")
-            case Claim(condition=condition):
+            case AssertStatement(condition=condition):
                 self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
-            case Launch():
+            case LaunchStatement():
                 self.launch(statement)
 
     def unlocks(self, array: Array) -> bool:
@@ -235,15 +239,15 @@ class RoutineWriter(ExpressionWriter):
         dtype = self.routine.types.get(name) or value.dtype
         text = self.raw(value) if dtype is int32 else self.expression(value)
         if name in self.declared:
-            self.line(self.changed(own_name(name), Variable(dtype, name), value))
+            self.line(self.changed(cpp_name(name), VariableReference(dtype, name), value))
         else:
             self.declared.add(name)
-            self.line(f"{TYPES[dtype]} {own_name(name)} = {text};")
+            self.line(f"{TYPES[dtype]} {cpp_name(name)} = {text};")
 
     def changed(self, target: str, old: Expression, value: Expression) -> str:
         """Print an assignment, with `+=` and the like where possible."""
         match value:
-            case Operation(op=op, operands=(first, second)) if op in IN_PLACE and same(first, old):
+            case OperatorExpression(op=op, operands=(first, second)) if op in IN_PLACE and is_same_location(first, old):
                 return f"{target} {IN_PLACE[op]} {self.expression(second)};"
             case _:
                 return f"{target} = {self.expression(value)};"
@@ -252,32 +256,32 @@ class RoutineWriter(ExpressionWriter):
         text = self.expression(value)
         return text if dtype is None or value.dtype is dtype else f"{TYPES[dtype]}({text})"
 
-    def branch(self, statement: If, word: str) -> None:
+    def branch(self, statement: IfStatement, word: str) -> None:
         self.line(f"{word} ({self.expression(statement.condition)}) {{")
         self.inner(statement.body)
         match statement.other:
             case ():
                 self.line("}")
-            case (If() as nested,) if not any(block is statement.other for block, _ in self.home.values()):
+            case (IfStatement() as nested,) if not any(block is statement.other for block, _ in self.home.values()):
                 self.branch(nested, "} else if")
             case other:
                 self.line("} else {")
                 self.inner(other)
                 self.line("}")
 
-    def loop(self, loop: For) -> None:
-        name, dtype = own_name(loop.name), loop.start.dtype
+    def loop(self, loop: ForStatement) -> None:
+        name, dtype = cpp_name(loop.name), loop.start.dtype
         stop = self.expression(loop.stop)
         match loop.step:
-            case Number(value=1):
+            case NumberLiteral(value=1):
                 step, compared = f"++{name}", "<"
-            case Number(value=value) if value < 0:
+            case NumberLiteral(value=value) if value < 0:
                 step, compared = f"{name} -= {-value}", ">"
             case _:
                 step, compared = f"{name} += {self.expression(loop.step)}", "<"
         innermost = not any(blocks_of(s) for s in loop.body)
         in_registers = any(array.space == "local" for array in self.routine.arrays)
-        if short(loop) and (in_registers or (innermost and self.loops)):
+        if is_short_loop(loop) and (in_registers or (innermost and self.loops)):
             self.line("#pragma unroll")
         start = self.raw(loop.start) if dtype is int32 else self.expression(loop.start)
         self.line(f"for ({TYPES[dtype]} {name} = {start}; {name} {compared} {stop}; {step}) {{")
@@ -286,45 +290,47 @@ class RoutineWriter(ExpressionWriter):
         self.loops -= 1
         self.line("}")
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: LaunchStatement) -> None:
         grid, block = (
             self.raw(x[0]) if len(x) == 1 else f"dim3({', '.join(self.raw(n) for n in x)})"
             for x in (launch.grid, launch.block)
         )
         shared = (
             ""
-            if isinstance(launch.shared, Number) and not launch.shared.value
+            if isinstance(launch.shared, NumberLiteral) and not launch.shared.value
             else f", {self.expression(launch.shared)}"
         )
-        given = ", ".join(own_name(x.name) if isinstance(x, Array) else self.expression(x) for x in launch.arguments)
+        given = ", ".join(cpp_name(x.name) if isinstance(x, Array) else self.expression(x) for x in launch.arguments)
         self.line(f"{launch.routine.text}<<<{grid}, {block}{shared}>>>({given});")
 
 
-def short(loop: For) -> bool:
+def is_short_loop(loop: ForStatement) -> bool:
     """Whether a loop's trip count is known and small enough to unroll."""
     match loop:
-        case For(start=Number(value=start), stop=Number(value=stop), step=Number(value=step)):
-            return abs(stop - start) <= UNROLLED * abs(step)
+        case ForStatement(
+            start=NumberLiteral(value=start), stop=NumberLiteral(value=stop), step=NumberLiteral(value=step)
+        ):
+            return abs(stop - start) <= MAX_UNROLLED_ITERATIONS * abs(step)
         case _:
             return False
 
 
-def same(x: Expression, y: Expression) -> bool:
+def is_same_location(x: Expression, y: Expression) -> bool:
     """Whether two expressions denote the same location."""
-    return type(x) is type(y) and x.dtype is y.dtype and shape(x) == shape(y)
+    return type(x) is type(y) and x.dtype is y.dtype and comparable(x) == comparable(y)
 
 
-def shape(x: object) -> object:
+def comparable(x: object) -> object:
     """Return an expression as a comparable value."""
     match x:
         case Array():
             return id(x)
-        case Called():
+        case DeviceCall():
             return id(x)
         case Expression():
-            return (type(x).__name__, *[shape(getattr(x, f)) for f in x.fields if f != "place"])
+            return (type(x).__name__, *[comparable(getattr(x, f)) for f in x.fields if f != "place"])
         case tuple():
-            return tuple([shape(y) for y in x])
+            return tuple([comparable(y) for y in x])
         case _:
             return x
 
@@ -332,7 +338,7 @@ def shape(x: object) -> object:
 Block = tuple[Statement, ...]
 
 
-def homes(routine: Routine) -> dict[str, tuple[Block, bool]]:
+def declaration_blocks(routine: Routine) -> dict[str, tuple[Block, bool]]:
     """Choose the block that declares each variable, and whether at its first assignment.
 
     That block must contain all other mentions; if none does, the smallest enclosing block declares it at its start.
@@ -344,11 +350,13 @@ def homes(routine: Routine) -> dict[str, tuple[Block, bool]]:
     def visit(block: Block, around: tuple[Block, ...]) -> None:
         here = (*around, block)
         for statement in block:
-            if isinstance(statement, For):
+            if isinstance(statement, ForStatement):
                 counted.add(statement.name)
-            for name in [v.name for e in expressions_of(statement) for v in parts(e) if isinstance(v, Variable)]:
+            for name in [
+                v.name for e in expressions_of(statement) for v in subexpressions(e) if isinstance(v, VariableReference)
+            ]:
                 mentions.setdefault(name, []).append(here)
-            if isinstance(statement, Assign):
+            if isinstance(statement, AssignStatement):
                 mentions.setdefault(statement.name, []).append(here)
                 firsts.setdefault(statement.name, block)
             for inner in blocks_of(statement):
