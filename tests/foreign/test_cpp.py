@@ -203,7 +203,7 @@ def test_what_is_the_same_is_not_built_again(own_cache: Path, tmp_path: Path) ->
     assert not any(path.is_symlink() for path in folder.iterdir())
     assert {p.name for p in folder.iterdir()} == names
     os.unlink(folder / "square.so")
-    if compilers.located("make"):
+    if compilers.find_program("make"):
         subprocess.run(["make", "-s", "-C", folder], check=True)
         assert (folder / "square.so").exists()
     assert first.report().own < 0.1, "tilegrad's own share of a first call"

@@ -14,8 +14,8 @@ from tilegrad.errors import RuntimeFault
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_checker import check
 from tilegrad.ir.tile_parser import parse
-from tilegrad.language.instrumented import NOBODY, Watch, instrumented
-from tilegrad.language.moving import moved_apart
+from tilegrad.language.instrumented import NO_FAULT, CheckOptions, instrument
+from tilegrad.language.moving import split_loop_pointers
 from tilegrad.language.pointing import Unsupported
 from tilegrad.runtime.device import device
 
@@ -25,7 +25,7 @@ CPU = device("cpu")
 def launched(kernel: Kernel, arguments: list[Any], grid: tuple[int, ...]) -> None:
     """Runs a kernel on copies of arrays, and copies what they have become back."""
     buffers = [CPU.from_host(a) if isinstance(a, np.ndarray) else a for a in arguments]
-    LaunchedKernel(moved_apart(kernel, check(kernel)))(buffers, grid)
+    LaunchedKernel(split_loop_pointers(kernel, check(kernel)))(buffers, grid)
     for p, array, buffer in zip(kernel.parameters, arguments, buffers, strict=True):
         if p.pointer:
             array[...] = CPU.to_host(buffer, p.dtype, array.shape)
@@ -35,13 +35,13 @@ def watched(kernel: Kernel, arguments: list[Any], grid: tuple[int, ...]) -> None
     """Runs a kernel with its accesses looked at, which must find nothing."""
     pointers = [(p.name, a) for p, a in zip(kernel.parameters, arguments, strict=True) if p.pointer]
     try:
-        made = instrumented(kernel, check(kernel), Watch())
+        made = instrument(kernel, check(kernel), CheckOptions())
     except Unsupported:
         launched(kernel, arguments, grid)
         return
-    faults = np.full(max(1, len(made.sites)), NOBODY, np.int64)
+    faults = np.full(max(1, len(made.sites)), NO_FAULT, np.int64)
     launched(made.kernel, [*arguments, *(a.size for _, a in pointers), faults], grid)
-    assert (faults == NOBODY).all()
+    assert (faults == NO_FAULT).all()
 
 
 @settings(max_examples=25)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.language.planting import DEFECTS, RACES, Draw, Planted, nothing
 from tilegrad.errors import KernelFault
-from tilegrad.language.kernel import Specialised
+from tilegrad.language.kernel import SpecialisedKernel
 
 MECHANISMS = ("compiled", "interpreted")
 SEEDS = range(2)
@@ -17,7 +17,7 @@ SEEDS = range(2)
 def mechanism(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether `check` compiles the kernel, or interprets it as if there were no other way."""
     if request.param == "interpreted":
-        monkeypatch.setattr(Specialised, "checked", lambda self, watch: None)
+        monkeypatch.setattr(SpecialisedKernel, "checked", lambda self, watch: None)
     return str(request.param)
 
 

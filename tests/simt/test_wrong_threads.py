@@ -277,6 +277,6 @@ def test_arrays_of_fixed_size_have_48_kib() -> None:
     assert out.tolist() == [1.0] * 32
     for way in (in_tiles, in_tiles.simulate(gpu="H100")):
         with pytest.raises(
-            LaunchError, match="49156 bytes of shared memory in arrays of fixed size: CUDA allows 49152"
+            LaunchError, match="49156 bytes of static shared memory: CUDA allows 49152 of it"
         ):
             way[1, 32](out, 12 * 1024 + 1)

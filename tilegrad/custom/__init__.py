@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from . import checks
     from .examples import example
     from .kernels import which_kernel
-    from .verifying import Report, opcheck
+    from .verifying import VerificationReport, opcheck
 
-LATER = {"example": "examples", "opcheck": "verifying", "Report": "verifying", "which_kernel": "kernels"}
+LATER = {"example": "examples", "opcheck": "verifying", "VerificationReport": "verifying", "which_kernel": "kernels"}
 """Names imported on first use, and their modules."""
 
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Operator", "Report", "checks", "example", "op", "opcheck", "operators", "which_kernel"]
+__all__ = ["Operator", "VerificationReport", "checks", "example", "op", "opcheck", "operators", "which_kernel"]
 
 
 def __dir__() -> list[str]:

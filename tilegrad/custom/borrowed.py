@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OperatorError
-from ..language.sharing import borrowed
+from ..language.sharing import wrap_dlpack
 from ..lazy.handle import Handle
 from ..transforms import vjp
 
@@ -24,7 +24,7 @@ def for_torch(op: Operator) -> Callable[..., Any]:
     def taken(x: Any) -> Any:
         if isinstance(x, tuple | list):
             return tuple(map(taken, x))
-        return borrowed(x.detach().contiguous(), op.name) if isinstance(x, torch.Tensor) else x
+        return wrap_dlpack(x.detach().contiguous(), op.name) if isinstance(x, torch.Tensor) else x
 
     def given(y: Any) -> Any:
         return torch.from_dlpack(y.detach().contiguous())

@@ -23,12 +23,12 @@ from ..jitted.function import jit
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle
 from ..transforms import jvp, vjp, vmap
-from .meaning import flat
+from .meaning import flatten_tensors
 
 if TYPE_CHECKING:
     from .operator import Operator
 
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 ULPS = 64.0
 """Tolerance of a kernel against the reference in units in the last place; sums may be added in another order."""
 Made = list[Any]
@@ -67,14 +67,14 @@ def difference(found: Made, expected: Made, names: Sequence[str], ulps: float = 
             return f"`{name}` is {x.dtype} of shape {list(x.shape)}, and not {y.dtype} of shape {list(y.shape)}", worst
         if not x.size:
             continue
-        if x.dtype.name not in EPSILON:
+        if x.dtype.name not in EPSILONS:
             wrong, away = x != y, np.zeros(x.shape)
         else:
             a, b = x.astype(np.float64), y.astype(np.float64)
             with np.errstate(all="ignore"):
                 finite = np.isfinite(b)
                 largest = np.abs(b[finite]).max() if finite.any() else 1.0
-                unit = EPSILON[x.dtype.name] * (largest or 1.0)
+                unit = EPSILONS[x.dtype.name] * (largest or 1.0)
                 away = np.where(finite & np.isfinite(a), np.abs(a - b) / unit, 0.0)
                 same = (a == b) | (np.isnan(a) & np.isnan(b))
                 wrong = ~same & ((away > ulps) | ~np.isfinite(a) | ~finite)
@@ -119,11 +119,11 @@ def kernel(op: Operator, *arguments: Any, device: str = "cpu", ulps: float = ULP
     with no_grad():
         with _only(op, {}):
             expected = results(op, given)
-        _spoil(expected, device)
+        _dirty_freed_memory(expected, device)
         return _compare(op, f"the kernel for {device} against the reference", results(op, given), expected, ulps)
 
 
-def _spoil(arrays: Made, device: str) -> None:
+def _dirty_freed_memory(arrays: Made, device: str) -> None:
     """Fill freed memory of these sizes with garbage, which new results are likely to reuse."""
     compute(*[full(x.shape, 77, device=device).to(kind_of_array(x)) for x in arrays])
 
@@ -180,7 +180,7 @@ def _copied(x: Any) -> Any:
 
 def separate(fn: Callable[..., Any], *arguments: Any) -> str:
     """Check that arguments stay unchanged and results share no memory with others."""
-    tensors = flat(arguments)
+    tensors = flatten_tensors(arguments)
     before = [array(x) for x in tensors]
     with no_grad():
         made = fn(*arguments)
@@ -201,7 +201,7 @@ def separate(fn: Callable[..., Any], *arguments: Any) -> str:
 
 def same_twice(fn: Callable[..., Any], *arguments: Any) -> str:
     """Check that one tensor passed for several arguments gives the results of copies."""
-    tensors, whole = apart(arguments)
+    tensors, whole = split_tensors(arguments)
     first: dict[Any, Any] = {}
     shared = [first.setdefault((x.dtype, tuple(x.shape)), x) for x in tensors]
     with no_grad():
@@ -228,9 +228,9 @@ def deterministic(fn: Callable[..., Any], *arguments: Any) -> str:
     return "the same bits"
 
 
-def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]]:
+def split_tensors(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]]:
     """Return the tensors among arguments, nested ones too, and a function to rebuild the arguments."""
-    tensors = flat(arguments)
+    tensors = flatten_tensors(arguments)
 
     def whole(*given: Any) -> list[Any]:
         rest = iter(given)
@@ -247,7 +247,7 @@ def apart(arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., list[Any]]
 
 def mapped(fn: Callable[..., Any], *arguments: Any) -> str:
     """Check that `vmap` equals a loop over entries."""
-    tensors, whole = apart(arguments)
+    tensors, whole = split_tensors(arguments)
     many = [stack([x, x.flip(0) if x.ndim else x]) for x in tensors]
     with no_grad():
         found = results(vmap(lambda *given: fn(*whole(*given))), many)
@@ -261,7 +261,7 @@ def _is_float(x: Any) -> bool:
 
 def _floats(fn: Callable[..., Any], arguments: Sequence[Any]) -> tuple[list[Any], Callable[..., Any]]:
     """Return the tensors with gradients, and the function from them to the differentiable results."""
-    tensors, whole = apart(arguments)
+    tensors, whole = split_tensors(arguments)
     places = [n for n, x in enumerate(tensors) if _is_float(x)]
 
     def single(*given: Any) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..foreign.function import CppFunction
 
 
-class Straight:
+class DirectCall:
     """A direct C++ call. `order` gives for each argument of the function its index among the operator's tensors,
     `numbers` the scalar arguments.
     """
@@ -39,7 +39,7 @@ class Straight:
         return self.function.direct(tuple(given), self.ready, True)
 
 
-def straight(code: Graph) -> Straight | None:
+def find_direct_call(code: Graph) -> DirectCall | None:
     """Return the direct call if a kernel consists of one, else None."""
     first = code.outputs[0]
     if not isinstance(first, Outside) or not hasattr(first.work, "function"):
@@ -54,4 +54,4 @@ def straight(code: Graph) -> Straight | None:
         return None
     places = iter([code.inputs.index(v) for v in first.arguments])
     order = [next(places) if p.is_tensor else None for p in function.signature.parameters]
-    return Straight(function, order, numbers, code)
+    return DirectCall(function, order, numbers, code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..foreign.patterns import Combined, Group, ScalarPattern, TensorPattern, names_in, value_of
+from ..foreign.patterns import AxisGroup, ComputedExtent, ScalarPattern, TensorPattern, evaluate_extent, extent_names
 from ..functions.creation import tensor
 from ..ir.dtype import DTYPES, DType, bool_, float16, float32, float64, int32, int64
 from ..ir.size import known
@@ -17,11 +17,11 @@ from ..lazy.handle import Handle
 if TYPE_CHECKING:
     from .signature import Declaration
 
-SMALL = 256
+MAX_SPELLED_ELEMENTS = 256
 """Largest number of elements of a tensor that a script spells out."""
 
 
-class Given(NamedTuple):
+class ReproducibleTensor(NamedTuple):
     """A reproducible tensor: `example(dtype, shape, seed, strided)`, or a user's own (`array`)."""
 
     dtype: DType
@@ -49,7 +49,7 @@ class Given(NamedTuple):
 
 
 Argument = Any
-"""A `Given`, a tuple of them, a number, or None."""
+"""A `ReproducibleTensor`, a tuple of them, a number, or None."""
 
 
 def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bool = False) -> Any:
@@ -70,7 +70,7 @@ def example(dtype: str | DType, shape: Sequence[int], seed: int = 0, strided: bo
     return made
 
 
-class Sizes(NamedTuple):
+class ExampleSizes(NamedTuple):
     """Sizes for the names of a signature: `extent` numbers the names, `group` is the shape of *s."""
 
     name: str
@@ -79,24 +79,24 @@ class Sizes(NamedTuple):
 
 
 SIZES = (
-    Sizes("odd", (5, 7, 3, 9), (3,)),
-    Sizes("one", (1,), (1,)),
-    Sizes("no axes", (4, 6, 2), ()),
-    Sizes("two axes", (33, 17, 19), (2, 5)),
-    Sizes("empty", (4, 3), (0,)),
-    Sizes("an extent of 0", (0, 5), (2,)),
-    Sizes("longer", (130, 70), (9,)),
+    ExampleSizes("odd", (5, 7, 3, 9), (3,)),
+    ExampleSizes("one", (1,), (1,)),
+    ExampleSizes("no axes", (4, 6, 2), ()),
+    ExampleSizes("two axes", (33, 17, 19), (2, 5)),
+    ExampleSizes("empty", (4, 3), (0,)),
+    ExampleSizes("an extent of 0", (0, 5), (2,)),
+    ExampleSizes("longer", (130, 70), (9,)),
 )
 FLOATS = (float32, float64, float16)
 WHOLE = (int64, int32)
 
 
-NUMBERS = 3
+SCALAR_ROUNDS = 3
 """Number of rounds of scalar arguments; the first uses the defaults."""
 
 
 def arguments(
-    declaration: Declaration, sizes: Sizes, dtype: int = 0, strided: bool = False, numbers: int = 0
+    declaration: Declaration, sizes: ExampleSizes, dtype: int = 0, strided: bool = False, numbers: int = 0
 ) -> list[Argument]:
     """Generate arguments for an operator; `dtype` indexes the dtypes of a variable, `numbers` the round of scalars,
     whose values differ between rounds and from each other.
@@ -116,18 +116,18 @@ def arguments(
 
 
 def _given(
-    pattern: TensorPattern, extents: dict[str, int], sizes: Sizes, dtype: int, seed: int, strided: bool
-) -> Given:
+    pattern: TensorPattern, extents: dict[str, int], sizes: ExampleSizes, dtype: int, seed: int, strided: bool
+) -> ReproducibleTensor:
     shape: list[int] = []
     for axis in pattern.axes:
-        if isinstance(axis, Group):
+        if isinstance(axis, AxisGroup):
             shape += sizes.group
         else:
-            shape.append(known(value_of(axis, extents), {}))
-    return Given(dtype_of(pattern.dtype, dtype), tuple(shape), seed, strided and len(shape) > 0)
+            shape.append(known(evaluate_extent(axis, extents), {}))
+    return ReproducibleTensor(pattern_dtype(pattern.dtype, dtype), tuple(shape), seed, strided and len(shape) > 0)
 
 
-def dtype_of(pattern: Any, number: int) -> DType:
+def pattern_dtype(pattern: Any, number: int) -> DType:
     """Return the dtype for a pattern."""
     if isinstance(pattern, DType):
         return pattern
@@ -135,7 +135,7 @@ def dtype_of(pattern: Any, number: int) -> DType:
     return choices[number % len(choices)]
 
 
-def varies(declaration: Declaration) -> bool:
+def has_variable_dtype(declaration: Declaration) -> bool:
     """Whether any dtype is variable."""
     return any(
         isinstance(p.type, TensorPattern) and not isinstance(p.type.dtype, DType) for p in declaration.parameters
@@ -154,7 +154,7 @@ def _number(dtype: DType, default: Any, extent: int | None, numbers: int, place:
     return number + numbers * (0.375 + 0.25 * place) if dtype.is_float else extent
 
 
-def _extents(declaration: Declaration, sizes: Sizes, numbers: int) -> dict[str, int]:
+def _extents(declaration: Declaration, sizes: ExampleSizes, numbers: int) -> dict[str, int]:
     """Assign a size to each extent; one that is also a scalar argument has its default in the first round."""
     found: dict[str, int] = {}
     for p in declaration.parameters:
@@ -163,51 +163,57 @@ def _extents(declaration: Declaration, sizes: Sizes, numbers: int) -> dict[str, 
                 found[p.name] = (int(p.default) if p.default is not None else 2) + numbers
             continue
         for axis in p.type.axes:
-            if isinstance(axis, str | Combined):
-                for name in sorted(names_in(axis)):
+            if isinstance(axis, str | ComputedExtent):
+                for name in sorted(extent_names(axis)):
                     found.setdefault(name, sizes.extents[len(found) % len(sizes.extents)])
     return found
 
 
-def made(arguments: Sequence[Argument]) -> list[Any]:
+def instantiate(arguments: Sequence[Argument]) -> list[Any]:
     """Create the tensors and scalars of a call."""
     return [
-        x.made() if isinstance(x, Given) else tuple([y.made() for y in x]) if isinstance(x, tuple) else x
+        x.made() if isinstance(x, ReproducibleTensor) else tuple([y.made() for y in x]) if isinstance(x, tuple) else x
         for x in arguments
     ]
 
 
-def as_given(arguments: Sequence[Any]) -> list[Argument]:
+def _reproducible_tensor(x: Any) -> ReproducibleTensor:
+    shape = tuple([known(n, {}) for n in x._value.shape])
+    return ReproducibleTensor(x._value.dtype, shape, array=x.detach().cpu().numpy().copy())
+
+
+def reproducible(arguments: Sequence[Any]) -> list[Argument]:
     """Convert a user's arguments to reproducible ones."""
     return [
-        Given(x._value.dtype, tuple([known(n, {}) for n in x._value.shape]), array=x.detach().cpu().numpy().copy())  # type: ignore[attr-defined]
+        _reproducible_tensor(x)
         if isinstance(x, Handle)
-        else tuple(as_given(x))
+        else tuple(reproducible(x))
         if isinstance(x, tuple | list)
         else x
         for x in arguments
     ]
 
 
-def tensors(arguments: Sequence[Argument]) -> Iterator[Given]:
+def tensors(arguments: Sequence[Argument]) -> Iterator[ReproducibleTensor]:
     """Return the tensors among the arguments."""
     for x in arguments:
-        if isinstance(x, Given):
+        if isinstance(x, ReproducibleTensor):
             yield x
         elif isinstance(x, tuple):
             yield from tensors(x)
 
 
-def text(arguments: Sequence[Argument]) -> str:
+def as_source(arguments: Sequence[Argument]) -> str:
     """Print arguments as source code for a script."""
     return ", ".join(
-        x.text if isinstance(x, Given) else f"({text(x)},)" if isinstance(x, tuple) and x else repr(x)
+        x.text if isinstance(x, ReproducibleTensor) else f"({as_source(x)},)" if isinstance(x, tuple) and x else repr(x)
         for x in arguments
     )
 
 
-def shown(arguments: Sequence[Argument]) -> str:
+def as_text(arguments: Sequence[Argument]) -> str:
     """Print arguments for a report."""
     return ", ".join(
-        f"({shown(x)})" if isinstance(x, tuple) and not isinstance(x, Given) else str(x) for x in arguments
+        f"({as_text(x)})" if isinstance(x, tuple) and not isinstance(x, ReproducibleTensor) else str(x)
+        for x in arguments
     )

@@ -44,11 +44,11 @@ def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments:
 
     floats = [n for n, y in enumerate(outputs) if y.dtype.is_float]
     apart = [detached(outputs[n]) for n in floats]
-    made = dict(zip(floats, joint_outputs(apart, arguments, _only(rule, floats, len(outputs))), strict=True))
+    made = dict(zip(floats, joint_outputs(apart, arguments, _restricted(rule, floats, len(outputs))), strict=True))
     return [made.get(n, y) for n, y in enumerate(outputs)]
 
 
-def _only(rule: Callable[[Sequence[Value | None]], Shares], places: Sequence[int], count: int) -> Any:
+def _restricted(rule: Callable[[Sequence[Value | None]], Shares], places: Sequence[int], count: int) -> Any:
     """Restrict a rule for all outputs to some of them."""
 
     def some(upstreams: Sequence[Value | None]) -> Shares:
@@ -106,7 +106,7 @@ def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence
 
 def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> None:
     """Check that a rule's parameters name existing arguments and results."""
-    wrong = [n for n in asked_for(rule) if n not in known]
+    wrong = [n for n in requested_names(rule) if n not in known]
     if wrong:
         raise OperatorError(
             f"{name}: its gradient asks for `{wrong[0]}`; there are {', '.join(known)} (arguments, results, and what "
@@ -115,7 +115,7 @@ def check_rule(name: str, rule: Callable[..., Any], known: Sequence[str]) -> Non
         )
 
 
-def names_for(arguments: Sequence[str], results: Sequence[str]) -> list[str]:
+def requestable_names(arguments: Sequence[str], results: Sequence[str]) -> list[str]:
     """Return the names that a rule may request in general."""
     upstreams = [UPSTREAM] if len(results) == 1 else [f"{UPSTREAM}_{name}" for name in results]
     return [*arguments, *results, *upstreams]
@@ -127,19 +127,19 @@ def _given(
     """Collect the arguments of the user's rule by name."""
     declaration = meaning.op.declaration
     given = (*declaration.arguments(meaning.form, arguments), *outputs, *upstreams)
-    values = dict(zip(_known(declaration), given, strict=True))
+    values = dict(zip(_requestable(declaration), given, strict=True))
     return {n: _wrapped(values[n]) for n in meaning.op.asked}
 
 
-def asked_for(rule: Callable[..., Any]) -> tuple[str, ...]:
+def requested_names(rule: Callable[..., Any]) -> tuple[str, ...]:
     """Return the parameter names of a rule."""
     return tuple(inspect.signature(rule).parameters)
 
 
 @lru_cache(256)
-def _known(declaration: Declaration) -> list[str]:
+def _requestable(declaration: Declaration) -> list[str]:
     """Return the names that a rule may request, in order."""
-    return names_for([p.name for p in declaration.parameters], [p.name for p in declaration.results])
+    return requestable_names([p.name for p in declaration.parameters], [p.name for p in declaration.results])
 
 
 def _wrapped(x: Any) -> Any:

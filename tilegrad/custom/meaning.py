@@ -18,7 +18,7 @@ from ..ops.declared import Meaning
 from ..ops.external_call import Outside, outside
 from ..runtime.external_work import ArrayWork, settled
 from ..transform.autodiff import gradients, tracked_input
-from .direct_call import Straight, straight
+from .direct_call import DirectCall, find_direct_call
 from .signature import Form
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class OperatorMeaning(Meaning):
         self._code: dict[str, Graph] = {}
         self._pullback: Pullback | None = None
         self._settled: dict[tuple[TensorType, ...], OperatorMeaning] = {}
-        self.straight: Straight | None = None
+        self.straight: DirectCall | None = None
         """The direct call, if there is one; known once the operator was compiled for the CPU."""
 
     def reference(self) -> Graph:
@@ -59,7 +59,7 @@ class OperatorMeaning(Meaning):
             fn = self.on_arrays(fn.fn) if isinstance(fn, OnArrays) else fn
             self._code[kind] = self.traced(fn, f"the kernel for {kind}", tracked=False)
             if kind == "cpu" and self.op.autocast is None:
-                self.straight = straight(self._code[kind])
+                self.straight = find_direct_call(self._code[kind])
         return self._code[kind]
 
     def settled(self, sizes: Mapping[str, int]) -> OperatorMeaning:
@@ -77,11 +77,11 @@ class OperatorMeaning(Meaning):
 
         def given_arrays(*arrays: Any) -> Any:
             numbers = zip(arrays, declaration.varying(form), strict=True)
-            with apart(self.name):
+            with without_tensors(self.name):
                 return fn(*declaration.arguments(form, [x.item() if varies else x for x, varies in numbers]))
 
         def on_tensors(*arguments: Any) -> Any:
-            values = [x.value for x in flat(arguments)]
+            values = [x.value for x in flatten_tensors(arguments)]
             made = outside(ArrayWork(self.name, given_arrays), values, self.results)
             return [wrap(v) for v in made]
 
@@ -109,7 +109,7 @@ class OperatorMeaning(Meaning):
             if varies:
                 x.__dict__["number"] = True
         outs = [Input(t, p.name) for t, p in zip(self.results, declaration.results, strict=True)]
-        with alone(tracked):
+        with untraced(tracked):
             arguments = declaration.arguments(self.form, [wrap(x) for x in inputs])
             found = self._called(fn, what, arguments, outs)
         self._check(what, found, {*inputs}, {*outs})
@@ -118,7 +118,7 @@ class OperatorMeaning(Meaning):
     def _called(self, fn: Callable[..., Any], what: str, arguments: list[Any], outs: list[Input]) -> list[Value]:
         """Call a function; return the values it returned or wrote to output arguments."""
         names = [p.name for p in self.op.declaration.results]
-        if not takes(fn, names):
+        if not has_parameters(fn, names):
             made = fn(*arguments)
             given = list(made) if isinstance(made, tuple | list) else [made]
             if len(given) != len(names):
@@ -157,7 +157,7 @@ class OperatorMeaning(Meaning):
                     f"{list(type.shape)}: {self.op.declaration}"
                 )
         for x in topological(found, inputs.__contains__):
-            if type_is_outside(x) and x not in inputs:
+            if is_graph_input(x) and x not in inputs:
                 if x in outs:
                     raise OperatorError(f"{self.name}: {what} reads `{x}` before it has written to it")
                 raise OperatorError(
@@ -177,10 +177,12 @@ def _refuse_foreign(name: str, meant: Graph) -> None:
             )
 
 
-def flat(arguments: Sequence[Any]) -> list[Any]:
+def flatten_tensors(arguments: Sequence[Any]) -> list[Any]:
     """Flatten arguments to their tensors."""
     return [
-        y for x in arguments for y in (flat(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
+        y
+        for x in arguments
+        for y in (flatten_tensors(x) if isinstance(x, tuple | list) else [x] if isinstance(x, Handle) else [])
     ]
 
 
@@ -205,7 +207,7 @@ class _NoTensors:
 
 
 @contextmanager
-def apart(name: str) -> Iterator[None]:
+def without_tensors(name: str) -> Iterator[None]:
     """Refuse tensors while a function on arrays runs; waiting for one would deadlock with the running program."""
     before = state.trace
     state.trace = _NoTensors(name)
@@ -215,7 +217,7 @@ def apart(name: str) -> Iterator[None]:
         state.trace = before
 
 
-def type_is_outside(x: Value) -> bool:
+def is_graph_input(x: Value) -> bool:
     """Whether a value is a graph input and not computed."""
     return isinstance(x, Input) or x.buffer is not None
 
@@ -230,7 +232,7 @@ class Pullback:
 
 
 @contextmanager
-def alone(recorded: bool) -> Iterator[None]:
+def untraced(recorded: bool) -> Iterator[None]:
     """Suspend tracers and autocast while an operator's functions run on placeholders."""
     before = state.trace, mode.enabled, mode.inference, arithmetic.low
     state.trace, mode.enabled, mode.inference, arithmetic.low = None, recorded, False, ()
@@ -240,7 +242,7 @@ def alone(recorded: bool) -> Iterator[None]:
         state.trace, mode.enabled, mode.inference, arithmetic.low = before
 
 
-def takes(fn: Callable[..., Any], names: Sequence[str]) -> bool:
+def has_parameters(fn: Callable[..., Any], names: Sequence[str]) -> bool:
     """Whether a function has parameters with these names."""
     try:
         parameters = inspect.signature(fn).parameters

@@ -12,13 +12,13 @@ from ..functions.autocasting import get_float32_matmul_precision, lowered, widen
 from ..ir.graph import Value
 from ..lazy.handle import mode, wrap
 from ..ops.declared import Declared
-from .gradient import asked_for, check_rule, names_for, with_gradient
+from .gradient import check_rule, requestable_names, requested_names, with_gradient
 from .meaning import OnArrays, OperatorMeaning
 from .registry import register
 from .signature import Declaration
 
 if TYPE_CHECKING:
-    from .verifying import Report
+    from .verifying import VerificationReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_MEANINGS = 4096
@@ -113,8 +113,8 @@ class Operator:
         if not callable(rule):
             raise OperatorError(f"{self.name}: a gradient is a function, not {type(rule).__name__}")
         names = [p.name for p in self.declaration.parameters]
-        check_rule(self.name, rule, names_for(names, [p.name for p in self.declaration.results]))
-        self.rule, self.asked = rule, asked_for(rule)
+        check_rule(self.name, rule, requestable_names(names, [p.name for p in self.declaration.results]))
+        self.rule, self.asked = rule, requested_names(rule)
         return rule
 
     def reference(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ class Operator:
         made = meaning.on_arrays(self.fn)(*tensors)
         return made[0] if len(made) == 1 else tuple(made)
 
-    def verify(self, *examples: Any, ulps: float = 64.0) -> Report:
+    def verify(self, *examples: Any, ulps: float = 64.0) -> VerificationReport:
         """Verify the operator: shapes, dtypes, strides, aliasing, kernels against the reference (within so many units
         in the last place), gradients by finite differences, jit, `vmap`. By default arguments are generated from the
         signature.

@@ -15,18 +15,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..errors import ArgumentError, DTypeError, ShapeError, SignatureError
-from ..foreign.patterns import Parameter, ScalarPattern, TensorPattern, as_number
+from ..foreign.patterns import ScalarPattern, SignatureParameter, TensorPattern, as_number
 from ..foreign.signature import Signature, parse
 from ..ir.dtype import bool_
 from ..ir.graph import TensorType
 from ..lazy.handle import Handle
 
-Kind = Literal["tensor", "optional", "many", "number"]
+ParameterKind = Literal["tensor", "optional", "many", "number"]
 NAMESPACE = re.compile(r"\s*([A-Za-z_][\w.]*)::")
 MANY = re.compile(r":(\s*)\(([^()]*),(\s*\.\.\.\s*)\)")
 
 
-class Present(NamedTuple):
+class ParameterPresence(NamedTuple):
     """One parameter in a call: its number of tensors, and its value if it is a number (`varies`: given as a tensor)."""
 
     tensors: int
@@ -34,7 +34,7 @@ class Present(NamedTuple):
     varies: bool = False
 
 
-Form = tuple[Present, ...]
+Form = tuple[ParameterPresence, ...]
 
 
 class Declaration:
@@ -48,7 +48,7 @@ class Declaration:
         self.namespace = found[1] if found else ""
         self.text = text.strip()
         rest = " " * (found.end() if found else 0) + text[found.end() if found else 0 :]
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, ParameterKind] = {}
         plain = MANY.sub(self._many, rest)
         plain = re.sub(r"\](\s*)\?", lambda m: "]" + m[1] + " ", plain)
         try:
@@ -80,14 +80,14 @@ class Declaration:
         return self.whole.name
 
     @property
-    def results(self) -> tuple[Parameter, ...]:
+    def results(self) -> tuple[SignatureParameter, ...]:
         return self.whole.results
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Form]:
         """Return the tensors of a call in parameter order, and the call's form."""
         given = self.by_name(args, kwargs) if kwargs or len(args) != len(self.parameters) else args
         tensors: list[Any] = []
-        form: list[Present] = []
+        form: list[ParameterPresence] = []
         for p, value in zip(self.parameters, given, strict=True):
             kind = self.kinds[p.name]
             if kind == "number":
@@ -130,15 +130,15 @@ class Declaration:
         )
         raise ArgumentError(f"{self.name}: `{name}` is {what}; {remedy}: {self.text}")
 
-    def _several(self, p: Parameter, value: Any, tensors: list[Any]) -> Present:
+    def _several(self, p: SignatureParameter, value: Any, tensors: list[Any]) -> ParameterPresence:
         if not isinstance(value, tuple | list):
             raise ArgumentError(
                 f"{self.name}: `{p.name}` is {type(value).__name__}; it takes a tuple or a list of tensors: {self.text}"
             )
         tensors += [self._tensor(f"{p.name}[{n}]", x) for n, x in enumerate(value)]
-        return Present(len(value))
+        return ParameterPresence(len(value))
 
-    def _number(self, p: Parameter, value: Any, tensors: list[Any]) -> Present:
+    def _number(self, p: SignatureParameter, value: Any, tensors: list[Any]) -> ParameterPresence:
         assert isinstance(p.type, ScalarPattern)
         if isinstance(value, Handle):
             if value._value.shape or value._value.dtype is bool_:
@@ -151,17 +151,17 @@ class Declaration:
         if p.type.dtype is bool_:
             if value not in (0, 1):
                 raise DTypeError(f"{self.name}: `{p.name}` is {value!r:.40}; the signature says bool: True or False")
-            return Present(0, bool(value))
-        return Present(0, as_number(value, p.type.dtype, self.name, p.name))
+            return ParameterPresence(0, bool(value))
+        return ParameterPresence(0, as_number(value, p.type.dtype, self.name, p.name))
 
     def plain(self, form: Form) -> Signature:
         """Return the plain signature of a form, with the tensors that are present."""
         found = self.forms.get(form)
         if found is None:
-            parameters: list[Parameter] = []
+            parameters: list[SignatureParameter] = []
             for p, present in zip(self.parameters, form, strict=True):
                 if self.kinds[p.name] == "many":
-                    parameters += [Parameter(f"{p.name}[{n}]", p.type) for n in range(present.tensors)]
+                    parameters += [SignatureParameter(f"{p.name}[{n}]", p.type) for n in range(present.tensors)]
                 elif present.varies:
                     assert isinstance(p.type, ScalarPattern)
                 elif present.tensors or present.number is not None:
@@ -215,4 +215,4 @@ class Declaration:
         return self.text
 
 
-ABSENT, SINGLE, VARIES = Present(0), Present(1), Present(1, None, True)
+ABSENT, SINGLE, VARIES = ParameterPresence(0), ParameterPresence(1), ParameterPresence(1, None, True)

@@ -11,14 +11,25 @@ from ..errors import ArgumentError, OperatorError
 from ..ir.dtype import float64
 from ..runtime.device import devices
 from . import checks
-from .examples import NUMBERS, SIZES, arguments, as_given, has_numbers, made, shown, tensors, text, varies
+from .examples import (
+    SCALAR_ROUNDS,
+    SIZES,
+    arguments,
+    as_source,
+    as_text,
+    has_numbers,
+    has_variable_dtype,
+    instantiate,
+    reproducible,
+    tensors,
+)
 from .operator import Operator
 
 Trial = list[Any]
 """Reproducible arguments."""
 
 
-class Line(NamedTuple):
+class CheckResult(NamedTuple):
     """The outcome of one check, with a script that reproduces a failure."""
 
     name: str
@@ -32,21 +43,21 @@ class Line(NamedTuple):
         return "\n".join(lines if self.ok else [*lines, textwrap.indent(self.script, "      > ")])
 
 
-class Report:
+class VerificationReport:
     """The outcomes of all checks; prints one line each, and is true if none failed."""
 
-    def __init__(self, name: str, lines: Sequence[Line]) -> None:
+    def __init__(self, name: str, lines: Sequence[CheckResult]) -> None:
         self.name = name
         self.lines = tuple(lines)
 
     @property
-    def failures(self) -> tuple[Line, ...]:
+    def failures(self) -> tuple[CheckResult, ...]:
         return tuple([line for line in self.lines if not line.ok])
 
     def __bool__(self) -> bool:
         return not self.failures
 
-    def __getitem__(self, name: str) -> Line:
+    def __getitem__(self, name: str) -> CheckResult:
         found = next((line for line in self.lines if line.name == name), None)
         if found is None:
             raise KeyError(f"there is no check {name!r}; there are: {', '.join(line.name for line in self.lines)}")
@@ -66,27 +77,27 @@ class Verification:
         self.fn = fn
         self.trials = list(trials)
         self.ulps = ulps
-        self.lines: list[Line] = []
+        self.lines: list[CheckResult] = []
 
     def run(self, name: str, check: str, trials: Sequence[Trial], **options: Any) -> None:
         """Run one check on some arguments; arguments that the operator refuses count as refused."""
         details: list[str] = []
         refused = ""
         for trial in trials:
-            why = checks.refuses(self._reference, made(trial))
+            why = checks.refuses(self._reference, instantiate(trial))
             if why:
-                refused = refused or f"; {shown(trial)} is refused: {why.splitlines()[0]}"
+                refused = refused or f"; {as_text(trial)} is refused: {why.splitlines()[0]}"
                 continue
             try:
-                details.append(getattr(checks, check)(self.fn, *made(trial), **options))
+                details.append(getattr(checks, check)(self.fn, *instantiate(trial), **options))
             except Exception as error:
                 script = self.script(check, trial, options)
-                self.lines.append(Line(name, False, f"{shown(trial)}: {error}", script))
+                self.lines.append(CheckResult(name, False, f"{as_text(trial)}: {error}", script))
                 return
         if details:
             worst = max(details, key=lambda d: float(d.split()[2]) if d.startswith("at most") else -1.0)
             count = f"{len(details)} call{'s' * (len(details) != 1)}"
-            self.lines.append(Line(name, True, f"{count}: {worst}{refused}"))
+            self.lines.append(CheckResult(name, True, f"{count}: {worst}{refused}"))
 
     @property
     def _reference(self) -> Callable[..., Any]:
@@ -95,7 +106,7 @@ class Verification:
     def script(self, check: str, trial: Trial, options: dict[str, Any]) -> str:
         """Return a short script that reproduces the failure."""
         given = "".join(f", {name}={value!r}" for name, value in options.items())
-        call = f"checks.{check}(fn, {text(trial)}{given})"
+        call = f"checks.{check}(fn, {as_source(trial)}{given})"
         return "\n".join(["import tilegrad as tg", "from tilegrad.custom import checks", *found_by(self.fn), call])
 
 
@@ -117,11 +128,11 @@ def found_by(fn: Any) -> list[str]:
     return [*lines, f"fn = {place}.{inner.__qualname__}"]
 
 
-def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Report:
+def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> VerificationReport:
     """Verify an operator on generated arguments and on examples, if given."""
     declaration = op.declaration
-    given = [as_given(e if isinstance(e, tuple) else (e,)) for e in examples]
-    rounds = range(1, NUMBERS if has_numbers(declaration) else 1)
+    given = [reproducible(e if isinstance(e, tuple) else (e,)) for e in examples]
+    rounds = range(1, SCALAR_ROUNDS if has_numbers(declaration) else 1)
     usual = given or [arguments(declaration, SIZES[0])]
     other = [] if given else [arguments(declaration, SIZES[0], numbers=n) for n in rounds]
     trials = given or [*(arguments(declaration, sizes) for sizes in SIZES), *other]
@@ -131,14 +142,14 @@ def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Report:
     doubles = [t for t in doubles if _are_doubles(t)]
     whole = Verification(op, trials, ulps)
     whole.run("shapes", "deterministic", trials)
-    if varies(declaration) and not given:
+    if has_variable_dtype(declaration) and not given:
         whole.run("dtypes", "deterministic", [arguments(declaration, SIZES[0], n) for n in range(3)])
-    _kernels(whole, op, trials, usual)
+    _check_kernels(whole, op, trials, usual)
     if not given:
         whole.run("strides", "strides", [arguments(declaration, s, strided=True) for s in SIZES[:1]])
-    _common(whole, trials, usual)
+    _check_any_function(whole, trials, usual)
     if doubles and op.arrays and op.rule is None:
-        whole.lines.append(Line("gradients", True, "not tried: it is a function on arrays, and was given none"))
+        whole.lines.append(CheckResult("gradients", True, "not tried: it is a function on arrays, and was given none"))
     elif doubles:
         whole.run("gradients", "gradients", doubles)
         if op.rule is not None:
@@ -146,7 +157,7 @@ def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Report:
         whole.run("forward", "forward", doubles[:1])
     if op.rule is not None:
         whole.run("own gradient", "rule", usual)
-    return Report(op.name, whole.lines)
+    return VerificationReport(op.name, whole.lines)
 
 
 def _are_doubles(trial: Trial) -> bool:
@@ -154,13 +165,13 @@ def _are_doubles(trial: Trial) -> bool:
     return bool(floats) and all(x.dtype is float64 for x in floats)
 
 
-def _kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
+def _check_kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
     """Check each kernel against the reference on the available devices."""
     here = {d.kind for d in devices()} - {"reference", "interpreter", "null"}
     for kind in sorted({*op.kernels, "cpu"} if "" in op.kernels else op.kernels):
         places = sorted(here) if kind == "" else [kind] if kind in here else []
         if kind and not places:
-            whole.lines.append(Line(f"kernel {kind}", True, f"not tried: there is no {kind} on this machine"))
+            whole.lines.append(CheckResult(f"kernel {kind}", True, f"not tried: there is no {kind} on this machine"))
         for place in places:
             if any(line.name == f"kernel {place}" for line in whole.lines):
                 continue
@@ -169,7 +180,7 @@ def _kernels(whole: Verification, op: Operator, trials: Sequence[Trial], usual: 
         whole.run("memory", "memory", usual)
 
 
-def _common(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
+def _check_any_function(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]) -> None:
     """Run the checks that apply to every function of tensors."""
     whole.run("aliasing", "separate", usual)
     if any(len(list(tensors(t))) > 1 for t in usual):
@@ -179,7 +190,7 @@ def _common(whole: Verification, trials: Sequence[Trial], usual: Sequence[Trial]
         whole.run("mapped", "mapped", usual)
 
 
-def opcheck(fn: Callable[..., Any], *examples: Any, ulps: float = checks.ULPS) -> Report:
+def opcheck(fn: Callable[..., Any], *examples: Any, ulps: float = checks.ULPS) -> VerificationReport:
     """Verify an operator or any function of tensors on examples: each a tensor or a tuple of arguments.
 
     >>> import tilegrad as tg
@@ -192,18 +203,18 @@ def opcheck(fn: Callable[..., Any], *examples: Any, ulps: float = checks.ULPS) -
         raise ArgumentError(f"opcheck takes an operator or a function of tensors, not {type(fn).__name__}")
     if not examples:
         raise ArgumentError(f"opcheck: what {checks.name_of(fn)} takes is not declared: give examples of its arguments")
-    trials = [as_given(e if isinstance(e, tuple) else (e,)) for e in examples]
+    trials = [reproducible(e if isinstance(e, tuple) else (e,)) for e in examples]
     wrong = next((t for t in trials if not list(tensors(t))), None)
     if wrong is not None:
-        raise ArgumentError(f"opcheck: an example has no tensor: ({shown(wrong)})")
+        raise ArgumentError(f"opcheck: an example has no tensor: ({as_text(wrong)})")
     whole = Verification(fn, trials, ulps)
     whole.run("determinism", "deterministic", trials)
-    _common(whole, trials, trials)
+    _check_any_function(whole, trials, trials)
     doubles = [t for t in trials if _are_doubles(t)]
     if doubles:
         whole.run("gradients", "gradients", doubles)
         whole.run("forward", "forward", doubles)
-    return Report(checks.name_of(fn), whole.lines)
+    return VerificationReport(checks.name_of(fn), whole.lines)
 
 
-__all__ = ["Line", "OperatorError", "Report", "opcheck", "verify"]
+__all__ = ["CheckResult", "OperatorError", "VerificationReport", "opcheck", "verify"]

@@ -20,9 +20,9 @@ from ..runtime.device import Device
 
 VERSION = 1
 CPU = -1
-MESSAGE = 1024
+MESSAGE_BYTES = 1024
 """Size of the error message buffer in bytes."""
-NUMBER_OF = {dtype: n for n, dtype in enumerate(DTYPES)}
+DTYPE_NUMBERS = {dtype: n for n, dtype in enumerate(DTYPES)}
 """Values of `enum tg_dtype`."""
 
 
@@ -66,32 +66,35 @@ class CallStructure(ctypes.Structure):
     )
 
 
-class Strided(NamedTuple):
+class TensorLayout(NamedTuple):
     """A tensor argument: type and layout (None: contiguous)."""
 
     type: TensorType
     strides: tuple[int, ...] | None = None
 
 
-class Record:
+class CallRecord:
     """The structures of one call, complete except for the addresses."""
 
     def __init__(
-        self, inputs: Sequence[Strided], outputs: Sequence[Strided], scalars: Sequence[tuple[DType, float | int]]
+        self,
+        inputs: Sequence[TensorLayout],
+        outputs: Sequence[TensorLayout],
+        scalars: Sequence[tuple[DType, float | int]],
     ) -> None:
         all = [*inputs, *outputs]
-        self.extents = [_array([known(e) for e in x.type.shape]) for x in all]
+        self.extents = [_array([known_extent(e) for e in x.type.shape]) for x in all]
         self.strides = [_array(x.strides or row_major(x.type.shape)) for x in all]  # type: ignore[arg-type]
         self.tensors = (TensorStructure * max(1, len(all)))(
             *[
-                TensorStructure(None, NUMBER_OF[x.type.dtype], len(x.type.shape), extents, strides, CPU, 0)
+                TensorStructure(None, DTYPE_NUMBERS[x.type.dtype], len(x.type.shape), extents, strides, CPU, 0)
                 for x, extents, strides in zip(all, self.extents, self.strides, strict=True)
             ]
         )
         self.scalars = (ScalarStructure * max(1, len(scalars)))(
             *[ScalarStructure(f=n) if d.is_float else ScalarStructure(i=int(n)) for d, n in scalars]
         )
-        self.message = ctypes.create_string_buffer(MESSAGE)
+        self.message = ctypes.create_string_buffer(MESSAGE_BYTES)
         self.file = c_char_p()
         self.line = c_int32()
         self.call = CallStructure(
@@ -103,7 +106,7 @@ class Record:
             outputs=ctypes.cast(ctypes.byref(self.tensors, 40 * len(inputs)), POINTER(TensorStructure)),
             scalars=self.scalars,
             error=ctypes.cast(self.message, c_char_p),
-            error_size=MESSAGE,
+            error_size=MESSAGE_BYTES,
             error_file=ctypes.pointer(self.file),
             error_line=ctypes.pointer(self.line),
             make=make_tensor,
@@ -130,7 +133,7 @@ class Record:
         return self.message.value.decode(errors="replace"), file, self.line.value
 
 
-def known(extent: Any) -> int:
+def known_extent(extent: Any) -> int:
     """Return an extent that must be a known number here."""
     assert isinstance(extent, int), f"{extent} is not known yet"
     return extent
@@ -145,7 +148,7 @@ def prototype(address: int) -> Any:
     return CFUNCTYPE(c_int32, c_void_p)(address)
 
 
-class Host:
+class HostCallbacks:
     """Callbacks that allocate memory for a running function and receive its results."""
 
     def __init__(self, device: Device, given: Sequence[tuple[int, Buffer, TensorType]]) -> None:
@@ -157,7 +160,7 @@ class Host:
         self.failure: BaseException | None = None
         self.number = next(_numbers)
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> HostCallbacks:
         _hosts[self.number] = self
         return self
 
@@ -165,7 +168,7 @@ class Host:
         del _hosts[self.number]
 
 
-_hosts: dict[int, Host] = {}
+_hosts: dict[int, HostCallbacks] = {}
 _numbers = count(1)
 
 
@@ -182,7 +185,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
         if any(e < 0 for e in extents):
             raise ShapeError(f"a tensor of shape {extents} cannot be made: an extent is negative")
         type = TensorType(DTYPES[dtype], extents, found.device.name)
-        buffer = found.device.allocate(known(type.bytes))
+        buffer = found.device.allocate(known_extent(type.bytes))
         arrays = _array(extents), _array(row_major(extents))  # type: ignore[arg-type]
         structure = TensorStructure(buffer.address, dtype, ndim, *arrays, CPU, 0)
         address = ctypes.addressof(structure)

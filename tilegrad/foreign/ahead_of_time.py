@@ -28,17 +28,17 @@ from ..errors import ArgumentError, DataError, DTypeError, SignatureError
 from ..ir.dtype import DType, dtype_named, float32, float64, int32, int64
 from . import glue
 from .abi import VERSION
-from .build import Choices, Library, Report, build_cpp
+from .build import BuildOptions, BuildReport, LoadedLibrary, build_cpp
 from .function import CppFunction
-from .inline import COMPLETE, Module, module_of
+from .inline import NO_UNDEFINED_FLAGS, ForeignModule, module_of
 from .patterns import Signature
 from .signature import parse
-from .source import SUFFIXES, Source, source
+from .source import SUFFIXES, ForeignSource, source
 
 MARK = re.compile(r"^\s*//\s*tilegrad:\s*(.+)$", re.MULTILINE)
 LISTED = "functions.json"
 CHOICES: dict[str, tuple[DType, ...]] = {"F": (float32, float64), "I": (int32, int64)}
-OTHERS = (float32, float64, int32, int64)
+UNCONSTRAINED_DTYPES = (float32, float64, int32, int64)
 """Dtypes that an unconstrained variable is instantiated with."""
 INIT = '''"""{about}"""
 
@@ -62,18 +62,18 @@ def build(folder: Path, output: Path, name: str = "") -> tuple[Path, Path]:
     paths = sorted(p for p in folder.iterdir() if SUFFIXES.get(p.suffix) in ("c", "c++"))
     given = [source(p) for p in paths]
     found = _signatures(given, folder)
-    plans = glue.plans(found, given)
+    plans = glue.bind_functions(found, given)
     package = output / name
     package.mkdir(parents=True, exist_ok=True)
     libraries = []
-    for dtypes in _bindings(found):
+    for dtypes in _instantiations(found):
         ending = ".".join(["library", *(dtypes[v].name for v in sorted(dtypes))])
         made = build_cpp(
             given,
             name=name,
             include=[str(folder)],
-            link=COMPLETE,
-            dress=lambda sources, chosen=dtypes: glue.dressed(plans, sources, chosen),  # type: ignore[misc]
+            link=NO_UNDEFINED_FLAGS,
+            dress=lambda sources, chosen=dtypes: glue.add_glue(plans, sources, chosen),  # type: ignore[misc]
         )
         (package / f"{ending}.so").write_bytes(made.image)
         libraries.append(
@@ -98,7 +98,7 @@ def build(folder: Path, output: Path, name: str = "") -> tuple[Path, Path]:
     return package, _wheel(package, output, about)
 
 
-def _signatures(given: Sequence[Source], folder: Path) -> list[Signature]:
+def _signatures(given: Sequence[ForeignSource], folder: Path) -> list[Signature]:
     found = []
     for one in given:
         for line in MARK.finditer(one.text):
@@ -115,10 +115,13 @@ def _signatures(given: Sequence[Source], folder: Path) -> list[Signature]:
     return found
 
 
-def _bindings(found: Sequence[Signature]) -> list[dict[str, DType]]:
+def _instantiations(found: Sequence[Signature]) -> list[dict[str, DType]]:
     """Return all combinations of dtypes for the variables."""
     names = sorted({name for s in found for name in glue.variables_of(s)})
-    return [dict(zip(names, chosen, strict=True)) for chosen in product(*(CHOICES.get(n[0], OTHERS) for n in names))]
+    return [
+        dict(zip(names, chosen, strict=True))
+        for chosen in product(*(CHOICES.get(n[0], UNCONSTRAINED_DTYPES) for n in names))
+    ]
 
 
 def _wheel(package: Path, output: Path, about: str) -> Path:
@@ -150,11 +153,17 @@ def _sum(data: bytes) -> str:
 class Prebuilt(CppFunction):
     """A function of a prebuilt package."""
 
-    def __init__(self, package: Path, listed: Mapping[str, Any], plans: Sequence[glue.Plan], mine: glue.Plan) -> None:
-        super().__init__(plans, mine, [], Choices(), None, "copy")
+    def __init__(
+        self,
+        package: Path,
+        listed: Mapping[str, Any],
+        plans: Sequence[glue.FunctionBinding],
+        mine: glue.FunctionBinding,
+    ) -> None:
+        super().__init__(plans, mine, [], BuildOptions(), None, "copy")
         self.package, self.listed = package, listed
 
-    def _built(self, dtypes: Mapping[str, DType]) -> Library:
+    def _built(self, dtypes: Mapping[str, DType]) -> LoadedLibrary:
         for library in self.listed["libraries"]:
             chosen = {name: dtype_named(dtype) for name, dtype in library["dtypes"].items()}
             if all(chosen[name] is dtype for name, dtype in dtypes.items()):
@@ -163,20 +172,20 @@ class Prebuilt(CppFunction):
         raise DTypeError(f"{self.name} was built for other dtypes than {wanted}: convert, or use tilegrad.cpp.inline")
 
 
-_libraries: dict[str, Library] = {}
+_libraries: dict[str, LoadedLibrary] = {}
 
 
-def _loaded(path: Path, wanted: str) -> Library:
+def _loaded(path: Path, wanted: str) -> LoadedLibrary:
     if wanted not in _libraries:
         image = path.read_bytes()
         if sha256(image).hexdigest() != wanted:
             raise DataError(f"{path} is not what was built: install its package again")
-        report = Report(path.stem, "", 0.0, 0.0, 0, 0)
-        _libraries[wanted] = Library(ctypes.CDLL(os.fspath(path.resolve())), image, report, wanted)
+        report = BuildReport(path.stem, "", 0.0, 0.0, 0, 0)
+        _libraries[wanted] = LoadedLibrary(ctypes.CDLL(os.fspath(path.resolve())), image, report, wanted)
     return _libraries[wanted]
 
 
-def load(package: str | os.PathLike[str]) -> Module:
+def load(package: str | os.PathLike[str]) -> ForeignModule:
     """Load the functions of a folder that `python -m tilegrad build` made."""
     folder = Path(package)
     try:
@@ -192,11 +201,11 @@ def load(package: str | os.PathLike[str]) -> Module:
         raise DataError(
             f"{folder} was built for {listed['platform']}, and this is {sysconfig.get_platform()}: build it here"
         )
-    plans = [Built(signature, symbol) for signature, symbol in functions]
+    plans = [AddressedFunction(signature, symbol) for signature, symbol in functions]
     return module_of([Prebuilt(folder, listed, plans, plan) for plan in plans], folder.name)
 
 
-class Built(glue.Plan):
+class AddressedFunction(glue.FunctionBinding):
     """A function at a known address in a library."""
 
     def __init__(self, signature: Signature, symbol: str) -> None:

@@ -22,15 +22,15 @@ from ..runtime.atomic_write import replacing
 from ..runtime.cache import key
 from ..runtime.singletons import lock
 from . import store
-from .compilers import Compiler, compiler, run
-from .source import GLUE, Source, compile_error, sources
+from .compilers import Compiler, compiler, run_compiler
+from .source import GLUE_FILE, ForeignSource, compile_error, sources
 
 INCLUDE = str(Path(__file__).parent / "include")
 """Folder of tilegrad.h and tilegrad.hpp."""
-MOST_COMPILERS = 8
+MAX_COMPILERS = 8
 
 
-class Report(NamedTuple):
+class BuildReport(NamedTuple):
     """Build times of a function, in seconds."""
 
     name: str
@@ -51,10 +51,10 @@ class Report(NamedTuple):
         return f"{self.name}: {self.compiled} of {self.of} sources by {self.compiler} in {self.compiling:.2f} s, {own}"
 
 
-class Library:
+class LoadedLibrary:
     """A loaded library: `handle` has its functions, `image` its bytes."""
 
-    def __init__(self, handle: ctypes.CDLL, image: bytes, report: Report, digest: str) -> None:
+    def __init__(self, handle: ctypes.CDLL, image: bytes, report: BuildReport, digest: str) -> None:
         self.handle = handle
         self.image = image
         self.report = report
@@ -65,10 +65,10 @@ class Library:
         return ctypes.cast(getattr(self.handle, symbol), ctypes.c_void_p).value or 0
 
 
-class Unit(NamedTuple):
+class TranslationUnit(NamedTuple):
     """A translation unit: a source with generated lines around it."""
 
-    source: Source
+    source: ForeignSource
     number: int
     before: str = ""
     after: str = ""
@@ -81,14 +81,14 @@ class Unit(NamedTuple):
         given = self.source.path if self.inner is None else None
         text = self.source.text if self.inner is None else self.inner
         inner = f'#include "{given.as_posix()}"\n' if given else f'#line 1 "<source {self.number}>"\n{text}\n'
-        return f'{self.before}{inner}#line 1 "{GLUE}"\n{self.after}'
+        return f'{self.before}{inner}#line 1 "{GLUE_FILE}"\n{self.after}'
 
     @property
     def suffix(self) -> str:
         return ".c" if self.language == "c" else ".cpp"
 
 
-class Choices(NamedTuple):
+class BuildOptions(NamedTuple):
     """Build options."""
 
     flags: tuple[str, ...] = ()
@@ -108,8 +108,8 @@ def build_cpp(
     build_directory: str | os.PathLike[str] | None = None,
     verbose: bool = False,
     origin: Location | None = None,
-    dress: Callable[[Sequence[Source]], Sequence[Unit]] | None = None,
-) -> Library:
+    dress: Callable[[Sequence[ForeignSource]], Sequence[TranslationUnit]] | None = None,
+) -> LoadedLibrary:
     """Compile sources (texts, files, or both) to a library, or find it on disk, and load it.
 
     `flags` go to the compiler, `link` to the linker, `include` are header folders. `build_directory` receives the
@@ -118,22 +118,24 @@ def build_cpp(
     start = perf_counter()
     origin = origin or user_location()
     found = sources(given, origin)
-    choices = Choices(
+    choices = BuildOptions(
         tuple(flags), tuple(os.fspath(f) for f in include), tuple(link), _folder(build_directory), verbose
     )
-    units = list(dress(found) if dress else [Unit(s, n, language=s.language or "c++") for n, s in enumerate(found)])
-    return built(units, name, choices, start)
+    units = list(
+        dress(found) if dress else [TranslationUnit(s, n, language=s.language or "c++") for n, s in enumerate(found)]
+    )
+    return build_library(units, name, choices, start)
 
 
 def _folder(given: str | os.PathLike[str] | None) -> str:
     return os.path.abspath(os.fspath(given)) if given is not None else ""
 
 
-_loaded: dict[str, Library] = {}
+_loaded: dict[str, LoadedLibrary] = {}
 _building = lock()
 
 
-def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> Library:
+def build_library(units: Sequence[TranslationUnit], name: str, choices: BuildOptions, start: float) -> LoadedLibrary:
     """Return the library of some units. Threads build one at a time; the compilers of one build run in parallel."""
     with _building:
         work = _Build(units, name, choices, compiler("c++"))
@@ -145,11 +147,11 @@ def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> L
         known = _loaded.get(digest)
         total = perf_counter() - start
         used = work.compiler.name if work.compiled or work.linked else ""
-        report = Report(name, used, work.seconds, max(0.0, total - work.seconds), work.compiled, len(units))
+        report = BuildReport(name, used, work.seconds, max(0.0, total - work.seconds), work.compiled, len(units))
         if choices.verbose:
             print(f"tilegrad: {report}")
         if known is not None:
-            return Library(known.handle, known.image, report, known.digest)
+            return LoadedLibrary(known.handle, known.image, report, known.digest)
         try:
             handle = store.loaded(payload, name)
         except OSError as problem:
@@ -160,14 +162,14 @@ def built(units: Sequence[Unit], name: str, choices: Choices, start: float) -> L
             ) from None
         total = perf_counter() - start
         report = report._replace(own=max(0.0, total - work.seconds))
-        made = _loaded[digest] = Library(handle, payload, report, digest)
+        made = _loaded[digest] = LoadedLibrary(handle, payload, report, digest)
         return made
 
 
 class _Build:
     """One build: cached objects, compilations, times."""
 
-    def __init__(self, units: Sequence[Unit], name: str, choices: Choices, compiler: Compiler) -> None:
+    def __init__(self, units: Sequence[TranslationUnit], name: str, choices: BuildOptions, compiler: Compiler) -> None:
         self.units, self.name, self.choices, self.compiler = units, name, choices, compiler
         self.seconds = 0.0
         self.compiled = 0
@@ -176,7 +178,7 @@ class _Build:
         self.unit_digests = [self._unit_digest(unit) for unit in units]
         self.digest = key("library", *self.unit_digests, *choices.link)
 
-    def _unit_digest(self, unit: Unit) -> str:
+    def _unit_digest(self, unit: TranslationUnit) -> str:
         made_by = compiler("c").identity if unit.language == "c" else self.compiler.identity
         return key("object", made_by, unit.language, unit.text, *self.choices.flags, "include", *self.choices.include)
 
@@ -236,7 +238,7 @@ class _Build:
             return made
 
         start = perf_counter()
-        with ThreadPoolExecutor(min(MOST_COMPILERS, os.cpu_count() or 1)) as pool:
+        with ThreadPoolExecutor(min(MAX_COMPILERS, os.cpu_count() or 1)) as pool:
             for included in pool.map(ready, range(len(self.units))):
                 files |= included
         if self.compiled:
@@ -268,7 +270,7 @@ class _Build:
         if self.choices.verbose:
             print(f"tilegrad: {' '.join(line)}")
         start = perf_counter()
-        status, said = run(line, folder)
+        status, said = run_compiler(line, folder)
         self.seconds += perf_counter() - start
         if status:
             numbered = {unit.number: unit.source for unit in self.units}
@@ -296,8 +298,8 @@ class _Build:
         names = []
         for n, unit in enumerate(self.units):
             names.append(f"{self.name}{n or ''}{unit.suffix}")
-            _written(folder / names[-1], unit.text.encode())
-        _written(folder / f"{self.name}.so", code)
+            _write_if_changed(folder / names[-1], unit.text.encode())
+        _write_if_changed(folder / f"{self.name}.so", code)
         objects = [f"{os.path.splitext(name)[0]}.o" for name in names]
         rules = [f"{self.name}.so: {' '.join(objects)}"]
         rules.append("\t" + " ".join(self.compiler.command_line(objects, "$@", (), (), self.choices.link, shared=True)))
@@ -307,10 +309,10 @@ class _Build:
                 [name], "$@", self.choices.flags, self.include, (), shared=False, language=unit.language
             )
             rules.append(f"{target}: {name}\n\t{' '.join(line)}")
-        _written(folder / "Makefile", ("\n".join(rules) + "\n").encode())
+        _write_if_changed(folder / "Makefile", ("\n".join(rules) + "\n").encode())
 
 
-def _written(path: Path, contents: bytes) -> None:
+def _write_if_changed(path: Path, contents: bytes) -> None:
     """Write a file unless it has this content already, to keep its modification time.
 
     A symbolic link is replaced, not followed: others may be able to write to the folder.

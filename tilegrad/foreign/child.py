@@ -24,37 +24,37 @@ from ..ir.graph import TensorType
 from ..ops.broadcasting import shown
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
-from .abi import Host, Strided, known
+from .abi import HostCallbacks, TensorLayout, known_extent
 
 if TYPE_CHECKING:
-    from .function import Call, CppFunction
+    from .function import CppFunction, PreparedCall
 
-GUARD = 1 << 30
+GUARD_BYTES = 1 << 30
 """Bytes of inaccessible address space before and after each tensor; uses no memory."""
 NO_RESERVE = 0x4000 if sys.platform == "linux" else 0x40
-EVEN = 64
+ALIGNMENT_BYTES = 64
 """Alignment of tensors in bytes."""
-OUTSIDE, BESIDE, UNWRITTEN = 0xA5, 0x5A, 0xFB
+FILL_OUTSIDE_RESULT, FILL_OUTSIDE_INPUT, FILL_UNWRITTEN = 0xA5, 0x5A, 0xFB
 """Fill bytes around results, around inputs (different, as inputs may be copied), and of results before the call."""
 EXIT_FAILED = 1
 
 
-class Guarded:
+class GuardedMemory:
     """Memory between two guard regions."""
 
-    def __init__(self, bytes: int, mark: int = OUTSIDE) -> None:
+    def __init__(self, bytes: int, mark: int = FILL_OUTSIDE_RESULT) -> None:
         self.mark = mark
         page = mmap.PAGESIZE
         self.bytes = bytes
-        room = -(-max(bytes, 1) // EVEN) * EVEN
+        room = -(-max(bytes, 1) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         inner = -(-room // page) * page
         self.library = library = ctypes.CDLL(None)
         library.mmap.restype = ctypes.c_void_p
         library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-        self.length = inner + 2 * GUARD
+        self.length = inner + 2 * GUARD_BYTES
         shared = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | NO_RESERVE
         self.start = library.mmap(None, self.length, 0, shared, -1, 0)
-        begin = self.start + GUARD
+        begin = self.start + GUARD_BYTES
         if self.start == ctypes.c_void_p(-1).value or self._allow(begin, inner):
             raise OutOfMemoryError(f"there is no room for a guarded copy of {bytes:,} bytes")
         self.inner: np.ndarray = _bytes(begin, inner)
@@ -80,20 +80,20 @@ class Guarded:
         return int((before != self.mark).sum()), int((behind != self.mark).sum())
 
 
-def checked(
-    function: CppFunction, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]
+def run_checked(
+    function: CppFunction, call: PreparedCall, buffers: Sequence[Buffer], addresses: Sequence[int]
 ) -> list[tuple[Buffer, TensorType]]:
     """Run a call in a child process and return its results; ForeignError if it crashed or wrote out of bounds."""
     if not hasattr(os, "fork"):
         raise ArgumentError(f"{function.name}: calls are checked by forking, which {sys.platform} does not have")
-    spans = [_span(x) for x in call.inputs]
-    inputs = [Guarded(span, BESIDE) for span in spans]
+    spans = [_span_bytes(x) for x in call.inputs]
+    inputs = [GuardedMemory(span, FILL_OUTSIDE_INPUT) for span in spans]
     originals = [_bytes(address, span) for address, span in zip(addresses, spans, strict=True)]
     for copy, original in zip(inputs, originals, strict=True):
         copy.data[:] = original
-    outputs = [Guarded(bytes) for bytes in call.bytes]
+    outputs = [GuardedMemory(bytes) for bytes in call.bytes]
     for output in outputs:
-        output.data[:] = UNWRITTEN
+        output.data[:] = FILL_UNWRITTEN
     given = [(x.address, b, s.type) for x, b, s in zip(inputs, buffers, call.inputs, strict=True)]
     status, answer = _in_a_child(function, call, given, [*inputs, *outputs])
     about = _described(function, call)
@@ -120,7 +120,10 @@ def checked(
 
 
 def _in_a_child(
-    function: CppFunction, call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]
+    function: CppFunction,
+    call: PreparedCall,
+    given: Sequence[tuple[int, Buffer, TensorType]],
+    memory: Sequence[GuardedMemory],
 ) -> tuple[int, Any]:
     """Run the call after a fork; return the exit status of the child and its output."""
     ctypes.CDLL(None).fflush(None)
@@ -147,26 +150,26 @@ def _in_a_child(
     return status, pickle.loads(text) if text and os.WIFEXITED(status) else None
 
 
-def _call(call: Call, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[Guarded]) -> Any:
+def _call(call: PreparedCall, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[GuardedMemory]) -> Any:
     """Run the call in the child; serialise its error and the tensors it made."""
     cpu = device("cpu")
     record = call.record()
     base = record.address_of_tensors
     inputs = [(base + 40 * n, b, type) for n, (_, b, type) in enumerate(given)]
-    with Host(cpu, inputs) as host:
+    with HostCallbacks(cpu, inputs) as host:
         record.call.host = host.number
         if record.run(call.entry, [m.address for m in memory]):
             message, file, line = record.error
             return (str(host.failure) if host.failure else message), file, line, []
-        return None, "", 0, [(_bytes(b.address, known(type.bytes)).tobytes(), type) for b, type in host.results]
+        return None, "", 0, [(_bytes(b.address, known_extent(type.bytes)).tobytes(), type) for b, type in host.results]
 
 
 def _inspect(
     function: CppFunction,
-    call: Call,
-    inputs: Sequence[Guarded],
+    call: PreparedCall,
+    inputs: Sequence[GuardedMemory],
     originals: Sequence[np.ndarray],
-    outputs: Sequence[Guarded],
+    outputs: Sequence[GuardedMemory],
 ) -> None:
     name = function.name
     names = [p.name for p in function.signature.tensors]
@@ -179,9 +182,9 @@ def _inspect(
         size = type.dtype.bytes
         if size == 1 or not output.bytes:
             continue  # the mark could be a result
-        left = (output.data.reshape(-1, size) == UNWRITTEN).all(1)
+        left = (output.data.reshape(-1, size) == FILL_UNWRITTEN).all(1)
         if left.any():
-            first = np.unravel_index(int(left.argmax()), [known(e) for e in type.shape])
+            first = np.unravel_index(int(left.argmax()), [known_extent(e) for e in type.shape])
             place = ", ".join(str(int(i)) for i in first)
             raise ForeignError(
                 f"{name} left {int(left.sum())} of {left.size} elements of `{result.name}` unwritten, the first is "
@@ -189,14 +192,14 @@ def _inspect(
             )
 
 
-def _inside(name: str, parameter: str, memory: Guarded) -> None:
+def _inside(name: str, parameter: str, memory: GuardedMemory) -> None:
     before, behind = memory.outside()
     if before or behind:
         where = f"{before} bytes before the beginning" if before else f"{behind} bytes behind the end"
         raise ForeignError(f"{name} wrote outside of `{parameter}`: {where} of its {memory.bytes} bytes")
 
 
-def _described(function: CppFunction, call: Call) -> str:
+def _described(function: CppFunction, call: PreparedCall) -> str:
     names = [p.name for p in function.signature.tensors]
     types = [x.type for x in call.inputs]
     told = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]
@@ -204,13 +207,13 @@ def _described(function: CppFunction, call: Call) -> str:
     return ", ".join(told) or "no arguments"
 
 
-def _span(x: Strided) -> int:
+def _span_bytes(x: TensorLayout) -> int:
     """Bytes from the first element to the end of the last."""
-    shape = [known(e) for e in x.type.shape]
+    shape = [known_extent(e) for e in x.type.shape]
     if 0 in shape:
         return 0
     if x.strides is None:
-        return known(x.type.bytes)
+        return known_extent(x.type.bytes)
     return (1 + sum((n - 1) * s for n, s in zip(shape, x.strides, strict=True))) * x.type.dtype.bytes
 
 

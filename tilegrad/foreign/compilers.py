@@ -16,7 +16,7 @@ MISSING = (
 )
 NAMES = {"c++": ("c++", "g++", "clang++"), "c": ("cc", "gcc", "clang")}
 VARIABLES = {"c++": "CXX", "c": "CC"}
-PATIENCE = 1200.0
+COMPILER_TIMEOUT_SECONDS = 1200.0
 """Compiler timeout in seconds; the ziglang wheel first builds its C++ library."""
 
 
@@ -68,13 +68,13 @@ def compiler(language: str = "c++") -> Compiler:
         import shlex
 
         command = shlex.split(wanted)
-        found = located(command[0])
+        found = find_program(command[0])
         if not found:
             raise CompileError(f"${variable} is {wanted!r}, and there is no such program: correct it, or unset it")
         return _known((found, *command[1:]))
     names = (*NAMES[language], *(("cl",) if sys.platform == "win32" else ()))
     for name in names:
-        found = located(name)
+        found = find_program(name)
         if found:
             return _known((found,))
     from importlib.util import find_spec
@@ -94,7 +94,7 @@ def is_available(language: str = "c++") -> bool:
     return True
 
 
-def located(name: str) -> str:
+def find_program(name: str) -> str:
     """Return the path of a program, or an empty text. (`shutil.which` is slower to import than to run.)"""
     if os.path.dirname(name):
         return name if os.access(name, os.X_OK) else ""
@@ -121,15 +121,21 @@ def _known(command: tuple[str, ...]) -> Compiler:
     return Compiler(command, style, f"{' '.join(command[1:])} {path} {status.st_size} {status.st_mtime_ns}")
 
 
-def run(command: Sequence[str], folder: str) -> tuple[int, str]:
+def run_compiler(command: Sequence[str], folder: str) -> tuple[int, str]:
     """Run a compiler in a folder; return status and output, in English because the messages are parsed."""
     import subprocess
 
     environment = {**os.environ, "LC_ALL": "C", "TERM": "dumb"}
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", timeout=PATIENCE
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMPILER_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return 1, f"error: the compiler took longer than {PATIENCE:.0f} seconds, and was stopped"
+        return 1, f"error: the compiler took longer than {COMPILER_TIMEOUT_SECONDS:.0f} seconds, and was stopped"
     return done.returncode, done.stdout + done.stderr

@@ -16,7 +16,7 @@ PREPROCESSOR = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 HEAD = re.compile(r"(?P<result>.*?)(?P<name>[A-Za-z_]\w*)\s*$", re.DOTALL)
 
 
-class Taken(NamedTuple):
+class DefinedParameter(NamedTuple):
     """A parameter: its type as written, and its name."""
 
     type: str
@@ -28,7 +28,7 @@ class Definition(NamedTuple):
 
     name: str
     result: str
-    parameters: tuple[Taken, ...]
+    parameters: tuple[DefinedParameter, ...]
     line: int
 
     @property
@@ -117,7 +117,7 @@ def _definition(head: str, text: str, start: int) -> Definition | None:
     return Definition(named["name"], " ".join(result.split()), tuple(_parameters(head[begin + 1 : end])), line)
 
 
-def _parameters(text: str) -> Sequence[Taken]:
+def _parameters(text: str) -> Sequence[DefinedParameter]:
     parts, depth, part = [], 0, ""
     for c in text:
         depth += {"(": 1, "<": 1, "[": 1, "{": 1, ")": -1, ">": -1, "]": -1, "}": -1}.get(c, 0)
@@ -135,5 +135,5 @@ def _parameters(text: str) -> Sequence[Taken]:
         array = re.sub(r"\[[^\]]*\]\s*$", "", declared)
         named = re.fullmatch(r"(.*[\s*&>])(\w+)", array.strip())
         star = " *" if array != declared else ""
-        taken.append(Taken(named[1].strip() + star, named[2]) if named else Taken(declared, ""))
+        taken.append(DefinedParameter(named[1].strip() + star, named[2]) if named else DefinedParameter(declared, ""))
     return taken

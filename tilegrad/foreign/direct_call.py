@@ -17,25 +17,25 @@ from ..runtime import events
 from ..runtime.device import device
 
 if TYPE_CHECKING:
-    from .function import Call, CppFunction
+    from .function import CppFunction, PreparedCall
 
 Ready = dict[tuple[Any, ...], tuple[Any, ...]]
 """Prepared calls by tensor types and integer arguments."""
 Direct = Callable[[Ready, tuple[Any, ...], bool], Any]
 """The generated function, from prepared calls, arguments, and whether to ignore gradients, to results; None: fall back.
 """
-WORDS = 5
+TENSOR_WORDS = 5
 """Words of a `tg_tensor`; the first is the address of its elements."""
 
 
-def kinds_of(function: CppFunction) -> str:
+def parameter_letters(function: CppFunction) -> str:
     """Return one letter per parameter: t tensor, f float, i other number."""
     letters = (p.type.dtype.is_float for p in function.signature.scalars)  # type: ignore[union-attr]
     return "".join("t" if p.is_tensor else "f" if next(letters) else "i" for p in function.signature.parameters)
 
 
-def ready(function: CppFunction, call: Call) -> tuple[Any, ...]:
-    """Prepare the calls on tensors of the types of one: an entry for `direct`."""
+def prepare_entry(function: CppFunction, call: PreparedCall) -> tuple[Any, ...]:
+    """Prepare the calls on tensors of the types of one: an entry for `generate_direct_call`."""
     place = device("cpu")
     found: list[Any] = [call.entry, call.record, call.records, function.failure]
     for type, bytes in zip(call.outputs, call.bytes, strict=True):
@@ -45,7 +45,7 @@ def ready(function: CppFunction, call: Call) -> tuple[Any, ...]:
 
 
 @cache
-def direct(kinds: str, outputs: int) -> Direct:
+def generate_direct_call(kinds: str, outputs: int) -> Direct:
     """Generate the function for a parameter kind string, once."""
     names: dict[str, Any] = {
         "state": handle.state, "mode": handle.mode, "listeners": events.listeners, "settings": settings,
@@ -97,11 +97,11 @@ def source(kinds: str, outputs: int) -> str:
         z0._value = r0
         return z0
     """
-    lines = [*_found(kinds, outputs), *_called(kinds, outputs), *_tensors(outputs)]
+    lines = [*_lookup_lines(kinds, outputs), *_call_lines(kinds, outputs), *_result_lines(outputs)]
     return "\n".join(["def direct(ready, args, blind):", *(f"    {line}" for line in lines)])
 
 
-def _found(kinds: str, outputs: int) -> list[str]:
+def _lookup_lines(kinds: str, outputs: int) -> list[str]:
     """Generate the lines that find the arguments' memory and the prepared call."""
     tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
     taken = ", ".join(f"{'x' if kind == 't' else 'n'}{n}" for n, kind in enumerate(kinds))
@@ -128,7 +128,7 @@ def _found(kinds: str, outputs: int) -> list[str]:
     ]
 
 
-def _called(kinds: str, outputs: int) -> list[str]:
+def _call_lines(kinds: str, outputs: int) -> list[str]:
     """Generate the lines that allocate the results and call."""
     places = [*(f"b{n}" for n, kind in enumerate(kinds) if kind == "t"), *(f"y{n}" for n in range(outputs))]
     numbers = [n for n, kind in enumerate(kinds) if kind != "t"]
@@ -136,7 +136,7 @@ def _called(kinds: str, outputs: int) -> list[str]:
         *(f"y{n} = make{n}()" for n in range(outputs)),
         "call = record()",
         "words = call.words",
-        *(f"words[{WORDS * place}] = {name}.address" for place, name in enumerate(places)),
+        *(f"words[{TENSOR_WORDS * place}] = {name}.address" for place, name in enumerate(places)),
         *(f"call.floats[{place}] = n{n}" for place, n in enumerate(numbers) if kinds[n] == "f"),
         "if entry(call.address):",
         "    raise failure(*call.error)",
@@ -144,7 +144,7 @@ def _called(kinds: str, outputs: int) -> list[str]:
     ]
 
 
-def _tensors(outputs: int) -> list[str]:
+def _result_lines(outputs: int) -> list[str]:
     """Generate the lines that make result tensors, as `wrap(Input(type))` does but without a source location."""
     lines: list[str] = []
     for n in range(outputs):

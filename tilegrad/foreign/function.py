@@ -26,43 +26,43 @@ from ..runtime.device import device
 from ..runtime.events import timed
 from ..runtime.singletons import lock
 from . import glue
-from .abi import Host, Record, Strided, known, prototype
-from .build import Choices, Library, Report, built
-from .direct_call import Direct, Ready, direct, kinds_of, ready
-from .patterns import Match, Signature
-from .recorded import recorded, without_gradient
-from .source import Source, placed
+from .abi import CallRecord, HostCallbacks, TensorLayout, known_extent, prototype
+from .build import BuildOptions, BuildReport, LoadedLibrary, build_library
+from .direct_call import Direct, Ready, generate_direct_call, parameter_letters, prepare_entry
+from .patterns import Signature, SignatureMatch
+from .recorded import record_cpp_call, without_gradient
+from .source import ForeignSource, user_line
 
 Contiguous = Literal["copy", "check", "strided"]
-MOST_CALLS = 256
+MAX_PREPARED_CALLS = 256
 """Largest number of prepared calls (by shapes and numbers) cached for one function."""
 
 
-class Call:
+class PreparedCall:
     """A function prepared for argument types and numbers, complete except for addresses."""
 
-    def __init__(self, function: CppFunction, match: Match, inputs: Sequence[Strided]) -> None:
+    def __init__(self, function: CppFunction, match: SignatureMatch, inputs: Sequence[TensorLayout]) -> None:
         self.match = match
         self.inputs = inputs
         self.outputs = () if function.signature.open else function.signature.outputs(match)
         self.library = function.library(match.dtypes)
         self.place = function.library_address(self.library)
         self.entry = prototype(self.place)
-        extents = [known(match.sizes[name]) for name in function.extents]
+        extents = [known_extent(match.sizes[name]) for name in function.extents]
         scalars = zip(function.signature.scalar_types, match.numbers, strict=True)
         self.scalars = [*scalars, *((int32, n) for n in extents)]
-        self.bytes = [known(t.bytes) for t in self.outputs]
-        self.records: list[Record] = []
+        self.bytes = [known_extent(t.bytes) for t in self.outputs]
+        self.records: list[CallRecord] = []
 
-    def record(self) -> Record:
+    def record(self) -> CallRecord:
         """Return a free record; the caller puts it back in `records`."""
         try:
             return self.records.pop()
         except IndexError:
-            return Record(self.inputs, [Strided(t) for t in self.outputs], self.scalars)
+            return CallRecord(self.inputs, [TensorLayout(t) for t in self.outputs], self.scalars)
 
 
-class Foreign:
+class ForeignFunction:
     """A foreign function with its signature; `device` is cpu or cuda."""
 
     device = "cpu"
@@ -124,15 +124,15 @@ class Foreign:
         return tuple(results)
 
 
-class CppFunction(Foreign):
+class CppFunction(ForeignFunction):
     """A function in C++."""
 
     def __init__(
         self,
-        plans: Sequence[glue.Plan],
-        mine: glue.Plan,
-        given: Sequence[Source],
-        choices: Choices,
+        plans: Sequence[glue.FunctionBinding],
+        mine: glue.FunctionBinding,
+        given: Sequence[ForeignSource],
+        choices: BuildOptions,
         origin: Location | None,
         contiguous: Contiguous,
         doc: str = "",
@@ -142,11 +142,11 @@ class CppFunction(Foreign):
         self.contiguous = contiguous
         self.extents = glue.extents_of(mine.signature)
         self.variables = glue.variables_of(mine.signature)
-        self._libraries: dict[tuple[DType, ...], Library] = {}
-        self._calls: dict[tuple[Any, ...], Call] = {}
+        self._libraries: dict[tuple[DType, ...], LoadedLibrary] = {}
+        self._calls: dict[tuple[Any, ...], PreparedCall] = {}
         self._ready: Ready = {}
         """Entries for `direct`, by tensor types and integer arguments."""
-        self._first: Report | None = None
+        self._first: BuildReport | None = None
         self._lock = lock()
 
     @cached_property
@@ -156,7 +156,7 @@ class CppFunction(Foreign):
 
     # --- compiled ------------------------------------------------------------------------------
 
-    def library(self, dtypes: Mapping[str, DType] = {}) -> Library:
+    def library(self, dtypes: Mapping[str, DType] = {}) -> LoadedLibrary:
         """Build the library for the dtypes of the signature's variables."""
         chosen = tuple([dtypes[name] for name in self.variables])
         found = self._libraries.get(chosen)
@@ -168,14 +168,14 @@ class CppFunction(Foreign):
                     self._first = self._first or found.report
         return found
 
-    def _built(self, dtypes: Mapping[str, DType]) -> Library:
+    def _built(self, dtypes: Mapping[str, DType]) -> LoadedLibrary:
         start = perf_counter()
         others = [name for plan in self.plans for name in glue.variables_of(plan.signature)]
-        units = glue.dressed(self.plans, self.given, {**glue.standing_for(others), **dtypes})
+        units = glue.add_glue(self.plans, self.given, {**glue.default_dtypes(others), **dtypes})
         name = self.plans[0].signature.name if len(self.plans) == 1 else "module"
-        return built(units, name, self.choices, start)
+        return build_library(units, name, self.choices, start)
 
-    def library_address(self, library: Library) -> int:
+    def library_address(self, library: LoadedLibrary) -> int:
         return library.address(self.plan.symbol)
 
     def entry(self, dtypes: Mapping[str, DType] = {}) -> int:
@@ -185,7 +185,7 @@ class CppFunction(Foreign):
         """
         return self.library_address(self.library(dtypes))
 
-    def report(self) -> Report:
+    def report(self) -> BuildReport:
         """Build times: the compiler's and tilegrad's own."""
         if self._first is None:
             raise ArgumentError(f"{self.name} is compiled for the dtypes of its first call: call it first")
@@ -200,13 +200,13 @@ class CppFunction(Foreign):
                 return results
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_cpp_call(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
         with timed("launch", self.name, "cpu", sum(call.bytes)):
             if "foreign" in settings().check:
-                from .child import checked
+                from .child import run_checked
 
-                results = checked(self, call, buffers, addresses)
+                results = run_checked(self, call, buffers, addresses)
             else:
                 results = self.ran(call, buffers, addresses)
         return self.returned(self.wrapped(results, given))
@@ -219,19 +219,19 @@ class CppFunction(Foreign):
 
     @cached_property
     def _direct(self) -> Direct:
-        return direct(kinds_of(self), len(self.signature.results))
+        return generate_direct_call(parameter_letters(self), len(self.signature.results))
 
     def check(self, *args: Any, **kwargs: Any) -> Any:
         """Call in a child process on copies between guard pages: crashes and stray writes become errors."""
-        from .child import checked
+        from .child import run_checked
 
         given, numbers = self.tensors(args, kwargs)
         call, buffers, addresses = self.prepared(given, numbers)
-        return self.returned(self.wrapped(checked(self, call, buffers, addresses), given))
+        return self.returned(self.wrapped(run_checked(self, call, buffers, addresses), given))
 
     def prepared(
         self, given: Sequence[Handle], numbers: tuple[float | int, ...]
-    ) -> tuple[Call, list[Buffer], list[int]]:
+    ) -> tuple[PreparedCall, list[Buffer], list[int]]:
         """Return the prepared call for some tensors, their memory, and its addresses."""
         marks: list[Any] = [numbers]
         buffers, addresses, inputs = [], [], []
@@ -243,15 +243,15 @@ class CppFunction(Foreign):
             marks += (type.dtype, type.shape, type.device, strides)
             buffers.append(value.buffer)
             addresses.append(value.buffer.address + offset * type.dtype.bytes)
-            inputs.append(Strided(type, strides))
+            inputs.append(TensorLayout(type, strides))
         found = self._calls.get(tuple(marks))
         if found is None:
             match = self.signature.match([x.type for x in inputs], numbers)
             if match.device != "cpu":
                 p = self.signature.tensors[0].name
                 raise DeviceError(f"{self.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
-            found = Call(self, match, inputs)
-            if len(self._calls) >= MOST_CALLS:
+            found = PreparedCall(self, match, inputs)
+            if len(self._calls) >= MAX_PREPARED_CALLS:
                 self._calls.clear()
                 self._ready.clear()
             self._calls[tuple(marks)] = found
@@ -263,12 +263,12 @@ class CppFunction(Foreign):
         """Prepare an entry of `direct` for these tensor types and integer arguments."""
         rest, others = iter(types), iter(numbers)
         marks = [next(rest) if p.is_tensor else next(others) for p in self.signature.parameters]
-        call = self.settled([Strided(t) for t in types], numbers)
-        return {tuple([mark for mark in marks if not isinstance(mark, float)]): ready(self, call)}
+        call = self.settled([TensorLayout(t) for t in types], numbers)
+        return {tuple([mark for mark in marks if not isinstance(mark, float)]): prepare_entry(self, call)}
 
-    def settled(self, inputs: Sequence[Strided], numbers: Sequence[float | int]) -> Call:
+    def settled(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCall:
         """Return the prepared call for tensor types."""
-        return Call(self, self.signature.match([x.type for x in inputs], numbers), inputs)
+        return PreparedCall(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
     def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Return strides and offset of a view to pass as it is; else None."""
@@ -283,7 +283,9 @@ class CppFunction(Foreign):
         found: Any = layout(x)
         return tuple(found.strides), int(found.offset)
 
-    def ran(self, call: Call, buffers: Sequence[Buffer], addresses: Sequence[int]) -> list[tuple[Buffer, TensorType]]:
+    def ran(
+        self, call: PreparedCall, buffers: Sequence[Buffer], addresses: Sequence[int]
+    ) -> list[tuple[Buffer, TensorType]]:
         """Run on memory and return the results."""
         cpu = device("cpu")
         outputs = [cpu.allocate(bytes) for bytes in call.bytes]
@@ -296,7 +298,7 @@ class CppFunction(Foreign):
             return list(zip(outputs, call.outputs, strict=True))
         base = record.address_of_tensors
         inputs = [(base + 40 * n, b, x.type) for n, (b, x) in enumerate(zip(buffers, call.inputs, strict=True))]
-        with Host(cpu, inputs) as host:
+        with HostCallbacks(cpu, inputs) as host:
             record.call.host = host.number
             if record.run(call.entry, places):
                 raise self.failed(host, record)
@@ -315,7 +317,7 @@ class CppFunction(Foreign):
         self,
         inputs: Sequence[Buffer],
         outputs: Sequence[Buffer],
-        match: Match,
+        match: SignatureMatch,
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),
     ) -> None:
@@ -323,15 +325,17 @@ class CppFunction(Foreign):
         marks: Any = ("run", tuple(numbers), *((t.dtype, t.shape) for t in types))
         call = self._calls.get(marks)
         if call is None:
-            call = self._calls[marks] = Call(self, match._replace(numbers=tuple(numbers)), [Strided(t) for t in types])
+            call = self._calls[marks] = PreparedCall(
+                self, match._replace(numbers=tuple(numbers)), [TensorLayout(t) for t in types]
+            )
         record = call.record()
-        with Host(device("cpu"), ()) as host:
+        with HostCallbacks(device("cpu"), ()) as host:
             record.call.host = host.number
             if record.run(call.entry, [b.address for b in (*inputs, *outputs)]):
                 raise self.failed(host, record)
         call.records.append(record)
 
-    def failed(self, host: Host, record: Record) -> Exception:
+    def failed(self, host: HostCallbacks, record: CallRecord) -> Exception:
         """Convert the error of a call to an exception."""
         if isinstance(host.failure, MemoryError):
             return host.failure
@@ -340,6 +344,6 @@ class CppFunction(Foreign):
 
     def failure(self, message: str, file: str, line: int) -> ForeignError:
         """Make an exception with the function's message at the user's source line."""
-        place = placed(file, line, self.given) if file and line else None
+        place = user_line(file, line, self.given) if file and line else None
         where = f"\n{place.file}:{place.line}: {place.text.strip()}" if place else ""
         return ForeignError(f"{self.name}: {message or 'it failed without a message'}{where}")

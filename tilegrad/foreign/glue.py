@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import SignatureError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, int32
-from .build import Unit
+from .build import TranslationUnit
 from .definitions import Definition, definitions, without_comments
-from .patterns import Group, Signature, TensorPattern, Variable, names_in
-from .source import Source
+from .patterns import AxisGroup, DtypeVariable, Signature, TensorPattern, extent_names
+from .source import ForeignSource
 
 C_TYPES = {bool_: "bool", float16: "tg::half", bfloat16: "tg::bfloat16", float32: "float", float64: "double"}
 PROLOGUE = '#include "tilegrad.hpp"\n'
@@ -38,23 +38,23 @@ def symbol(name: str) -> str:
 def extents_of(signature: Signature) -> list[str]:
     """Return the extents of a signature in the order in which a call passes them, after its numbers."""
     axes = [axis for p in signature.tensors if isinstance(p.type, TensorPattern) for axis in p.type.axes]
-    names = {n for axis in axes if not isinstance(axis, Group) for n in names_in(axis)}
+    names = {n for axis in axes if not isinstance(axis, AxisGroup) for n in extent_names(axis)}
     return sorted(names - {p.name for p in signature.scalars})
 
 
 def variables_of(signature: Signature) -> list[str]:
     """Return the dtype variables of a signature."""
     patterns = [p.type for p in (*signature.parameters, *signature.results)]
-    found = [p.dtype.name for p in patterns if isinstance(p, TensorPattern) and isinstance(p.dtype, Variable)]
+    found = [p.dtype.name for p in patterns if isinstance(p, TensorPattern) and isinstance(p.dtype, DtypeVariable)]
     return list(dict.fromkeys(found))
 
 
-def standing_for(names: Sequence[str]) -> dict[str, DType]:
+def default_dtypes(names: Sequence[str]) -> dict[str, DType]:
     """Return default dtypes for variables that a call leaves open."""
     return {name: int32 if name[0] == "I" else float32 for name in names}
 
 
-class Plan:
+class FunctionBinding:
     """Maps a signature to a function in a source; `definition` is None if the source is a body."""
 
     def __init__(self, signature: Signature, place: int, definition: Definition | None) -> None:
@@ -68,18 +68,20 @@ class Plan:
         return self.signature.name if raw else symbol(self.signature.name)
 
 
-def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = "function") -> list[Plan]:
+def bind_functions(
+    signatures: Sequence[Signature], given: Sequence[ForeignSource], kind: str = "function"
+) -> list[FunctionBinding]:
     """Find the function of each signature, or raise an error that lists those in the sources."""
     found = [definitions(source.text) for source in given]
     made = []
     for signature in signatures:
         place = next((n for n, defined in enumerate(found) if signature.name in defined), None)
         if place is not None:
-            made.append(Plan(signature, place, found[place][signature.name]))
+            made.append(FunctionBinding(signature, place, found[place][signature.name]))
             continue
         names = [name for defined in found for name in defined]
         if len(signatures) == 1 and not names and len(given) == 1 and given[0].path is None:
-            made.append(Plan(signature, 0, None))
+            made.append(FunctionBinding(signature, 0, None))
             continue
         near = _near(signature.name, names)
         has = f"they define {', '.join(names)}" if names else "a body serves one signature alone, and is a text"
@@ -90,7 +92,9 @@ def plans(signatures: Sequence[Signature], given: Sequence[Source], kind: str = 
     return made
 
 
-def dressed(all: Sequence[Plan], given: Sequence[Source], dtypes: Mapping[str, DType]) -> list[Unit]:
+def add_glue(
+    all: Sequence[FunctionBinding], given: Sequence[ForeignSource], dtypes: Mapping[str, DType]
+) -> list[TranslationUnit]:
     """Return the translation units: each source with its glue."""
     known = "".join(f"typedef {c_type(dtype)} {name};\n" for name, dtype in sorted(dtypes.items()))
     units = []
@@ -98,21 +102,21 @@ def dressed(all: Sequence[Plan], given: Sequence[Source], dtypes: Mapping[str, D
         here = [plan for plan in all if plan.place == n]
         language = source.language or "c++"
         if language == "c":
-            units.append(Unit(source, n, language="c"))
+            units.append(TranslationUnit(source, n, language="c"))
             if here:
                 declared = "".join(_declared(p.definition) for p in here if p.definition)
-                glue = Source("", None, source.origin)
+                glue = ForeignSource("", None, source.origin)
                 before = f'{PROLOGUE}{known}extern "C" {{\n{declared}}}\n'
-                units.append(Unit(glue, n, before, "".join(entry(p, dtypes) for p in here), inner=""))
+                units.append(TranslationUnit(glue, n, before, "".join(entry(p, dtypes) for p in here), inner=""))
             continue
         bodies = [plan for plan in here if plan.definition is None]
         after = "".join(entry(plan, dtypes) for plan in here)
         if bodies:
-            top, inner = hoisted(source.text)
+            top, inner = split_preamble(source.text)
             before = f'{PROLOGUE}{known}#line 1 "<source {n}>"\n{top}\n{head(bodies[0].signature, dtypes)} {{\n'
-            units.append(Unit(source, n, before, "}\n" + after, inner=inner))
+            units.append(TranslationUnit(source, n, before, "}\n" + after, inner=inner))
         else:
-            units.append(Unit(source, n, PROLOGUE + known, after))
+            units.append(TranslationUnit(source, n, PROLOGUE + known, after))
     return units
 
 
@@ -120,10 +124,10 @@ def _declared(definition: Definition) -> str:
     return f"{definition.result} {definition};\n"
 
 
-def hoisted(text: str) -> tuple[str, str]:
+def split_preamble(text: str) -> tuple[str, str]:
     r"""Split a body from lines that must stand outside a function: preprocessor lines and leading `using`.
 
-    >>> hoisted("#include <math.h>\nout[0] = 1;")
+    >>> split_preamble("#include <math.h>\nout[0] = 1;")
     ('#include <math.h>\n', '\nout[0] = 1;')
     """
     top, inner = [], []
@@ -158,7 +162,7 @@ def _variables(signature: Signature, dtypes: Mapping[str, DType]) -> list[tuple[
     return found
 
 
-def _settled(dtype: DType | Variable, dtypes: Mapping[str, DType]) -> DType:
+def _settled(dtype: DType | DtypeVariable, dtypes: Mapping[str, DType]) -> DType:
     return dtype if isinstance(dtype, DType) else dtypes[dtype.name]
 
 
@@ -169,7 +173,7 @@ def head(signature: Signature, dtypes: Mapping[str, DType]) -> str:
     return f"static {kind} {signature.name}({taken})"
 
 
-def entry(plan: Plan, dtypes: Mapping[str, DType]) -> str:
+def entry(plan: FunctionBinding, dtypes: Mapping[str, DType]) -> str:
     """Generate the entry point."""
     signature, definition = plan.signature, plan.definition
     if definition is not None and definition.takes_call:

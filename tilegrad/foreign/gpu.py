@@ -32,34 +32,34 @@ from ..runtime.cache import key
 from ..runtime.device import Device, device
 from ..runtime.singletons import lock, once
 from . import glue
-from .abi import known
-from .build import Choices, Report
+from .abi import known_extent
+from .build import BuildOptions, BuildReport
 from .definitions import Definition
-from .function import Foreign
-from .inline import gathered, read_signatures, texts
-from .kernels import Kernel, compiled, words
-from .launches import THREADS, Configured, Launch, configured, launch_for
-from .patterns import Group, Match, Signature
-from .recorded_gpu import recorded
-from .source import Source, sources
+from .function import ForeignFunction
+from .inline import as_module, read_signatures, texts
+from .kernels import CudaKernel, compile_kernel, kernel_parameters
+from .launches import DEFAULT_BLOCK_THREADS, Configured, LaunchConfiguration, checked_launch, evaluate_extents
+from .patterns import AxisGroup, Signature, SignatureMatch
+from .recorded_gpu import record_cuda_call
+from .source import ForeignSource, sources
 
 if TYPE_CHECKING:
     from ..backend.cuda.device import CudaDevice
 
-MOST_CALLS = 256
+MAX_PREPARED_CALLS = 256
 
 
-class Settled(NamedTuple):
+class PreparedLaunch(NamedTuple):
     """A call prepared for argument types: kernel, launch (None: nothing to do), parameter words."""
 
-    match: Match
+    match: SignatureMatch
     outputs: tuple[TensorType, ...]
-    kernel: Kernel
-    launch: Launch | None
+    kernel: CudaKernel
+    launch: LaunchConfiguration | None
     call: KernelCall | None
 
 
-class CudaFunction(Foreign):
+class CudaFunction(ForeignFunction):
     """A CUDA kernel of the user."""
 
     device = "cuda"
@@ -68,8 +68,8 @@ class CudaFunction(Foreign):
         self,
         signature: Signature,
         definition: Definition | None,
-        given: Sequence[Source],
-        choices: Choices,
+        given: Sequence[ForeignSource],
+        choices: BuildOptions,
         configuration: Mapping[str, Configured],
         origin: Location | None,
         doc: str,
@@ -77,10 +77,10 @@ class CudaFunction(Foreign):
         super().__init__(signature, origin, doc)
         self.definition, self.given, self.choices, self.configuration = definition, given, choices, configuration
         self.variables = glue.variables_of(signature)
-        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._kernels: dict[tuple[Any, ...], CudaKernel] = {}
         self._handles: dict[tuple[str, str], int] = {}
-        self._calls: dict[tuple[Any, ...], Settled] = {}
-        self._first: Report | None = None
+        self._calls: dict[tuple[Any, ...], PreparedLaunch] = {}
+        self._first: BuildReport | None = None
         self._runs = 0
         self._lock = lock()
 
@@ -92,19 +92,19 @@ class CudaFunction(Foreign):
             self.signature,
             *(s.text for s in self.given),
             *self.choices.flags,
-            *map(_meaning, self.configuration.values()),
+            *map(_configuration_key, self.configuration.values()),
         )
 
     # --- compiled ------------------------------------------------------------------------------
 
-    def kernel(self, dtypes: Mapping[str, DType], ranks: Mapping[str, int], architecture: str) -> Kernel:
+    def kernel(self, dtypes: Mapping[str, DType], ranks: Mapping[str, int], architecture: str) -> CudaKernel:
         """Return the machine code for some dtypes and ranks."""
         marks = (architecture, tuple(sorted(ranks.items())), tuple([dtypes[name] for name in self.variables]))
         found = self._kernels.get(marks)
         if found is None:
             with self._lock:
                 chosen = {name: dtypes[name] for name in self.variables}
-                found = self._kernels[marks] = compiled(
+                found = self._kernels[marks] = compile_kernel(
                     self.signature, self.definition, self.given, chosen, ranks, self.choices, architecture
                 )
                 self._first = self._first or found.report
@@ -112,14 +112,14 @@ class CudaFunction(Foreign):
 
     def compile_early(self) -> None:
         """Compile when the function is made if possible, so that errors surface there and not at the first call."""
-        groups = any(isinstance(a, Group) for p in self.signature.parameters for a in getattr(p.type, "axes", ()))
+        groups = any(isinstance(a, AxisGroup) for p in self.signature.parameters for a in getattr(p.type, "axes", ()))
         if self.variables or (groups and self.definition is None):
             return
         patterns = (*self.signature.tensors, *self.signature.results)
         ranks = {p.name: 0 if groups else len(p.type.axes) for p in patterns}  # type: ignore[union-attr]
         self.kernel({}, {} if self.definition else ranks, limits_of(None).architecture)
 
-    def report(self) -> Report:
+    def report(self) -> BuildReport:
         """Build times: the compiler's and tilegrad's own."""
         if self._first is None:
             raise ArgumentError(f"{self.name} is compiled for the types of its first call: call it first")
@@ -127,7 +127,9 @@ class CudaFunction(Foreign):
 
     # --- settled -------------------------------------------------------------------------------
 
-    def settled(self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: CudaDevice | None) -> Settled:
+    def settled(
+        self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: CudaDevice | None
+    ) -> PreparedLaunch:
         """Prepare a call except for its addresses; LaunchError if the GPU cannot run it."""
         marks = (gpu, tuple(numbers), *((t.dtype, t.shape) for t in types))
         found = self._calls.get(marks)
@@ -139,8 +141,8 @@ class CudaFunction(Foreign):
             kernel = self.kernel(match.dtypes, {} if self.definition else self._ranks(all), limits.architecture)
             launch = self._launch(kernel, match, outputs, all, limits)
             call = self._call(kernel, launch, match, all, gpu) if launch is not None and gpu is not None else None
-            found = Settled(match, outputs, kernel, launch, call)
-            if len(self._calls) >= MOST_CALLS:
+            found = PreparedLaunch(match, outputs, kernel, launch, call)
+            if len(self._calls) >= MAX_PREPARED_CALLS:
                 self._calls.clear()
             self._calls[marks] = found
         return found
@@ -154,23 +156,33 @@ class CudaFunction(Foreign):
         return {name: len(shape) for name, shape in shapes.items()}
 
     def _launch(
-        self, kernel: Kernel, match: Match, outputs: Sequence[TensorType], shapes: Mapping[str, Any], limits: Properties
-    ) -> Launch | None:
+        self,
+        kernel: CudaKernel,
+        match: SignatureMatch,
+        outputs: Sequence[TensorType],
+        shapes: Mapping[str, Any],
+        limits: Properties,
+    ) -> LaunchConfiguration | None:
         names: dict[str, Any] = {**dict(match.sizes), **shapes}
         names |= {p.name: n for p, n in zip(self.signature.scalars, match.numbers, strict=True)}
-        counts = [known(t.count) for t in outputs] or [prod(shape) for shape in shapes.values()] or [1]
+        counts = [known_extent(t.count) for t in outputs] or [prod(shape) for shape in shapes.values()] or [1]
         given = self.configuration["block"]
-        block = configured("block", THREADS if given is None else given, names, self.name)
+        block = evaluate_extents("block", DEFAULT_BLOCK_THREADS if given is None else given, names, self.name)
         across = -(-max(counts) // max(1, prod(block)))
         wanted = self.configuration["grid"]
-        grid = configured("grid", across if wanted is None else wanted, names, self.name)
-        shared = configured("shared", self.configuration["shared"] or 0, names, self.name)[0]
+        grid = evaluate_extents("grid", across if wanted is None else wanted, names, self.name)
+        shared = evaluate_extents("shared", self.configuration["shared"] or 0, names, self.name)[0]
         if 0 in grid and max(counts) == 0:
             return None
-        return launch_for(self.name, grid, block, shared, kernel.registers, kernel.static_shared, limits)
+        return checked_launch(self.name, grid, block, shared, kernel.registers, kernel.static_shared, limits)
 
     def _call(
-        self, kernel: Kernel, launch: Launch, match: Match, shapes: Mapping[str, Sequence[int]], gpu: CudaDevice
+        self,
+        kernel: CudaKernel,
+        launch: LaunchConfiguration,
+        match: SignatureMatch,
+        shapes: Mapping[str, Sequence[int]],
+        gpu: CudaDevice,
     ) -> KernelCall:
         numbers: dict[str, Any] = {p.name: n for p, n in zip(self.signature.scalars, match.numbers, strict=True)}
         numbers |= match.sizes
@@ -185,7 +197,7 @@ class CudaFunction(Foreign):
             self.name, handle, launch.blocks, launch.threads, launch.shared, values, (), (*launch.grid, *launch.block)
         )
 
-    def _loaded(self, kernel: Kernel, launch: Launch, gpu: CudaDevice) -> int:
+    def _loaded(self, kernel: CudaKernel, launch: LaunchConfiguration, gpu: CudaDevice) -> int:
         mark = (gpu.name, key(kernel.image))
         if mark not in self._handles:
             gpu.start()
@@ -198,7 +210,7 @@ class CudaFunction(Foreign):
 
     # --- called --------------------------------------------------------------------------------
 
-    def launch(self, *args: Any, **kwargs: Any) -> Launch | None:
+    def launch(self, *args: Any, **kwargs: Any) -> LaunchConfiguration | None:
         """Return the launch configuration of a call, without a GPU and for tensors of any device. None: nothing to
         launch.
         """
@@ -210,16 +222,16 @@ class CudaFunction(Foreign):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in recorded(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_cuda_call(self, [x.value for x in given], numbers)])
         types = [x._value.type for x in given]
         gpu = self.gpu_of(device(types[0].device if types else "cuda:0"))
         compute(*given)
         found = self.settled(types, numbers, gpu)
         inputs = [x.value.buffer for x in given]
-        outputs = [gpu.allocate(known(t.bytes)) for t in found.outputs]
+        outputs = [gpu.allocate(known_extent(t.bytes)) for t in found.outputs]
         if found.call is not None:
             self._start(found.call, inputs, outputs, gpu)
-            _say_null(self.name, gpu)
+            _warn_null_device(self.name, gpu)
         return self.returned(self.wrapped(list(zip(outputs, found.outputs, strict=True)), given))
 
     def gpu_of(self, place: Device) -> CudaDevice:
@@ -236,7 +248,7 @@ class CudaFunction(Foreign):
         self,
         inputs: Sequence[Buffer],
         outputs: Sequence[Buffer],
-        match: Match,
+        match: SignatureMatch,
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),
     ) -> None:
@@ -295,13 +307,13 @@ class CudaFunction(Foreign):
         """Return the tensor whose address goes in each slot."""
         if self.definition is None:
             return self.names
-        return [w.name if w.dtype is None else None for w in words(self.signature, self.definition)]
+        return [w.name if w.dtype is None else None for w in kernel_parameters(self.signature, self.definition)]
 
 
-def _meaning(configured: Configured) -> str:
+def _configuration_key(evaluate_extents: Configured) -> str:
     """Return a cache key of a launch configuration."""
-    code = getattr(configured, "__code__", None)
-    return repr(configured) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
+    code = getattr(evaluate_extents, "__code__", None)
+    return repr(evaluate_extents) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
 
 
 def limits_of(gpu: CudaDevice | None) -> Properties:
@@ -319,7 +331,7 @@ def _recorded() -> Properties:
     return properties(NullDriver(), 0)._replace(name="an NVIDIA H200")
 
 
-def _say_null(name: str, gpu: CudaDevice) -> None:
+def _warn_null_device(name: str, gpu: CudaDevice) -> None:
     """Warn once that nothing runs on the null device."""
     if isinstance(gpu.driver, NullDriver) and name not in _said:
         _said.add(name)
@@ -362,8 +374,8 @@ def cuda_inline(
         raise ArgumentError(
             f"{open_ones[0]}: a kernel writes to results that are there before: write their shapes after ->"
         )
-    plans = glue.plans(wanted, given, "kernel")
-    choices = Choices(
+    plans = glue.bind_functions(wanted, given, "kernel")
+    choices = BuildOptions(
         texts(flags, "flags"), texts(include, "include"), (), str(build_directory) if build_directory else "", verbose
     )
     functions = []
@@ -372,9 +384,9 @@ def cuda_inline(
         if definition is not None and not definition.is_kernel:
             raise CompileError(f"{definition} is no kernel: write __global__ void {definition} {{ ... }}")
         if definition is not None:
-            words(plan.signature, definition)
+            kernel_parameters(plan.signature, definition)
         configuration = {"grid": grid, "block": block, "shared": shared}
         functions.append(CudaFunction(plan.signature, definition, given, choices, configuration, origin, doc or ""))
     for f in functions:
         f.compile_early()
-    return gathered(functions, "module")
+    return as_module(functions, "module")

@@ -11,18 +11,18 @@ from typing import Any
 from ..errors import ArgumentError
 from ..ir.location import user_location
 from . import glue
-from .build import Choices
+from .build import BuildOptions
 from .function import Contiguous, CppFunction
 from .patterns import Signature
 from .signature import signatures
 from .source import sources
 
 CONTIGUOUS = ("copy", "check", "strided")
-COMPLETE = ("-Wl,-z,defs",) if sys.platform.startswith("linux") else ()
+NO_UNDEFINED_FLAGS = ("-Wl,-z,defs",) if sys.platform.startswith("linux") else ()
 """Linker flags that report undefined symbols when a library is linked, not when it is called."""
 
 
-class Module(ModuleType):
+class ForeignModule(ModuleType):
     """Several functions of one source, as attributes."""
 
     def __repr__(self) -> str:
@@ -47,14 +47,14 @@ def texts(given: object, what: str) -> tuple[str, ...]:
     return tuple([os.fspath(x) for x in given])
 
 
-def gathered(functions: Sequence[Any], name: str) -> Any:
+def as_module(functions: Sequence[Any], name: str) -> Any:
     """Return the function if there is one, else a module of all."""
     return functions[0] if len(functions) == 1 else module_of(functions, name)
 
 
-def module_of(functions: Sequence[Any], name: str) -> Module:
+def module_of(functions: Sequence[Any], name: str) -> ForeignModule:
     """Return a module of functions."""
-    made = Module(name, "\n\n".join(f.__doc__ or "" for f in functions))
+    made = ForeignModule(name, "\n\n".join(f.__doc__ or "" for f in functions))
     made.__all__ = [f.name for f in functions]  # type: ignore[attr-defined]
     for f in functions:
         setattr(made, f.name, f)
@@ -92,16 +92,20 @@ def cpp_inline(
         raise ArgumentError(f"contiguous is {' or '.join(map(repr, CONTIGUOUS))}, not {contiguous!r}")
     wanted = read_signatures(signature)
     given = sources(source, origin)
-    plans = glue.plans(wanted, given)
+    plans = glue.bind_functions(wanted, given)
     for plan in plans:
         if plan.definition is not None and not plan.definition.takes_call:
             glue.arguments(plan.signature, plan.definition)
     directory = os.path.abspath(os.fspath(build_directory)) if build_directory is not None else ""
-    choices = Choices(
-        texts(flags, "flags"), texts(include, "include"), (*COMPLETE, *texts(link, "link")), directory, verbose
+    choices = BuildOptions(
+        texts(flags, "flags"),
+        texts(include, "include"),
+        (*NO_UNDEFINED_FLAGS, *texts(link, "link")),
+        directory,
+        verbose,
     )
     made = [CppFunction(plans, plan, given, choices, origin, contiguous, doc or "") for plan in plans]
     for f in made:
         if not f.variables:
             f.library()
-    return gathered(made, "module")
+    return as_module(made, "module")

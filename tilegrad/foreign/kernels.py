@@ -19,21 +19,21 @@ from ..errors import CompileError, SignatureError
 from ..ir.dtype import DType, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..runtime.cache import key
 from . import glue, store
-from .build import INCLUDE, Choices, Report, _folder, _written
+from .build import INCLUDE, BuildOptions, BuildReport, _folder, _write_if_changed
 from .definitions import Definition
 from .patterns import Signature, TensorPattern
-from .source import GLUE, Source, compile_error
+from .source import GLUE_FILE, ForeignSource, compile_error
 
-WORDS: dict[str, DType] = {
+SCALAR_C_TYPES: dict[str, DType] = {
     "float": float32, "double": float64, "char": int8, "signed char": int8, "unsigned char": uint8, "short": int16,
     "unsigned short": uint16, "int": int32, "unsigned": uint32, "unsigned int": uint32, "long": int64,
     "unsigned long": uint64, "long long": int64, "unsigned long long": uint64, "size_t": uint64, "bool": uint8,
 }  # fmt: skip
 """C++ types of the numbers that kernels take."""
-WORDS |= {f"{d.name}_t": d for d in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)}
+SCALAR_C_TYPES |= {f"{d.name}_t": d for d in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)}
 
 
-class Word(NamedTuple):
+class KernelParameter(NamedTuple):
     """A kernel parameter: the address of a tensor (`dtype` None), a number, or an extent of a tensor."""
 
     name: str
@@ -42,18 +42,18 @@ class Word(NamedTuple):
     """Axis of the tensor `name` whose extent is passed."""
 
 
-class Kernel(NamedTuple):
+class CudaKernel(NamedTuple):
     """A compiled kernel."""
 
     symbol: str
     image: bytes
     registers: int
     static_shared: int
-    words: tuple[Word, ...]
-    report: Report
+    words: tuple[KernelParameter, ...]
+    report: BuildReport
 
 
-def words(signature: Signature, definition: Definition) -> tuple[Word, ...]:
+def kernel_parameters(signature: Signature, definition: Definition) -> tuple[KernelParameter, ...]:
     """Match the parameters of a user's kernel by name."""
     glue.arguments(signature, definition)
     tensors = {p.name for p in (*signature.parameters, *signature.results) if p.is_tensor}
@@ -66,9 +66,9 @@ def words(signature: Signature, definition: Definition) -> tuple[Word, ...]:
                 raise SignatureError(
                     f"{definition}: `{p.name}` is a tensor: a kernel takes its address, {kind} *{p.name}"
                 )
-            made.append(Word(p.name, None))
-        elif kind in WORDS:
-            made.append(Word(p.name, WORDS[kind]))
+            made.append(KernelParameter(p.name, None))
+        elif kind in SCALAR_C_TYPES:
+            made.append(KernelParameter(p.name, SCALAR_C_TYPES[kind]))
         else:
             raise SignatureError(
                 f"{definition}: `{p.name}` is a number, and {p.type} is none: int64_t, int, float, ... are"
@@ -76,19 +76,19 @@ def words(signature: Signature, definition: Definition) -> tuple[Word, ...]:
     return tuple(made)
 
 
-def body_words(signature: Signature, ranks: Mapping[str, int]) -> tuple[Word, ...]:
+def body_parameters(signature: Signature, ranks: Mapping[str, int]) -> tuple[KernelParameter, ...]:
     """Return the parameters of a kernel generated from a body."""
     tensors = (*signature.tensors, *signature.results)
-    made = [Word(p.name, None) for p in tensors]
-    made += [Word(p.name, int64, axis) for p in tensors for axis in range(ranks[p.name])]
-    made += [Word(p.name, dtype) for p, dtype in zip(signature.scalars, signature.scalar_types, strict=True)]
-    return tuple(made + [Word(name, int64) for name in glue.extents_of(signature)])
+    made = [KernelParameter(p.name, None) for p in tensors]
+    made += [KernelParameter(p.name, int64, axis) for p in tensors for axis in range(ranks[p.name])]
+    made += [KernelParameter(p.name, dtype) for p, dtype in zip(signature.scalars, signature.scalar_types, strict=True)]
+    return tuple(made + [KernelParameter(name, int64) for name in glue.extents_of(signature)])
 
 
-def text_of(
+def cuda_source(
     signature: Signature,
     definition: Definition | None,
-    given: Sequence[Source],
+    given: Sequence[ForeignSource],
     dtypes: Mapping[str, DType],
     ranks: Mapping[str, int],
 ) -> str:
@@ -96,7 +96,7 @@ def text_of(
     top = '#include "tilegrad.cuh"\n' + "".join(f"typedef {glue.c_type(d)} {n};\n" for n, d in sorted(dtypes.items()))
     if definition is not None:
         return top + "".join(_numbered(n, source.path, source.text) for n, source in enumerate(given))
-    above, inner = glue.hoisted(given[0].text)
+    above, inner = glue.split_preamble(given[0].text)
     inputs = {p.name for p in signature.tensors}
     taken, lines = [], []
     for p in (*signature.tensors, *signature.results):
@@ -111,7 +111,7 @@ def text_of(
     taken += [f"{glue.c_type(d)} {p.name}" for p, d in zip(signature.scalars, signature.scalar_types, strict=True)]
     taken += [f"int64_t {name}" for name in glue.extents_of(signature)]
     return (
-        f'{top}#line 1 "<source 0>"\n{above}\n#line 1 "{GLUE}"\n'
+        f'{top}#line 1 "<source 0>"\n{above}\n#line 1 "{GLUE_FILE}"\n'
         f'extern "C" __global__ void {glue.symbol(signature.name)}({", ".join(taken)}) {{\n{"".join(lines)}'
         f'#line 1 "<source 0>"\n{inner}\n}}\n'
     )
@@ -121,19 +121,19 @@ def _numbered(n: int, path: Path | None, text: str) -> str:
     return f'#line 1 "{path.as_posix() if path else f"<source {n}>"}"\n{text}\n'
 
 
-def compiled(
+def compile_kernel(
     signature: Signature,
     definition: Definition | None,
-    given: Sequence[Source],
+    given: Sequence[ForeignSource],
     dtypes: Mapping[str, DType],
     ranks: Mapping[str, int],
-    choices: Choices,
+    choices: BuildOptions,
     architecture: str,
-) -> Kernel:
+) -> CudaKernel:
     """Compile the kernel for an architecture, or load it from the disk cache."""
     start = perf_counter()
-    text = text_of(signature, definition, given, dtypes, ranks)
-    taken = words(signature, definition) if definition else body_words(signature, ranks)
+    text = cuda_source(signature, definition, given, dtypes, ranks)
+    taken = kernel_parameters(signature, definition) if definition else body_parameters(signature, ranks)
     include = (INCLUDE, *choices.include)
     name = signature.name
     digest = key("kernel", _compiler(), architecture, text, *choices.flags, *headers(text, given, include))
@@ -147,7 +147,7 @@ def compiled(
             said = refused.args[0].partition("\n")[2] or refused.args[0]
             raise compile_error(name, f"NVRTC for {architecture}", said, given) from None
         seconds = perf_counter() - begin
-        payload = json.dumps(resources(log)).encode() + b"\0" + image
+        payload = json.dumps(parse_resources(log)).encode() + b"\0" + image
         store.write(digest, payload)
     head, _, image = payload.partition(b"\0")
     used = json.loads(head)
@@ -156,19 +156,20 @@ def compiled(
     if choices.build_directory:
         folder = Path(_folder(choices.build_directory))
         folder.mkdir(parents=True, exist_ok=True)
-        _written(folder / f"{name}.cu", text.encode())
-        _written(folder / f"{name}.{architecture}.cubin", image)
+        _write_if_changed(folder / f"{name}.cu", text.encode())
+        _write_if_changed(folder / f"{name}.{architecture}.cubin", image)
     own = perf_counter() - start - seconds
-    report = Report(name, "NVRTC" if seconds else "", seconds, own, int(bool(seconds)) * len(given), len(given))
+    report = BuildReport(name, "NVRTC" if seconds else "", seconds, own, int(bool(seconds)) * len(given), len(given))
     if choices.verbose:
         print(f"tilegrad: {report}")
-    return Kernel(symbol, image, registers, shared, taken, report)
+    return CudaKernel(symbol, image, registers, shared, taken, report)
 
 
-def resources(log: str) -> dict[str, tuple[int, int]]:
+def parse_resources(log: str) -> dict[str, tuple[int, int]]:
     r"""Parse registers and static shared memory of each kernel from ptxas output.
 
-    >>> resources("info : Compiling entry function '_Z1fPf' for 'sm_90a'\ninfo : Used 12 registers, 64 bytes smem")
+    >>> text = "info : Compiling entry function '_Z1fPf' for 'sm_90a'\ninfo : Used 12 registers, 64 bytes smem"
+    >>> parse_resources(text)
     {'_Z1fPf': (12, 64)}
     """
     found = {}
@@ -193,7 +194,7 @@ def symbol_of(name: str, image: bytes) -> str:
     return symbol
 
 
-def headers(text: str, given: Sequence[Source], include: Sequence[str]) -> list[str]:
+def headers(text: str, given: Sequence[ForeignSource], include: Sequence[str]) -> list[str]:
     """Return the contents of all included files, transitively."""
     found: dict[str, str] = {}
     folders = [*{str(s.path.parent) for s in given if s.path}, *include]

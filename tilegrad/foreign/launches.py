@@ -14,12 +14,12 @@ from ..ir.program_checker import MOST_INSTANCES
 Extents: TypeAlias = "int | tuple[int, ...]"
 Configured: TypeAlias = "Extents | Callable[..., Extents] | None"
 
-MOST_BLOCK = (1024, 1024, 64)
+MAX_BLOCK_EXTENTS = (1024, 1024, 64)
 """Largest block extents along x, y and z, the same for all GPUs since 2012."""
-THREADS = 256
+DEFAULT_BLOCK_THREADS = 256
 
 
-class Launch(NamedTuple):
+class LaunchConfiguration(NamedTuple):
     """A launch configuration, and the GPU that it was checked against."""
 
     name: str
@@ -55,10 +55,10 @@ def _times(extents: tuple[int, ...]) -> str:
     return " x ".join(map(str, shown))
 
 
-def configured(what: str, given: Configured, names: Mapping[str, Any], kernel: str) -> tuple[int, int, int]:
+def evaluate_extents(what: str, given: Configured, names: Mapping[str, Any], kernel: str) -> tuple[int, int, int]:
     """Evaluate a grid or block: a number, a tuple, or a function of a call's names.
 
-    >>> configured("grid", lambda n, m: (n // 16, m // 16), {"n": 32, "m": 64, "x": (32, 64)}, "square")
+    >>> evaluate_extents("grid", lambda n, m: (n // 16, m // 16), {"n": 32, "m": 64, "x": (32, 64)}, "square")
     (2, 4, 1)
     """
     value: Any = given
@@ -81,7 +81,7 @@ def configured(what: str, given: Configured, names: Mapping[str, Any], kernel: s
     return x, y, z
 
 
-def launch_for(
+def checked_launch(
     name: str,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
@@ -89,12 +89,12 @@ def launch_for(
     registers: int,
     static_shared: int,
     limits: Properties,
-) -> Launch:
+) -> LaunchConfiguration:
     """Return a checked launch configuration; LaunchError names request and limit."""
     wrong = ""
     threads = prod(block)
-    if not all(1 <= extent <= most for extent, most in zip(block, MOST_BLOCK, strict=True)):
-        wrong = f"a block of {block} threads: {{}} allows 1 to {MOST_BLOCK} along x, y and z"
+    if not all(1 <= extent <= most for extent, most in zip(block, MAX_BLOCK_EXTENTS, strict=True)):
+        wrong = f"a block of {block} threads: {{}} allows 1 to {MAX_BLOCK_EXTENTS} along x, y and z"
     elif threads > limits.max_threads_per_block:
         wrong = f"{threads} threads in a block of {block}: {{}} allows {limits.max_threads_per_block}"
     elif not all(1 <= extent <= most for extent, most in zip(grid, MOST_INSTANCES, strict=True)):
@@ -108,4 +108,4 @@ def launch_for(
     if wrong:
         raise LaunchError(f"{name} wants {wrong.format(limits.name)}")
     at_once = blocks_at_once(limits, threads, shared + static_shared, registers)
-    return Launch(name, grid, block, shared, registers, static_shared, limits.name, at_once)
+    return LaunchConfiguration(name, grid, block, shared, registers, static_shared, limits.name, at_once)

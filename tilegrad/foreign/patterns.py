@@ -13,7 +13,7 @@ from ..ir.size import Dim, Shape, Size
 from ..ops.broadcasting import shown
 
 
-class Variable(Structure):
+class DtypeVariable(Structure):
     """A dtype variable."""
 
     name: str
@@ -31,7 +31,7 @@ class Variable(Structure):
         return self.name
 
 
-class Group(Structure):
+class AxisGroup(Structure):
     """Any number of axes: `*name`."""
 
     name: str
@@ -40,7 +40,7 @@ class Group(Structure):
         return f"*{self.name}"
 
 
-class Combined(Structure):
+class ComputedExtent(Structure):
     """A computed extent."""
 
     operator: str
@@ -48,18 +48,18 @@ class Combined(Structure):
     right: Extent
 
     def __str__(self) -> str:
-        left, right = (f"({x})" if isinstance(x, Combined) else str(x) for x in (self.left, self.right))
+        left, right = (f"({x})" if isinstance(x, ComputedExtent) else str(x) for x in (self.left, self.right))
         return f"{left} {self.operator} {right}"
 
 
-Extent = int | str | Combined
-Axis = Group | Extent
+Extent = int | str | ComputedExtent
+Axis = AxisGroup | Extent
 
 
 class TensorPattern(Structure):
     """The type pattern of a tensor parameter or result."""
 
-    dtype: DType | Variable
+    dtype: DType | DtypeVariable
     axes: tuple[Axis, ...]
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class ScalarPattern(Structure):
         return self.dtype.name
 
 
-class Parameter(Structure):
+class SignatureParameter(Structure):
     """A named parameter or result; numbers may have a default."""
 
     name: str
@@ -90,7 +90,7 @@ class Parameter(Structure):
         return f"{self.name}: {self.type}" + ("" if self.default is None else f" = {self.default}")
 
 
-class Match(NamedTuple):
+class SignatureMatch(NamedTuple):
     """The bindings of a signature's names in one call."""
 
     sizes: Mapping[str, Dim]
@@ -99,7 +99,7 @@ class Match(NamedTuple):
     device: str
     numbers: tuple[float | int, ...]
 
-    def dtype(self, of: DType | Variable) -> DType:
+    def dtype(self, of: DType | DtypeVariable) -> DType:
         """Return the dtype of a pattern."""
         return of if isinstance(of, DType) else self.dtypes[of.name]
 
@@ -108,8 +108,8 @@ class Signature(Structure):
     """A parsed signature; `results` is empty if it returns nothing or results of its own making (`open`)."""
 
     name: str
-    parameters: tuple[Parameter, ...]
-    results: tuple[Parameter, ...]
+    parameters: tuple[SignatureParameter, ...]
+    results: tuple[SignatureParameter, ...]
     open: str = ""
     """`Tensor` or `list`: the function creates its results itself."""
     doc: str = ""
@@ -117,7 +117,7 @@ class Signature(Structure):
     OPEN: ClassVar[tuple[str, ...]] = ("Tensor", "list")
 
     @property
-    def tensors(self) -> tuple[Parameter, ...]:
+    def tensors(self) -> tuple[SignatureParameter, ...]:
         return tuple([p for p in self.parameters if p.is_tensor])
 
     @property
@@ -126,14 +126,14 @@ class Signature(Structure):
         return tuple([p.type.dtype for p in self.parameters if isinstance(p.type, ScalarPattern)])
 
     @property
-    def scalars(self) -> tuple[Parameter, ...]:
+    def scalars(self) -> tuple[SignatureParameter, ...]:
         return tuple([p for p in self.parameters if not p.is_tensor])
 
     def __str__(self) -> str:
         taken = ", ".join(map(str, self.parameters))
         if self.open or not self.results:
             given = self.open or "None"
-        elif len(self.results) == 1 and self.results[0].name == OUT:
+        elif len(self.results) == 1 and self.results[0].name == DEFAULT_RESULT:
             given = str(self.results[0].type)
         else:
             given = f"({', '.join(map(str, self.results))})"
@@ -162,12 +162,12 @@ class Signature(Structure):
                 numbers.append(as_number(value, p.type.dtype, self.name, p.name))
         return tensors, tuple(numbers)
 
-    def match(self, types: Sequence[TensorType], numbers: Sequence[float | int] = ()) -> Match:
+    def match(self, types: Sequence[TensorType], numbers: Sequence[float | int] = ()) -> SignatureMatch:
         """Match tensors and numbers; raises an error that names the argument."""
         tensors = self.tensors
         if len(types) != len(tensors):
             raise ArgumentError(f"{self.name} takes {len(tensors)} tensors, not {len(types)}: {self}")
-        found = _Matching(self.name)
+        found = _Matcher(self.name)
         for p, number in zip(self.scalars, numbers, strict=True):
             if isinstance(number, int):
                 found.sizes[p.name] = (number, f"argument `{p.name}`")
@@ -178,9 +178,9 @@ class Signature(Structure):
         sizes = {name: size for name, (size, _) in found.sizes.items()}
         groups = {name: shape for name, (shape, _) in found.groups.items()}
         dtypes = {name: dtype for name, (dtype, _) in found.dtypes.items()}
-        return Match(sizes, groups, dtypes, found.device or "cpu", tuple(numbers))
+        return SignatureMatch(sizes, groups, dtypes, found.device or "cpu", tuple(numbers))
 
-    def outputs(self, match: Match) -> tuple[TensorType, ...]:
+    def outputs(self, match: SignatureMatch) -> tuple[TensorType, ...]:
         """Infer the types of the results."""
         if self.open:
             raise ShapeError(
@@ -192,35 +192,35 @@ class Signature(Structure):
             assert isinstance(p.type, TensorPattern)
             shape: list[Dim] = []
             for axis in p.type.axes:
-                if isinstance(axis, Group):
+                if isinstance(axis, AxisGroup):
                     shape.extend(match.groups[axis.name])
                 else:
                     shape.append(self._extent(axis, match, p))
             made.append(TensorType(match.dtype(p.type.dtype), tuple(shape), match.device))
         return tuple(made)
 
-    def _extent(self, axis: Extent, match: Match, result: Parameter) -> Dim:
-        extent = value_of(axis, match.sizes)
+    def _extent(self, axis: Extent, match: SignatureMatch, result: SignatureParameter) -> Dim:
+        extent = evaluate_extent(axis, match.sizes)
         if isinstance(extent, int) and extent < 0:
             raise ShapeError(f"{self.name}: {axis} is {extent}, which is no extent for `{result.name}`: {self}")
         return extent
 
 
-OUT = "out"
+DEFAULT_RESULT = "out"
 """Name of a single unnamed result."""
 
 
-def value_of(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
+def evaluate_extent(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
     """Evaluate an extent from the values of its names.
 
-    >>> value_of(Combined("//", Combined("+", "n", 1), 2), {"n": 6})
+    >>> evaluate_extent(ComputedExtent("//", ComputedExtent("+", "n", 1), 2), {"n": 6})
     3
     """
     if isinstance(extent, int):
         return extent
     if isinstance(extent, str):
         return sizes[extent]
-    left, right = value_of(extent.left, sizes), value_of(extent.right, sizes)
+    left, right = evaluate_extent(extent.left, sizes), evaluate_extent(extent.right, sizes)
     match extent.operator:
         case "+":
             return left + right
@@ -235,14 +235,14 @@ def value_of(extent: Extent, sizes: Mapping[str, Dim]) -> Dim:
     return left // right
 
 
-def names_in(extent: Extent) -> set[str]:
+def extent_names(extent: Extent) -> set[str]:
     """Return the names that an extent depends on."""
-    if isinstance(extent, Combined):
-        return names_in(extent.left) | names_in(extent.right)
+    if isinstance(extent, ComputedExtent):
+        return extent_names(extent.left) | extent_names(extent.right)
     return {extent} if isinstance(extent, str) else set()
 
 
-class _Matching:
+class _Matcher:
     """Binds names, one tensor after another."""
 
     def __init__(self, function: str) -> None:
@@ -251,9 +251,9 @@ class _Matching:
         self.groups: dict[str, tuple[Shape, str]] = {}
         self.dtypes: dict[str, tuple[DType, str]] = {}
         self.device = ""
-        self.waiting: list[tuple[Combined, str, Dim, str]] = []
+        self.waiting: list[tuple[ComputedExtent, str, Dim, str]] = []
 
-    def tensor(self, p: Parameter, type: TensorType) -> None:
+    def tensor(self, p: SignatureParameter, type: TensorType) -> None:
         assert isinstance(p.type, TensorPattern)
         self._dtype(p.name, p.type, type)
         if self.device and type.device != self.device:
@@ -263,7 +263,7 @@ class _Matching:
             )
         self.device = type.device
         axes, shape = p.type.axes, type.shape
-        group = next((n for n, axis in enumerate(axes) if isinstance(axis, Group)), None)
+        group = next((n for n, axis in enumerate(axes) if isinstance(axis, AxisGroup)), None)
         fits = len(shape) == len(axes) if group is None else len(shape) >= len(axes) - 1
         where = f"`{p.name}` of shape {shown(shape)}"
         if not fits:
@@ -305,7 +305,7 @@ class _Matching:
             )
 
     def _extent(self, axis: Any, actual: Dim, name: str, where: str) -> None:
-        if isinstance(axis, Combined):
+        if isinstance(axis, ComputedExtent):
             self.waiting.append((axis, name, actual, where))
         elif isinstance(axis, int):
             if axis != actual:
@@ -317,15 +317,15 @@ class _Matching:
                     f"{self.function}: {where} is {axis} = {actual}, but {axis} = {known[0]} by {known[1]}"
                 )
 
-    def computed(self, extent: Combined, name: str, actual: Dim, where: str) -> None:
+    def computed(self, extent: ComputedExtent, name: str, actual: Dim, where: str) -> None:
         """Check a computed extent against the tensor; one that adds a number to a name determines the name."""
         left, right = extent.left, extent.right
         if isinstance(left, str) and left not in self.sizes and isinstance(right, int) and extent.operator in "+-":
             self.sizes[left] = (actual - right if extent.operator == "+" else actual + right, where)
-        unknown = names_in(extent) - set(self.sizes)
+        unknown = extent_names(extent) - set(self.sizes)
         if unknown:
             raise ShapeError(f"{self.function}: {', '.join(sorted(unknown))} in {extent} of `{name}` is given nowhere")
-        wanted = value_of(extent, {n: size for n, (size, _) in self.sizes.items()})
+        wanted = evaluate_extent(extent, {n: size for n, (size, _) in self.sizes.items()})
         if wanted != actual:
             raise ShapeError(f"{self.function}: {where} is {actual}; the signature says {extent}, which is {wanted}")
 

@@ -13,11 +13,11 @@ from ..ops.external_call import outside
 from ..ops.joint import joint_outputs
 from ..runtime.device import device as device_of
 from ..runtime.external_work import ENTRY, Prepared, Work
-from .abi import Host, Record, Strided
+from .abi import CallRecord, HostCallbacks, TensorLayout
 
-HOSTS = ("cpu", "null", "reference")
+HOST_DEVICES = ("cpu", "null", "reference")
 """Devices whose programs can contain calls of host functions."""
-STRUCTURE = 40
+TENSOR_STRUCTURE_BYTES = 40
 """Size of a `tg_tensor` in bytes; its first field is the address of its elements."""
 
 
@@ -42,34 +42,34 @@ class CppWork(Work):
         return f"{self.function.digest} {self.name} {self.numbers!r}"
 
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
-        call = self.function.settled([Strided(t) for t in inputs], self.numbers)
+        call = self.function.settled([TensorLayout(t) for t in inputs], self.numbers)
         record = call.record()
-        return (_WithMemory if self.kind == "python" else _Plain)(self.function, call.place, record, call)
+        return (_AllocatingCall if self.kind == "python" else _NativeCall)(self.function, call.place, record, call)
 
 
-class _Plain(Prepared):
+class _NativeCall(Prepared):
     """A call made by native code, with tensors as its only arguments."""
 
-    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
+    def __init__(self, function: Any, place: int, record: CallRecord, keep: object) -> None:
         self.function, self.record = function, record
         count = len(record.extents)
-        data = [record.address_of_tensors + STRUCTURE * n for n in range(count)]
+        data = [record.address_of_tensors + TENSOR_STRUCTURE_BYTES * n for n in range(count)]
         super().__init__(function.name, place, record.address, data, keep)
 
     def failed(self, status: int) -> Exception:
         return self.function.failure(*self.record.error)  # type: ignore[no-any-return]
 
 
-class _WithMemory(_Plain):
+class _AllocatingCall(_NativeCall):
     """A call that may allocate memory through Python while it runs."""
 
-    def __init__(self, function: Any, place: int, record: Record, keep: object) -> None:
+    def __init__(self, function: Any, place: int, record: CallRecord, keep: object) -> None:
         super().__init__(function, place, record, keep)
         self.failure: BaseException | None = None
         native = ENTRY(place)
 
         def entry(call: int) -> int:
-            with Host(device_of("cpu"), ()) as host:
+            with HostCallbacks(device_of("cpu"), ()) as host:
                 record.call.host = host.number
                 status: int = native(call)
                 self.failure = host.failure
@@ -83,10 +83,10 @@ class _WithMemory(_Plain):
         return failure if isinstance(failure, Exception) else super().failed(status)
 
 
-def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+def record_cpp_call(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
     """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
-    if match.device not in HOSTS:
+    if match.device not in HOST_DEVICES:
         p = function.signature.tensors[0].name
         raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
     made = outside(CppWork(function, match.numbers), values, function.signature.outputs(match))

@@ -28,10 +28,10 @@ class CudaWork(Work):
         return hash(self._same)
 
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
-        return _Launched(self.function, inputs, self.numbers, device)
+        return _RecordedLaunch(self.function, inputs, self.numbers, device)
 
 
-class _Launched(Prepared):
+class _RecordedLaunch(Prepared):
     """A launch prepared except for addresses and stream."""
 
     def __init__(
@@ -51,7 +51,7 @@ class _Launched(Prepared):
             self.driver.launch(call, stream)
 
 
-def recorded(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+def record_cuda_call(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
     """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
     function.gpu_of(device_of(match.device))

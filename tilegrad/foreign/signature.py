@@ -27,9 +27,20 @@ from typing import NoReturn
 from ..errors import SignatureError
 from ..ir.dtype import DTYPES, DType
 from ..ir.graph import TensorType as TensorType
-from .patterns import OUT, Axis, Combined, Extent, Group, Parameter, ScalarPattern, TensorPattern, Variable, names_in
-from .patterns import Match as Match
+from .patterns import (
+    DEFAULT_RESULT,
+    Axis,
+    AxisGroup,
+    ComputedExtent,
+    DtypeVariable,
+    Extent,
+    ScalarPattern,
+    SignatureParameter,
+    TensorPattern,
+    extent_names,
+)
 from .patterns import Signature as Signature
+from .patterns import SignatureMatch as SignatureMatch
 
 NAMED = {d.name: d for d in DTYPES} | {
     short: next(d for d in DTYPES if d.name == name)
@@ -64,7 +75,7 @@ def parse(text: str) -> Signature:
         f(x: flaot[n]) -> float[n]
              ^^^^^
     """
-    return _Reader(text).signature()
+    return _Parser(text).signature()
 
 
 def signatures(text: str) -> list[Signature]:
@@ -80,7 +91,7 @@ def signatures(text: str) -> list[Signature]:
     return found
 
 
-class _Reader:
+class _Parser:
     """Parses a line token by token."""
 
     def __init__(self, text: str) -> None:
@@ -127,7 +138,7 @@ class _Reader:
     def signature(self) -> Signature:
         name = self.name("the name of the function")
         self.take("(")
-        parameters: list[Parameter] = []
+        parameters: list[SignatureParameter] = []
         while not self.took(")"):
             if parameters:
                 self.take(",")
@@ -140,7 +151,7 @@ class _Reader:
         self.known_names(made)
         return made
 
-    def parameter(self, taken: set[str], result: bool = False) -> Parameter:
+    def parameter(self, taken: set[str], result: bool = False) -> SignatureParameter:
         word = self.peek()
         if word in taken:
             self.refuse(f"there are two of the name {word}", word)
@@ -148,15 +159,15 @@ class _Reader:
         self.take(":")
         pattern = self.pattern(result)
         default = self.number() if isinstance(pattern, ScalarPattern) and self.took("=") else None
-        return Parameter(name, pattern, default)
+        return SignatureParameter(name, pattern, default)
 
     def pattern(self, result: bool = False) -> TensorPattern | ScalarPattern:
         before, word = self.at, self.peek()
-        dtype: DType | Variable
+        dtype: DType | DtypeVariable
         if word in NAMED:
             dtype = NAMED[word]
         elif word[:1].isalpha() and word[0].isupper():
-            dtype = Variable(word)
+            dtype = DtypeVariable(word)
         else:
             from difflib import get_close_matches
 
@@ -164,7 +175,7 @@ class _Reader:
             self.refuse(f"there is no dtype {word}{f' (did you mean {near[0]}?)' if near else ''}", word)
         self.take()
         if not self.took("["):
-            if isinstance(dtype, Variable) or result:
+            if isinstance(dtype, DtypeVariable) or result:
                 self.at = before
                 kind = "a result" if result else f"{word}, a dtype that varies,"
                 self.refuse(f"{kind} needs its axes: {word}[n], or {word}[] for a single element", word)
@@ -173,20 +184,20 @@ class _Reader:
         while not self.took("]"):
             if axes:
                 self.take(",")
-            if self.peek() == "*" and any(isinstance(a, Group) for a in axes):
+            if self.peek() == "*" and any(isinstance(a, AxisGroup) for a in axes):
                 self.refuse("one * is enough: where would the first end?", "*")
-            axes.append(Group(self.name("a name")) if self.took("*") else self.extent())
+            axes.append(AxisGroup(self.name("a name")) if self.took("*") else self.extent())
         return TensorPattern(dtype, tuple(axes))
 
-    def results(self, taken: set[str]) -> tuple[tuple[Parameter, ...], str]:
+    def results(self, taken: set[str]) -> tuple[tuple[SignatureParameter, ...], str]:
         word = self.peek()
         if word in (*Signature.OPEN, "None"):
             return (), "" if self.take() == "None" else word
         if not self.took("("):
-            if OUT in taken:
-                self.refuse(f"a single result is called {OUT}: give the argument another name", word)
-            return (Parameter(OUT, self.pattern(True)),), ""
-        found: list[Parameter] = []
+            if DEFAULT_RESULT in taken:
+                self.refuse(f"a single result is called {DEFAULT_RESULT}: give the argument another name", word)
+            return (SignatureParameter(DEFAULT_RESULT, self.pattern(True)),), ""
+        found: list[SignatureParameter] = []
         while not found or not self.took(")"):
             if found:
                 self.take(",")
@@ -196,13 +207,13 @@ class _Reader:
     def extent(self) -> Extent:
         left = self.product()
         while self.peek() in ("+", "-"):
-            left = Combined(self.take(), left, self.product())
+            left = ComputedExtent(self.take(), left, self.product())
         return left
 
     def product(self) -> Extent:
         left = self.factor()
         while self.peek() in ("*", "//"):
-            left = Combined(self.take(), left, self.factor())
+            left = ComputedExtent(self.take(), left, self.factor())
         return left
 
     def factor(self) -> Extent:
@@ -230,16 +241,16 @@ class _Reader:
     def known_names(self, made: Signature) -> None:
         """Check that the extents and dtypes of results are determined by the arguments."""
         axes = [axis for p in made.parameters if isinstance(p.type, TensorPattern) for axis in p.type.axes]
-        groups = {axis.name for axis in axes if isinstance(axis, Group)}
+        groups = {axis.name for axis in axes if isinstance(axis, AxisGroup)}
         names = {p.name for p in made.parameters if isinstance(p.type, ScalarPattern) and not p.type.dtype.is_float}
-        names |= {name for axis in axes if not isinstance(axis, Group) for name in names_in(axis)}
+        names |= {name for axis in axes if not isinstance(axis, AxisGroup) for name in extent_names(axis)}
         types = [p.type.dtype for p in made.parameters if isinstance(p.type, TensorPattern)]
         for p in made.results:
             assert isinstance(p.type, TensorPattern)
-            lacking = {f"*{a.name}" for a in p.type.axes if isinstance(a, Group) and a.name not in groups}
-            lacking |= {n for a in p.type.axes if not isinstance(a, Group) for n in names_in(a) - names}
+            lacking = {f"*{a.name}" for a in p.type.axes if isinstance(a, AxisGroup) and a.name not in groups}
+            lacking |= {n for a in p.type.axes if not isinstance(a, AxisGroup) for n in extent_names(a) - names}
             lacking |= (
-                {p.type.dtype.name} if isinstance(p.type.dtype, Variable) and p.type.dtype not in types else set()
+                {p.type.dtype.name} if isinstance(p.type.dtype, DtypeVariable) and p.type.dtype not in types else set()
             )
             if lacking:
                 self.at = 0

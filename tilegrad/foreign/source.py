@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from ..errors import ArgumentError, CompileError
 from ..ir.location import Location, user_location
 
-GLUE = "<glue>"
+GLUE_FILE = "<glue>"
 """File name of generated lines in compiler messages."""
 SUFFIXES = {".c": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".cu": "cuda"}
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A source line for display."""
 
     file: str
@@ -33,49 +33,53 @@ class Place(NamedTuple):
     """Columns by which the line is indented further than in the source."""
 
 
-class Source:
+class ForeignSource:
     """A source text, its file (or None), and the location of the user's call."""
 
     def __init__(self, text: str, path: Path | None, origin: Location | None) -> None:
         self.text = text
         self.path = path
         self.origin = origin
-        self._lines: list[Place] | None = None
+        self._lines: list[SourceLine] | None = None
 
     @property
     def language(self) -> str:
         """Return `c`, `c++` or `cuda` by file name; a text has the default language."""
         return SUFFIXES.get(self.path.suffix, "") if self.path else ""
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> SourceLine:
         """Return the location of a line of the source, counted from 1."""
         if self._lines is None:
             self._lines = self._located()
         if 1 <= line <= len(self._lines):
             return self._lines[line - 1]
-        return Place(self._lines[-1].file, self._lines[-1].line, "") if self._lines else Place("<source>", line, "")
+        return (
+            SourceLine(self._lines[-1].file, self._lines[-1].line, "")
+            if self._lines
+            else SourceLine("<source>", line, "")
+        )
 
-    def _located(self) -> list[Place]:
+    def _located(self) -> list[SourceLine]:
         lines = self.text.split("\n")
         if self.path is not None:
-            return [Place(str(self.path), n, line) for n, line in enumerate(lines, 1)]
+            return [SourceLine(str(self.path), n, line) for n, line in enumerate(lines, 1)]
         found = _literal_lines(lines, self.text, self.origin) if self.origin else None
-        return found or [Place("<source>", n, line) for n, line in enumerate(lines, 1)]
+        return found or [SourceLine("<source>", n, line) for n, line in enumerate(lines, 1)]
 
 
-def source(given: str | os.PathLike[str], origin: Location | None = None) -> Source:
+def source(given: str | os.PathLike[str], origin: Location | None = None) -> ForeignSource:
     """Make a source from a text or file name (a Path, or a single-line text with a known suffix).
 
     >>> source("int f(); ").text
     'int f(); '
     """
     if isinstance(given, str) and not _names_file(given):
-        return Source(given, None, origin or user_location())
+        return ForeignSource(given, None, origin or user_location())
     if not isinstance(given, str | os.PathLike):
         raise ArgumentError(f"a source is a text or a path, not {type(given).__name__} {given!r:.60}")
     path = Path(given).absolute()
     try:
-        return Source(path.read_text(encoding="utf-8"), path, origin or user_location())
+        return ForeignSource(path.read_text(encoding="utf-8"), path, origin or user_location())
     except (OSError, UnicodeDecodeError) as problem:
         raise ArgumentError(f"{path}: the source cannot be read: {problem}") from None
 
@@ -84,15 +88,15 @@ def _names_file(text: str) -> bool:
     return "\n" not in text and "{" not in text and ";" not in text and os.path.splitext(text)[1] in SUFFIXES
 
 
-def sources(given: object, origin: Location | None) -> list[Source]:
+def sources(given: object, origin: Location | None) -> list[ForeignSource]:
     """Return one or several sources."""
     many: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
     if not many:
         raise ArgumentError("there is no source: give a text, a file, or a list of them")
-    return [x if isinstance(x, Source) else source(x, origin) for x in many]
+    return [x if isinstance(x, ForeignSource) else source(x, origin) for x in many]
 
 
-def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Place] | None:
+def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[SourceLine] | None:
     """Locate a text as a string literal in the calling file; None if it is no literal."""
     file = "".join(linecache.getlines(origin.file))  # also of a notebook's cell
     try:
@@ -118,11 +122,11 @@ def _literal_lines(lines: Sequence[str], text: str, origin: Location) -> list[Pl
         whole = shown[number - 1] if 0 < number <= len(shown) else ""
         at = whole.find(line.strip())
         shift = at - (len(line) - len(line.lstrip())) if line.strip() and at >= 0 else 0
-        places.append(Place(os.path.relpath(origin.file), number, whole, shift))
+        places.append(SourceLine(os.path.relpath(origin.file), number, whole, shift))
     return places
 
 
-def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> list[Place] | None:
+def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> list[SourceLine] | None:
     """Locate a text in a file that is not Python (a document)."""
     at = file.find(text) if text.strip() else -1
     if at < 0:
@@ -130,7 +134,7 @@ def _verbatim(lines: Sequence[str], text: str, file: str, origin: Location) -> l
     first, shown = file.count("\n", 0, at) + 1, file.split("\n")
     start = at - (file.rfind("\n", 0, at) + 1)
     name = os.path.relpath(origin.file)
-    return [Place(name, first + n, shown[first + n - 1], start if n == 0 else 0) for n in range(len(lines))]
+    return [SourceLine(name, first + n, shown[first + n - 1], start if n == 0 else 0) for n in range(len(lines))]
 
 
 def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
@@ -139,19 +143,22 @@ def _similar(line: str, shown: Sequence[str], node: ast.Constant) -> int:
     return next((n for n in inside if line.strip() and line.strip() in shown[n - 1]), node.lineno)
 
 
-KINDS = r"(?P<kind>fatal error|error|note|warning)"
-GCC = rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{KINDS}: (?P<text>.*)"
-OTHER = rf"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *{KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
+MESSAGE_KINDS = r"(?P<kind>fatal error|error|note|warning)"
+GCC_FORMAT = rf"^(?P<file><[^>]+>|[^\s:][^:]*):(?P<line>\d+):(?:(?P<column>\d+):)? *{MESSAGE_KINDS}: (?P<text>.*)"
+MSVC_FORMAT = (
+    r"^(?P<file><[^>]+>|[^\s(][^(]*)\((?P<line>\d+)(?:,(?P<column>\d+))?\) ?: *"
+    rf"{MESSAGE_KINDS}(?: #?[\w-]+)?: (?P<text>.*)"
+)
 """Message formats of gcc and clang, and of NVRTC and MSVC."""
-MOST_MESSAGES = 8
+MAX_MESSAGES = 8
 
 
-class Message(NamedTuple):
+class CompilerMessage(NamedTuple):
     """One compiler message."""
 
     kind: str
     text: str
-    place: Place | None
+    place: SourceLine | None
     column: int
 
     def __str__(self) -> str:
@@ -166,28 +173,28 @@ class Message(NamedTuple):
         return f"{told}\n    {self.place.text.strip()}{caret}"
 
 
-def messages(log: str, given: Sequence[Source]) -> list[Message]:
+def messages(log: str, given: Sequence[ForeignSource]) -> list[CompilerMessage]:
     """Parse compiler output and map its locations to the user's files."""
     found = []
     for line in log.splitlines():
-        parts = re.match(GCC, line) or re.match(OTHER, line)
+        parts = re.match(GCC_FORMAT, line) or re.match(MSVC_FORMAT, line)
         if parts is None:
             if "undefined reference" in line or "unresolved external" in line or "undefined symbol" in line:
-                found.append(Message("error", line.rpartition(": ")[2], None, 0))
+                found.append(CompilerMessage("error", line.rpartition(": ")[2], None, 0))
             continue
         number, column = int(parts["line"]), int(parts["column"] or 0)
-        found.append(Message(parts["kind"], parts["text"], placed(parts["file"], number, given), column))
+        found.append(CompilerMessage(parts["kind"], parts["text"], user_line(parts["file"], number, given), column))
     return found
 
 
-def placed(file: str, line: int, given: Sequence[Source]) -> Place:
+def user_line(file: str, line: int, given: Sequence[ForeignSource]) -> SourceLine:
     """Map a line of the compiled text to the user's file."""
     inner = re.match(r"<source (\d+)>", file)
     if inner and int(inner[1]) < len(given):
         return given[int(inner[1])].place(line)
-    if file == GLUE:
-        return Place("the call that tilegrad makes from the signature", line, "")
-    return Place(os.path.relpath(file), line, _line_of_file(file, line))
+    if file == GLUE_FILE:
+        return SourceLine("the call that tilegrad makes from the signature", line, "")
+    return SourceLine(os.path.relpath(file), line, _line_of_file(file, line))
 
 
 def _line_of_file(file: str, number: int) -> str:
@@ -207,13 +214,13 @@ HINTS = (
 )
 
 
-def compile_error(name: str, compiler: str, log: str, given: Sequence[Source]) -> CompileError:
+def compile_error(name: str, compiler: str, log: str, given: Sequence[ForeignSource]) -> CompileError:
     """Make the error for a compilation failure, at the user's lines."""
     said = messages(log, given)
     errors = [m for m in said if "error" in m.kind]
     shown = [m for m in said if m.kind != "warning"] if errors else said
-    lines = [str(m) for m in shown[:MOST_MESSAGES]] or log.strip().splitlines()[-20:]
-    if len(shown) > MOST_MESSAGES:
-        lines.append(f"... and {len(shown) - MOST_MESSAGES} more")
+    lines = [str(m) for m in shown[:MAX_MESSAGES]] or log.strip().splitlines()[-20:]
+    if len(shown) > MAX_MESSAGES:
+        lines.append(f"... and {len(shown) - MAX_MESSAGES} more")
     hint = next((hint for word, hint in HINTS if any(word in m.text for m in errors)), "")
     return CompileError(f"{name}: {compiler} refuses it\n" + "\n".join(lines) + (f"\n{hint}" if hint else ""))

@@ -17,19 +17,19 @@ from ..jitted.function import Jitted
 from ..lazy.handle import Handle
 from ..lazy.layout import in_memory_order, layout
 from .frames import KernelBase
-from .several import apart, is_several
+from .several import expands, flatten
 from .values import constexpr
 
-HINTS = frozenset(
+IGNORED_OPTIONS = frozenset(
     "num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl waves_per_eu "
     "matrix_instr_nonkdim debug grf_mode".split()
 )
 """Launch options for Triton's compiler; accepted and ignored, because tilegrad chooses these itself."""
-MOST_PROGRAMS = 2**31 - 1
+MAX_PROGRAMS = 2**31 - 1
 """Largest number of programs along one axis of the grid, and in the whole grid."""
 
 
-class Bound(NamedTuple):
+class BoundArguments(NamedTuple):
     """The bound arguments of a launch: `constants` are known at compile time, `given` are passed at run time."""
 
     constants: dict[str, Any]
@@ -43,10 +43,10 @@ class Bound(NamedTuple):
     """Layouts of arguments that expand into several parameters, by name."""
 
 
-def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Bound:
+def bind_arguments(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundArguments:
     """Bind arguments to parameter names and separate compile-time constants from run-time arguments."""
     names = kernel.signature.parameters
-    options = {name: value for name, value in kwargs.items() if name not in HINTS or name in names}
+    options = {name: value for name, value in kwargs.items() if name not in IGNORED_OPTIONS or name in names}
     try:
         found = kernel.signature.bind(*args, **options)
     except TypeError as error:
@@ -59,11 +59,11 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     single: list[tuple[str, Any]] = []
     for name, value in found.arguments.items():
         if kernel.is_static(name):
-            constants[name] = static(kernel, name, plain(value))
-        elif is_several(value):
-            several[name] = apart(name, value, single)
+            constants[name] = static(kernel, name, python_number(value))
+        elif expands(value):
+            several[name] = flatten(name, value, single)
         else:
-            single.append((name, plain(value)))
+            single.append((name, python_number(value)))
     for name, value in single:
         made = parameter_for(kernel, name, value)
         if made is None:
@@ -74,7 +74,7 @@ def bound(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     same = aliases(parameters, given)
     fixed = tuple([(n, type(v), v) for n, v in constants.items()])
     key = (tuple([id(p) for p in parameters]), fixed, tuple(same.items()), tuple(several.items()))
-    return Bound(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key, several)
+    return BoundArguments(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key, several)
 
 
 def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
@@ -92,7 +92,7 @@ def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, 
 _parameters: dict[tuple[str, str, bool], Parameter] = {}
 
 
-def parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
+def interned_parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
     """Return the parameter of this name and type, interned so that launches compare it by identity."""
     found = _parameters.get((name, dtype.short, pointer))
     if found is None:
@@ -100,7 +100,7 @@ def parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
     return found
 
 
-def plain(value: Any) -> Any:
+def python_number(value: Any) -> Any:
     """Convert numpy numbers to Python numbers and unwrap `constexpr`."""
     if isinstance(value, np.generic):
         return value.item()
@@ -138,25 +138,29 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
     if isinstance(value, Handle):
         if is_varying_number(value):
             whole = value._value.dtype.is_integer
-            return parameter(name, annotation if isinstance(annotation, DType) else int32 if whole else float32, False)
-        return parameter(name, value._value.type.dtype)
+            return interned_parameter(
+                name, annotation if isinstance(annotation, DType) else int32 if whole else float32, False
+            )
+        return interned_parameter(name, value._value.type.dtype)
     if value is None or isinstance(value, str | DType | KernelBase):
         return None
     if isinstance(value, Size):  # an axis that varies, which is below 2**31 itself
-        return parameter(name, int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64, False)
+        return interned_parameter(
+            name, int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64, False
+        )
     if isinstance(value, bool):
-        return parameter(name, bool_, False)
+        return interned_parameter(name, bool_, False)
     if isinstance(value, int):
         if isinstance(annotation, DType):
-            return parameter(name, annotation, False)
+            return interned_parameter(name, annotation, False)
         if value == 1:
             return None  # a stride of 1 must be known
         dtype = next((d for d in (int32, int64, uint64) if d.min <= value <= d.max), None)
         if dtype is None:
             raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {value}, which does not fit in 64 bits")
-        return parameter(name, dtype, False)
+        return interned_parameter(name, dtype, False)
     if isinstance(value, float):
-        return parameter(name, annotation if annotation in (float32, float64) else float32, False)
+        return interned_parameter(name, annotation if annotation in (float32, float64) else float32, False)
     if isinstance(value, tuple):
         return None
     remedy = "tilegrad.tensor(x), or tilegrad.from_dlpack(x) for what another library holds" if hasattr(
@@ -190,15 +194,15 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any
                 f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
                 f"{extent!r}; tilegrad.cdiv(n, BLOCK) rounds up"
             )
-        if not 0 <= extent <= MOST_PROGRAMS:
+        if not 0 <= extent <= MAX_PROGRAMS:
             raise KernelLaunchError(
-                f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MOST_PROGRAMS} are possible"
+                f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MAX_PROGRAMS} are possible"
             )
         numbers.append(int(extent))
-    if all(isinstance(n, int) for n in numbers) and prod(numbers) > MOST_PROGRAMS:
+    if all(isinstance(n, int) for n in numbers) and prod(numbers) > MAX_PROGRAMS:
         raise KernelLaunchError(
             f"kernel {name}: a grid of {' x '.join(map(str, numbers))} is {prod(numbers)} programs, and a launch has "
-            f"at most {MOST_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"
+            f"at most {MAX_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"
         )
     return tuple(numbers)
 

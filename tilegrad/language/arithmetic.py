@@ -14,11 +14,11 @@ from typing import Any
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64
 from ..ir.tile import Apply, Bitcast, Literal
 from ..ir.tile_types import Refused, TileType
-from .values import Block, Operand, is_number, number_dtype, shown
+from .values import Operand, SymbolicTile, describe, is_number, number_dtype
 from .writer import Writer, in_dtype
 
 KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
-PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -43,10 +43,10 @@ COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "bitand": "&", "bitor": "|"}
 
 
-def meeting(x: Operand, y: Operand, division: bool = False) -> DType:
+def promoted_dtype(x: Operand, y: Operand, division: bool = False) -> DType:
     """Return the common dtype of two operands."""
-    a = x.type.dtype if isinstance(x, Block) else number_dtype(x)
-    b = y.type.dtype if isinstance(y, Block) else number_dtype(y)
+    a = x.type.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
+    b = y.type.dtype if isinstance(y, SymbolicTile) else number_dtype(y)
     if is_number(x) != is_number(y):
         number, tile = (a, b) if is_number(x) else (b, a)
         if KINDS[number.kind] <= KINDS[tile.kind]:
@@ -74,19 +74,21 @@ def binary(w: Writer, fn: str, x: Any, y: Any) -> Any:
     if is_number(x) and is_number(y):
         return _of_numbers(fn, x, y)
     for operand in (x, y):
-        if not isinstance(operand, Block) and not is_number(operand):
-            raise Refused(f"{shown(operand)} is neither a tile nor a number: there is no {SYMBOLS.get(fn, fn)} for it")
-    if any(isinstance(z, Block) and z.type.pointer for z in (x, y)):
-        return moved(w, fn, x, y)
-    if fn in ("add", "sub", "mul", "floordiv") and is_number(y) and _changes_nothing(fn, x, y):
+        if not isinstance(operand, SymbolicTile) and not is_number(operand):
+            raise Refused(
+                f"{describe(operand)} is neither a tile nor a number: there is no {SYMBOLS.get(fn, fn)} for it"
+            )
+    if any(isinstance(z, SymbolicTile) and z.type.pointer for z in (x, y)):
+        return offset_pointer(w, fn, x, y)
+    if fn in ("add", "sub", "mul", "floordiv") and is_number(y) and _is_identity(fn, x, y):
         return x
-    if fn in ("add", "mul") and is_number(x) and _changes_nothing(fn, y, x):
+    if fn in ("add", "mul") and is_number(x) and _is_identity(fn, y, x):
         return y
-    dtype = meeting(x, y, fn in ("div", "mod", "floordiv"))
+    dtype = promoted_dtype(x, y, fn in ("div", "mod", "floordiv"))
     if fn == "div" and not dtype.is_float:
         dtype = float32
     if fn in ("floordiv", "mod"):
-        fn = _rounding(fn, dtype)
+        fn = _division_names(fn, dtype)
     if fn in ("add", "sub", "mul") and dtype is bool_:
         raise Refused(f"{SYMBOLS[fn]} of two truth values: convert them with .to(tl.int32), or join them with & and |")
     return apply(w, fn, dtype, x, y)
@@ -94,17 +96,17 @@ def binary(w: Writer, fn: str, x: Any, y: Any) -> Any:
 
 def _of_numbers(fn: str, x: Any, y: Any) -> Any:
     try:
-        return PYTHON[fn](x, y)
+        return PYTHON_OPERATORS[fn](x, y)
     except (ZeroDivisionError, TypeError, OverflowError, ValueError) as error:
         raise Refused(str(error)) from None
 
 
-def _changes_nothing(fn: str, tile: Block, number: Any) -> bool:
+def _is_identity(fn: str, tile: SymbolicTile, number: Any) -> bool:
     """Whether x + 0, x * 1 and the like can be replaced by x without changing its type."""
     return tile.type.dtype.is_integer and not isinstance(number, float) and number == (0 if fn in ("add", "sub") else 1)
 
 
-def _rounding(fn: str, dtype: DType) -> str:
+def _division_names(fn: str, dtype: DType) -> str:
     """Return the names of the functions for `//` and `%` in a dtype."""
     if dtype.is_float:
         if fn == "floordiv":
@@ -115,24 +117,24 @@ def _rounding(fn: str, dtype: DType) -> str:
     return fn
 
 
-def apply(w: Writer, fn: str, dtype: DType, *operands: Operand) -> Block:
+def apply(w: Writer, fn: str, dtype: DType, *operands: Operand) -> SymbolicTile:
     """Convert operands to a dtype and apply a scalar function; at least one operand is a tile."""
     return w.make(Apply(fn, tuple([w.operand(x, dtype) for x in operands])))
 
 
-def moved(w: Writer, fn: str, x: Any, y: Any) -> Block:
+def offset_pointer(w: Writer, fn: str, x: Any, y: Any) -> SymbolicTile:
     """Offset a pointer by a number of elements."""
-    pointer, distance = (x, y) if isinstance(x, Block) and x.type.pointer else (y, x)
+    pointer, distance = (x, y) if isinstance(x, SymbolicTile) and x.type.pointer else (y, x)
     if (
         fn not in ("add", "sub")
-        or (isinstance(distance, Block) and distance.type.pointer)
+        or (isinstance(distance, SymbolicTile) and distance.type.pointer)
         or pointer is not x
         and fn == "sub"
     ):
         raise Refused("to a pointer integers can be added and subtracted, and nothing else be done")
-    if isinstance(distance, Block):
+    if isinstance(distance, SymbolicTile):
         if not distance.type.dtype.is_integer:
-            raise Refused(f"a pointer moves by integers, and not by {shown(distance)}")
+            raise Refused(f"a pointer moves by integers, and not by {describe(distance)}")
         offset = distance.tile
     else:
         if not isinstance(distance, int) or isinstance(distance, bool):
@@ -145,55 +147,55 @@ def moved(w: Writer, fn: str, x: Any, y: Any) -> Block:
 
 def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
     """Compare two operands; constants that are not numbers can be compared too (`x.dtype == tl.float16`)."""
-    if isinstance(x, Block) or isinstance(y, Block):
+    if isinstance(x, SymbolicTile) or isinstance(y, SymbolicTile):
         return binary(w, fn, x, y)
     if not (is_number(x) and is_number(y)) and fn not in ("eq", "ne"):
-        raise Refused(f"{shown(x)} and {shown(y)} have no order")
-    return PYTHON[fn](x, y)
+        raise Refused(f"{describe(x)} and {describe(y)} have no order")
+    return PYTHON_OPERATORS[fn](x, y)
 
 
-def negative(w: Writer, x: Any) -> Any:
+def negate(w: Writer, x: Any) -> Any:
     """Negate x."""
-    if not isinstance(x, Block):
+    if not isinstance(x, SymbolicTile):
         return -x
-    return w.make(Apply("neg", (number(x, "-x").tile,)))
+    return w.make(Apply("neg", (numeric_tile(x, "-x").tile,)))
 
 
-def inverted(w: Writer, x: Any) -> Any:
+def invert(w: Writer, x: Any) -> Any:
     """Invert the bits of integers, or negate truth values."""
     if isinstance(x, bool):
         return not x
-    if not isinstance(x, Block):
+    if not isinstance(x, SymbolicTile):
         return ~x
-    return w.make(Apply("invert", (number(x, "~x").tile,)))
+    return w.make(Apply("invert", (numeric_tile(x, "~x").tile,)))
 
 
-def truth(w: Writer, x: Any) -> Any:
+def to_bool(w: Writer, x: Any) -> Any:
     """Convert a tile or number to truth values: x != 0."""
-    if not isinstance(x, Block):
+    if not isinstance(x, SymbolicTile):
         return bool(x)
-    return w.cast(number(x, "a condition"), bool_)
+    return w.cast(numeric_tile(x, "a condition"), bool_)
 
 
-def number(x: Any, role: str) -> Block:
+def numeric_tile(x: Any, role: str) -> SymbolicTile:
     """Return an operand that must be a tile of numbers, not of pointers."""
-    if not isinstance(x, Block):
-        raise Refused(f"{role} takes a tile, and not {shown(x)}")
+    if not isinstance(x, SymbolicTile):
+        raise Refused(f"{role} takes a tile, and not {describe(x)}")
     if x.type.pointer:
         raise Refused(f"{role} takes numbers, and this is a pointer: read through it with tl.load")
     return x
 
 
-def to(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
+def convert(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     if not isinstance(dtype, DType):
-        raise Refused(f"{shown(dtype)} is no element type: write tl.float32, tl.int64, ...")
-    if not isinstance(x, Block):
+        raise Refused(f"{describe(dtype)} is no element type: write tl.float32, tl.int64, ...")
+    if not isinstance(x, SymbolicTile):
         if dtype.is_integer and not isinstance(x, float):
             return in_dtype(x, dtype)
         x = w.tile(x)
     if bitcast:
-        return x if x.type.dtype is dtype else w.make(Bitcast(number(x, "a bitcast").tile, dtype))
+        return x if x.type.dtype is dtype else w.make(Bitcast(numeric_tile(x, "a bitcast").tile, dtype))
     return w.cast(x, dtype)
 
 
@@ -201,20 +203,20 @@ def common_dtype(operands: tuple[Operand, ...]) -> DType:
     """Return the common dtype of several operands; tiles take precedence over numbers."""
     ordered = sorted(operands, key=is_number)
     whole = ordered[0]
-    dtype = whole.type.dtype if isinstance(whole, Block) else number_dtype(whole)
+    dtype = whole.type.dtype if isinstance(whole, SymbolicTile) else number_dtype(whole)
     for x in ordered[1:]:
-        dtype = meeting(whole, x)
-        whole = Block(Literal(0), TileType(dtype)) if isinstance(whole, Block) else whole
+        dtype = promoted_dtype(whole, x)
+        whole = SymbolicTile(Literal(0), TileType(dtype)) if isinstance(whole, SymbolicTile) else whole
     return dtype
 
 
-def choose(w: Writer, condition: Any, x: Operand, y: Operand) -> Block:
+def select(w: Writer, condition: Any, x: Operand, y: Operand) -> SymbolicTile:
     """Select x where the condition holds, else y."""
     if isinstance(condition, bool | int):
         return w.tile(x if condition else y)
     dtype = common_dtype((x, y))
-    if any(isinstance(z, Block) and z.type.pointer for z in (x, y)):
-        if not all(isinstance(z, Block) and z.type.pointer for z in (x, y)):
+    if any(isinstance(z, SymbolicTile) and z.type.pointer for z in (x, y)):
+        if not all(isinstance(z, SymbolicTile) and z.type.pointer for z in (x, y)):
             raise Refused("tl.where chooses between two pointers, or between two numbers")
         raise Refused("tl.where does not choose between pointers: choose between the offsets, or load under masks")
-    return w.make(Apply("where", (truth(w, condition).tile, w.operand(x, dtype), w.operand(y, dtype))))
+    return w.make(Apply("where", (to_bool(w, condition).tile, w.operand(x, dtype), w.operand(y, dtype))))

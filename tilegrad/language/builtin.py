@@ -40,7 +40,7 @@ class Builtin:
         return f"<tl.{self.name}>"
 
 
-class Method:
+class BoundBuiltin:
     """A builtin bound to its first argument: `x.sum`."""
 
     def __init__(self, builtin: Builtin, x: Any) -> None:

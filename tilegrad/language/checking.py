@@ -25,29 +25,29 @@ from ..ir.tile import Atomic
 from ..ir.tile_access import statements
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
-from .instrumented import NOBODY, Site, Watch, parted
-from .tensors import Memory
+from .instrumented import NO_FAULT, CheckedAccess, CheckOptions, decode_fault
+from .tensors import TensorMemory
 
 if TYPE_CHECKING:
-    from .kernel import Specialised
+    from .kernel import SpecialisedKernel
 
-ORDERS = 8
+RACE_ORDERS = 8
 """Number of random program orders that `race` tries besides the natural one."""
-MANY = 256
+MAX_INTERPRETED_PROGRAMS = 256
 """Largest number of programs interpreted to reproduce a fault."""
-CLOSE = 1e-4
+ATOMIC_SUM_TOLERANCE = 1e-4
 """Tolerance between program orders for float sums by atomics, relative to the largest element."""
 
 
-class Checked:
+class CheckedLaunch:
     """A checked launch: copies of its arguments as arrays, as they were before it."""
 
-    def __init__(self, found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
+    def __init__(self, found: SpecialisedKernel, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
         self.found, self.arguments, self.grid = found, arguments, grid
         self.names = [p.name for p in found.ir.parameters]
         self.arrays = [_array(a, found, n) for n, a in enumerate(arguments)]
-        self.memories = {n: a for n, a in zip(self.names, arguments, strict=True) if isinstance(a, Memory)}
-        self.views = {n: v for n, a in self.memories.items() if (v := view_of(a)) is not None}
+        self.memories = {n: a for n, a in zip(self.names, arguments, strict=True) if isinstance(a, TensorMemory)}
+        self.views = {n: v for n, a in self.memories.items() if (v := view_offsets(a)) is not None}
         self.before = self.copies()
         self.refuse_shared_places()
 
@@ -77,7 +77,7 @@ class Checked:
         try:
             run(found.ir, arrays, self.grid, checked=True, types=found.read.types, views=self.views, **options)
         except Misstep as misstep:
-            raise KernelFault(told(found, misstep)) from None
+            raise KernelFault(located_error(found, misstep)) from None
         return arrays
 
     def refuse_shared_places(self) -> None:
@@ -93,20 +93,20 @@ class Checked:
                 )
 
 
-def check(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
+def check(found: SpecialisedKernel, arguments: Sequence[Any], grid: tuple[int, ...], unwritten: frozenset[str]) -> None:
     """Run a kernel with every access checked, and store its results."""
-    with _within_reach(found, arguments) as given:
-        launch = Checked(found, given, grid)
-        if not _compiled(launch, unwritten):
+    with _on_host(found, arguments) as given:
+        launch = CheckedLaunch(found, given, grid)
+        if not _check_compiled(launch, unwritten):
             launch.put_back(launch.interpreted(unwritten=unwritten, complete=True, nan=False))
 
 
 @contextmanager
-def _within_reach(found: Specialised, arguments: Sequence[Any]) -> Iterator[list[Any]]:
+def _on_host(found: SpecialisedKernel, arguments: Sequence[Any]) -> Iterator[list[Any]]:
     """Return the arguments in host memory; GPU memory is copied here and its results are copied back."""
     cpu, copies, given = device("cpu"), dict[int, Buffer](), list(arguments)
     for n, a in enumerate(arguments):
-        if isinstance(a, Memory) and a.buffer.device.view(a.buffer, uint8, (a.buffer.bytes,)) is None:
+        if isinstance(a, TensorMemory) and a.buffer.device.view(a.buffer, uint8, (a.buffer.bytes,)) is None:
             if id(a.buffer) not in copies:
                 copies[id(a.buffer)] = cpu.copy(a.buffer)
             given[n] = a._replace(buffer=copies[id(a.buffer)])
@@ -117,18 +117,18 @@ def _within_reach(found: Specialised, arguments: Sequence[Any]) -> Iterator[list
             whole.device.overwrite(whole, whole.device.copy(copies[id(whole)]))
 
 
-def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
+def _check_compiled(launch: CheckedLaunch, unwritten: frozenset[str]) -> bool:
     """Run the instrumented kernel and explain any fault; False if the kernel cannot be instrumented."""
-    watch = Watch(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
+    watch = CheckOptions(unwritten, frozenset(n for n, view in launch.views.items() if not view.inside.all()))
     if not launch.on_cpu or launch.found.checked(watch) is None:
         return False
     try:
-        noted, written = _watched(launch, watch)
+        noted, written = _reported_faults(launch, watch)
         if any(site.nan for _, site in noted):
             launch.put_back(launch.before)
-            noted, written = _watched(launch, watch._replace(loaded=True))
+            noted, written = _reported_faults(launch, watch._replace(loaded=True))
         for word, site in noted:
-            _explain(launch, site, word, _few(*parted(word)), unwritten=unwritten, nan=False)
+            _explain(launch, site, word, _programs_to_interpret(*decode_fault(word)), unwritten=unwritten, nan=False)
         for name, seen in written.items():
             _refuse_gaps(launch, name, seen)
     except KernelFault:
@@ -137,51 +137,55 @@ def _compiled(launch: Checked, unwritten: frozenset[str]) -> bool:
     return True
 
 
-Noted = list[tuple[int, Site]]
+ReportedFaults = list[tuple[int, CheckedAccess]]
 
 
-def _watched(launch: Checked, watch: Watch, order: Sequence[int] = ()) -> tuple[Noted, dict[str, Any]]:
+def _reported_faults(
+    launch: CheckedLaunch, watch: CheckOptions, order: Sequence[int] = ()
+) -> tuple[ReportedFaults, dict[str, Any]]:
     """Return the faults that programs reported, first program first, and which unwritten elements were written."""
     made = launch.found.checked(watch)
     assert made is not None, "whether a kernel can be followed does not depend on what is looked at"
     cpu, memories, (kernel, compiled) = device("cpu"), launch.memories, made
     shadows = {n: cpu.from_host(np.zeros(memories[n].extent, np.int32)) for n in sorted(watch.unwritten)}
     inside = [cpu.from_host(launch.views[n].inside.view(np.uint8)) for n in sorted(watch.holed)]
-    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NOBODY, np.int64))
-    given = [a.window() if isinstance(a, Memory) else a for a in launch.arguments]
+    faults = cpu.from_host(np.full(max(1, len(kernel.sites)), NO_FAULT, np.int64))
+    given = [a.window() if isinstance(a, TensorMemory) else a for a in launch.arguments]
     grid = (*launch.grid, 1, 1)[:3]
     extra: list[Any] = [*[memories[n].extent for n in kernel.extents], *shadows.values(), *inside, faults]
     if watch.ordered:
         extra += [cpu.from_host(np.array(order, np.int32)), *grid]
     compiled([*given, *extra], (1,) if watch.ordered else launch.grid)
     words = cpu.to_host(faults, int64, (max(1, len(kernel.sites)),))
-    found = [(int(words[n]), kernel.sites[n]) for n in np.argsort(words, kind="stable") if words[n] != NOBODY]
+    found = [(int(words[n]), kernel.sites[n]) for n in np.argsort(words, kind="stable") if words[n] != NO_FAULT]
     return found, {n: cpu.to_host(x, int32, (memories[n].extent,)) != 0 for n, x in shadows.items()}
 
 
-def _explain(launch: Checked, site: Site, word: int, orders: Iterable[Sequence[int]], **options: Any) -> None:
+def _explain(
+    launch: CheckedLaunch, site: CheckedAccess, word: int, orders: Iterable[Sequence[int]], **options: Any
+) -> None:
     """Reproduce a program's fault in the interpreter, alone or after other programs; always raises."""
     for order in orders:
         launch.interpreted(order=order, **options)
-    found, number = launch.found, parted(word)[0]
+    found, number = launch.found, decode_fault(word)[0]
     where = program_of(number, (*launch.grid, 1, 1)[:3])
     reason = (
         f"{site.wrong} (seen while all programs ran; interpreted alone, this one does not show it: "
         "`race` says whether programs get in each other's way)"
     )
-    raise KernelFault(told(found, Misstep(found.ir.name, site.statement, where, (), reason)))
+    raise KernelFault(located_error(found, Misstep(found.ir.name, site.statement, where, (), reason)))
 
 
-def _few(number: int, other: int) -> Iterator[Sequence[int]]:
+def _programs_to_interpret(number: int, other: int) -> Iterator[Sequence[int]]:
     """Choose which programs to interpret, fewest first."""
     yield [number]
     if other != number:
         yield [other, number]
-    if 0 < number < MANY:
+    if 0 < number < MAX_INTERPRETED_PROGRAMS:
         yield range(number + 1)
 
 
-def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
+def _refuse_gaps(launch: CheckedLaunch, name: str, seen: Any) -> None:
     """Refuse a tensor made by `empty` that the kernel wrote only in part."""
     size, some = seen.size, seen.any()
     if name in launch.views:
@@ -195,7 +199,7 @@ def _refuse_gaps(launch: Checked, name: str, seen: Any) -> None:
         )
 
 
-def view_of(memory: Memory) -> View | None:
+def view_offsets(memory: TensorMemory) -> View | None:
     """Return the memory offsets of a view's elements, or None if the view is contiguous."""
     if memory.strides is None or memory.extent == 0:
         return None
@@ -208,17 +212,17 @@ def view_of(memory: Memory) -> View | None:
     return View(inside, shared, text)
 
 
-def race(found: Specialised, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = ORDERS) -> None:
+def race(found: SpecialisedKernel, arguments: Sequence[Any], grid: tuple[int, ...], orders: int = RACE_ORDERS) -> None:
     """Run the programs of a kernel in several orders, compare the results, and store those of the natural order.
 
     The interpreter runs the natural order and records which programs access the same elements. Other orders run
     compiled where possible, that is unless programs synchronize by atomic operations.
     """
-    with _within_reach(found, arguments) as given:
-        _raced(Checked(found, given, grid), prod(grid), orders)
+    with _on_host(found, arguments) as given:
+        _raced(CheckedLaunch(found, given, grid), prod(grid), orders)
 
 
-def _raced(launch: Checked, count: int, orders: int) -> None:
+def _raced(launch: CheckedLaunch, count: int, orders: int) -> None:
     found = launch.found
     chance = random.Random(count)
     expected = launch.interpreted(strict=True)
@@ -240,16 +244,16 @@ def _raced(launch: Checked, count: int, orders: int) -> None:
     launch.put_back(expected)
 
 
-def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
+def _ordered(launch: CheckedLaunch) -> Callable[[Sequence[int]], list[Any]]:
     """Return a function that runs all programs in a given order on fresh arguments and returns these afterwards."""
     holed = frozenset(n for n, view in launch.views.items() if not view.inside.all())
-    watch = Watch(holed=holed, ordered=True)
+    watch = CheckOptions(holed=holed, ordered=True)
     if not launch.on_cpu or used_atomics(launch.found.ir) or launch.found.checked(watch) is None:
         return lambda order: launch.interpreted(strict=True, order=order)
 
     def run(order: Sequence[int]) -> list[Any]:
         launch.put_back(launch.before)
-        for word, site in _watched(launch, watch, order)[0]:
+        for word, site in _reported_faults(launch, watch, order)[0]:
             if not site.nan:
                 _explain(launch, site, word, [order], strict=True)
         return launch.copies()
@@ -257,14 +261,14 @@ def _ordered(launch: Checked) -> Callable[[Sequence[int]], list[Any]]:
     return run
 
 
-def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
+def _compare(found: SpecialisedKernel, name: str, x: Any, y: Any, order: Sequence[int]) -> None:
     """Refuse results that differ between two program orders."""
     wrong = x != y
     if x.dtype.kind in "fV":
         adds = any(isinstance(s, Atomic) for s in statements(found.ir.body))
         wide, other = x.astype(np.float64), y.astype(np.float64)
         finite = np.abs(wide[np.isfinite(wide)])
-        allowed = CLOSE * float(finite.max(initial=0.0)) if adds else 0.0
+        allowed = ATOMIC_SUM_TOLERANCE * float(finite.max(initial=0.0)) if adds else 0.0
         with np.errstate(invalid="ignore"):
             wrong = ~((np.abs(wide - other) <= allowed) | (wide == other) | (np.isnan(wide) & np.isnan(other)))
     if wrong.any():
@@ -276,9 +280,9 @@ def _compare(found: Specialised, name: str, x: Any, y: Any, order: Sequence[int]
         )
 
 
-def _array(argument: Any, found: Specialised, n: int) -> Any:
+def _array(argument: Any, found: SpecialisedKernel, n: int) -> Any:
     """Return the memory of an argument as a flat array with as many elements as its tensor."""
-    if not isinstance(argument, Memory):
+    if not isinstance(argument, TensorMemory):
         return argument
     dtype = found.ir.parameters[n].dtype
     buffer = argument.buffer
@@ -288,7 +292,7 @@ def _array(argument: Any, found: Specialised, n: int) -> Any:
     return whole[argument.offset : argument.offset + argument.extent]
 
 
-def told(found: Specialised, misstep: Misstep) -> str:
+def located_error(found: SpecialisedKernel, misstep: Misstep) -> str:
     """Attach the user's source line to an error."""
     name = found.ir.name
     program = f", program ({', '.join(map(str, misstep.program))})" if misstep.program else ""

@@ -123,13 +123,13 @@ from .shaping import (
     zeros,
     zeros_like,
 )
-from .values import Lacking, constexpr
+from .values import MissingDtype, constexpr
 
 int1, float8e4nv, float8e5 = bool_, float8_e4m3fn, float8_e5m2
 abs, all, any, max, min, range, sum = abs_, all_, any_, max_, min_, range_, sum_
 view = METHODS["view"] = reshape
 
-float8e4b8, float8e4b15, float8e5b16 = map(Lacking, ("float8e4b8", "float8e4b15", "float8e5b16"))
+float8e4b8, float8e4b15, float8e5b16 = map(MissingDtype, ("float8e4b8", "float8e4b15", "float8e5b16"))
 
 
 class const:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..ir.tile import Assign, Atomic, For, If, Kernel, Name, Statement, While
 from ..ir.tile_access import roots, statements, walk
-from .source import Place
+from .source import KernelLocation
 
-Places = dict[int, tuple[Statement, Place]]
+Places = dict[int, tuple[Statement, KernelLocation]]
 
 
-def tidied(kernel: Kernel, places: Places) -> tuple[Kernel, Places]:
+def eliminate_dead_code(kernel: Kernel, places: Places) -> tuple[Kernel, Places]:
     """Remove assignments that nothing reads; the remaining statements keep their source locations.
 
     >>> from ..ir.tile_parser import parse
@@ -21,7 +21,7 @@ def tidied(kernel: Kernel, places: Places) -> tuple[Kernel, Places]:
     ...         c = b
     ...     tl.store(x, a)
     ... ''')
-    >>> print(tidied(kernel, {})[0])
+    >>> print(eliminate_dead_code(kernel, {})[0])
     @tg.kernel
     def f(x: "*f32"):
         a = tl.load(x)

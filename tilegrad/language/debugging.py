@@ -6,9 +6,9 @@ from typing import Any
 
 from ..ir.tile import Assert, Print
 from ..ir.tile_types import Refused
-from .arithmetic import binary, inverted, number, truth
+from .arithmetic import binary, invert, numeric_tile, to_bool
 from .builtin import Builtin, builtin
-from .values import Block, leaves, shown
+from .values import SymbolicTile, describe, value_leaves
 from .writer import Writer
 
 
@@ -38,7 +38,7 @@ def debug_barrier(w: Writer) -> None:
 @builtin
 def static_assert(w: Writer, cond: Any, msg: Any = "") -> None:
     """Refuse to compile the kernel unless a constant is true."""
-    if isinstance(cond, Block):
+    if isinstance(cond, SymbolicTile):
         raise Refused("tl.static_assert takes what is known when the kernel is compiled; tl.device_assert takes tiles")
     if not cond:
         raise Refused(f"tl.static_assert failed{f': {msg}' if msg else ''}")
@@ -47,24 +47,24 @@ def static_assert(w: Writer, cond: Any, msg: Any = "") -> None:
 @builtin
 def static_print(w: Writer, *values: Any, sep: str = " ", end: str = "\n") -> None:
     """Print constants while the kernel is compiled."""
-    print(*[shown(v) if isinstance(v, Block) else v for v in values], sep=sep, end=end)
+    print(*[describe(v) if isinstance(v, SymbolicTile) else v for v in values], sep=sep, end=end)
 
 
 @builtin
 def device_print(w: Writer, prefix: Any, *args: Any, hex: bool = False) -> None:
     """Print one line for each element when the kernel runs."""
     if not isinstance(prefix, str):
-        raise Refused(f'tl.device_print begins with a text: tl.device_print("x", x), and not {shown(prefix)}')
+        raise Refused(f'tl.device_print begins with a text: tl.device_print("x", x), and not {describe(prefix)}')
     for value in args:
-        if len(leaves(value)) != 1:
-            raise Refused(f"tl.device_print prints tiles and numbers, and not {shown(value)}")
-    w.emit(Print(prefix, tuple([number(w.tile(x), "tl.device_print").tile for x in args])))
+        if len(value_leaves(value)) != 1:
+            raise Refused(f"tl.device_print prints tiles and numbers, and not {describe(value)}")
+    w.emit(Print(prefix, tuple([numeric_tile(w.tile(x), "tl.device_print").tile for x in args])))
 
 
 @builtin
 def device_assert(w: Writer, cond: Any, msg: Any = "", mask: Any = None) -> None:
     """Assert a condition under `check`; free of cost in other runs."""
-    claimed = truth(w, cond)
+    claimed = to_bool(w, cond)
     if mask is not None:
-        claimed = binary(w, "bitor", inverted(w, truth(w, mask)), claimed)
+        claimed = binary(w, "bitor", invert(w, to_bool(w, mask)), claimed)
     w.emit(Assert(w.tile(claimed).tile, str(msg)))

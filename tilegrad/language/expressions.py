@@ -17,29 +17,43 @@ from ..ir.tile_access import walk
 from ..ir.tile_expressions import BINARY, COMPARISONS
 from ..ir.tile_types import Refused
 from ..jitted.function import Jitted
-from .arithmetic import binary, choose, common_dtype, compare, inverted, negative, to, truth
-from .builtin import METHODS, Builtin, Method
+from .arithmetic import binary, common_dtype, compare, convert, invert, negate, select, to_bool
+from .builtin import METHODS, BoundBuiltin, Builtin
 from .debugging import device_print
-from .frames import Frame, KernelBase
+from .frames import FunctionScope, KernelBase
 from .mathematics import math, maximum, minimum
 from .memory import load_tensor_descriptor, store_tensor_descriptor
 from .reducing import _Xor as Xor
 from .shaping import permute
 from .values import (
-    Block,
     BlockPointer,
     Descriptor,
     PointerType,
-    Unknown,
+    SymbolicTile,
+    Unbound,
     constexpr,
+    describe,
     is_number,
-    leaves,
     number_dtype,
-    shown,
+    value_leaves,
 )
 from .writer import Writer, static_int
 
-PYTHONS = {"len", "abs", "min", "max", "range", "float", "int", "bool", "print", "tuple", "str", "isinstance", "sum"}
+PYTHON_FUNCTIONS = {
+    "len",
+    "abs",
+    "min",
+    "max",
+    "range",
+    "float",
+    "int",
+    "bool",
+    "print",
+    "tuple",
+    "str",
+    "isinstance",
+    "sum",
+}
 """Python functions that kernels may call, most of them on constants only."""
 DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
     "is_floating": lambda d: d.is_float,
@@ -59,17 +73,17 @@ DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
 }
 
 
-class Question:
+class PropertyCall:
     """A method without parameters, evaluated in advance: `x.dtype.is_floating()`."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
 
-class ExpressionReader(Writer):
+class TileExpressionReader(Writer):
     """Reads expressions; `frame` is the function being read."""
 
-    frame: Frame
+    frame: FunctionScope
 
     def wrong(self, node: ast.AST, reason: str) -> KernelSourceError:
         return self.frame.source.place(node).error(reason, self.calls)
@@ -125,7 +139,7 @@ class ExpressionReader(Writer):
             if isinstance(part, ast.Starred):
                 whole = self.value(part.value)
                 if not isinstance(whole, tuple):
-                    raise Refused(f"* takes a tuple, and not {shown(whole)}")
+                    raise Refused(f"* takes a tuple, and not {describe(whole)}")
                 made.extend(whole)
             else:
                 made.append(self.held(self.value(part), "part"))
@@ -134,7 +148,7 @@ class ExpressionReader(Writer):
     def text(self, node: ast.expr) -> str:
         if isinstance(node, ast.FormattedValue):
             value = self.value(node.value)
-            if isinstance(value, Block):
+            if isinstance(value, SymbolicTile):
                 raise Refused("a text is made when the kernel is compiled: print tiles with tl.device_print")
             return str(value)
         return str(self.value(node))
@@ -145,7 +159,7 @@ class ExpressionReader(Writer):
         names = self.frame.names
         if name in names:
             value = names[name]
-            if isinstance(value, Unknown):
+            if isinstance(value, Unbound):
                 raise Refused(f"`{name}` {value.reason}")
             return value
         if name in self.frame.locals:
@@ -153,7 +167,7 @@ class ExpressionReader(Writer):
         found = self.frame.outside(name)
         if found is not None:
             return self.captured(name, found[0])
-        if name in PYTHONS:
+        if name in PYTHON_FUNCTIONS:
             return getattr(builtins, name)
         close = get_close_matches(name, [*names, *self.frame.fn.__globals__], 1)
         raise Refused(f"there is no `{name}`" + (f"; did you mean `{close[0]}`?" if close else ""))
@@ -179,26 +193,26 @@ class ExpressionReader(Writer):
     def attribute(self, whole: Any, name: str) -> Any:
         if isinstance(whole, ModuleType | SimpleNamespace):
             return self.of_module(whole, name)
-        if isinstance(whole, Block) or is_number(whole):
+        if isinstance(whole, SymbolicTile) or is_number(whole):
             return self.of_tile(whole, name)
         if isinstance(whole, PointerType):
             if name in ("element_ty", "scalar"):
                 return whole.element_ty
             if name in ("is_ptr", "is_block"):
-                return Question(name == "is_ptr")
+                return PropertyCall(name == "is_ptr")
         if isinstance(whole, DType) and name in DTYPE_QUESTIONS:
             answer = DTYPE_QUESTIONS[name](whole)
-            return Question(answer) if name.startswith("is_") else answer
+            return PropertyCall(answer) if name.startswith("is_") else answer
         if isinstance(whole, DType) and name == "is_ptr":
-            return Question(False)
+            return PropertyCall(False)
         if isinstance(whole, Descriptor) and name in ("load", "store", "shape", "strides", "block_shape"):
             methods = {"load": load_tensor_descriptor, "store": store_tensor_descriptor}
-            return Method(methods[name], whole) if name in methods else getattr(whole, name)
+            return BoundBuiltin(methods[name], whole) if name in methods else getattr(whole, name)
         if isinstance(whole, BlockPointer) and name == "advance":
-            return Method(METHODS["advance"], whole)
+            return BoundBuiltin(METHODS["advance"], whole)
         if isinstance(whole, constexpr | type) and hasattr(whole, name):
             return getattr(whole, name)
-        raise Refused(f"{shown(whole)} has nothing called {name}")
+        raise Refused(f"{describe(whole)} has nothing called {name}")
 
     def of_module(self, module: Any, name: str) -> Any:
         found = getattr(module, name, None)
@@ -216,18 +230,18 @@ class ExpressionReader(Writer):
     def of_tile(self, x: Any, name: str) -> Any:
         match name:
             case "dtype":
-                return x.dtype if isinstance(x, Block) else number_dtype(x)
+                return x.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
             case "type":
-                return x.dtype if isinstance(x, Block) else number_dtype(x)
+                return x.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
             case "shape":
-                return x.shape if isinstance(x, Block) else ()
-            case "value" if not isinstance(x, Block):
+                return x.shape if isinstance(x, SymbolicTile) else ()
+            case "value" if not isinstance(x, SymbolicTile):
                 return x
-            case "bit_length" | "is_integer" if not isinstance(x, Block):
+            case "bit_length" | "is_integer" if not isinstance(x, SymbolicTile):
                 return getattr(x, name)
             case "numel":
                 count = 1
-                for extent in x.shape if isinstance(x, Block) else ():
+                for extent in x.shape if isinstance(x, SymbolicTile) else ():
                     count *= extent
                 return count
             case "T":
@@ -236,26 +250,26 @@ class ExpressionReader(Writer):
             close = get_close_matches(name, [*METHODS, "dtype", "shape"], 1)
             hint = f"; did you mean .{close[0]}?" if close else ""
             raise Refused(f"a tile has no {name}{hint}")
-        return Method(METHODS[name], x)
+        return BoundBuiltin(METHODS[name], x)
 
     # --- operators -------------------------------------------------------------------------------
 
     def unary(self, op: ast.unaryop, x: Any) -> Any:
-        if not isinstance(x, Block) and not is_number(x) and not isinstance(op, ast.Not):
-            raise Refused(f"{shown(x)} is neither a tile nor a number")
+        if not isinstance(x, SymbolicTile) and not is_number(x) and not isinstance(op, ast.Not):
+            raise Refused(f"{describe(x)} is neither a tile nor a number")
         match op:
             case ast.UAdd():
                 return x
             case ast.USub():
-                return negative(self, x)
+                return negate(self, x)
             case ast.Invert():
-                return inverted(self, x)
-        return inverted(self, truth(self, x)) if isinstance(x, Block) else not x
+                return invert(self, x)
+        return invert(self, to_bool(self, x)) if isinstance(x, SymbolicTile) else not x
 
     def operation(self, op: ast.operator, x: Any, y: Any) -> Any:
         if isinstance(op, ast.MatMult):
             raise Refused("matrices are multiplied with tl.dot(x, y)")
-        plain = not isinstance(x, Block) and not isinstance(y, Block)
+        plain = not isinstance(x, SymbolicTile) and not isinstance(y, SymbolicTile)
         if plain and isinstance(x, str | tuple) and isinstance(op, ast.Add | ast.Mult):
             return x + y if isinstance(op, ast.Add) else x * y
         return binary(self, BINARY[type(op)], x, y)
@@ -266,13 +280,13 @@ class ExpressionReader(Writer):
         whole: Any = None
         for node in nodes:
             x = self.value(node)
-            if not leaves(x) or is_number(x):
+            if not value_leaves(x) or is_number(x):
                 if bool(x) is stops:
                     return x if whole is None else stops
                 if whole is None and node is nodes[-1]:
                     return x
                 continue
-            joined = truth(self, x)
+            joined = to_bool(self, x)
             whole = joined if whole is None else binary(self, "bitor" if stops else "bitand", whole, joined)
         return (not stops) if whole is None else whole
 
@@ -287,11 +301,11 @@ class ExpressionReader(Writer):
     def compared(self, op: ast.cmpop, x: Any, y: Any) -> Any:
         match op:
             case ast.Is() | ast.IsNot():
-                if x is not None and y is not None and (isinstance(x, Block) or isinstance(y, Block)):
+                if x is not None and y is not None and (isinstance(x, SymbolicTile) or isinstance(y, SymbolicTile)):
                     raise Refused("`is` compares with None; tiles are compared with ==")
                 return (x is y) == isinstance(op, ast.Is)
             case ast.In() | ast.NotIn():
-                if isinstance(x, Block) or not isinstance(y, tuple | str):
+                if isinstance(x, SymbolicTile) or not isinstance(y, tuple | str):
                     raise Refused("`in` looks for a constant in a tuple of constants")
                 return (x in y) == isinstance(op, ast.In)
         return compare(self, COMPARISONS[type(op)], x, y)
@@ -299,25 +313,27 @@ class ExpressionReader(Writer):
     def choice(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Any:
         """Evaluate `x if c else y`; loads of the branch not taken are skipped."""
         condition = self.condition(test)
-        if not isinstance(condition, Block):
+        if not isinstance(condition, SymbolicTile):
             return self.value(body if condition else otherwise)
         with self.block() as then:
             x = self.value(body)
         with self.block() as other:
             y = self.value(otherwise)
-        if not all(isinstance(z, Block) or is_number(z) for z in (x, y)):
-            raise Refused(f"a choice that is made when the kernel runs is between tiles, not {shown(x)} and {shown(y)}")
+        if not all(isinstance(z, SymbolicTile) or is_number(z) for z in (x, y)):
+            raise Refused(
+                f"a choice that is made when the kernel runs is between tiles, not {describe(x)} and {describe(y)}"
+            )
         if not then and not other and not _loads(x) and not _loads(y):
-            return choose(self, condition, x, y)
+            return select(self, condition, x, y)
         return self.branched(condition, (then, x), (other, y))
 
     def branched(
-        self, condition: Block, first: tuple[list[Statement], Any], second: tuple[list[Statement], Any]
-    ) -> Block:
+        self, condition: SymbolicTile, first: tuple[list[Statement], Any], second: tuple[list[Statement], Any]
+    ) -> SymbolicTile:
         dtype = common_dtype((first[1], second[1]))
-        x, y = to(self, self.tile(first[1]), dtype), to(self, self.tile(second[1]), dtype)
+        x, y = convert(self, self.tile(first[1]), dtype), convert(self, self.tile(second[1]), dtype)
         if x.shape != y.shape:
-            raise Refused(f"the two ways give {shown(x)} and {shown(y)}: they must have one shape")
+            raise Refused(f"the two ways give {describe(x)} and {describe(y)}: they must have one shape")
         result = self.named(self.make(Full(x.shape, Literal(False if dtype.kind == "bool" else 0), dtype)), "chosen")
         for statements, value in ((first[0], x), (second[0], y)):
             self.open.append(statements)
@@ -329,23 +345,23 @@ class ExpressionReader(Writer):
     def condition(self, node: ast.expr) -> Any:
         """Evaluate a condition: a constant or a scalar tile."""
         x = self.value(node)
-        if not isinstance(x, Block):
-            return bool(x) if not isinstance(x, Question) else bool(x.answer)
+        if not isinstance(x, SymbolicTile):
+            return bool(x) if not isinstance(x, PropertyCall) else bool(x.answer)
         if x.shape:
             raise self.wrong(
                 node,
-                f"a condition is one truth value, and this is {shown(x)}: choose by element with tl.where, or reduce "
-                "it with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
+                f"a condition is one truth value, and this is {describe(x)}: choose by element with tl.where, or "
+                "reduce it with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
             )
         if x.type.pointer:
             raise self.wrong(node, "a pointer is no condition; `p is not None` asks whether it was given")
-        return truth(self, x)
+        return to_bool(self, x)
 
     def subscript(self, whole: Any, index: ast.expr) -> Any:
         if isinstance(whole, tuple | str) and not isinstance(whole, BlockPointer | Descriptor | PointerType):
             return self.part(whole, index)
-        if not isinstance(whole, Block):
-            raise Refused(f"{shown(whole)} has no parts")
+        if not isinstance(whole, SymbolicTile):
+            raise Refused(f"{describe(whole)} has no parts")
         axes: list[int] = []
         places = index.elts if isinstance(index, ast.Tuple) else [index]
         for n, place in enumerate(places):
@@ -361,7 +377,7 @@ class ExpressionReader(Writer):
                     )  # fmt: skip
         kept = len(places) - len(axes)
         if kept != len(whole.shape) and (kept or whole.shape):
-            raise Refused(f"{shown(whole)} has {len(whole.shape)} axes, and the index has {kept}")
+            raise Refused(f"{describe(whole)} has {len(whole.shape)} axes, and the index has {kept}")
         return self.make(Expand(whole.tile, tuple(axes))) if axes else whole
 
     def part(self, whole: Any, index: ast.expr) -> Any:
@@ -386,11 +402,11 @@ class ExpressionReader(Writer):
             if keyword.arg is None:
                 raise self.wrong(keyword.value, "** is not part of the tile language: name the arguments")
             kwargs[keyword.arg] = self.value(keyword.value)
-        if isinstance(fn, Builtin | Method):
+        if isinstance(fn, Builtin | BoundBuiltin):
             return fn.run(self, args, kwargs)
         if isinstance(fn, KernelBase):
             return self.inlined(fn, args, kwargs, self.frame.source.place(node))
-        if isinstance(fn, Question):
+        if isinstance(fn, PropertyCall):
             return fn.answer
         if fn is constexpr:
             return args[0] if args else None
@@ -406,12 +422,12 @@ class ExpressionReader(Writer):
         ):
             return self.pythons(fn, args, kwargs)
         if isinstance(fn, DType):
-            return to(self, args[0], fn)
+            return convert(self, args[0], fn)
         if inspect.isfunction(fn):
             raise Refused(
                 f"{fn.__name__} is a function of Python: mark it with @tilegrad.kernel, and kernels can call it"
             )
-        raise Refused(f"{shown(fn)} cannot be called in a kernel")
+        raise Refused(f"{describe(fn)} cannot be called in a kernel")
 
     def listed_arguments(self, nodes: list[ast.expr]) -> tuple[Any, ...]:
         made: list[Any] = []
@@ -424,7 +440,7 @@ class ExpressionReader(Writer):
 
     def pythons(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function on constants, or the tile function that corresponds to it."""
-        if not any(isinstance(x, Block) for x in args):
+        if not any(isinstance(x, SymbolicTile) for x in args):
             try:
                 return fn(*args, **kwargs)
             except (TypeError, ValueError) as error:
@@ -448,7 +464,9 @@ class ExpressionReader(Writer):
         if isinstance(fn, Builtin):
             return fn.run(self, args, {})
         if not isinstance(fn, KernelBase):
-            raise Refused(f"the function that combines must be marked with @tilegrad.kernel, and this is {shown(fn)}")
+            raise Refused(
+                f"the function that combines must be marked with @tilegrad.kernel, and this is {describe(fn)}"
+            )
         assert self.at is not None
         return self.inlined(fn, args, {}, self.at)
 
@@ -457,7 +475,7 @@ class ExpressionReader(Writer):
 
 
 def _loads(x: Any) -> bool:
-    return isinstance(x, Block) and any(isinstance(part, Load) for part in walk(x.tile))
+    return isinstance(x, SymbolicTile) and any(isinstance(part, Load) for part in walk(x.tile))
 
 
 REMEDIES: dict[type, str] = {

@@ -17,17 +17,27 @@ from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_checker import loop_dtype
 from ..ir.tile_types import Refused, TileType
 from .arithmetic import binary, common_dtype
-from .expressions import ExpressionReader
-from .frames import assigned
-from .loops import Loop
-from .values import Block, Operand, Unknown, alike, is_number, leaves, number_dtype, rebuilt, shown
+from .expressions import TileExpressionReader
+from .frames import assigned_names
+from .loops import LoopRange
+from .values import (
+    Operand,
+    SymbolicTile,
+    Unbound,
+    describe,
+    is_number,
+    map_leaves,
+    number_dtype,
+    same_structure,
+    value_leaves,
+)
 from .writer import Writer, in_dtype
 
 ABSENT = object()
-MOST_UNROLLED = 4096
+MAX_UNROLLED_ITERATIONS = 4096
 
 
-class FlowReader(ExpressionReader):
+class FlowReader(TileExpressionReader):
     """Reads control flow; the subclass reads all other statements in `statement`."""
 
     def statement(self, node: ast.stmt) -> bool | None:
@@ -53,27 +63,27 @@ class FlowReader(ExpressionReader):
             )
         value = None if node.value is None else self.value(node.value)
         self.at = self.frame.source.place(node)
-        self.frame.names["return"] = rebuilt(value, lambda x: self.held(x, "result"))
+        self.frame.names["return"] = map_leaves(value, lambda x: self.held(x, "result"))
 
     # --- names -----------------------------------------------------------------------------------
 
     def assign_name(self, name: str, value: Any) -> None:
         """Bind a name of the function to a value."""
-        if not leaves(value) or is_number(value):
+        if not value_leaves(value) or is_number(value):
             self.frame.names[name] = value
             return
         before = self.frame.names.get(name)
-        if self.is_variable(name, before) and alike(before, value) and _types(before) == _types(value):
-            if not isinstance(value, Block):
-                value = rebuilt(value, lambda x: self.named(x, name))
-            for old, new in zip(leaves(before), leaves(value), strict=True):
+        if self.is_variable(name, before) and same_structure(before, value) and _types(before) == _types(value):
+            if not isinstance(value, SymbolicTile):
+                value = map_leaves(value, lambda x: self.named(x, name))
+            for old, new in zip(value_leaves(before), value_leaves(value), strict=True):
                 self.assign(_variable(old), new)
             return
-        self.frame.names[name] = rebuilt(value, lambda x: self.own(name, x))
+        self.frame.names[name] = map_leaves(value, lambda x: self.own(name, x))
 
     def own(self, name: str, x: Operand) -> Operand:
         """Store one leaf of a name's value in a variable of the tile program; numbers stay constants."""
-        if not isinstance(x, Block):
+        if not isinstance(x, SymbolicTile):
             return x
         made = self.named(x, name)
         assert isinstance(made.tile, Name)
@@ -83,9 +93,9 @@ class FlowReader(ExpressionReader):
     def is_variable(self, name: str, value: Any) -> bool:
         """Whether a value is held in variables created outside the current block."""
         mine = self.frame.mine.get(name, set())
-        parts = leaves(value)
+        parts = value_leaves(value)
         return bool(parts) and all(
-            isinstance(x, Block)
+            isinstance(x, SymbolicTile)
             and isinstance(x.tile, Name)
             and x.tile.name in mine
             and self.home[x.tile.name] != self.here
@@ -97,13 +107,13 @@ class FlowReader(ExpressionReader):
         carried: dict[str, Any] = {}
         for name in sorted(names & set(self.frame.names)):
             value = self.frame.names[name]
-            if leaves(value) and not isinstance(value, Unknown):
-                carried[name] = self.frame.names[name] = rebuilt(value, partial(self.variable, name))
+            if value_leaves(value) and not isinstance(value, Unbound):
+                carried[name] = self.frame.names[name] = map_leaves(value, partial(self.variable, name))
         return carried
 
-    def variable(self, name: str, x: Operand) -> Block:
+    def variable(self, name: str, x: Operand) -> SymbolicTile:
         mine = self.frame.mine.setdefault(name, set())
-        if isinstance(x, Block) and isinstance(x.tile, Name) and x.tile.name in mine:
+        if isinstance(x, SymbolicTile) and isinstance(x.tile, Name) and x.tile.name in mine:
             return x
         made = self.named(x, name)
         assert isinstance(made.tile, Name)
@@ -115,23 +125,23 @@ class FlowReader(ExpressionReader):
         after: dict[str, Any] = {}
         for name, entry in carried.items():
             now = self.frame.names.get(name, ABSENT)
-            if now is ABSENT or isinstance(now, Unknown) or not alike(entry, now) or not self.fits(entry, now):
+            if now is ABSENT or isinstance(now, Unbound) or not same_structure(entry, now) or not self.fits(entry, now):
                 after[name] = self.unlike(name, entry, now, node)
                 continue
-            for old, new in zip(leaves(entry), leaves(now), strict=True):
+            for old, new in zip(value_leaves(entry), value_leaves(now), strict=True):
                 name_of = _variable(old)
-                if not isinstance(new, Block) or new.tile != Name(name_of):
+                if not isinstance(new, SymbolicTile) or new.tile != Name(name_of):
                     self.assign(name_of, new)
             after[name] = entry
         return after
 
     def fits(self, entry: Any, now: Any) -> bool:
         """Whether new values have the types of the variables that carry them."""
-        for old, new in zip(leaves(entry), leaves(now), strict=True):
-            assert isinstance(old, Block)
-            if isinstance(new, Block) and new.type != old.type:
+        for old, new in zip(value_leaves(entry), value_leaves(now), strict=True):
+            assert isinstance(old, SymbolicTile)
+            if isinstance(new, SymbolicTile) and new.type != old.type:
                 return False
-            if not isinstance(new, Block):
+            if not isinstance(new, SymbolicTile):
                 try:
                     in_dtype(new, old.type.dtype)
                 except Refused:
@@ -140,23 +150,25 @@ class FlowReader(ExpressionReader):
                     return False
         return True
 
-    def unlike(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unknown:
+    def unlike(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unbound:
         """Return the value of a name whose type changes in the loop: an error if the loop reads the old one."""
-        variables = {x.tile.name for x in leaves(entry) if isinstance(x, Block) and isinstance(x.tile, Name)}
+        variables = {
+            x.tile.name for x in value_leaves(entry) if isinstance(x, SymbolicTile) and isinstance(x.tile, Name)
+        }
         read = any(
             isinstance(x, Name) and x.name in variables
             for s in statements(tuple(self.open[-1]))
             for root in roots(s)
             for x in walk(root)
         )
-        what = "nothing" if now is ABSENT or isinstance(now, Unknown) else shown(now)
+        what = "nothing" if now is ABSENT or isinstance(now, Unbound) else describe(now)
         if read:
             raise self.wrong(
                 node,
-                f"`{name}` is {shown(entry)} before the loop, and {what} at its end: a variable keeps its type and "
+                f"`{name}` is {describe(entry)} before the loop, and {what} at its end: a variable keeps its type and "
                 "shape; convert it with .to(...), or begin with the type that it will have (tl.zeros, tl.full)",
             )
-        return Unknown(f"is {shown(entry)} before the loop above, and {what} in it: take two names")
+        return Unbound(f"is {describe(entry)} before the loop above, and {what} in it: take two names")
 
     # --- loops -----------------------------------------------------------------------------------
 
@@ -165,12 +177,12 @@ class FlowReader(ExpressionReader):
             raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
         if isinstance(node.iter, ast.Call):
             fn = self.value(node.iter.func)
-            if fn is builtins.range or isinstance(fn, Loop):
-                return self.counted(node, node.iter, isinstance(fn, Loop) and fn.unrolled)
+            if fn is builtins.range or isinstance(fn, LoopRange):
+                return self.counted(node, node.iter, isinstance(fn, LoopRange) and fn.unrolled)
         whole = self.value(node.iter)
         if not isinstance(whole, tuple):
             raise self.wrong(
-                node.iter, f"a loop runs over range(...) or tl.static_range(...), and not over {shown(whole)}"
+                node.iter, f"a loop runs over range(...) or tl.static_range(...), and not over {describe(whole)}"
             )
         return self.unrolled(node, whole)
 
@@ -183,19 +195,19 @@ class FlowReader(ExpressionReader):
         if not 1 <= len(bounds) <= 3:
             raise self.wrong(call, f"range takes one to three bounds, and not {len(bounds)}")
         for x, part in zip(bounds, call.args, strict=False):
-            if not (is_number(x) or isinstance(x, Block)) or isinstance(x, float):
-                raise self.wrong(part, f"the bounds of a loop are integers, and not {shown(x)}")
+            if not (is_number(x) or isinstance(x, SymbolicTile)) or isinstance(x, float):
+                raise self.wrong(part, f"the bounds of a loop are integers, and not {describe(x)}")
         start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         step = bounds[2] if len(bounds) == 3 else 1
-        if not isinstance(step, Block) and step == 0:
+        if not isinstance(step, SymbolicTile) and step == 0:
             raise self.wrong(call, "the step of a loop is not 0")
         if not unroll:
             self.dynamic(node, node.target.id, start, stop, step)
             return None
-        if any(isinstance(x, Block) for x in (start, stop, step)):
+        if any(isinstance(x, SymbolicTile) for x in (start, stop, step)):
             raise self.wrong(call, "the bounds of tl.static_range must be known when the kernel is compiled: use range")
         numbers = range(start, stop, step)
-        if len(numbers) > MOST_UNROLLED:
+        if len(numbers) > MAX_UNROLLED_ITERATIONS:
             raise self.wrong(call, f"a loop of {len(numbers)} turns is too long to be written out: use range")
         return self.unrolled(node, tuple(numbers))
 
@@ -211,23 +223,26 @@ class FlowReader(ExpressionReader):
         raise NotImplementedError
 
     def dynamic(self, node: ast.For, target: str, start: Operand, stop: Operand, step: Operand) -> None:
-        backwards = not isinstance(step, Block) and step < 0
+        backwards = not isinstance(step, SymbolicTile) and step < 0
         first, last, width = (0, self.turns(start, stop, step), 1) if backwards else (start, stop, step)
-        dtype = common_dtype(tuple([x for x in (first, last, width) if isinstance(x, Block)] or [0]))
+        dtype = common_dtype(tuple([x for x in (first, last, width) if isinstance(x, SymbolicTile)] or [0]))
         bounds = [self.operand(x, dtype) for x in (first, last, width)]
         names = set(self.frame.names)
-        carried = self.carry(assigned(node.body) - {target})
+        carried = self.carry(assigned_names(node.body) - {target})
         probe = For("_", bounds[0], bounds[1], bounds[2], ())
         index = self.fresh(target, TileType(loop_dtype(self.types, probe)))
         self.home[index] = -1
-        counter = Block(Name(index), self.types.variables[index])
+        counter = SymbolicTile(Name(index), self.types.variables[index])
         before = dict(self.frame.names)
         self.frame.loops += 1
         with self.block() as body:
             self.frame.names[target] = counter
             if backwards:
                 distance = self.make(
-                    Apply("mul", (counter.tile, Literal(in_dtype(step, dtype) if not isinstance(step, Block) else 0)))
+                    Apply(
+                        "mul",
+                        (counter.tile, Literal(in_dtype(step, dtype) if not isinstance(step, SymbolicTile) else 0)),
+                    )
                 )
                 self.assign_name(target, self.make(Apply("add", (distance.tile, self.operand(start, dtype)))))
             self.block_of(node.body)
@@ -240,7 +255,7 @@ class FlowReader(ExpressionReader):
 
     def turns(self, start: Operand, stop: Operand, step: Any) -> Operand:
         """Return the trip count of a loop that runs backwards."""
-        if not isinstance(start, Block) and not isinstance(stop, Block):
+        if not isinstance(start, SymbolicTile) and not isinstance(stop, SymbolicTile):
             return len(range(start, stop, step))  # type: ignore[arg-type]
         distance = binary(self, "sub", start, stop)
         count = binary(self, "floordiv", binary(self, "add", distance, -step - 1), -step)
@@ -249,17 +264,17 @@ class FlowReader(ExpressionReader):
     def leave(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
         """Bind the names after a loop."""
         inside = set(self.frame.names) - known
-        gone = Unknown(f"is assigned only inside {what} above: give it a value before that")
+        gone = Unbound(f"is assigned only inside {what} above: give it a value before that")
         self.frame.names = {**before, **after, **dict.fromkeys(inside - {"return"}, gone)}
 
     def repeat(self, node: ast.While) -> None:
         if node.orelse:
             raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
         names = set(self.frame.names)
-        carried = self.carry(assigned(node.body))
+        carried = self.carry(assigned_names(node.body))
         with self.block() as probe:
             condition = self.condition(node.test)
-        if not isinstance(condition, Block):
+        if not isinstance(condition, SymbolicTile):
             if condition:
                 raise self.wrong(node.test, "this loop never ends: its condition is always true")
             return
@@ -285,7 +300,7 @@ class FlowReader(ExpressionReader):
     def branch(self, node: ast.If, rest: Sequence[ast.stmt]) -> bool:
         """Read a branch; if one arm returns, the statements after the branch belong to the other arm."""
         condition = self.condition(node.test)
-        if not isinstance(condition, Block):
+        if not isinstance(condition, SymbolicTile):
             return self.block_of(node.body if condition else node.orelse)
         returns = [x for x in ast.walk(node) if isinstance(x, ast.Return)]
         if returns and self.frame.loops:
@@ -302,7 +317,7 @@ class FlowReader(ExpressionReader):
         self.frame.names = self.joined(ways[0], ways[1])
         then, other = (tuple(written) for _, written in ways)
         if not then and other:
-            self.emit(If(_opposite(condition, self), other))
+            self.emit(If(_negated(condition, self), other))
         else:
             self.emit(If(condition.tile, then, other))
         return bool(returns)
@@ -315,29 +330,29 @@ class FlowReader(ExpressionReader):
         for name in [*first[0], *(n for n in second[0] if n not in first[0])]:
             nothing = None if name == "return" else ABSENT
             x, y = first[0].get(name, nothing), second[0].get(name, nothing)
-            if x is y or (not leaves(x) and alike(x, y)):
+            if x is y or (not value_leaves(x) and same_structure(x, y)):
                 names[name] = x
             elif x is ABSENT or y is ABSENT:
-                names[name] = Unknown("is assigned only on one way of the `if` above: give it a value before that")
-            elif isinstance(x, Unknown) or isinstance(y, Unknown):
-                names[name] = x if isinstance(x, Unknown) else y
+                names[name] = Unbound("is assigned only on one way of the `if` above: give it a value before that")
+            elif isinstance(x, Unbound) or isinstance(y, Unbound):
+                names[name] = x if isinstance(x, Unbound) else y
             else:
                 names[name] = self.merged(name, x, y, first[1], second[1])
         return names
 
     def merged(self, name: str, x: Any, y: Any, first: list[Statement], second: list[Statement]) -> Any:
         """Merge the values that a name has after the two arms."""
-        different = Unknown(
-            f"is {shown(x)} after one way of the `if` above and {shown(y)} after the other: take two names"
+        different = Unbound(
+            f"is {describe(x)} after one way of the `if` above and {describe(y)} after the other: take two names"
         )
-        if not alike(x, y):
+        if not same_structure(x, y):
             return different
-        pairs = list(zip(leaves(x), leaves(y), strict=True))
-        types = [_meeting(a, b) for a, b in pairs]
+        pairs = list(zip(value_leaves(x), value_leaves(y), strict=True))
+        types = [_common_type(a, b) for a, b in pairs]
         if any(t is None for t in types):
             return different
         made = iter([self.phi(name, a, b, t, first, second) for (a, b), t in zip(pairs, types, strict=True) if t])
-        return rebuilt(x, lambda _: next(made))
+        return map_leaves(x, lambda _: next(made))
 
     def phi(
         self, name: str, x: Operand, y: Operand, type: TileType, first: list[Statement], second: list[Statement]
@@ -354,14 +369,14 @@ class FlowReader(ExpressionReader):
                 self.open.append(statements_)
                 self.emit(Assign(variable, self.operand_of(z, type)))
                 self.open.pop()
-        return Block(Name(variable), type)
+        return SymbolicTile(Name(variable), type)
 
     def operand_of(self, x: Operand, type: TileType) -> Tile:
-        return x.tile if isinstance(x, Block) and type.pointer else self.operand(x, type.dtype)
+        return x.tile if isinstance(x, SymbolicTile) and type.pointer else self.operand(x, type.dtype)
 
     def is_known(self, x: Operand) -> bool:
         """Whether a value is available before the branch."""
-        if not isinstance(x, Block):
+        if not isinstance(x, SymbolicTile):
             return True
         return isinstance(x.tile, Name) and self.home[x.tile.name] in {-1, *self.numbers}
 
@@ -380,7 +395,7 @@ class FlowReader(ExpressionReader):
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
-def _opposite(condition: Block, w: Writer) -> Tile:
+def _negated(condition: SymbolicTile, w: Writer) -> Tile:
     """Negate a condition: an integer comparison becomes its opposite (not a float's: all are false for NaN)."""
     match condition.tile:
         case Apply(fn, (x, y)) if fn in OPPOSITE and not w.types.arguments(condition.tile).is_float:
@@ -390,30 +405,30 @@ def _opposite(condition: Block, w: Writer) -> Tile:
 
 def _variable(x: Operand) -> str:
     """Return the name of a variable of the tile program."""
-    assert isinstance(x, Block)
+    assert isinstance(x, SymbolicTile)
     assert isinstance(x.tile, Name)
     return x.tile.name
 
 
 def _types(value: Any) -> list[Any]:
-    return [x.type if isinstance(x, Block) else number_dtype(x) for x in leaves(value)]
+    return [x.type if isinstance(x, SymbolicTile) else number_dtype(x) for x in value_leaves(value)]
 
 
 def _same(x: Operand, y: Operand) -> bool:
-    if isinstance(x, Block) and isinstance(y, Block):
+    if isinstance(x, SymbolicTile) and isinstance(y, SymbolicTile):
         return x.tile == y.tile
-    return not isinstance(x, Block) and not isinstance(y, Block) and x == y and type(x) is type(y)
+    return not isinstance(x, SymbolicTile) and not isinstance(y, SymbolicTile) and x == y and type(x) is type(y)
 
 
-def _meeting(x: Operand, y: Operand) -> TileType | None:
+def _common_type(x: Operand, y: Operand) -> TileType | None:
     """Return the common type of two values; a number adopts that of a scalar tile."""
-    if isinstance(x, Block) and isinstance(y, Block):
+    if isinstance(x, SymbolicTile) and isinstance(y, SymbolicTile):
         return x.type if x.type == y.type else None
-    if not isinstance(x, Block) and not isinstance(y, Block):
+    if not isinstance(x, SymbolicTile) and not isinstance(y, SymbolicTile):
         return TileType(common_dtype((x, y)))
-    tile, number = (x, y) if isinstance(x, Block) else (y, x)
-    assert isinstance(tile, Block)
-    assert not isinstance(number, Block)
+    tile, number = (x, y) if isinstance(x, SymbolicTile) else (y, x)
+    assert isinstance(tile, SymbolicTile)
+    assert not isinstance(number, SymbolicTile)
     if tile.shape or tile.type.pointer:
         return None
     try:

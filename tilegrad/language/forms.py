@@ -10,13 +10,13 @@ from ..ir.tile import Kernel
 from ..runtime.device import device
 
 BACKENDS = f"{__package__.rpartition('.')[0]}.backend"
-SOURCES = {
+SOURCE_PRINTERS = {
     "llvm": ("cpu.launch", "launched_ir"),
     "cpu": ("cpu.launch", "launched_ir"),
     "cuda": ("cuda.build", "kernel_source"),
 }
 """The function of each backend that prints the source it compiles."""
-CODES = {
+ASSEMBLERS = {
     "llvm": ("cpu.launch", "launched_ir"),
     "cpu": ("cpu.launch", "launched_assembly"),
     "x86": ("cpu.launch", "launched_assembly"),
@@ -31,15 +31,15 @@ def source(kernel: Kernel, fast: Kernel, kind: str) -> str:
     """Return the kernel as `tile` text, or as the source of a backend: `llvm`, `cuda`."""
     if kind == "tile":
         return str(kernel)
-    if kind in SOURCES:
-        return str(_writer(*SOURCES[kind])(fast))
+    if kind in SOURCE_PRINTERS:
+        return str(_writer(*SOURCE_PRINTERS[kind])(fast))
     raise KernelError(f"a kernel's source is asked for as 'tile', 'llvm' or 'cuda', and not as {kind!r}")
 
 
 def assembly(fast: Kernel, kind: str) -> str:
     """Return the assembly of a kernel: `llvm`, `x86` or `arm` (of this machine), `ptx`, `sass`, or a device's."""
-    if kind in CODES:
-        return str(_writer(*CODES[kind])(fast))
+    if kind in ASSEMBLERS:
+        return str(_writer(*ASSEMBLERS[kind])(fast))
     try:
         return device(kind).assembly(fast)
     except DeviceError as error:
@@ -48,7 +48,7 @@ def assembly(fast: Kernel, kind: str) -> str:
         ) from error
 
 
-def on_a_gpu(fast: Kernel) -> str:
+def gpu_resources(fast: Kernel) -> str:
     """Return registers, spills, shared memory and occupancy as reported for an H200, or why there are none."""
     try:
         return str(_writer("cuda.forms", "kernel_summary")(fast))

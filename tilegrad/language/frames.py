@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import KernelError
-from .source import Source
+from .source import KernelSource
 from .values import constexpr
 
 
@@ -23,13 +23,13 @@ class KernelBase:
         self.fn = fn
         self.signature = inspect.signature(fn)
         self.static = frozenset(name for name, p in self.signature.parameters.items() if _is_constexpr(p.annotation))
-        self._source: Source | None = None
+        self._source: KernelSource | None = None
 
     @property
-    def source_text(self) -> Source:
+    def source_text(self) -> KernelSource:
         """The function's source, read on first use."""
         if self._source is None:
-            self._source = Source(self.fn)
+            self._source = KernelSource(self.fn)
         return self._source
 
     @property
@@ -48,14 +48,14 @@ def _is_constexpr(annotation: Any) -> bool:
     return annotation is constexpr or isinstance(annotation, constexpr)
 
 
-class Frame:
+class FunctionScope:
     """One call of a function being read: `names` are its values, `mine` the variables that hold each name."""
 
     def __init__(self, kernel: KernelBase, names: dict[str, Any], captured: dict[tuple[int, str], Any]) -> None:
         self.kernel, self.fn, self.source = kernel, kernel.fn, kernel.source_text
         self.names = names
         self.mine: dict[str, set[str]] = {}
-        self.locals = assigned(self.source.tree.body) | set(kernel.signature.parameters)
+        self.locals = assigned_names(self.source.tree.body) | set(kernel.signature.parameters)
         self.captured = captured
         self.loops = 0
 
@@ -76,7 +76,7 @@ class Frame:
             self.captured[id(self.kernel), name] = (self, value)
 
 
-def assigned(body: list[ast.stmt]) -> set[str]:
+def assigned_names(body: list[ast.stmt]) -> set[str]:
     """Return the names that statements assign."""
     found: set[str] = set()
     for statement in body:

@@ -43,15 +43,15 @@ from ..ir.tile import (
 )
 from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_types import Types
-from .pointing import Place, Pointing, Unsupported
+from .pointing import PointedElement, PointerAnalysis, Unsupported
 
-BOTH = 1 << 31
+PROGRAM_PAIR_BASE = 1 << 31
 """Faults are encoded as the number of a program times this, plus the number of a second program."""
-NOBODY = (1 << 62) - 1
+NO_FAULT = (1 << 62) - 1
 """Fault entry while no program has found anything."""
 
 
-class Watch(NamedTuple):
+class CheckOptions(NamedTuple):
     """Parameters that need more than a bounds check."""
 
     unwritten: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class Watch(NamedTuple):
     """One program runs the work of all, in the order given by a list."""
 
 
-class Site(NamedTuple):
+class CheckedAccess(NamedTuple):
     """A checked access; `wrong` describes the faults that it can have."""
 
     statement: Statement
@@ -72,18 +72,18 @@ class Site(NamedTuple):
     nan: bool = False
 
 
-class Instrumented(NamedTuple):
+class InstrumentedKernel(NamedTuple):
     """An instrumented kernel; `sites` are in the order of the entries of `faults`."""
 
     kernel: Kernel
-    sites: tuple[Site, ...]
+    sites: tuple[CheckedAccess, ...]
     extents: tuple[str, ...]
-    watch: Watch
+    watch: CheckOptions
 
 
-def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
+def instrument(kernel: Kernel, types: Types, watch: CheckOptions) -> InstrumentedKernel:
     """Instrument a kernel; raises Unsupported where its pointers cannot be followed."""
-    maker = _Maker(kernel, types, watch)
+    maker = _Instrumenter(kernel, types, watch)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
     extra = [Parameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
@@ -95,29 +95,29 @@ def instrumented(kernel: Kernel, types: Types, watch: Watch) -> Instrumented:
         extra += [Parameter(f"order{maker.tail}", int32), *[Parameter(n, int32, False) for n in maker.programs]]
         body = maker.in_order(body)
     made = Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
-    return Instrumented(made, tuple(maker.sites), pointers, watch)
+    return InstrumentedKernel(made, tuple(maker.sites), pointers, watch)
 
 
-def parted(word: int) -> tuple[int, int]:
+def decode_fault(word: int) -> tuple[int, int]:
     """Decode a fault: the program that found it, and another one involved (itself if there is none).
 
-    >>> parted(7 * BOTH + 3)
+    >>> decode_fault(7 * PROGRAM_PAIR_BASE + 3)
     (7, 3)
     """
-    return divmod(word, BOTH)
+    return divmod(word, PROGRAM_PAIR_BASE)
 
 
-class _Maker(Pointing):
+class _Instrumenter(PointerAnalysis):
     """Builds the instrumented kernel; `here` is the statement list being filled."""
 
-    def __init__(self, kernel: Kernel, types: Types, watch: Watch) -> None:
+    def __init__(self, kernel: Kernel, types: Types, watch: CheckOptions) -> None:
         every = list(statements(kernel.body))
         self.known = set(types.variables)
         bases = {p.name: p.name for p in kernel.parameters if p.pointer}
-        super().__init__(types, bases, _followed(kernel), _tail(self.known))
+        super().__init__(types, bases, _index_variables(kernel), _name_suffix(self.known))
         self.watch = watch
         self.locks = any(isinstance(s, Atomic) and s.fn in ("cas", "xchg") for s in every)
-        self.sites: list[Site] = []
+        self.sites: list[CheckedAccess] = []
         self.loads: dict[int, tuple[Tile, Name]] = {}
         self.program = [self.name(f"program_{axis}") for axis in range(3)]
         self.programs = [f"programs_{axis}{self.tail}" for axis in range(3)]
@@ -243,8 +243,8 @@ class _Maker(Pointing):
         if not t.dtype.is_float or isinstance(value, Literal):
             return new
         new = self.keep("new", new)
-        wide = _wide(new, t.dtype)
-        found = _whole("bitor", Apply("ne", (wide, wide)) & ok, t.shape)
+        wide = _comparable(new, t.dtype)
+        found = _any_lane("bitor", Apply("ne", (wide, wide)) & ok, t.shape)
         if self.watch.loaded:
             found = found & Apply("invert", (Name(self.tainted),))
         self.note(found, "a NaN is stored that was not loaded", nan=True)
@@ -254,13 +254,13 @@ class _Maker(Pointing):
         """Compare bit by bit, so that NaN equals itself."""
         if not dtype.is_float or isinstance(y, Literal):
             return Apply("ne", (x, y))
-        x, y = _wide(x, dtype), _wide(y, dtype)
+        x, y = _comparable(x, dtype), _comparable(y, dtype)
         bits = next(d for d in (int16, int32, int64) if d.bits == (32 if dtype in FLOAT8 else dtype.bits))
         return Apply("ne", (Bitcast(x, bits), Bitcast(y, bits)))
 
     # --- accesses --------------------------------------------------------------------------------
 
-    def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[Place, Tile]:
+    def access(self, pointer: Tile, mask: Tile | None, reads: bool = True) -> tuple[PointedElement, Tile]:
         """Return the indices of an access and the mask of elements to touch: none of them if any is faulty.
 
         Index tiles are recomputed at each use, which is cheaper than keeping them.
@@ -275,9 +275,9 @@ class _Maker(Pointing):
             ok = self.touched(hole, ok, shape, f"an access between the elements of {place.base}")
         if reads and place.base in self.watch.unwritten:
             self.look_at_writer(place.base, offset, ok, shape)
-        return Place(place.base, offset, place.exact), ok
+        return PointedElement(place.base, offset, place.exact), ok
 
-    def astray(self, offset: Tile, place: Place) -> Tile:
+    def astray(self, offset: Tile, place: PointedElement) -> Tile:
         """Return a number that is negative if the index is negative, out of bounds, or overflowed.
 
         One comparison of all lanes together is cheaper than three separate ones.
@@ -289,7 +289,7 @@ class _Maker(Pointing):
     def touched(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
         """Report negative numbers, and return the mask of lanes that may access memory."""
         bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
-        found = self.note(_whole("bitor", bad, shape) < 0, wrong)
+        found = self.note(_any_lane("bitor", bad, shape) < 0, wrong)
         good: Tile = Apply("invert", (found,))
         return good if mask is None else good & mask
 
@@ -309,17 +309,19 @@ class _Maker(Pointing):
         """Record this program if any lane is faulty, together with a program that wrote to the same element."""
         other = None
         if writer is not None:
-            other = _whole("maximum", Apply("where", (bad, writer, Literal(0))), shape)
-        self.note(_whole("bitor", bad, shape), wrong, other)
+            other = _any_lane("maximum", Apply("where", (bad, writer, Literal(0))), shape)
+        self.note(_any_lane("bitor", bad, shape), wrong, other)
 
     def note(self, found: Tile, wrong: str, writer: Tile | None = None, nan: bool = False) -> Name:
         """Record this program at a checked access; return whether there was a fault."""
         site = len(self.sites)
-        self.sites.append(Site(self.at, wrong, nan))
+        self.sites.append(CheckedAccess(self.at, wrong, nan))
         number: Tile = Name(self.number)
         other = number if writer is None else Apply("where", (writer > 0, Cast(writer, int64) - 1, number))
         kept = self.keep("wrong", found)
-        self.here.append(If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * BOTH + other),)))
+        self.here.append(
+            If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * PROGRAM_PAIR_BASE + other),))
+        )
         return kept
 
     def load(self, x: Load) -> Tile:
@@ -328,12 +330,12 @@ class _Maker(Pointing):
             mask = None if x.mask is None else self.value(x.mask)
             place, ok = self.access(x.pointer, mask)
             t = self.types.of(x)
-            other = poison(t.dtype) if x.other is None else self.value(x.other)
+            other = masked_value(t.dtype) if x.other is None else self.value(x.other)
             made = self.keep("loaded", Load(Name(place.base) + place.offset, ok, other))
             if t.dtype.is_float and self.watch.loaded:
                 nan: Tile = Apply("ne", (made, made))
                 nan = nan & ok if x.other is None and mask is not None else nan
-                self.here.append(Assign(self.tainted, Name(self.tainted) | _whole("bitor", nan, t.shape)))
+                self.here.append(Assign(self.tainted, Name(self.tainted) | _any_lane("bitor", nan, t.shape)))
             found = self.loads[id(x)] = (x, made)
         return found[1]
 
@@ -360,7 +362,7 @@ class _Maker(Pointing):
         return Apply("where", (wrong, Literal(0), index))
 
 
-def _followed(kernel: Kernel) -> frozenset[str]:
+def _index_variables(kernel: Kernel) -> frozenset[str]:
     """Return the variables that indices depend on."""
     found = position_parts(kernel)
     assigned = {s.name for s in statements(kernel.body) if isinstance(s, Assign)}
@@ -368,12 +370,12 @@ def _followed(kernel: Kernel) -> frozenset[str]:
     return frozenset(x.name for x in every if isinstance(x, Name) and id(x) in found) & assigned
 
 
-def _wide(x: Tile, dtype: DType) -> Tile:
+def _comparable(x: Tile, dtype: DType) -> Tile:
     """Return elements in a comparable dtype: 8-bit floats have no comparisons."""
     return Cast(x, float32) if dtype in FLOAT8 else x
 
 
-def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
+def _any_lane(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
     """Reduce a tile to one number."""
     if not shape:
         return x
@@ -381,7 +383,7 @@ def _whole(fn: str, x: Tile, shape: tuple[int, ...]) -> Tile:
     return Reduce(fn, flat, 0)
 
 
-def _tail(known: set[str]) -> str:
+def _name_suffix(known: set[str]) -> str:
     """Return a suffix that keeps generated names distinct from the user's."""
     tail = ""
     words = ("exact", "extent", "written", "inside")
@@ -391,7 +393,7 @@ def _tail(known: set[str]) -> str:
     return tail
 
 
-def poison(dtype: DType) -> Tile:
+def masked_value(dtype: DType) -> Tile:
     """Return the value that masked-off loads yield."""
     if dtype.is_float:
         return Literal(float("nan"))

@@ -18,41 +18,50 @@ from ..runtime.bounds import limit
 from ..runtime.device import device
 from ..runtime.executable import CompiledKernel
 from ..runtime.singletons import lock
-from .arguments import Bound, bound, device_of, grid_of
+from .arguments import BoundArguments, bind_arguments, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
 from .forms import assembly, source
 from .frames import KernelBase
-from .instrumented import Instrumented, Watch, instrumented
-from .launch_cache import Form, form_of, is_simple
-from .launched import Launched, Seen, seen
+from .instrumented import CheckOptions, InstrumentedKernel, instrument
+from .launch_cache import CallForm, call_form, is_simple
+from .launched import PastLaunch, TensorRecord, record_argument
 from .measuring import seconds_of
-from .moving import moved_apart
-from .name_reductions import reductions_named
+from .moving import split_loop_pointers
+from .name_reductions import name_reductions
 from .pointing import Unsupported
-from .reader import Read, read
+from .reader import ReadKernel, read_kernel
 from .recording import not_in_a_launch, record
-from .report import Report, report
-from .several import inside
-from .sharing import Shared
-from .tensors import Memory, all_memory, memory_of, refuse_addresses, refuse_overlap, severed, unwritten, written
-from .values import Block
+from .report import KernelReport, report
+from .several import in_kernel
+from .sharing import DlpackKernel
+from .tensors import (
+    TensorMemory,
+    all_memory,
+    memory_of,
+    refuse_addresses,
+    refuse_overlap,
+    stops_gradients,
+    unwritten,
+    writing,
+)
+from .values import SymbolicTile
 
 _reading = lock()
 
 
-class Specialised:
+class SpecialisedKernel:
     """A kernel specialised for certain types and constants."""
 
-    def __init__(self, made: Read, parameters: tuple[Parameter, ...], owner: KernelFunction) -> None:
+    def __init__(self, made: ReadKernel, parameters: tuple[Parameter, ...], owner: KernelFunction) -> None:
         self.read = made
         self.ir: Kernel = made.kernel
         """The tile kernel; print it to see its text."""
         self.parameters = parameters
         self.accesses: Accesses = accesses(made.kernel, made.types)
         self.compiled: dict[str, CompiledKernel] = {}
-        self.watched: dict[Watch, tuple[Instrumented, CompiledKernel] | None] = {}
-        self.last: Launched | None = None
+        self.watched: dict[CheckOptions, tuple[InstrumentedKernel, CompiledKernel] | None] = {}
+        self.last: PastLaunch | None = None
         self.owner = owner
         self._fast: Kernel | None = None
 
@@ -64,14 +73,14 @@ class Specialised:
     def fast(self) -> Kernel:
         """The tile kernel as backends compile it: loop-carried pointers are split, reductions have names."""
         if self._fast is None:
-            self._fast = reductions_named(moved_apart(self.ir, self.read.types), self.read.types)
+            self._fast = name_reductions(split_loop_pointers(self.ir, self.read.types), self.read.types)
         return self._fast
 
-    def checked(self, watch: Watch) -> tuple[Instrumented, CompiledKernel] | None:
+    def checked(self, watch: CheckOptions) -> tuple[InstrumentedKernel, CompiledKernel] | None:
         """The instrumented kernel compiled for the CPU, or None if only the interpreter can check it."""
         if watch not in self.watched:
             try:
-                made = instrumented(self.ir, self.read.types, watch)
+                made = instrument(self.ir, self.read.types, watch)
             except Unsupported:
                 self.watched[watch] = None
             else:
@@ -93,17 +102,17 @@ class Specialised:
         """Return the assembly: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
         return assembly(self.fast, kind)
 
-    def report(self, seconds: float | None = None) -> Report:
+    def report(self, seconds: float | None = None) -> KernelReport:
         """Report the last launch: bytes, operations, the roofline bound on this machine, and occupancy on a GPU."""
         if self.last is None:
             raise KernelError(f"kernel {self.ir.name} has not been launched: what it does depends on the grid")
         given = self.last.by_name()
-        types: dict[str, Any] = {name: x.type for name, x in given.items() if isinstance(x, Seen)}
+        types: dict[str, Any] = {name: x.type for name, x in given.items() if isinstance(x, TensorRecord)}
         counted = report(self.ir, self.read.types, self.last.grid, given)
         sizes = {p.name: 0 for p in self.ir.parameters} | {name: int(t.bytes) for name, t in types.items()}
         found = self.accesses
-        read, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
-        moved = min(counted.loaded, read) + min(counted.stored, stored)
+        loaded, stored = (sum(sizes[n] for n in names) for names in (found.loaded, found.stored))
+        moved = min(counted.loaded, loaded) + min(counted.stored, stored)
         place = next((t.device for t in types.values()), "cpu")
         least = limit(moved, counted.operations, device(place).limits)
         return counted._replace(least=least, compiled=self.fast, seconds=seconds)
@@ -118,7 +127,7 @@ class Specialised:
         return True
 
 
-class Way:
+class RunMode:
     """A mode in which to run a kernel: `k.check[grid](...)`."""
 
     def __init__(self, target: Launchable, how: str) -> None:
@@ -144,18 +153,18 @@ class Launchable:
         return lambda *args, **kwargs: self.launch(grid, args, kwargs)
 
     @property
-    def check(self) -> Way:
+    def check(self) -> RunMode:
         """Run with every memory access checked: `k.check[grid](...)`."""
-        return Way(self, "check")
+        return RunMode(self, "check")
 
     @property
-    def race(self) -> Way:
+    def race(self) -> RunMode:
         """Run the programs in many orders to find data races: `k.race[grid](...)`."""
-        return Way(self, "race")
+        return RunMode(self, "race")
 
-    def as_torch(self) -> Shared:
+    def as_torch(self) -> DlpackKernel:
         """Wrap the kernel for PyTorch or numpy tensors, which it uses in place: `k.as_torch()[grid](x, y, n)`."""
-        return Shared(self.launch)
+        return DlpackKernel(self.launch)
 
     @property
     def ir(self) -> Kernel:
@@ -170,12 +179,12 @@ class Launchable:
         """Return the assembly of the last launch: `llvm`, `x86`, `ptx`, `sass`, or that of a device."""
         return self.kernel.latest().asm(kind)
 
-    def report(self, measure: bool = False) -> Report:
+    def report(self, measure: bool = False) -> KernelReport:
         """Report the last launch; `measure` times it by more runs and restores the tensors it writes."""
         latest = self.kernel.latest()
         return latest.report(self._seconds(latest) if measure and latest.last is not None else None)
 
-    def _seconds(self, latest: Specialised) -> float:
+    def _seconds(self, latest: SpecialisedKernel) -> float:
         assert latest.last is not None
         given, grid = latest.last.named(), latest.last.grid
         return seconds_of(lambda: self.kernel.launch(grid, (), given), list(given.values()))
@@ -187,9 +196,9 @@ class KernelFunction(KernelBase, Launchable):
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__(fn)
         update_wrapper(self, fn)
-        self.known: dict[tuple[Any, ...], Specialised] = {}
-        self.forms: dict[tuple[Any, ...], Form] = {}
-        self.last: Specialised | None = None
+        self.known: dict[tuple[Any, ...], SpecialisedKernel] = {}
+        self.forms: dict[tuple[Any, ...], CallForm] = {}
+        self.last: SpecialisedKernel | None = None
 
     @property
     def kernel(self) -> KernelFunction:
@@ -203,7 +212,7 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str = "run") -> None:
         """Run all programs of a grid."""
-        form, values = form_of(self, args, kwargs), (*args, *kwargs.values())
+        form, values = call_form(self, args, kwargs), (*args, *kwargs.values())
         key = form.key(values) if how == "run" and is_simple() else None
         if key is None or not form.again(self, key, grid, values):
             made = self.launch_anew(grid, args, kwargs, how)
@@ -212,15 +221,15 @@ class KernelFunction(KernelBase, Launchable):
 
     def launch_anew(
         self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], how: str
-    ) -> tuple[Specialised, Bound, CompiledKernel] | None:
+    ) -> tuple[SpecialisedKernel, BoundArguments, CompiledKernel] | None:
         """Launch with arguments that are not in the launch cache; return what a cache entry needs, if the launch simply
         ran.
         """
-        call = bound(self, args, kwargs)
+        call = bind_arguments(self, args, kwargs)
         extents = grid_of(self, grid, call.named)
         place = device_of(self, call.given)
         found = self.specialised(call)
-        severs = mode.enabled and severed(self.fn.__name__, call, found.accesses)
+        severs = mode.enabled and stops_gradients(self.fn.__name__, call, found.accesses)
         if is_recorded(call.given):
             refuse_addresses(self.fn.__name__, found.read.hidden, "within jit, vmap and operators")
             self.record(found, call, extents, how)
@@ -229,15 +238,17 @@ class KernelFunction(KernelBase, Launchable):
             refuse_addresses(self.fn.__name__, found.read.hidden, f"in `{how}`")
         elif settings().check and not found.read.hidden:
             how = "race" if "race" in settings().check else "check" if "kernels" in settings().check else how
-        found.last = Launched(extents, call.constants, call.parameters, tuple(map(seen, call.given)), call.several)
+        found.last = PastLaunch(
+            extents, call.constants, call.parameters, tuple(map(record_argument, call.given)), call.several
+        )
         if 0 in extents:
             return None
         fresh = unwritten(call)
         stored = self.stored(found, call)
-        with written(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded, severs):
+        with writing(self.fn.__name__, call.parameters, call.given, stored, found.accesses.loaded, severs):
             memories = self.arguments(found, call, stored)
             if how == "run":
-                buffers = [m.window() if isinstance(m, Memory) else m for m in memories]
+                buffers = [m.window() if isinstance(m, TensorMemory) else m for m in memories]
                 found.on(place)(buffers, extents)
             elif how == "check":
                 run_checked(found, memories, extents, fresh)
@@ -245,32 +256,32 @@ class KernelFunction(KernelBase, Launchable):
                 run_in_orders(found, memories, extents)
         return (found, call, found.on(place)) if how == "run" else None
 
-    def record(self, found: Specialised, call: Bound, extents: tuple[int, ...], how: str) -> None:
+    def record(self, found: SpecialisedKernel, call: BoundArguments, extents: tuple[int, ...], how: str) -> None:
         """Record the launch in a graph."""
         if how != "run":
             raise not_in_a_launch(self.fn.__name__, how)
         if 0 not in extents:
             record(self.fn.__name__, found, call, extents, self.stored(found, call))
 
-    def arguments(self, found: Specialised, call: Bound, stored: frozenset[str]) -> list[Any]:
+    def arguments(self, found: SpecialisedKernel, call: BoundArguments, stored: frozenset[str]) -> list[Any]:
         """Return memory and numbers in the order of the tile kernel's parameters."""
         memories = [
             (p.name, memory_of(x)) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)
         ]
         refuse_overlap(self.fn.__name__, memories, stored)
-        by_name: dict[str, Memory] = dict(memories)
+        by_name: dict[str, TensorMemory] = dict(memories)
         for alias, name in call.same.items():
             by_name[name] = by_name[name].joined(by_name[alias])
-        by_name |= {p.name: Memory(all_memory(device_of(self, call.given)), 0, 0, 1) for p in found.read.hidden}
+        by_name |= {p.name: TensorMemory(all_memory(device_of(self, call.given)), 0, 0, 1) for p in found.read.hidden}
         numbers = {p.name: x for p, x in zip(call.parameters, call.given, strict=True) if not isinstance(x, Handle)}
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
-    def stored(self, found: Specialised, call: Bound) -> frozenset[str]:
+    def stored(self, found: SpecialisedKernel, call: BoundArguments) -> frozenset[str]:
         """The parameters whose tensors the kernel writes."""
         names = found.accesses.stored
         return names if not call.same else names | {alias for alias, name in call.same.items() if name in names}
 
-    def specialised(self, call: Bound) -> Specialised:
+    def specialised(self, call: BoundArguments) -> SpecialisedKernel:
         """Return the kernel specialised for these arguments; read it again if a captured constant has changed."""
         same = call.same
         with _reading:
@@ -280,23 +291,23 @@ class KernelFunction(KernelBase, Launchable):
                 names = {**call.constants}
                 for alias, name in same.items():
                     dtype = next(p.dtype for p in parameters if p.name == name)
-                    names[alias] = Block(Name(name), TileType(dtype, (), True))
+                    names[alias] = SymbolicTile(Name(name), TileType(dtype, (), True))
                 kinds = {p.name: TileType(p.dtype, (), p.pointer) for p in parameters}
-                part = lambda n: names[n] if n in names else Block(Name(n), kinds[n])  # noqa: E731
-                names |= {name: inside(form, part) for name, form in call.several.items()}
-                found = self.known[call.key] = Specialised(read(self, names, parameters), parameters, self)
+                part = lambda n: names[n] if n in names else SymbolicTile(Name(n), kinds[n])  # noqa: E731
+                names |= {name: in_kernel(form, part) for name, form in call.several.items()}
+                found = self.known[call.key] = SpecialisedKernel(read_kernel(self, names, parameters), parameters, self)
             self.last = found
         return found
 
-    def compiled(self, *args: Any, grid: Any = None, **kwargs: Any) -> Specialised:
+    def compiled(self, *args: Any, grid: Any = None, **kwargs: Any) -> SpecialisedKernel:
         """Compile for some arguments without running. (`grid` is accepted, as by Triton's `warmup`.)"""
         if "grid" in self.signature.parameters:
             kwargs["grid"] = grid
-        return self.specialised(bound(self, args, kwargs))
+        return self.specialised(bind_arguments(self, args, kwargs))
 
     warmup = compiled
 
-    def latest(self) -> Specialised:
+    def latest(self) -> SpecialisedKernel:
         """The specialised kernel launched last."""
         if self.last is None:
             name = self.fn.__name__

@@ -19,25 +19,25 @@ from ..ir.tile import Parameter
 from ..lazy.handle import Handle, mode, state
 from ..lazy.storage import Change, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
-from .arguments import HINTS, MOST_PROGRAMS, Bound
-from .launched import Launched, seen
-from .tensors import note_write, own, take
+from .arguments import IGNORED_OPTIONS, MAX_PROGRAMS, BoundArguments
+from .launched import PastLaunch, record_argument
+from .tensors import allocate, note_write, own_memory
 
 if TYPE_CHECKING:
-    from .kernel import KernelFunction, Specialised
+    from .kernel import KernelFunction, SpecialisedKernel
 
-CONSTANT = frozenset({int, bool, float, str, DType, type(None)})
+CONSTANT_CLASSES = frozenset({int, bool, float, str, DType, type(None)})
 """Classes of constants that are part of the cache key."""
 INT32 = range(-(2**31), 2**31)
-MOST_PLANS = 256
-FRESH = object()
+MAX_CACHED_LAUNCHES = 256
+UNALLOCATED = object()
 """Key entry of a tensor made by `empty` that has no memory yet."""
 
 
-class Plan(NamedTuple):
+class CachedLaunch(NamedTuple):
     """A cache entry: everything shared by the launches with one key."""
 
-    found: Specialised
+    found: SpecialisedKernel
     run: CompiledKernel
     order: tuple[int, ...]
     """The number of the argument for each parameter of the compiled kernel."""
@@ -57,25 +57,25 @@ def is_simple() -> bool:
     return state.trace is None and not write_listeners and not settings().check
 
 
-def form_of(kernel: KernelFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Form:
+def call_form(kernel: KernelFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallForm:
     """Return the call form of a launch, interned."""
     written = (len(args), *kwargs)
     found = kernel.forms.get(written)
     if found is None:
-        found = kernel.forms[written] = Form(kernel, len(args), tuple(kwargs))
+        found = kernel.forms[written] = CallForm(kernel, len(args), tuple(kwargs))
     return found
 
 
-class Form:
+class CallForm:
     """The syntactic form of a launch: the number of positional arguments, and the keyword names."""
 
     def __init__(self, kernel: KernelFunction, count: int, by_name: tuple[str, ...]) -> None:
         parameters = tuple(kernel.signature.parameters)
         self.names = (*parameters[:count], *by_name)
-        self.hints = tuple([name for name in by_name if name in HINTS and name not in parameters])
+        self.hints = tuple([name for name in by_name if name in IGNORED_OPTIONS and name not in parameters])
         self.fixed = tuple([None if name in self.hints else kernel.is_static(name) for name in self.names])
         """Whether each argument is a constant; None for arguments that the kernel ignores."""
-        self.plans: dict[tuple[Any, ...], Plan] = {}
+        self.plans: dict[tuple[Any, ...], CachedLaunch] = {}
 
     def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
         """Return the cache key, or None if the launch needs the full path."""
@@ -87,7 +87,7 @@ class Form:
             if fixed is None:
                 continue
             if fixed or x is None:
-                if kind not in CONSTANT:
+                if kind not in CONSTANT_CLASSES:
                     return None
                 marks += kind, x
             elif kind is int:
@@ -96,7 +96,7 @@ class Form:
                 marks.append(x == 1)
             elif kind is float or kind is bool:
                 marks.append(kind)
-            elif not isinstance(x, Handle) or not is_plain(x):
+            elif not isinstance(x, Handle) or not is_plain_tensor(x):
                 return None
             else:
                 type = x._value.type
@@ -106,12 +106,12 @@ class Form:
                 tensors.append(id(x))
                 marks.append(type.dtype)
                 if x._value.buffer is None and (x._base is None or x._base.storage.owned is None):
-                    marks.append(FRESH)
+                    marks.append(UNALLOCATED)
         if len(set(tensors)) != len(tensors):
             marks += map(tensors.index, tensors)
         return place, *marks
 
-    def learn(self, key: tuple[Any, ...], found: Specialised, call: Bound, run: CompiledKernel) -> None:
+    def learn(self, key: tuple[Any, ...], found: SpecialisedKernel, call: BoundArguments, run: CompiledKernel) -> None:
         """Add a cache entry for this key, if the key covers everything that the launch depends on."""
         at = {name: n for n, name in enumerate(self.names)}
         given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
@@ -120,10 +120,10 @@ class Form:
             return
         loaded, stored = found.accesses.loaded, found.accesses.stored
         written = [p.name for p in found.ir.parameters if p.name in stored]
-        fresh = [name for name in written if name not in loaded] if FRESH in key else []
-        if len(self.plans) >= MOST_PLANS:
+        fresh = [name for name in written if name not in loaded] if UNALLOCATED in key else []
+        if len(self.plans) >= MAX_CACHED_LAUNCHES:
             self.plans.clear()
-        self.plans[key] = Plan(
+        self.plans[key] = CachedLaunch(
             found=found,
             run=run,
             order=tuple([at[p.name] for p in found.ir.parameters]),
@@ -145,16 +145,16 @@ class Form:
             return False
         with one_writer:
             for n in plan.fresh:
-                take(values[n])
+                allocate(values[n])
             before = {}
             for n in plan.stored:
                 base = values[n]._base
                 if base is None:
-                    before[n] = own(values[n])
+                    before[n] = own_memory(values[n])
                 elif base.hidden:
                     return False
                 elif base.storage.owned is None or ((lent := base.storage.lent) is not None and lent() is not None):
-                    before[n] = own(values[n])
+                    before[n] = own_memory(values[n])
             memory = [
                 x
                 if not isinstance(x := values[n], Handle)
@@ -165,18 +165,18 @@ class Form:
             ]
             if None in memory:
                 return False
-            given = tuple([seen(x) if isinstance(x := values[n], Handle) else x for n in plan.given])
-            plan.found.last = Launched(extents, plan.constants, plan.parameters, given, {})
+            given = tuple([record_argument(x) if isinstance(x := values[n], Handle) else x for n in plan.given])
+            plan.found.last = PastLaunch(extents, plan.constants, plan.parameters, given, {})
             kernel.last = plan.found
             plan.run(memory, extents)
             for n in plan.stored:
                 if n in before:
                     note_write(kernel.fn.__name__, values[n], before[n])
                 else:
-                    note(values[n], kernel.fn.__name__)
+                    note_changed(values[n], kernel.fn.__name__)
         return True
 
-    def extents(self, plan: Plan, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
+    def extents(self, plan: CachedLaunch, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
         """Return the extents of the grid, or None unless they are valid plain numbers."""
         if callable(grid):
             named = {**plan.defaults, **dict(zip(self.names, values, strict=True))}
@@ -192,10 +192,10 @@ class Form:
             if extent.__class__ is not int or extent < 1:
                 return None
             total *= extent
-        return found if 1 <= len(found) <= 3 and total <= MOST_PROGRAMS else None
+        return found if 1 <= len(found) <= 3 and total <= MAX_PROGRAMS else None
 
 
-def is_plain(x: Handle) -> bool:
+def is_plain_tensor(x: Handle) -> bool:
     """Whether a tensor is contiguous, up to date, in memory or made by `empty`, and needs no gradient."""
     base = x._base
     owned = None
@@ -207,15 +207,15 @@ def is_plain(x: Handle) -> bool:
         owned = base.storage.owned
         if owned is None and x._seen != base.storage.changes:
             x.own_value()
-    own = x._value.__dict__
-    if own["tracked"] and mode.enabled:
+    state = x._value.__dict__
+    if state["tracked"] and mode.enabled:
         return False
-    if owned is None and own.get("buffer") is None:
-        return "arbitrary" in own and own["type"].count != 0
-    return "number" not in own
+    if owned is None and state.get("buffer") is None:
+        return "arbitrary" in state and state["type"].count != 0
+    return "number" not in state
 
 
-def note(x: Any, name: str) -> None:
+def note_changed(x: Any, name: str) -> None:
     """Note that a tensor's elements have changed (see `tensors.note_write`); nobody holds its old value."""
     base = x._base
     storage = base.storage

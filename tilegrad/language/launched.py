@@ -9,10 +9,10 @@ from ..errors import KernelError
 from ..ir.graph import TensorType
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle
-from .several import outside
+from .several import as_passed
 
 
-class Launched(NamedTuple):
+class PastLaunch(NamedTuple):
     """A past launch; it does not keep its tensors alive."""
 
     grid: tuple[int, ...]
@@ -27,16 +27,16 @@ class Launched(NamedTuple):
 
     def named(self) -> dict[str, Any]:
         """All arguments by name."""
-        given = {name: x.tensor() if isinstance(x, Seen) else x for name, x in self.by_name().items()}
+        given = {name: x.tensor() if isinstance(x, TensorRecord) else x for name, x in self.by_name().items()}
         if any(x is None for x in given.values()):
             raise KernelError("the tensors of the last launch are gone: measure it while they are there")
         whole = {**self.constants, **given}
         for name, form in self.several.items():
-            whole[name] = outside(form, whole.pop)
+            whole[name] = as_passed(form, whole.pop)
         return whole
 
 
-class Seen(NamedTuple):
+class TensorRecord(NamedTuple):
     """The record of a tensor argument."""
 
     tensor: ref[Any]
@@ -46,6 +46,6 @@ class Seen(NamedTuple):
 _new = tuple.__new__  # in a third of the time: every launch remembers its tensors
 
 
-def seen(x: Any) -> Any:
+def record_argument(x: Any) -> Any:
     """Record an argument."""
-    return _new(Seen, (ref(x), x._value.type)) if isinstance(x, Handle) else x
+    return _new(TensorRecord, (ref(x), x._value.type)) if isinstance(x, Handle) else x

@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import KernelError
 
 
-class Loop:
+class LoopRange:
     """`tl.range` or `tl.static_range`; the latter is unrolled at compile time."""
 
     def __init__(self, name: str, unrolled: bool) -> None:
@@ -21,4 +21,4 @@ class Loop:
         return f"<tl.{self.name}>"
 
 
-range_, static_range = Loop("range", False), Loop("static_range", True)
+range_, static_range = LoopRange("range", False), LoopRange("static_range", True)

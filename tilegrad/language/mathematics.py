@@ -9,10 +9,10 @@ from ..ir.dtype import DType, bool_, float32, uint32
 from ..ir.precision import PRECISIONS, TRITON
 from ..ir.tile import Apply, Dot, Expand, Reduce
 from ..ir.tile_types import Refused, dot_dtype
-from .arithmetic import apply, binary, choose, common_dtype, inverted, number
+from .arithmetic import apply, binary, common_dtype, invert, numeric_tile, select
 from .builtin import METHODS, Builtin, builtin, method
 from .shaping import dtype_of
-from .values import Block, is_number, shown
+from .values import SymbolicTile, describe, is_number
 from .writer import Writer
 
 UNARY = (
@@ -22,19 +22,19 @@ UNARY = (
 BINARY = ("atan2", "copysign", "fmod", "pow")
 
 
-def floats(w: Writer, x: Any, name: str) -> Block:
+def floating_operand(w: Writer, x: Any, name: str) -> SymbolicTile:
     """Return an operand of a floating-point function, converted if it must be."""
     if is_number(x):
         return w.tile(float(x))
-    found = number(x, f"tl.{name}")
+    found = numeric_tile(x, f"tl.{name}")
     if not found.type.dtype.is_float:
-        raise Refused(f"tl.{name} takes floats, and this is {shown(found)}: convert it with .to(tl.float32)")
+        raise Refused(f"tl.{name} takes floats, and this is {describe(found)}: convert it with .to(tl.float32)")
     return found
 
 
 def _unary(fn: str, name: str = "") -> Builtin:
-    def function(w: Writer, x: Any) -> Block:
-        found = floats(w, x, function.__name__)
+    def function(w: Writer, x: Any) -> SymbolicTile:
+        found = floating_operand(w, x, function.__name__)
         return apply(w, fn, found.type.dtype, found)
 
     function.__name__ = function.__qualname__ = name or fn
@@ -44,8 +44,8 @@ def _unary(fn: str, name: str = "") -> Builtin:
 
 
 def _binary(fn: str, name: str = "") -> Builtin:
-    def function(w: Writer, x: Any, y: Any) -> Block:
-        found = [floats(w, z, function.__name__) for z in (x, y)]
+    def function(w: Writer, x: Any, y: Any) -> SymbolicTile:
+        found = [floating_operand(w, z, function.__name__) for z in (x, y)]
         dtype = common_dtype((x, y))
         return apply(w, fn, dtype if dtype.is_float else float32, *found)
 
@@ -65,7 +65,7 @@ def abs_(w: Writer, x: Any) -> Any:
     """Return the absolute value."""
     if is_number(x):
         return abs(x)
-    found = number(x, "tl.abs")
+    found = numeric_tile(x, "tl.abs")
     return found if found.type.dtype.kind in ("uint", "bool") else apply(w, "abs", found.type.dtype, found)
 
 
@@ -76,7 +76,7 @@ def _joined(w: Writer, fn: str, operands: tuple[Any, ...]) -> Any:
     for x in operands[1:]:
         for z in (whole, x):
             if not is_number(z):
-                number(z, f"tl.{fn}")
+                numeric_tile(z, f"tl.{fn}")
         whole = apply(w, fn, common_dtype((whole, x)), whole, x)
     return whole
 
@@ -100,7 +100,7 @@ def clamp(w: Writer, x: Any, min: Any, max: Any, propagate_nan: Any = None) -> A
 
 
 @builtin
-def fma(w: Writer, x: Any, y: Any, z: Any) -> Block:
+def fma(w: Writer, x: Any, y: Any, z: Any) -> SymbolicTile:
     """Compute x * y + z."""
     return apply(w, "fma", common_dtype((x, y, z)), x, y, z)
 
@@ -108,13 +108,13 @@ def fma(w: Writer, x: Any, y: Any, z: Any) -> Block:
 @builtin
 def fdiv(w: Writer, x: Any, y: Any, ieee_rounding: bool = False) -> Any:
     """Divide floats."""
-    return binary(w, "div", floats(w, x, "fdiv"), floats(w, y, "fdiv"))
+    return binary(w, "div", floating_operand(w, x, "fdiv"), floating_operand(w, y, "fdiv"))
 
 
 @builtin
 def div_rn(w: Writer, x: Any, y: Any) -> Any:
     """Divide floats, rounded to nearest."""
-    return binary(w, "div", floats(w, x, "div_rn"), floats(w, y, "div_rn"))
+    return binary(w, "div", floating_operand(w, x, "div_rn"), floating_operand(w, y, "div_rn"))
 
 
 @builtin
@@ -126,7 +126,7 @@ def cdiv(w: Writer, x: Any, div: Any) -> Any:
 
 
 @builtin
-def umulhi(w: Writer, x: Any, y: Any) -> Block:
+def umulhi(w: Writer, x: Any, y: Any) -> SymbolicTile:
     """Return the high half of the unsigned product of two integers."""
     dtype = common_dtype((x, y))
     if not (dtype.is_integer and dtype.bits == 32):
@@ -136,9 +136,9 @@ def umulhi(w: Writer, x: Any, y: Any) -> Block:
 
 
 @method
-def where(w: Writer, condition: Any, x: Any, y: Any) -> Block:
+def where(w: Writer, condition: Any, x: Any, y: Any) -> SymbolicTile:
     """Select x where the condition holds, else y; both are computed."""
-    return choose(w, condition, x, y)
+    return select(w, condition, x, y)
 
 
 @method
@@ -156,19 +156,19 @@ def logical_or(w: Writer, x: Any, y: Any) -> Any:
 @method
 def logical_not(w: Writer, x: Any) -> Any:
     """Whether the element is 0."""
-    return inverted(w, w.cast(w.tile(x), bool_))
+    return invert(w, w.cast(w.tile(x), bool_))
 
 
 @builtin
 def dot(
     w: Writer, input: Any, other: Any, acc: Any = None, input_precision: str | None = None, allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None, out_dtype: Any = float32,
-) -> Block:  # fmt: skip
+) -> SymbolicTile:  # fmt: skip
     """Multiply two matrices and add `acc`; float32 operands are multiplied in full precision by default."""
-    x, y = number(input, "tl.dot"), number(other, "tl.dot")
+    x, y = numeric_tile(input, "tl.dot"), numeric_tile(other, "tl.dot")
     if x.type.dtype is not y.type.dtype:
         raise Refused(
-            f"tl.dot takes two tiles of one type, and not {shown(x)} and {shown(y)}: convert one with .to(...)"
+            f"tl.dot takes two tiles of one type, and not {describe(x)} and {describe(y)}: convert one with .to(...)"
         )
     if len(x.shape) == 3 and len(y.shape) == 3 and x.shape[0] == y.shape[0] and x.shape[2] == y.shape[1]:
         return _products(w, x, y, acc, dtype_of(out_dtype))
@@ -184,7 +184,7 @@ def dot(
     return made if wanted is inner else w.cast(w.held(made, "product"), wanted)
 
 
-def _products(w: Writer, x: Block, y: Block, acc: Any, wanted: DType) -> Block:
+def _products(w: Writer, x: SymbolicTile, y: SymbolicTile, acc: Any, wanted: DType) -> SymbolicTile:
     """Multiply batches of matrices as sums of element products: correct but slow."""
     inner = dot_dtype(x.type.dtype)
     wanted = inner if inner is not float32 else wanted
@@ -200,11 +200,13 @@ def _products(w: Writer, x: Block, y: Block, acc: Any, wanted: DType) -> Block:
 def _accumulator(w: Writer, acc: Any, shape: tuple[int, ...], wanted: DType, inner: DType) -> Any:
     if acc is None:
         return None
-    found = number(acc, "the accumulator of tl.dot")
+    found = numeric_tile(acc, "the accumulator of tl.dot")
     if found.shape != shape:
-        raise Refused(f"the accumulator is {shown(found)}, and the product has shape {list(shape)}")
+        raise Refused(f"the accumulator is {describe(found)}, and the product has shape {list(shape)}")
     if found.type.dtype not in (wanted, inner):
-        raise Refused(f"the accumulator is {shown(found)}, and the product {wanted.name}: say out_dtype, or convert it")
+        raise Refused(
+            f"the accumulator is {describe(found)}, and the product {wanted.name}: say out_dtype, or convert it"
+        )
     return w.cast(found, inner).tile
 
 

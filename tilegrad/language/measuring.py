@@ -12,7 +12,7 @@ from ..lazy.handle import Handle, mode, state, view
 from ..runtime.device import device
 from .several import tensors_in
 
-RUNS = 5
+TIMED_RUNS = 5
 """Number of timed runs; the fastest counts."""
 
 
@@ -24,7 +24,7 @@ def seconds_of(launch: Callable[[], None], given: Sequence[Any]) -> float:
     try:
         launch()
         best = float("inf")
-        for _ in range(RUNS):
+        for _ in range(TIMED_RUNS):
             start = time.perf_counter()
             launch()
             for place in places:

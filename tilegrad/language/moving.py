@@ -23,7 +23,7 @@ from ..ops.tile_code import changed
 T = TypeVar("T", Tile, Statement)
 
 
-def moved_apart(kernel: Kernel, types: Types) -> Kernel:
+def split_loop_pointers(kernel: Kernel, types: Types) -> Kernel:
     """Split every such tile of a kernel."""
     counts: dict[str, int] = {}
     for statement in statements(kernel.body):
@@ -37,16 +37,16 @@ def _block(body: tuple[Statement, ...], counts: dict[str, int], types: Types) ->
     """Rewrite the statements of a block; candidates that come first are tried first."""
     for place, statement in enumerate(body):
         if isinstance(statement, For):
-            for name in _movable(body[:place], statement, counts, types):
+            for name in _advancing_tiles(body[:place], statement, counts, types):
                 before, rest = body[:place], body[place + 1 :]
-                return _block((*before, *_apart(statement, rest, name, counts, types)), counts, types)
+                return _block((*before, *_split(statement, rest, name, counts, types)), counts, types)
             inner = _block(statement.body, counts, types)
             if inner is not statement.body:
                 return _block((*body[:place], statement.replaced(body=inner), *body[place + 1 :]), counts, types)
     return body
 
 
-def _movable(before: tuple[Statement, ...], loop: For, counts: dict[str, int], types: Types) -> list[str]:
+def _advancing_tiles(before: tuple[Statement, ...], loop: For, counts: dict[str, int], types: Types) -> list[str]:
     """Return the tiles that are initialised before a loop and only advanced by numbers in it."""
     first = {s.name for s in before if isinstance(s, Assign)}
     found = []
@@ -55,12 +55,12 @@ def _movable(before: tuple[Statement, ...], loop: For, counts: dict[str, int], t
         if not t.shape or not (t.pointer or t.dtype.is_integer):
             continue
         moves = [s for s in loop.body if isinstance(s, Assign) and s.name == name]
-        if moves and len(moves) == counts[name] - 1 and all(_is_move(s, types) for s in moves):
+        if moves and len(moves) == counts[name] - 1 and all(_is_advance(s, types) for s in moves):
             found.append(name)
     return found
 
 
-def _is_move(statement: Assign, types: Types) -> bool:
+def _is_advance(statement: Assign, types: Types) -> bool:
     match statement.value:
         case Apply("add", (Name(name), Literal())):
             return name == statement.name
@@ -69,7 +69,7 @@ def _is_move(statement: Assign, types: Types) -> bool:
     return False
 
 
-def _apart(
+def _split(
     loop: For, rest: tuple[Statement, ...], name: str, counts: dict[str, int], types: Types
 ) -> tuple[Statement, ...]:
     """Split one tile: return the loop, the statements after it, and the initialisation before it."""
@@ -81,7 +81,7 @@ def _apart(
     for statement in loop.body:
         if isinstance(statement, Assign) and statement.name == name:
             assert isinstance(statement.value, Apply)
-            step: Tile = _replaced(statement.value.args[1], name, whole)
+            step: Tile = _substituted(statement.value.args[1], name, whole)
             wide: Tile = (
                 step
                 if isinstance(step, Literal) or types.of(statement.value.args[1]).dtype is dtype
@@ -89,15 +89,15 @@ def _apart(
             )
             body.append(Assign(distance, Apply("add", (Name(distance), wide))))
         else:
-            body.append(_replaced(statement, name, whole))
+            body.append(_substituted(statement, name, whole))
     counts.update({distance: 2, after: 1, name: 1})
-    behind = tuple([_replaced(s, name, Name(after)) for s in rest])
+    behind = tuple([_substituted(s, name, Name(after)) for s in rest])
     used = behind != rest
     made = (Assign(distance, Full((), Literal(0), dtype)), loop.replaced(body=tuple(body)))
     return (*made, Assign(after, whole), *behind) if used else (*made, *rest)
 
 
-def _replaced(part: T, name: str, by: Tile) -> T:
+def _substituted(part: T, name: str, by: Tile) -> T:
     """Substitute an expression for a name; the same object if the name does not occur."""
     made = changed(part, lambda x: by if isinstance(x, Name) and x.name == name else None)
     return part if made == part else made

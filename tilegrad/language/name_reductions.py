@@ -35,7 +35,7 @@ from ..ir.tile_types import Types
 from ..ops.tile_code import changed
 
 
-def reductions_named(kernel: Kernel, types: Types) -> Kernel:
+def name_reductions(kernel: Kernel, types: Types) -> Kernel:
     """Name each reduction (with the operations applied to it) that is smaller than the expression around it.
 
     >>> from ..ir.tile_checker import check
@@ -46,7 +46,7 @@ def reductions_named(kernel: Kernel, types: Types) -> Kernel:
     ...     v = tl.load(x + i)
     ...     tl.store(x + i, v - tl.sum(v, axis=0) / 8)
     ... ''')
-    >>> print(reductions_named(kernel, check(kernel)))
+    >>> print(name_reductions(kernel, check(kernel)))
     @tg.kernel
     def f(x: "*f32"):
         i = tl.arange(0, 8)
@@ -73,16 +73,16 @@ def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
                 renewed = _block(inner, types)
                 made.append(statement if renewed is inner else statement.replaced(body=renewed))
             case _:
-                made += _apart(statement, types)
+                made += _hoisted(statement, types)
     same = len(made) == len(body) and all(x is y for x, y in zip(made, body, strict=True))
     return body if same else tuple(made)
 
 
-def _apart(statement: Statement, types: Types) -> list[Statement]:
+def _hoisted(statement: Statement, types: Types) -> list[Statement]:
     """Return a statement preceded by assignments of its reductions."""
     found: dict[Tile, Name] = {}
     for root in roots(statement):
-        for x in _less(root, _count(root, types), types):
+        for x in _smaller_reductions(root, _count(root, types), types):
             if x not in found:
                 hint = f"{statement.name}_reduced" if isinstance(statement, Assign) else "reduced"
                 found[x] = Name(_fresh(hint, types))
@@ -93,14 +93,14 @@ def _apart(statement: Statement, types: Types) -> list[Statement]:
     return [*before, changed(statement, lambda part: found.get(part) if isinstance(part, Tile) else None)]
 
 
-def _less(x: Tile, whole: int, types: Types) -> list[Tile]:
+def _smaller_reductions(x: Tile, whole: int, types: Types) -> list[Tile]:
     """Find the largest expressions with a reduction that have fewer elements than the expression around them."""
     if not any(isinstance(y, Reduce) for y in walk(x)):
         return []
     if _count(x, types) < whole and not isinstance(x, Expand):
         return [x]
     elementwise = isinstance(x, Apply | Cast | Bitcast | Expand | BroadcastTo | Load)
-    return [y for p in parts(x) for y in _less(p, whole if elementwise else _count(p, types), types)]
+    return [y for p in parts(x) for y in _smaller_reductions(p, whole if elementwise else _count(p, types), types)]
 
 
 def _count(x: Tile, types: Types) -> int:

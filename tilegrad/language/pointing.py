@@ -8,7 +8,9 @@ from ..ir.dtype import int64
 from ..ir.tile import Apply, BroadcastTo, Cast, Expand, Full, Literal, Name, Reshape, Tile, Trans
 from ..ir.tile_types import Types
 
-EXACT = frozenset({"add", "sub", "mul", "neg", "minimum", "maximum", "floordiv", "truncdiv", "fmod", "mod", "abs"})
+OVERFLOWING = frozenset(
+    {"add", "sub", "mul", "neg", "minimum", "maximum", "floordiv", "truncdiv", "fmod", "mod", "abs"}
+)
 """Functions recomputed in 64 bits to detect overflow of narrower integers."""
 
 
@@ -16,7 +18,7 @@ class Unsupported(Exception):
     """Raised where a kernel uses pointers in a way that only the interpreter can follow."""
 
 
-class Place(NamedTuple):
+class PointedElement(NamedTuple):
     """An element that a pointer refers to: `offset` as the kernel computes it, `exact` in 64 bits throughout."""
 
     base: str
@@ -24,7 +26,7 @@ class Place(NamedTuple):
     exact: Tile
 
 
-class Pointing:
+class PointerAnalysis:
     """Tracks pointers: `bases` are the parameters that variables point into; `followed` have a 64-bit twin."""
 
     def __init__(self, types: Types, bases: dict[str, str], followed: frozenset[str], tail: str) -> None:
@@ -34,22 +36,22 @@ class Pointing:
         """Translate an expression into the instrumented kernel."""
         raise NotImplementedError
 
-    def place(self, x: Tile) -> Place:
+    def place(self, x: Tile) -> PointedElement:
         match x:
             case Name(name) if name in self.bases:
                 base = self.bases[name]
                 if base == name:
-                    return Place(base, Literal(0), Literal(0))
-                return Place(base, Name(name), Name(self.exact_name(name)))
+                    return PointedElement(base, Literal(0), Literal(0))
+                return PointedElement(base, Name(name), Name(self.exact_name(name)))
             case Apply("add" | "sub" as fn, (y, z)):
                 pointer, distance = (y, z) if self.types.of(y).pointer else (z, y)
                 place = self.place(pointer)
                 step = self.value(distance) if isinstance(distance, Literal) else Cast(self.value(distance), int64)
                 exact = self.exact(distance)
-                return Place(place.base, Apply(fn, (place.offset, step)), Apply(fn, (place.exact, exact)))
+                return PointedElement(place.base, Apply(fn, (place.offset, step)), Apply(fn, (place.exact, exact)))
             case Expand() | BroadcastTo() | Reshape() | Trans():
                 place = self.place(x.x)
-                return Place(
+                return PointedElement(
                     place.base,
                     x.replaced(x=self.wide_shape(place.offset, x.x)),
                     x.replaced(x=self.wide_shape(place.exact, x.x)),
@@ -68,7 +70,7 @@ class Pointing:
                 return x
             case Name(name) if self.has_exact(name):
                 return Name(self.exact_name(name))
-            case Apply(fn, args) if fn in EXACT and self.types.of(x).dtype.kind == "int":
+            case Apply(fn, args) if fn in OVERFLOWING and self.types.of(x).dtype.kind == "int":
                 return Apply(fn, tuple([self.exact(a) for a in args]))
             case Apply("where", (condition, y, z)) if self.types.of(x).dtype.kind == "int":
                 return Apply("where", (self.value(condition), self.exact(y), self.exact(z)))

@@ -16,38 +16,38 @@ from ..errors import KernelError, KernelSourceError
 from ..ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
 from ..ir.tile_checker import Mistake, Types, check
 from ..ir.tile_types import Refused, TileType
-from .dead_code import tidied
+from .dead_code import eliminate_dead_code
 from .flow import FlowReader
-from .frames import Frame, KernelBase
-from .source import Place
-from .values import Block, Unknown, rebuilt, shown
+from .frames import FunctionScope, KernelBase
+from .source import KernelLocation
+from .values import SymbolicTile, Unbound, describe, map_leaves
 
-DEEPEST = 60
+MAX_CALL_DEPTH = 60
 """Nesting depth of calls at which recursion is reported."""
 
 
-class Read(NamedTuple):
+class ReadKernel(NamedTuple):
     """A kernel that was read, with the source locations of its statements and expressions (by identity)."""
 
     kernel: Kernel
-    places: dict[int, tuple[Statement, Place]]
+    places: dict[int, tuple[Statement, KernelLocation]]
     types: Types
-    parts: dict[int, tuple[Tile, Place]]
+    parts: dict[int, tuple[Tile, KernelLocation]]
     captured: dict[tuple[int, str], Any]
     hidden: tuple[Parameter, ...]
     """Implicit parameters: pointers to address 0, for pointers made of integer addresses."""
 
 
-def read(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> Read:
+def read_kernel(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
     """Read a function into a tile kernel; `arguments` are the constants, `parameters` everything else."""
-    reader = Reader(parameters)
+    reader = KernelReader(parameters)
     names = {**arguments}
     for p in parameters:
-        names.setdefault(p.name, Block(Name(p.name), TileType(p.dtype, (), p.pointer)))
+        names.setdefault(p.name, SymbolicTile(Name(p.name), TileType(p.dtype, (), p.pointer)))
     return reader.whole(fn, names, parameters)
 
 
-class Reader(FlowReader):
+class KernelReader(FlowReader):
     """Reads statements; `used` collects the captured constants."""
 
     def __init__(self, parameters: tuple[Parameter, ...]) -> None:
@@ -57,8 +57,8 @@ class Reader(FlowReader):
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
             self.home[p.name] = -1
 
-    def whole(self, fn: KernelBase, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> Read:
-        self.frame = Frame(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
+    def whole(self, fn: KernelBase, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+        self.frame = FunctionScope(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
         source = fn.source_text
         self.block_of(source.tree.body)
         result = self.frame.names.get("return")
@@ -68,7 +68,7 @@ class Reader(FlowReader):
         origin = str(source.place(source.tree))
         hidden = tuple(self.hidden.values())
         kernel = Kernel(fn.fn.__name__, (*parameters, *hidden), tuple(self.open[0]), origin)
-        kernel, places = tidied(kernel, self.places)
+        kernel, places = eliminate_dead_code(kernel, self.places)
         try:
             types = check(kernel)
         except Mistake as mistake:
@@ -76,7 +76,7 @@ class Reader(FlowReader):
             raise (found[1] if found else source.place(source.tree)).error(mistake.reason) from None
         except KernelError as error:
             raise source.place(source.tree).error(str(error)) from None
-        return Read(kernel, places, types, self.parts, self.used, hidden)
+        return ReadKernel(kernel, places, types, self.parts, self.used, hidden)
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class Reader(FlowReader):
 
         condition = self.value(test)
         text = "" if message is None else self.value(message)
-        (device_assert if isinstance(condition, Block) else static_assert).run(self, (condition, text), {})
+        (device_assert if isinstance(condition, SymbolicTile) else static_assert).run(self, (condition, text), {})
 
     def bind(self, target: ast.expr, value: Any) -> None:
         match target:
@@ -131,7 +131,7 @@ class Reader(FlowReader):
                 self.assign_name(name, value)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 if not isinstance(value, tuple) or len(value) != len(parts):
-                    count = f"{len(value)} values" if isinstance(value, tuple) else shown(value)
+                    count = f"{len(value)} values" if isinstance(value, tuple) else describe(value)
                     raise self.wrong(target, f"{count} cannot be given to {len(parts)} names")
                 made = [self.kept(x, parts) for x in value]
                 for part, x in zip(parts, made, strict=True):
@@ -143,7 +143,7 @@ class Reader(FlowReader):
 
     def kept(self, x: Any, targets: list[ast.expr]) -> Any:
         """Hold one of several values assigned together, so that assigning the other names does not affect it."""
-        if len(targets) > 1 and isinstance(x, Block) and not isinstance(x.tile, Literal):
+        if len(targets) > 1 and isinstance(x, SymbolicTile) and not isinstance(x.tile, Literal):
             changed = {n for t in targets if isinstance(t, ast.Name) for n in self.frame.mine.get(t.id, ())}
             if not isinstance(x.tile, Name) or x.tile.name in changed:
                 return self.named(x, "next")
@@ -152,7 +152,7 @@ class Reader(FlowReader):
     # --- calls of other kernels ------------------------------------------------------------------
 
     def inlined(self, fn: KernelBase, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
-        if len(self.calls) >= DEEPEST:
+        if len(self.calls) >= MAX_CALL_DEPTH:
             raise Refused(f"{fn.fn.__name__} calls itself without an end that is known when the kernel is compiled")
         try:
             bound = fn.signature.bind(*args, **kwargs)
@@ -162,15 +162,15 @@ class Reader(FlowReader):
         names: dict[str, Any] = {}
         for name, value in bound.arguments.items():
             value = value.value if type(value).__name__ == "constexpr" else value
-            names[name] = rebuilt(value, partial(self.held, hint=name))
+            names[name] = map_leaves(value, partial(self.held, hint=name))
         before = (self.frame, self.calls, self.at)
-        self.frame, self.calls = Frame(fn, names, self.used), (place, *self.calls)
+        self.frame, self.calls = FunctionScope(fn, names, self.used), (place, *self.calls)
         try:
             self.block_of(self.frame.source.tree.body)
             result = self.frame.names.get("return")
         finally:
             self.frame, self.calls, self.at = before
-        if isinstance(result, Unknown):
+        if isinstance(result, Unbound):
             raise Refused(f"what {fn.fn.__name__} returns {result.reason}")
         return result
 

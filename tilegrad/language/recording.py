@@ -23,14 +23,14 @@ from ..lazy.storage import Storage
 from ..ops.external_call import TileWork, outside
 from ..ops.tile_code import changed, size_tile
 from ..ops.tile_code import parameter as size_name
-from .arguments import Bound
-from .tensors import Memory, refuse_overlap
+from .arguments import BoundArguments
+from .tensors import TensorMemory, refuse_overlap
 
 if TYPE_CHECKING:
-    from .kernel import Specialised
+    from .kernel import SpecialisedKernel
 
 
-class Pointed(NamedTuple):
+class PointerTarget(NamedTuple):
     """The target of a pointer argument: the elements of a storage from an offset on."""
 
     tensor: Any
@@ -39,10 +39,12 @@ class Pointed(NamedTuple):
     offset: int
 
 
-def record(name: str, found: Specialised, call: Bound, grid: tuple[Any, ...], stored: frozenset[str]) -> None:
+def record(
+    name: str, found: SpecialisedKernel, call: BoundArguments, grid: tuple[Any, ...], stored: frozenset[str]
+) -> None:
     """Give the tensors that a launch writes their new values in the graph."""
     given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
-    pointed = {p.name: _pointed(given[p.name]) for p in found.ir.parameters if p.pointer}
+    pointed = {p.name: _pointer_target(given[p.name]) for p in found.ir.parameters if p.pointer}
     _check_overlaps(name, pointed, stored)
     written = {p.storage: p for n, p in pointed.items() if n in stored}
     for n, p in pointed.items():
@@ -74,21 +76,21 @@ def record(name: str, found: Specialised, call: Bound, grid: tuple[Any, ...], st
         _write(name, p, value)
 
 
-def _pointed(x: Any) -> Pointed:
+def _pointer_target(x: Any) -> PointerTarget:
     base = x.base()
-    return Pointed(x, base.storage, current(base), known(layout(x).offset, {}) if x._moves else 0)
+    return PointerTarget(x, base.storage, current(base), known(layout(x).offset, {}) if x._moves else 0)
 
 
-def _check_overlaps(name: str, pointed: dict[str, Pointed], stored: frozenset[str]) -> None:
+def _check_overlaps(name: str, pointed: dict[str, PointerTarget], stored: frozenset[str]) -> None:
     memories = []
     for parameter, p in pointed.items():
         type = p.tensor._value.type
         span = 1 + sum((n - 1) * s for n, s in zip(type.shape, layout(p.tensor).strides, strict=True))
-        memories.append((parameter, Memory(p.storage, p.offset, span if type.count else 0, type.dtype.bytes)))  # type: ignore[arg-type]
+        memories.append((parameter, TensorMemory(p.storage, p.offset, span if type.count else 0, type.dtype.bytes)))  # type: ignore[arg-type]
     refuse_overlap(name, memories, stored)
 
 
-def _check_write(name: str, parameter: str, p: Pointed) -> None:
+def _check_write(name: str, parameter: str, p: PointerTarget) -> None:
     if mode.enabled and not p.tensor.base().hidden and p.whole.tracked:
         raise InPlaceError(
             f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
@@ -96,7 +98,7 @@ def _check_write(name: str, parameter: str, p: Pointed) -> None:
         )
 
 
-def _write(name: str, p: Pointed, value: Value) -> None:
+def _write(name: str, p: PointerTarget, value: Value) -> None:
     """Replace the value of a tensor; notify views and saved values."""
     base = p.tensor.base()
     if state.trace is not None:
@@ -123,7 +125,7 @@ def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[
         else:
             parameters.append(p)
     first = {n: v for n, v in values.items() if n in loaded or n in _assigned(kernel)}
-    body = _put(kernel.body, {n: v for n, v in values.items() if n not in first})
+    body = _substitute(kernel.body, {n: v for n, v in values.items() if n not in first})
     head = tuple([Assign(n, v) for n, v in first.items()])
     return Kernel(kernel.name, tuple(parameters), (*head, *body), kernel.origin), loaded
 
@@ -151,7 +153,7 @@ def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
     starts = {p.name: Name(names[p.name]) + offset if (offset := offsets.get(p.name)) else Name(names[p.name])
               for p in kernel.parameters}  # fmt: skip
     head = tuple([Assign(n, starts[n]) for n in names if n in assigned])
-    body = _put(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
+    body = _substitute(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
     parameters = tuple([Parameter(names[p.name], p.dtype, p.pointer) for p in kernel.parameters])
     return Kernel(kernel.name, parameters, (*head, *body), kernel.origin)
 
@@ -162,7 +164,7 @@ def _assigned(kernel: Kernel) -> set[str]:
     return {s.name for s in every if isinstance(s, Assign | Atomic)} | {s.index for s in every if isinstance(s, For)}
 
 
-def _put(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[Statement, ...]:
+def _substitute(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[Statement, ...]:
     """Substitute expressions for names in statements."""
     if not values:
         return body

@@ -33,12 +33,12 @@ from ..ir.tile import (
 from ..ir.tile_access import roots, walk
 from ..ir.tile_types import Types
 from ..runtime.bounds import Limit
-from .forms import on_a_gpu
+from .forms import gpu_resources
 
-FREE = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
+FREE_FUNCTIONS = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
 
 
-class Report(NamedTuple):
+class KernelReport(NamedTuple):
     """The counts of a launch; `exact` if all trip counts were known."""
 
     name: str
@@ -57,7 +57,7 @@ class Report(NamedTuple):
     @property
     def gpu(self) -> str:
         """Registers, spills, shared memory and occupancy on an H200, compiled on demand."""
-        return "" if self.compiled is None else on_a_gpu(self.compiled)
+        return "" if self.compiled is None else gpu_resources(self.compiled)
 
     @property
     def bytes(self) -> int:
@@ -83,7 +83,7 @@ class Report(NamedTuple):
         return f"{least}; took {1e6 * self.seconds:,.1f} us: {100 * self.least.share(self.seconds):.0f} % of the limit"
 
 
-def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> Report:
+def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping[str, Any]) -> KernelReport:
     """Count the work of the programs of a grid.
 
     >>> from ..ir.tile_checker import check
@@ -103,7 +103,7 @@ def report(kernel: Kernel, types: Types, grid: tuple[int, ...], numbers: Mapping
     counter.block(kernel.body, 1.0)
     programs = prod(grid)
     whole = [round(x * programs) for x in (counter.loaded, counter.stored, counter.operations)]
-    return Report(kernel.name, programs, whole[0], whole[1], whole[2], counter.exact)
+    return KernelReport(kernel.name, programs, whole[0], whole[1], whole[2], counter.exact)
 
 
 class _Counter:
@@ -154,7 +154,7 @@ class _Counter:
         match x:
             case Load(pointer):
                 self.loaded += times * self.bytes(pointer)
-            case Apply(fn) if fn not in FREE and fn in FUNCTIONS:
+            case Apply(fn) if fn not in FREE_FUNCTIONS and fn in FUNCTIONS:
                 found = self.types.of(x)
                 if found.dtype.is_float and not found.pointer:
                     self.operations += times * prod(found.shape) * (2 if fn == "fma" else 1)

@@ -49,64 +49,64 @@ class TensorDescriptor:
         return f"TensorDescriptor({self.shape}, strides {self.strides}, blocks {self.block_shape})"
 
 
-class Part(NamedTuple):
+class ParameterPath(NamedTuple):
     """Path of a parameter within a nested argument."""
 
     name: str
 
 
-class Described(NamedTuple):
+class DescriptorPath(NamedTuple):
     """Path of a descriptor within a nested argument."""
 
-    base: Part
-    shape: tuple[Part, ...]
-    strides: tuple[Part, ...]
+    base: ParameterPath
+    shape: tuple[ParameterPath, ...]
+    strides: tuple[ParameterPath, ...]
     block_shape: tuple[int, ...]
     padding: str
 
 
-def is_several(value: Any) -> bool:
+def expands(value: Any) -> bool:
     """Whether an argument expands into several parameters."""
     return isinstance(value, TensorDescriptor) or (
-        isinstance(value, tuple) and any(isinstance(x, Handle) or is_several(x) for x in value)
+        isinstance(value, tuple) and any(isinstance(x, Handle) or expands(x) for x in value)
     )
 
 
-def apart(name: str, value: Any, given: list[tuple[str, Any]]) -> Any:
+def flatten(name: str, value: Any, given: list[tuple[str, Any]]) -> Any:
     """Flatten an argument: return its structure, and add its tensors and numbers to `given` under new names."""
     if isinstance(value, TensorDescriptor):
         shape = tuple([_part(f"{name}_extent{n}", x, given) for n, x in enumerate(value.shape)])
         strides = tuple([_part(f"{name}_stride{n}", x, given) for n, x in enumerate(value.strides)])
         base = _part(f"{name}_base", value.base, given)
-        return Described(base, shape, strides, tuple(value.block_shape), value.padding)
+        return DescriptorPath(base, shape, strides, tuple(value.block_shape), value.padding)
     if isinstance(value, tuple):
-        return tuple([apart(f"{name}_{n}", x, given) for n, x in enumerate(value)])
+        return tuple([flatten(f"{name}_{n}", x, given) for n, x in enumerate(value)])
     return _part(name, value, given)
 
 
-def _part(name: str, value: Any, given: list[tuple[str, Any]]) -> Part:
+def _part(name: str, value: Any, given: list[tuple[str, Any]]) -> ParameterPath:
     given.append((name, value))
-    return Part(name)
+    return ParameterPath(name)
 
 
-def whole(form: Any, part: Callable[[str], Any], describe: Callable[..., Any]) -> Any:
+def rebuild(form: Any, part: Callable[[str], Any], describe: Callable[..., Any]) -> Any:
     """Rebuild a value of some structure; callbacks supply the leaves and descriptors."""
-    if isinstance(form, Part):
+    if isinstance(form, ParameterPath):
         return part(form.name)
-    if isinstance(form, Described):
+    if isinstance(form, DescriptorPath):
         parts = [tuple([part(x.name) for x in group]) for group in (form.shape, form.strides)]
         return describe(part(form.base.name), *parts, form.block_shape, form.padding)
-    return tuple([whole(x, part, describe) for x in form])
+    return tuple([rebuild(x, part, describe) for x in form])
 
 
-def inside(form: Any, part: Callable[[str], Any]) -> Any:
+def in_kernel(form: Any, part: Callable[[str], Any]) -> Any:
     """Rebuild the value as kernels see it."""
-    return whole(form, part, Descriptor)
+    return rebuild(form, part, Descriptor)
 
 
-def outside(form: Any, part: Callable[[str], Any]) -> Any:
+def as_passed(form: Any, part: Callable[[str], Any]) -> Any:
     """Rebuild the value as the caller passed it."""
-    return whole(form, part, TensorDescriptor)
+    return rebuild(form, part, TensorDescriptor)
 
 
 def tensors_in(values: Iterable[Any]) -> list[Handle]:
@@ -122,10 +122,10 @@ def tensors_in(values: Iterable[Any]) -> list[Handle]:
     return found
 
 
-def mapped(x: Any, change: Callable[[Any], Any]) -> Any:
+def map_tensors(x: Any, change: Callable[[Any], Any]) -> Any:
     """Replace the tensors in an argument."""
     if isinstance(x, TensorDescriptor):
         return TensorDescriptor(change(x.base), x.shape, x.strides, x.block_shape, x.padding)
     if isinstance(x, tuple):
-        return tuple([mapped(part, change) for part in x])
+        return tuple([map_tensors(part, change) for part in x])
     return change(x)

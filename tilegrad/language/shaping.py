@@ -8,31 +8,35 @@ from ..ir.dtype import DType, bool_, float32, uint64
 from ..ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
 from ..ir.tile_types import Refused
 from ..ir.tile_types import broadcast as meeting_shape
-from .arithmetic import binary, choose, common_dtype, number, to
+from .arithmetic import binary, common_dtype, convert, numeric_tile, select
 from .builtin import builtin, method
-from .memory import addressed
-from .values import Block, Lacking, PointerType, shown
+from .memory import pointer_from_address
+from .values import MissingDtype, PointerType, SymbolicTile, describe
 from .writer import Writer, in_dtype, static_int, static_shape
 
 
 def dtype_of(x: Any) -> DType:
     """Return an operand that must be a dtype."""
-    if isinstance(x, Lacking):
+    if isinstance(x, MissingDtype):
         raise Refused(f"there are no elements of {x}: tensors have float16, bfloat16 or int8 where memory is scarce")
     if not isinstance(x, DType):
-        raise Refused(f"here an element type must stand, such as tl.float32, and not {shown(x)}")
+        raise Refused(f"here an element type must stand, such as tl.float32, and not {describe(x)}")
     return x
 
 
-def converted(w: Writer, x: Any, dtype: Any, bitcast: bool) -> Any:
+def convert_or_point(w: Writer, x: Any, dtype: Any, bitcast: bool) -> Any:
     """Convert elements to a dtype, or an address to a pointer."""
-    return addressed(w, x, dtype.element_ty) if isinstance(dtype, PointerType) else to(w, x, dtype_of(dtype), bitcast)
+    return (
+        pointer_from_address(w, x, dtype.element_ty)
+        if isinstance(dtype, PointerType)
+        else convert(w, x, dtype_of(dtype), bitcast)
+    )
 
 
-def tile_of(x: Any, what: str) -> Block:
+def tile_of(x: Any, what: str) -> SymbolicTile:
     """Return an operand that must be a tile, of pointers or numbers."""
-    if not isinstance(x, Block):
-        raise Refused(f"{what} takes a tile, and not {shown(x)}")
+    if not isinstance(x, SymbolicTile):
+        raise Refused(f"{what} takes a tile, and not {describe(x)}")
     return x
 
 
@@ -45,19 +49,19 @@ def axis_of(x: Any, rank: int, what: str) -> int:
 
 
 @builtin
-def program_id(w: Writer, axis: Any) -> Block:
+def program_id(w: Writer, axis: Any) -> SymbolicTile:
     """Return the index of this program in the grid along an axis (0, 1 or 2)."""
     return w.make(ProgramId(static_int(axis, "the axis of tl.program_id")))
 
 
 @builtin
-def num_programs(w: Writer, axis: Any) -> Block:
+def num_programs(w: Writer, axis: Any) -> SymbolicTile:
     """Return the number of programs in the grid along an axis."""
     return w.make(NumPrograms(static_int(axis, "the axis of tl.num_programs")))
 
 
 @builtin
-def arange(w: Writer, start: Any, end: Any) -> Block:
+def arange(w: Writer, start: Any, end: Any) -> SymbolicTile:
     """Return the integers from start to end - 1. (Any length, not only Triton's powers of two.)"""
     first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
     if last <= first:
@@ -66,60 +70,60 @@ def arange(w: Writer, start: Any, end: Any) -> Block:
 
 
 @builtin
-def full(w: Writer, shape: Any, value: Any, dtype: Any) -> Block:
+def full(w: Writer, shape: Any, value: Any, dtype: Any) -> SymbolicTile:
     """Return a tile filled with one number."""
     found = dtype_of(dtype)
-    if isinstance(value, Block) and value.shape:
-        raise Refused(f"tl.full takes one number, and not {shown(value)}")
+    if isinstance(value, SymbolicTile) and value.shape:
+        raise Refused(f"tl.full takes one number, and not {describe(value)}")
     if isinstance(value, float) and found.is_integer:
         value = int(value)
     return w.make(Full(static_shape(shape), w.operand(value, found), found))
 
 
 @builtin
-def zeros(w: Writer, shape: Any, dtype: Any = float32) -> Block:
+def zeros(w: Writer, shape: Any, dtype: Any = float32) -> SymbolicTile:
     """Return a tile of zeros."""
     return zero(w, static_shape(shape), dtype_of(dtype))
 
 
 @builtin
-def zeros_like(w: Writer, input: Any) -> Block:
+def zeros_like(w: Writer, input: Any) -> SymbolicTile:
     """Return zeros with the shape and type of a tile."""
-    x = number(input, "tl.zeros_like")
+    x = numeric_tile(input, "tl.zeros_like")
     return zero(w, x.shape, x.type.dtype)
 
 
-def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> Block:
+def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> SymbolicTile:
     return w.make(Full(shape, Literal(in_dtype(False if dtype is bool_ else 0, dtype)), dtype))
 
 
 @method
 def cast(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
-    return converted(w, input, dtype, bitcast)
+    return convert_or_point(w, input, dtype, bitcast)
 
 
 @method
 def to_(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
-    return converted(w, input, dtype, bitcast)
+    return convert_or_point(w, input, dtype, bitcast)
 
 
 @builtin
-def seed_of(w: Writer, seed: Any) -> Block:
+def seed_of(w: Writer, seed: Any) -> SymbolicTile:
     """Convert a seed to an unsigned 64-bit number in the kernel (sums of seeds wrap)."""
-    if isinstance(seed, Block):
+    if isinstance(seed, SymbolicTile):
         return w.cast(seed, uint64)
     return w.named(w.make(Full((), Literal(static_int(seed, "a seed") % 2**64), uint64)), "seed")
 
 
 @method
-def broadcast_to(w: Writer, input: Any, *shape: Any) -> Block:
+def broadcast_to(w: Writer, input: Any, *shape: Any) -> SymbolicTile:
     """Broadcast a tile along axes of extent 1."""
-    return spread(w, input, static_shape(_listed(shape)))
+    return broadcast_axes(w, input, static_shape(_listed(shape)))
 
 
-def spread(w: Writer, x: Any, shape: tuple[int, ...]) -> Block:
+def broadcast_axes(w: Writer, x: Any, shape: tuple[int, ...]) -> SymbolicTile:
     made = w.tile(x)
     if made.shape == shape:
         return made
@@ -131,19 +135,19 @@ def spread(w: Writer, x: Any, shape: tuple[int, ...]) -> Block:
 
 
 @builtin
-def broadcast(w: Writer, input: Any, other: Any) -> tuple[Block, Block]:
+def broadcast(w: Writer, input: Any, other: Any) -> tuple[SymbolicTile, SymbolicTile]:
     """Broadcast two tiles to their common shape."""
     x, y = w.tile(input), w.tile(other)
     shape = broadcast_shape(x, y)
-    return spread(w, x, shape), spread(w, y, shape)
+    return broadcast_axes(w, x, shape), broadcast_axes(w, y, shape)
 
 
-def broadcast_shape(*tiles: Block) -> tuple[int, ...]:
+def broadcast_shape(*tiles: SymbolicTile) -> tuple[int, ...]:
     return meeting_shape(tiles[0].tile, *[x.shape for x in tiles])
 
 
 @method
-def reshape(w: Writer, input: Any, *shape: Any, can_reorder: bool = False) -> Block:
+def reshape(w: Writer, input: Any, *shape: Any, can_reorder: bool = False) -> SymbolicTile:
     """Reshape a tile in row-major order."""
     x = tile_of(input, "tl.reshape")
     wanted = _listed(shape)
@@ -155,7 +159,7 @@ def _listed(shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
 
 
-def _inferred(x: Block, wanted: tuple[Any, ...]) -> tuple[int, ...]:
+def _inferred(x: SymbolicTile, wanted: tuple[Any, ...]) -> tuple[int, ...]:
     known, whole = 1, 1
     for extent in x.shape:
         whole *= extent
@@ -165,13 +169,13 @@ def _inferred(x: Block, wanted: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 @method
-def ravel(w: Writer, x: Any, can_reorder: bool = False) -> Block:
+def ravel(w: Writer, x: Any, can_reorder: bool = False) -> SymbolicTile:
     """Flatten a tile."""
     return reshape.run(w, (x, -1), {})  # type: ignore[no-any-return]
 
 
 @method
-def expand_dims(w: Writer, input: Any, axis: Any) -> Block:
+def expand_dims(w: Writer, input: Any, axis: Any) -> SymbolicTile:
     """Insert axes of extent 1."""
     x = w.tile(input)
     places = axis if isinstance(axis, tuple) else (axis,)
@@ -181,7 +185,7 @@ def expand_dims(w: Writer, input: Any, axis: Any) -> Block:
 
 
 @method
-def permute(w: Writer, input: Any, *dims: Any) -> Block:
+def permute(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
     """Permute the axes."""
     x = tile_of(input, "tl.permute")
     order = [axis_of(axis, len(x.shape), "tl.permute") for axis in _listed(dims)]
@@ -189,24 +193,24 @@ def permute(w: Writer, input: Any, *dims: Any) -> Block:
 
 
 @method
-def trans(w: Writer, input: Any, *dims: Any) -> Block:
+def trans(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
     """Permute the axes; by default transpose the last two."""
     x = tile_of(input, "tl.trans")
     rank = len(x.shape)
     if not dims and rank < 2:
-        raise Refused(f"tl.trans exchanges two axes, and {shown(x)} has {rank}")
+        raise Refused(f"tl.trans exchanges two axes, and {describe(x)} has {rank}")
     order = _listed(dims) or (*range(rank - 2), rank - 1, rank - 2)
     return permute.run(w, (x, order), {})  # type: ignore[no-any-return]
 
 
 @method
-def gather(w: Writer, input: Any, index: Any, axis: Any) -> Block:
+def gather(w: Writer, input: Any, index: Any, axis: Any) -> SymbolicTile:
     """Gather elements along an axis at the positions in `index`."""
-    x, i = number(input, "tl.gather"), number(index, "tl.gather")
+    x, i = numeric_tile(input, "tl.gather"), numeric_tile(index, "tl.gather")
     return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 
-def picked(w: Writer, x: Block, axis: int, index: Tile, count: int) -> Block:
+def select_rows(w: Writer, x: SymbolicTile, axis: int, index: Tile, count: int) -> SymbolicTile:
     """Select the elements along an axis at the positions in a one-dimensional tile."""
     rank = len(x.shape)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -216,41 +220,42 @@ def picked(w: Writer, x: Block, axis: int, index: Tile, count: int) -> Block:
 
 
 @method
-def flip(w: Writer, x: Any, dim: Any = None) -> Block:
+def flip(w: Writer, x: Any, dim: Any = None) -> SymbolicTile:
     """Reverse the elements along an axis (the last by default)."""
-    value = number(x, "tl.flip")
+    value = numeric_tile(x, "tl.flip")
     axis = axis_of(-1 if dim is None else dim, len(value.shape), "tl.flip")
     count = value.shape[axis]
     index = binary(w, "sub", count - 1, w.make(Arange(0, count)))
-    return picked(w, w.held(value, "flipped"), axis, index.tile, count)
+    return select_rows(w, w.held(value, "flipped"), axis, index.tile, count)
 
 
 @builtin
-def join(w: Writer, a: Any, b: Any) -> Block:
+def join(w: Writer, a: Any, b: Any) -> SymbolicTile:
     """Stack two tiles along a new last axis."""
     x, y = w.tile(a), w.tile(b)
     shape = broadcast_shape(x, y)
-    both = [w.make(Expand(spread(w, z, shape).tile, (len(shape),))) for z in (x, y)]
+    both = [w.make(Expand(broadcast_axes(w, z, shape).tile, (len(shape),))) for z in (x, y)]
     second = w.make(Arange(0, 2))
-    return choose(w, binary(w, "eq", second, 0), *both)
+    return select(w, binary(w, "eq", second, 0), *both)
 
 
 @method
-def split(w: Writer, a: Any) -> tuple[Block, Block]:
+def split(w: Writer, a: Any) -> tuple[SymbolicTile, SymbolicTile]:
     """Split a tile into two along a last axis of extent 2."""
-    x = number(a, "tl.split")
+    x = numeric_tile(a, "tl.split")
     if not x.shape or x.shape[-1] != 2:
-        raise Refused(f"tl.split takes a tile whose last axis has extent 2, and not {shown(x)}")
+        raise Refused(f"tl.split takes a tile whose last axis has extent 2, and not {describe(x)}")
     kept = w.held(x, "pair")
     parts = [
-        picked(w, kept, len(x.shape) - 1, Full((1,), Literal(n), w.make(Arange(0, 1)).type.dtype), 1) for n in (0, 1)
+        select_rows(w, kept, len(x.shape) - 1, Full((1,), Literal(n), w.make(Arange(0, 1)).type.dtype), 1)
+        for n in (0, 1)
     ]
     first, second = [w.make(Reshape(part.tile, x.shape[:-1])) for part in parts]
     return first, second
 
 
 @builtin
-def interleave(w: Writer, a: Any, b: Any) -> Block:
+def interleave(w: Writer, a: Any, b: Any) -> SymbolicTile:
     """Interleave the elements of two tiles along the last axis."""
     both = join.run(w, (a, b), {})
     shape = both.shape
@@ -258,19 +263,19 @@ def interleave(w: Writer, a: Any, b: Any) -> Block:
 
 
 @builtin
-def cat(w: Writer, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> Block:
+def cat(w: Writer, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> SymbolicTile:
     """Concatenate two tiles along an axis, in order."""
     dtype = common_dtype((input, other))
-    x, y = w.cast(number(input, "tl.cat"), dtype), w.cast(number(other, "tl.cat"), dtype)
+    x, y = w.cast(numeric_tile(input, "tl.cat"), dtype), w.cast(numeric_tile(other, "tl.cat"), dtype)
     axis = axis_of(dim, len(x.shape), "tl.cat")
     if x.shape[:axis] + x.shape[axis + 1 :] != y.shape[:axis] + y.shape[axis + 1 :]:
-        raise Refused(f"tl.cat joins tiles that differ along axis {axis} only, and not {shown(x)} and {shown(y)}")
+        raise Refused(f"tl.cat joins tiles that differ along axis {axis} only, and not {describe(x)} and {describe(y)}")
     first, second = x.shape[axis], y.shape[axis]
     at = w.named(w.make(Arange(0, first + second)), "at")
     low = w.named(binary(w, "lt", at, first), "low")
-    left = choose(w, low, at, 0)
-    right = choose(w, low, 0, binary(w, "sub", at, first))
-    parts = [picked(w, w.held(z, "part"), axis, i.tile, first + second) for z, i in ((x, left), (y, right))]
+    left = select(w, low, at, 0)
+    right = select(w, low, 0, binary(w, "sub", at, first))
+    parts = [select_rows(w, w.held(z, "part"), axis, i.tile, first + second) for z, i in ((x, left), (y, right))]
     others = tuple([n for n in range(len(x.shape)) if n != axis])
     chosen = w.make(Expand(low.tile, others)) if others else low
-    return choose(w, chosen, *parts)
+    return select(w, chosen, *parts)

@@ -10,7 +10,7 @@ from ..functions.creation import from_dlpack
 from ..lazy.handle import Handle
 
 
-class Shared:
+class DlpackKernel:
     """A kernel for tensors of PyTorch, numpy or any library with `__dlpack__`: `k.as_torch()[grid](x, y, n)`."""
 
     def __init__(self, launch: Callable[..., None]) -> None:
@@ -19,15 +19,15 @@ class Shared:
     def __getitem__(self, grid: Any) -> Callable[..., None]:
         return lambda *args, **kwargs: self.launch(
             grid,
-            tuple([borrowed(x, n) for n, x in enumerate(args)]),
-            {name: borrowed(x, name) for name, x in kwargs.items()},
+            tuple([wrap_dlpack(x, n) for n, x in enumerate(args)]),
+            {name: wrap_dlpack(x, name) for name, x in kwargs.items()},
         )
 
 
-def borrowed(x: Any, name: object) -> Any:
+def wrap_dlpack(x: Any, name: object) -> Any:
     """Wrap another library's tensor without a copy; other arguments are returned unchanged."""
     if isinstance(x, tuple):
-        return tuple([borrowed(part, name) for part in x])
+        return tuple([wrap_dlpack(part, name) for part in x])
     if isinstance(x, Handle) or not hasattr(x, "__dlpack__"):
         return x
     what = f"argument {name} ({type(x).__module__}.{type(x).__name__} of shape {list(x.shape)})"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import KernelError, KernelSourceError
 
 
-class Source:
+class KernelSource:
     """The source text and syntax tree of a function."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -33,8 +33,8 @@ class Source:
             raise self._unknown()  # text of another program, whose file has the same name: "<string>"
         self.tree = parsed
 
-    def place(self, node: ast.AST) -> Place:
-        return Place(self, node)
+    def place(self, node: ast.AST) -> KernelLocation:
+        return KernelLocation(self, node)
 
     def _unknown(self) -> KernelError:
         return KernelError(
@@ -42,10 +42,10 @@ class Source:
         )
 
 
-class Place(NamedTuple):
+class KernelLocation(NamedTuple):
     """A location in a kernel's source."""
 
-    source: Source
+    source: KernelSource
     node: ast.AST
 
     @property
@@ -65,7 +65,7 @@ class Place(NamedTuple):
         column, width = len(raw[:begin].decode()), len(raw[begin:end].decode())
         return f"    {text[self.source.indent :]}\n    {' ' * column}{'^' * max(1, width)}"
 
-    def error(self, reason: str, called: tuple[Place, ...] = ()) -> KernelSourceError:
+    def error(self, reason: str, called: tuple[KernelLocation, ...] = ()) -> KernelSourceError:
         """Make an error at this location; `called` are the calls that led here, innermost first."""
         told = f"kernel {self.source.name}, {self}: {reason}\n{self.marked()}"
         told += "".join(f"\n  called by {place.source.name}, {place}:\n{place.marked()}" for place in called)

@@ -26,7 +26,7 @@ from ..runtime.sole_owner import alone
 from ..transforms import depends_on_a_stand_in
 
 
-class Memory(NamedTuple):
+class TensorMemory(NamedTuple):
     """The memory of a tensor argument: `extent` elements of a buffer, starting at `offset`."""
 
     buffer: Buffer
@@ -41,7 +41,7 @@ class Memory(NamedTuple):
     def address(self) -> tuple[int, int]:
         return id(self.buffer), self.offset
 
-    def joined(self, other: Memory) -> Memory:
+    def joined(self, other: TensorMemory) -> TensorMemory:
         """Merge the memory of two tensors that start at the same address."""
         longer = max(self, other, key=lambda memory: memory.extent)
         return self if other == self else longer._replace(shape=(), strides=None)
@@ -76,18 +76,18 @@ def refuse_tracing(name: str, given: Sequence[Any]) -> None:
         )
 
 
-def memory_of(x: Any) -> Memory:
+def memory_of(x: Any) -> TensorMemory:
     """Return the memory of a tensor, computing the tensor first; of a view, that of its base. Do not keep the result:
     the tensor may own the memory.
     """
     type = x._value.type
     if not x._moves:
-        return Memory(_elements(x), 0, int(type.count), type.dtype.bytes)
+        return TensorMemory(_elements(x), 0, int(type.count), type.dtype.bytes)
     buffer = _elements(x)
     found: Any = layout(x)
     shape: Any = type.shape
     span = 1 + sum((n - 1) * s for n, s in zip(shape, found.strides, strict=True)) if 0 not in shape else 0
-    return Memory(buffer, int(found.offset), span, type.dtype.bytes, shape, found.strides)
+    return TensorMemory(buffer, int(found.offset), span, type.dtype.bytes, shape, found.strides)
 
 
 def _elements(x: Any) -> Buffer:
@@ -106,21 +106,21 @@ def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | Non
             f"kernel {name} writes to `{parameter}`, which gradients flow through: a kernel has no derivative. Launch "
             "it within `with tilegrad.no_grad():`, or on x.detach()"
         )
-    return own(x)
+    return own_memory(x)
 
 
-def no_value() -> None:
+def placeholder_value() -> None:
     """Return a placeholder for a value that nobody holds any more."""
 
 
-def own(x: Any) -> Callable[[], Value | None]:
+def own_memory(x: Any) -> Callable[[], Value | None]:
     """Give a storage exclusive memory, reusing that of its old value if nobody else holds it."""
     base = x.base()
     if base.storage.free() is not None:
-        return no_value
+        return placeholder_value
     before, memory = ref(base.current()), None
     if base.storage.owned is None and not base.is_tracked():
-        memory = _taken_over(x, base)
+        memory = _exclusive_memory(x, base)
     if memory is None:
         value = in_memory(handle_on(base.current()))
         memory = device(value.type.device).copy(value.buffer)
@@ -135,7 +135,7 @@ def _give(x: Any, memory: Buffer) -> None:
         x._value, x._seen = base.value, NEVER
 
 
-def _taken_over(x: Any, base: Any) -> Buffer | None:
+def _exclusive_memory(x: Any, base: Any) -> Buffer | None:
     """Return the memory of a value if nobody else holds the value or its memory, else None.
 
     Ownership is tested by dropping the references to the value.
@@ -158,7 +158,7 @@ def _taken_over(x: Any, base: Any) -> Buffer | None:
     return alone(apart.__dict__)
 
 
-def severed(name: str, call: Any, found: Accesses) -> bool:
+def stops_gradients(name: str, call: Any, found: Accesses) -> bool:
     """Whether a launch reads tensors with gradients and stores floats, so that gradients stop here. Refused for the
     variables that `grad` and the like differentiate by.
     """
@@ -190,7 +190,7 @@ def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bo
         x.stands_for.write(x.own_value(), name)
 
 
-def take(x: Any) -> None:
+def allocate(x: Any) -> None:
     """Allocate uninitialised memory for a tensor whose elements do not matter, instead of filling it with zeros."""
     value = x.own_value()
     if "arbitrary" in value.__dict__ and value.buffer is None and not x._moves and value.type.count != 0:
@@ -198,7 +198,7 @@ def take(x: Any) -> None:
 
 
 @contextmanager
-def written(
+def writing(
     name: str,
     parameters: Sequence[Parameter],
     given: Sequence[Any],
@@ -212,7 +212,7 @@ def written(
         read = {id(x.base().storage) for n, x in tensors if n in loaded}
         for n, x in tensors:
             if n in stored and id(x.base().storage) not in read:
-                take(x)
+                allocate(x)
     changed = {id(x.base().storage): (n, x) for n, x in tensors if n in stored}.values()
     with one_writer:
         before = {id(x): prepare_write(name, n, x) for n, x in changed}
@@ -227,7 +227,7 @@ def unwritten(call: Any) -> frozenset[str]:
     return frozenset(n for n, x in pairs if "arbitrary" in (x.base().current() if x._moves else x.own_value()).__dict__)
 
 
-def refuse_overlap(name: str, memories: Sequence[tuple[str, Memory]], stored: frozenset[str]) -> None:
+def refuse_overlap(name: str, memories: Sequence[tuple[str, TensorMemory]], stored: frozenset[str]) -> None:
     """Refuse two different tensors that overlap in memory if the kernel writes one of them."""
     for n, (first, x) in enumerate(memories):
         for second, y in memories[n + 1 :]:

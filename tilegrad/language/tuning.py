@@ -14,10 +14,10 @@ from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
 from .kernel import KernelFunction, Launchable
 from .measuring import can_stand_in, seconds_of, stand_in, untraced
-from .several import mapped, tensors_in
+from .several import map_tensors, tensors_in
 
 PRUNINGS = ("early_config_prune", "perf_model", "top_k")
-TOP_K = 10
+DEFAULT_TOP_K = 10
 """Default number of configurations that a performance model leaves to be measured."""
 
 
@@ -40,7 +40,7 @@ class Config:
         return ", ".join(f"{name}: {value}" for name, value in self.all_kwargs().items())
 
 
-class Chosen(Launchable):
+class TunedKernel(Launchable):
     """A kernel some of whose arguments are filled in at launch."""
 
     def __init__(self, inner: Launchable) -> None:
@@ -64,7 +64,7 @@ class Chosen(Launchable):
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
-class Heuristics(Chosen):
+class Heuristics(TunedKernel):
     """A kernel with constants computed by `values`, functions of the arguments by name."""
 
     def __init__(self, inner: Launchable, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
@@ -79,7 +79,7 @@ class Heuristics(Chosen):
         return made
 
 
-class Autotuned(Chosen):
+class Autotuned(TunedKernel):
     """A kernel that measures its configurations for each new `key` and keeps the best."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Autotuned(Chosen):
             )
         with untraced():
             put = lambda x: stand_in(x) if isinstance(x, Handle) else x  # noqa: E731
-            other = {name: mapped(x, put) for name, x in named.items()}
+            other = {name: map_tensors(x, put) for name, x in named.items()}
             return self.best(grid, (), other, other)
 
     def best(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], named: Mapping[str, Any]) -> Config:
@@ -179,7 +179,7 @@ class Autotuned(Chosen):
             if not found:
                 raise KernelError(f"autotune: kernel {self.__name__} has no configuration left for these arguments")
         if model is not None:
-            most = self.pruning.get("top_k", TOP_K)
+            most = self.pruning.get("top_k", DEFAULT_TOP_K)
             most = max(1, int(len(self.configs) * most)) if isinstance(most, float) and most <= 1 else int(most)
             found = sorted(found, key=lambda c: model(**{**named, **c.all_kwargs()}))[:most]
         return found

@@ -41,7 +41,7 @@ class PointerType(NamedTuple):
         return f"pointer to {self.element_ty.name}"
 
 
-class Block:
+class SymbolicTile:
     """A symbolic tile: an expression with its type. A number is a tile without axes."""
 
     __slots__ = ("tile", "type")
@@ -61,13 +61,13 @@ class Block:
         return f"<{self.type}: {self.tile}>"
 
 
-Operand: TypeAlias = "Block | int | float | bool"
+Operand: TypeAlias = "SymbolicTile | int | float | bool"
 
 
 class BlockPointer(NamedTuple):
     """A window on a tensor, made by `tl.make_block_ptr`."""
 
-    base: Block
+    base: SymbolicTile
     shape: tuple[Operand, ...]
     strides: tuple[Operand, ...]
     offsets: tuple[Operand, ...]
@@ -77,14 +77,14 @@ class BlockPointer(NamedTuple):
 class Descriptor(NamedTuple):
     """A tensor whose blocks are loaded and stored, made by `tl.make_tensor_descriptor`."""
 
-    base: Block
+    base: SymbolicTile
     shape: tuple[Operand, ...]
     strides: tuple[Operand, ...]
     block_shape: tuple[int, ...]
     padding: str = "zero"
 
 
-class Lacking(NamedTuple):
+class MissingDtype(NamedTuple):
     """A Triton dtype that no tensor has; kernels may compare with it."""
 
     name: str
@@ -93,7 +93,7 @@ class Lacking(NamedTuple):
         return f"tl.{self.name}"
 
 
-class Unknown(NamedTuple):
+class Unbound(NamedTuple):
     """A name without a value, and the reason."""
 
     reason: str
@@ -117,18 +117,18 @@ def number_dtype(x: Number) -> DType:
     return found
 
 
-def leaves(value: Any) -> list[Operand]:
+def value_leaves(value: Any) -> list[Operand]:
     """Return the tiles and numbers that a value consists of; none for compile-time values."""
     if isinstance(value, BlockPointer):
         return [value.base, *value.shape, *value.strides, *value.offsets]
     if isinstance(value, Descriptor):
         return [value.base, *value.shape, *value.strides]
-    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType | Lacking):
-        return [x for part in value for x in leaves(part)]
-    return [value] if isinstance(value, Block) or is_number(value) else []
+    if isinstance(value, tuple) and not isinstance(value, Unbound | PointerType | MissingDtype):
+        return [x for part in value for x in value_leaves(part)]
+    return [value] if isinstance(value, SymbolicTile) or is_number(value) else []
 
 
-def rebuilt(value: Any, change: Callable[[Operand], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Operand], Any]) -> Any:
     """Rebuild a value with each leaf replaced."""
     if isinstance(value, BlockPointer):
         base, (shape, strides, offsets) = change(value.base), _each(value[1:4], change)
@@ -136,35 +136,35 @@ def rebuilt(value: Any, change: Callable[[Operand], Any]) -> Any:
     if isinstance(value, Descriptor):
         base, (shape, strides) = change(value.base), _each(value[1:3], change)
         return Descriptor(base, shape, strides, value.block_shape, value.padding)
-    if isinstance(value, tuple) and not isinstance(value, Unknown | PointerType | Lacking):
-        return tuple([rebuilt(part, change) for part in value])
-    return change(value) if isinstance(value, Block) or is_number(value) else value
+    if isinstance(value, tuple) and not isinstance(value, Unbound | PointerType | MissingDtype):
+        return tuple([map_leaves(part, change) for part in value])
+    return change(value) if isinstance(value, SymbolicTile) or is_number(value) else value
 
 
 def _each(parts: Sequence[Any], change: Callable[[Operand], Any]) -> list[tuple[Any, ...]]:
     return [tuple([change(x) for x in part]) for part in parts]
 
 
-def alike(x: Any, y: Any) -> bool:
+def same_structure(x: Any, y: Any) -> bool:
     """Whether two values have the same structure, leaves aside."""
-    if isinstance(x, Block) or is_number(x):
-        return isinstance(y, Block) or is_number(y)
+    if isinstance(x, SymbolicTile) or is_number(x):
+        return isinstance(y, SymbolicTile) or is_number(y)
     if type(x) is not type(y):
         return False
     if isinstance(x, BlockPointer | Descriptor):
         return bool(x.block_shape == y.block_shape)
-    if isinstance(x, tuple) and not isinstance(x, PointerType | Lacking):
-        return len(x) == len(y) and all(alike(a, b) for a, b in zip(x, y, strict=True))
+    if isinstance(x, tuple) and not isinstance(x, PointerType | MissingDtype):
+        return len(x) == len(y) and all(same_structure(a, b) for a, b in zip(x, y, strict=True))
     return bool(x == y)
 
 
-def shown(value: Any) -> str:
+def describe(value: Any) -> str:
     """Describe a value for error messages."""
-    if isinstance(value, Block):
+    if isinstance(value, SymbolicTile):
         kind = "pointer to " if value.type.pointer else ""
         return f"{kind}{value.type.dtype.name}{list(value.shape)}" if value.shape else f"{kind}{value.type.dtype.name}"
     if isinstance(value, BlockPointer | Descriptor):
         return (
             f"{'block pointer' if isinstance(value, BlockPointer) else 'tensor descriptor'} {list(value.block_shape)}"
         )
-    return str(value) if isinstance(value, Lacking | PointerType) else repr(value)
+    return str(value) if isinstance(value, MissingDtype | PointerType) else repr(value)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ..ir.dtype import DType, bool_
 from ..ir.tile import Assign, Cast, Expand, Full, Literal, Name, Parameter, Statement, Tile
 from ..ir.tile_types import Refused, TileType, Types
-from .values import Block, Number, Operand, number_dtype
+from .values import Number, Operand, SymbolicTile, number_dtype
 
 if TYPE_CHECKING:
-    from .source import Place
+    from .source import KernelLocation
 
 RESERVED = frozenset({"tl", "tg", "range", "float"})
 """Names that the printed form of a kernel uses."""
@@ -28,13 +28,13 @@ class Writer:
         self.numbers = [0]
         self.count = 0
         self.home: dict[str, int] = {}
-        self.places: dict[int, tuple[Statement, Place]] = {}
+        self.places: dict[int, tuple[Statement, KernelLocation]] = {}
         """Source locations of statements, by identity."""
-        self.parts: dict[int, tuple[Tile, Place]] = {}
-        self.at: Place | None = None
+        self.parts: dict[int, tuple[Tile, KernelLocation]] = {}
+        self.at: KernelLocation | None = None
         self.hidden: dict[DType, Parameter] = {}
         """Implicit pointers to address 0 by element type, for pointers made of addresses."""
-        self.calls: tuple[Place, ...] = ()
+        self.calls: tuple[KernelLocation, ...] = ()
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -74,23 +74,23 @@ class Writer:
         self.home[name] = self.here
         return name
 
-    def assign(self, name: str, x: Operand) -> Block:
+    def assign(self, name: str, x: Operand) -> SymbolicTile:
         """Assign a new value to an existing name."""
         type = self.types.variables[name]
-        value = x.tile if isinstance(x, Block) and type.pointer else self.operand(x, type.dtype)
+        value = x.tile if isinstance(x, SymbolicTile) and type.pointer else self.operand(x, type.dtype)
         self.emit(Assign(name, value))
-        return Block(Name(name), type)
+        return SymbolicTile(Name(name), type)
 
-    def named(self, x: Operand, hint: str) -> Block:
+    def named(self, x: Operand, hint: str) -> SymbolicTile:
         """Bind a value to a new name."""
         made = self.tile(x)
         name = self.fresh(hint, made.type)
         self.emit(Assign(name, made.tile))
-        return Block(Name(name), made.type)
+        return SymbolicTile(Name(name), made.type)
 
     def held(self, x: Any, hint: str) -> Any:
         """Bind a value to a name unless it is cheap, so that it can be used repeatedly and later."""
-        if isinstance(x, Block) and not isinstance(x.tile, Name | Literal):
+        if isinstance(x, SymbolicTile) and not isinstance(x.tile, Name | Literal):
             return self.named(x, hint)
         return x
 
@@ -104,15 +104,15 @@ class Writer:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def make(self, tile: Tile) -> Block:
+    def make(self, tile: Tile) -> SymbolicTile:
         """Build a typed expression; raises Refused if it has no type."""
         if self.at is not None:
             self.parts[id(tile)] = (tile, self.at)
-        return Block(tile, self.types.of(tile))
+        return SymbolicTile(tile, self.types.of(tile))
 
-    def tile(self, x: Operand) -> Block:
+    def tile(self, x: Operand) -> SymbolicTile:
         """Return a number as a scalar tile of its own dtype; a tile unchanged."""
-        if isinstance(x, Block):
+        if isinstance(x, SymbolicTile):
             return x
         if not isinstance(x, int | float):
             raise Refused(f"{x!r} is neither a tile nor a number")
@@ -123,17 +123,17 @@ class Writer:
 
     def operand(self, x: Operand, dtype: DType) -> Tile:
         """Return a value as an expression that has, or can take, a dtype."""
-        if isinstance(x, Block):
+        if isinstance(x, SymbolicTile):
             return self.cast(x, dtype).tile
         return Literal(in_dtype(x, dtype))
 
-    def cast(self, x: Block, dtype: DType) -> Block:
+    def cast(self, x: SymbolicTile, dtype: DType) -> SymbolicTile:
         """Convert elements to a dtype."""
         if x.type.pointer:
             raise Refused("a pointer is used as a number: read through it with tl.load")
         return x if x.type.dtype is dtype else self.make(Cast(x.tile, dtype))
 
-    def expanded(self, x: Block, rank: int) -> Block:
+    def expanded(self, x: SymbolicTile, rank: int) -> SymbolicTile:
         """Insert leading axes of extent 1 up to a rank."""
         missing = rank - len(x.shape)
         return x if missing <= 0 or not x.shape else self.make(Expand(x.tile, tuple(range(missing))))
@@ -161,7 +161,7 @@ def in_dtype(x: Number, dtype: DType) -> Number:
 
 def static_int(x: Any, role: str) -> int:
     """Return a compile-time integer."""
-    if isinstance(x, Block):
+    if isinstance(x, SymbolicTile):
         raise Refused(
             f"{role} must be known when the kernel is compiled, and this is computed when it runs: make what it comes "
             "from a parameter `NAME: tl.constexpr`"

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, dtype_named
 from ..ir.tile import Parameter
-from ..language.arguments import parameter
+from ..language.arguments import interned_parameter
 from ..language.frames import KernelBase
 from ..language.values import constexpr
 from ..lazy.handle import Handle
@@ -64,7 +64,7 @@ class BoundCall(NamedTuple):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return tuple([parameter(n, x._value.type.dtype) for n, x in self.tensors.items()])
+        return tuple([interned_parameter(n, x._value.type.dtype) for n, x in self.tensors.items()])
 
 
 def bind_call(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundCall:

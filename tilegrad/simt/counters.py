@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..language.source import Place
+from ..language.source import KernelLocation
 from .builtin import WARP
 
 SECTOR_BYTES = 32
@@ -20,7 +20,7 @@ BANKS, BANK_BYTES = 32, 4
 class LineCounters:
     """The accesses of one source line to one array."""
 
-    def __init__(self, place: Place, array: str, space: str, how: str) -> None:
+    def __init__(self, place: KernelLocation, array: str, space: str, how: str) -> None:
         self.place, self.array, self.space, self.how = place, array, space, how
         self.threads = 0
         """Number of accesses by threads."""
@@ -134,7 +134,7 @@ class Counters:
             for name in ("threads", "requests", "bytes", "transactions", "least"):
                 setattr(own, name, getattr(own, name) + getattr(line, name))
 
-    def line(self, place: Place, array: str, space: str, how: str) -> LineCounters:
+    def line(self, place: KernelLocation, array: str, space: str, how: str) -> LineCounters:
         node = place.node
         key = (place.source.file, place.line, getattr(node, "col_offset", 0), array, how)
         found = self.lines.get(key)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir.dtype import DType
-from ..language.source import Place
+from ..language.source import KernelLocation
 from .builtin import FUNCTIONS
 from .form import (
     BuiltinVariable,
@@ -30,7 +30,7 @@ Evaluate: TypeAlias = Callable[[Lanes], Any]
 class EvaluationFault(Exception):
     """A fault in evaluation; `mask` marks the threads of the group that caused it."""
 
-    def __init__(self, place: Place, mask: Any, reason: str) -> None:
+    def __init__(self, place: KernelLocation, mask: Any, reason: str) -> None:
         super().__init__(reason)
         self.place, self.mask, self.reason = place, mask, reason
 

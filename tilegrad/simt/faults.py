@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import KernelFault
-from ..language.source import Place
+from ..language.source import KernelLocation
 from .builtin import WARP
 from .lanes import Chunk, LaunchShape, coordinates
 from .memory import ArrayStorage
 from .races import WORDS, DataRace
 
 
-def fault_error(kernel: str, place: Place, chunk: Chunk, thread: int, reason: str) -> KernelFault:
+def fault_error(kernel: str, place: KernelLocation, chunk: Chunk, thread: int, reason: str) -> KernelFault:
     """Return the error for a fault of a thread, numbered within the chunk."""
     return KernelFault(f"kernel {kernel}, {place}, {who(chunk, thread)}: {reason}\n{place.marked()}")
 
@@ -29,7 +29,9 @@ def describe_thread(unique: int, shape: LaunchShape, block: int) -> str:
     return thread if other == block else f"{thread} of block {coordinates(other, shape.grid)}"
 
 
-def race_error(race: DataRace, storage: ArrayStorage, shape: LaunchShape, unique: int, other_place: Place) -> str:
+def race_error(
+    race: DataRace, storage: ArrayStorage, shape: LaunchShape, unique: int, other_place: KernelLocation
+) -> str:
     """Describe a race from the view of the second thread."""
     block, within = divmod(unique, shape.threads)
     other_block, other_within = divmod(race.other, shape.threads)

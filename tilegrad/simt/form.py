@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ..ir.dtype import DType
 from ..ir.node import Node
-from ..language.source import Place
+from ..language.source import KernelLocation
 
 
 class Array(Node):
@@ -52,7 +52,7 @@ class ArrayElement(Expression):
 
     array: Array
     index: tuple[Expression, ...]
-    place: Place
+    place: KernelLocation
 
 
 class OperatorExpression(Expression):
@@ -60,7 +60,7 @@ class OperatorExpression(Expression):
 
     op: str
     operands: tuple[Expression, ...]
-    place: Place
+    place: KernelLocation
 
 
 class FunctionCall(Expression):
@@ -95,7 +95,7 @@ class DeviceCall(Expression):
 
     routine: Routine
     arguments: tuple[Expression | Array, ...]
-    place: Place
+    place: KernelLocation
 
 
 class AtomicOperation(Expression):
@@ -104,7 +104,7 @@ class AtomicOperation(Expression):
     name: str
     target: ArrayElement
     operands: tuple[Expression, ...]
-    place: Place
+    place: KernelLocation
 
 
 class WarpExchange(Expression):
@@ -113,14 +113,14 @@ class WarpExchange(Expression):
     name: str
     operands: tuple[Expression, ...]
     width: int
-    place: Place
+    place: KernelLocation
 
 
 # --- statements --------------------------------------------------------------------------------
 
 
 class Statement(Node):
-    place: Place
+    place: KernelLocation
 
 
 class AssignStatement(Statement):
@@ -212,6 +212,6 @@ class Routine(Node):
     """Accesses (`load`, `store`, `atomic`) to its parameter and declared arrays, those of callees included."""
     routines: tuple[Routine, ...]
     """Routines that it calls or launches, in order."""
-    place: Place
+    place: KernelLocation
     text: str
     """Name in CUDA C++."""

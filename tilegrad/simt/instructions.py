@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..language.source import Place
+from ..language.source import KernelLocation
 from .builtin import FENCES
 from .evaluating import Evaluate, compile_expression
 from .form import (
@@ -45,21 +45,21 @@ from .walking import blocks_of, expressions_of, subexpressions
 
 
 class SetInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     name: str
     value: Evaluate
     dtype: np.dtype
 
 
 class LoadInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     name: str
     array: Array
     where: tuple[Evaluate, ...]
 
 
 class StoreInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     array: Array
     where: tuple[Evaluate, ...]
     value: Evaluate
@@ -68,7 +68,7 @@ class StoreInstruction(NamedTuple):
 class AtomicInstruction(NamedTuple):
     """An atomic operation; `name` is empty if the old element is unused."""
 
-    place: Place
+    place: KernelLocation
     name: str
     how: str
     array: Array
@@ -79,7 +79,7 @@ class AtomicInstruction(NamedTuple):
 class ExchangeInstruction(NamedTuple):
     """A warp primitive; runs once all lanes in the mask have arrived."""
 
-    place: Place
+    place: KernelLocation
     name: str
     how: str
     mask: int
@@ -91,31 +91,31 @@ class ExchangeInstruction(NamedTuple):
 class BranchInstruction(NamedTuple):
     """Continue if the condition holds, else jump to `target`."""
 
-    place: Place
+    place: KernelLocation
     condition: Evaluate
     target: int
 
 
 class JumpInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     target: int
 
 
 class LoopBackInstruction(NamedTuple):
     """Jump back to the head of a `while`; a thread that changed nothing since the last iteration waits for others."""
 
-    place: Place
+    place: KernelLocation
     target: int
     names: tuple[str, ...]
 
 
 class BarrierInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     kind: str
 
 
 class LaunchInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     routine: Routine
     grid: tuple[Evaluate, ...]
     block: tuple[Evaluate, ...]
@@ -124,13 +124,13 @@ class LaunchInstruction(NamedTuple):
 
 
 class AssertInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
     condition: Evaluate
     message: str
 
 
 class EndInstruction(NamedTuple):
-    place: Place
+    place: KernelLocation
 
 
 Instruction: TypeAlias = (
@@ -366,7 +366,7 @@ class InstructionLowering:
             case LaunchStatement():
                 self.start(statement)
 
-    def back(self, place: Place, value: Expression | None) -> None:
+    def back(self, place: KernelLocation, value: Expression | None) -> None:
         if value is not None:
             name = f"${self.inlined.prefix}result"
             self.emit(SetInstruction(place, name, self.fresh(self.pure(value)), value.dtype.numpy))

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from ..errors import DeviceError, KernelError, KernelFault
-from ..language.tensors import Memory, memory_of, refuse_overlap, refuse_tracing, unwritten, written
+from ..language.tensors import TensorMemory, memory_of, refuse_overlap, refuse_tracing, unwritten, writing
 from ..runtime.singletons import lock
 from .binding import BoundCall, SimtFunction, bind_call, device_of, launch_shape
 from .counters import Counters
@@ -145,7 +145,7 @@ class ThreadKernel(SimtFunction):
         self._last = (found, shape, limits)
         self._counters = None
         fresh = unwritten(_CallView(call))
-        with written(name, call.parameters, list(call.tensors.values()), found.stored, found.loaded):
+        with writing(name, call.parameters, list(call.tensors.values()), found.stored, found.loaded):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
@@ -159,7 +159,7 @@ class ThreadKernel(SimtFunction):
         self,
         found: SpecialisedThreadKernel,
         shape: LaunchShape,
-        memories: dict[str, Memory],
+        memories: dict[str, TensorMemory],
         call: BoundCall,
         fresh: frozenset[str],
         limits: Gpu,
@@ -253,7 +253,7 @@ class _CallView:
         self.parameters, self.given = call.parameters, list(call.tensors.values())
 
 
-def host_array(memory: Memory, array: Array) -> np.ndarray:
+def host_array(memory: TensorMemory, array: Array) -> np.ndarray:
     """Return the memory of a CPU tensor as an array."""
     buffer = memory.buffer
     whole = buffer.device.view(buffer, array.dtype, (buffer.bytes // array.dtype.bytes,))
@@ -262,7 +262,7 @@ def host_array(memory: Memory, array: Array) -> np.ndarray:
     return whole[memory.offset : memory.offset + memory.extent]
 
 
-def share_arrays(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> None:
+def share_arrays(arrays: dict[str, np.ndarray], memories: dict[str, TensorMemory]) -> None:
     """Give parameters that have the same tensor the same array."""
     first: dict[tuple[int, int], str] = {}
     for name, memory in memories.items():
@@ -273,19 +273,19 @@ def share_arrays(arrays: dict[str, np.ndarray], memories: dict[str, Memory]) -> 
 def parameter_storage(
     found: SpecialisedThreadKernel,
     arrays: dict[str, np.ndarray],
-    memories: dict[str, Memory],
+    memories: dict[str, TensorMemory],
     fresh: frozenset[str],
     watch: RaceTracker,
 ) -> dict[int, ArrayStorage]:
     """Return the storage of the array parameters; written arrays are checked for races."""
-    written = {memories[name].address for name in found.stored}
+    writing = {memories[name].address for name in found.stored}
     shadows: dict[tuple[int, int], Shadow] = {}
     made: dict[int, ArrayStorage] = {}
     for name, array in found.arrays.items():
         data = arrays[name]
         storage = ArrayStorage(array, data, len(data), "", memories[name].offset * data.itemsize)
         address = memories[name].address
-        if address in written:
+        if address in writing:
             if address not in shadows:
                 alike = [a for n, a in found.arrays.items() if memories[n].address == address]
                 shadows[address] = watch.shadow(alike, len(data), name in fresh)

@@ -182,20 +182,14 @@ def check_launch(
                 "launch nothing when there is nothing to do" if n < 1 else "let a thread do more, or use axis x",
             )
     shared = shape.shared + static
-    largest = MAX_STATIC_SHARED_BYTES
-    if largest < static <= limits.shared_per_block:
+    if MAX_STATIC_SHARED_BYTES < static <= limits.shared_per_block:
         raise wrong(
-            f"{static} bytes of shared memory in arrays of fixed size: CUDA allows {largest} for these, on any GPU",
+            f"{static} bytes of static shared memory: CUDA allows {MAX_STATIC_SHARED_BYTES} of it, on any GPU",
             "declare the largest with simt.dynamic_shared(dtype), and give its bytes with the launch",
         )
     if shape.shared < 0 or shared > limits.shared_per_block:
-        parts = (
-            f"{static} static and {shape.shared} dynamic"
-            if static and shape.shared
-            else "static"
-            if static
-            else "dynamic"
-        )
+        kinds = [(static, "static"), (shape.shared, "dynamic")]
+        parts = " and ".join(f"{n} {kind}" for n, kind in kinds if n)
         raise wrong(
             f"{shared} bytes of shared memory ({parts}): {limits.name} allows {limits.shared_per_block} for a block",
             "use smaller tiles",

@@ -11,7 +11,7 @@ from ..backend.cuda.launcher import encode_argument
 from ..backend.cuda.nvrtc import compile, version
 from ..backend.cuda.queues import QueuedWork
 from ..errors import DeviceError, KernelError
-from ..language.tensors import Memory
+from ..language.tensors import TensorMemory
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device
@@ -55,7 +55,7 @@ def compile_for(kernel: SpecialisedThreadKernel, architecture: str) -> CompiledI
 
 
 def launch_on_gpu(
-    kernel: SpecialisedThreadKernel, shape: LaunchShape, memories: dict[str, Memory], call: BoundCall, place: str
+    kernel: SpecialisedThreadKernel, shape: LaunchShape, memories: dict[str, TensorMemory], call: BoundCall, place: str
 ) -> None:
     """Launch the kernel on the GPU that holds its tensors."""
     where: Any = device(place)
@@ -99,7 +99,7 @@ def launch_on_gpu(
             buffers[n].written = number
 
 
-def address(memory: Memory) -> int:
+def address(memory: TensorMemory) -> int:
     return memory.buffer.address + memory.offset * memory.itemsize
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import KernelSourceError
 from ..ir.dtype import DType
-from ..language.source import Place
+from ..language.source import KernelLocation
 from .form import Argument, Array, Routine
 from .kinds import NameType, UnsupportedCode, join_types
 
@@ -93,8 +93,8 @@ class RoutineScope:
         found = found if isinstance(found, dict) else vars(found)
         return (found[name],) if name in found else None
 
-    def place(self, node: ast.AST) -> Place:
-        return Place(self.source, node)
+    def place(self, node: ast.AST) -> KernelLocation:
+        return KernelLocation(self.source, node)
 
     def wrong(self, node: ast.AST, reason: str) -> KernelSourceError:
         return self.place(node).error(reason)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError, CompileError
-from ..foreign.build import Unit, build_cpp
-from ..foreign.source import Place, Source
+from ..foreign.build import TranslationUnit, build_cpp
+from ..foreign.source import ForeignSource, SourceLine
 from ..ir.location import user_location
 from .cuda_source import Parts, taken_apart
 from .kernels import check_all
@@ -18,7 +18,7 @@ INCLUDE = Path(__file__).parent / "include"
 CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
 
 
-def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> list[Unit]:
+def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> list[TranslationUnit]:
     """What is compiled of some files."""
     units = []
     for n, file in enumerate(files):
@@ -26,30 +26,33 @@ def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> l
         if not path.is_file():
             raise ArgumentError(f"{name}: there is no source {path}")
         text = path.read_text(encoding="utf-8")
-        units.append(cuda_unit(text, path.name, path, n) if path.suffix == ".cu" else Unit(Source(text, path, None), n))
+        is_cuda = path.suffix == ".cu"
+        units.append(
+            cuda_unit(text, path.name, path, n) if is_cuda else TranslationUnit(ForeignSource(text, path, None), n)
+        )
     if not units:
         raise ArgumentError(f"{name}: an extension needs at least one source")
     return units
 
 
-class CudaSource(Source):
+class CudaSource(ForeignSource):
     """A .cu text of which the compiler sees the host's part; its lines are those of the original."""
 
     def __init__(self, text: str, original: str, path: Path | None) -> None:
         super().__init__(text, None, None)
-        self._original = Source(original, path, user_location())
+        self._original = ForeignSource(original, path, user_location())
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> SourceLine:
         return self._original.place(line)
 
 
-def cuda_unit(text: str, name: str, path: Path | None, number: int) -> Unit:
+def cuda_unit(text: str, name: str, path: Path | None, number: int) -> TranslationUnit:
     parts: Parts = taken_apart(text, name)
     check_all(parts, name)
     barriers = "#define TILEGRAD_BARRIERS\n" if parts.barriers else ""
     folder = f"// of {path}\n" if path else ""
     device = f"static const char tilegrad_device[] = {_raw(parts.device)};\n"
-    return Unit(CudaSource(parts.host, text, path), number, folder + barriers + CUDA_HEAD + device)
+    return TranslationUnit(CudaSource(parts.host, text, path), number, folder + barriers + CUDA_HEAD + device)
 
 
 def _raw(text: str) -> str:
@@ -64,7 +67,7 @@ def _flags(given: Sequence[str] | None) -> list[str]:
 
 def compiled(
     name: str,
-    units: Sequence[Unit],
+    units: Sequence[TranslationUnit],
     cflags: Sequence[str] | None = None,
     ldflags: Sequence[str] | None = None,
     include: Sequence[str] | None = None,

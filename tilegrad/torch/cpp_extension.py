@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import ArgumentError
-from ..foreign.build import Unit
-from ..foreign.source import Source
+from ..foreign.build import TranslationUnit
+from ..foreign.source import ForeignSource
 from ..ir.location import user_location
 from .building import compiled, cuda_unit, units_of
 from .doors import missing
@@ -61,7 +61,7 @@ def load_inline(
     if with_cuda and not kernels:
         raise ArgumentError(f"load_inline({name!r}): with_cuda=True and no cuda_sources: give them, or leave it out")
     origin = user_location()
-    units = [Unit(Source(text, None, origin), n, CPP_HEAD) for n, text in enumerate(given)]
+    units = [TranslationUnit(ForeignSource(text, None, origin), n, CPP_HEAD) for n, text in enumerate(given)]
     units += [cuda_unit(text, f"{name}.cu", None, len(given) + n) for n, text in enumerate(kernels)]
     if functions is not None:
         named = _named(functions)
@@ -113,7 +113,7 @@ def _quoted(text: str) -> str:
 
 def _built(
     name: str,
-    units: Sequence[Unit],
+    units: Sequence[TranslationUnit],
     cflags: Sequence[str] | None,
     ldflags: Sequence[str] | None,
     include: Sequence[str] | None,

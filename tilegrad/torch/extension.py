@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import ArgumentError, CallError, ForeignError, IndexRangeError, NotThereError
-from ..foreign.source import Source
+from ..foreign.source import ForeignSource
 from ..lazy.handle import Handle
 from . import host, values
 from .values import Entry, Value
@@ -25,7 +25,7 @@ ERRORS = {WRONG_TYPE: CallError, WRONG_VALUE: ArgumentError, WRONG_INDEX: IndexR
 class Library:
     """The doors of one extension."""
 
-    def __init__(self, name: str, code: ctypes.CDLL, sources: Sequence[Source] = ()) -> None:
+    def __init__(self, name: str, code: ctypes.CDLL, sources: Sequence[ForeignSource] = ()) -> None:
         self.name = name
         self.sources = sources
         # calls keep the interpreter's lock: what C++ asks for is Python's

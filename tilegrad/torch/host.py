@@ -20,7 +20,7 @@ from ..errors import ArgumentError, InPlaceError, TraceError
 from ..functions import creation
 from ..ir.dtype import DType
 from ..ir.graph import Value
-from ..language.tensors import memory_of, no_value, note_write, own
+from ..language.tensors import memory_of, note_write, own_memory, placeholder_value
 from ..lazy.evaluation import compute
 from ..lazy.handle import Handle, handle_on, is_tracing, state
 from ..lazy.layout import in_memory_order
@@ -267,7 +267,7 @@ def pointer(x: Any) -> int:
         memory_of(x)
         whole = base.standing().__dict__
         history = whole["tracked"] and "leaf" not in whole  # what was computed stays where it is, and is not written
-        before = no_value if history and identity in current.given else own(x)
+        before = placeholder_value if history and identity in current.given else own_memory(x)
         if identity in current.given:
             place = device(x._value.type.device)
             if place.kind != "cuda" or getattr(place, "simulated", False):
