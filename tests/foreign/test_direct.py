@@ -172,7 +172,7 @@ def test_who_listens_hears_of_it(x: tg.Tensor) -> None:
 
 
 def test_more_kinds_of_calls_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilegrad.foreign.function.MOST_CALLS", 3)
+    monkeypatch.setattr("tilegrad.foreign.function.MAX_PREPARED_CALLS", 3)
     fn = tg.cpp.inline("for (int64_t i = 0; i < n; ++i) out[i] = x[i] + 1;", "plus(x: float[n]) -> float[n]")
     assert isinstance(fn, CppFunction)
     for _ in range(2):

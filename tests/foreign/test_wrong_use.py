@@ -218,7 +218,7 @@ def test_a_crash_is_an_error_where_it_is_asked_for() -> None:
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilers, "located", lambda name: "")
+    monkeypatch.setattr(compilers, "find_program", lambda name: "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(CompileError, match=r"apt-get install g\+\+.*pip install tilegrad\[cpp\]"):
         f(X)

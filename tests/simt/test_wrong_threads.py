@@ -276,7 +276,5 @@ def test_arrays_of_fixed_size_have_48_kib() -> None:
     in_tiles[1, 32](out, 12 * 1024)
     assert out.tolist() == [1.0] * 32
     for way in (in_tiles, in_tiles.simulate(gpu="H100")):
-        with pytest.raises(
-            LaunchError, match="49156 bytes of static shared memory: CUDA allows 49152 of it"
-        ):
+        with pytest.raises(LaunchError, match="49156 bytes of static shared memory: CUDA allows 49152 of it"):
             way[1, 32](out, 12 * 1024 + 1)

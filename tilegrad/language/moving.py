@@ -12,15 +12,11 @@ scalar is a contiguous access.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from ..ir.dtype import int64
 from ..ir.tile import Apply, Assign, Cast, For, Full, Kernel, Literal, Name, Statement, Tile
 from ..ir.tile_access import statements
+from ..ir.tile_rewrite import substitute
 from ..ir.tile_types import TileType, Types
-from ..ops.tile_code import changed
-
-T = TypeVar("T", Tile, Statement)
 
 
 def split_loop_pointers(kernel: Kernel, types: Types) -> Kernel:
@@ -81,7 +77,7 @@ def _split(
     for statement in loop.body:
         if isinstance(statement, Assign) and statement.name == name:
             assert isinstance(statement.value, Apply)
-            step: Tile = _substituted(statement.value.args[1], name, whole)
+            step: Tile = substitute(statement.value.args[1], {name: whole})
             wide: Tile = (
                 step
                 if isinstance(step, Literal) or types.of(statement.value.args[1]).dtype is dtype
@@ -89,18 +85,12 @@ def _split(
             )
             body.append(Assign(distance, Apply("add", (Name(distance), wide))))
         else:
-            body.append(_substituted(statement, name, whole))
+            body.append(substitute(statement, {name: whole}))
     counts.update({distance: 2, after: 1, name: 1})
-    behind = tuple([_substituted(s, name, Name(after)) for s in rest])
+    behind = tuple([substitute(s, {name: Name(after)}) for s in rest])
     used = behind != rest
     made = (Assign(distance, Full((), Literal(0), dtype)), loop.replaced(body=tuple(body)))
     return (*made, Assign(after, whole), *behind) if used else (*made, *rest)
-
-
-def _substituted(part: T, name: str, by: Tile) -> T:
-    """Substitute an expression for a name; the same object if the name does not occur."""
-    made = changed(part, lambda x: by if isinstance(x, Name) and x.name == name else None)
-    return part if made == part else made
 
 
 def _fresh(hint: str, types: Types, type: TileType) -> str:

@@ -31,8 +31,8 @@ from ..ir.tile import (
     parts,
 )
 from ..ir.tile_access import roots, walk
+from ..ir.tile_rewrite import rewrite
 from ..ir.tile_types import Types
-from ..ops.tile_code import changed
 
 
 def name_reductions(kernel: Kernel, types: Types) -> Kernel:
@@ -90,7 +90,7 @@ def _hoisted(statement: Statement, types: Types) -> list[Statement]:
     if not found:
         return [statement]
     before: list[Statement] = [Assign(name.name, x) for x, name in found.items()]
-    return [*before, changed(statement, lambda part: found.get(part) if isinstance(part, Tile) else None)]
+    return [*before, rewrite(statement, lambda part: found.get(part) if isinstance(part, Tile) else None)]
 
 
 def _smaller_reductions(x: Tile, whole: int, types: Types) -> list[Tile]:

@@ -6,7 +6,6 @@ output of the launch that starts from the previous elements (`ops/external_call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InPlaceError, KernelLaunchError
@@ -14,15 +13,16 @@ from ..ir.dtype import bool_, float32, int32, int64
 from ..ir.graph import Value
 from ..ir.program import Tiles
 from ..ir.size import Size, known
-from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Statement, Tile
+from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Tile
 from ..ir.tile_access import statements
+from ..ir.tile_rewrite import substitute
 from ..lazy import storage as sharing
 from ..lazy.handle import Handle, current, mode, state
 from ..lazy.layout import layout
 from ..lazy.storage import Storage
 from ..ops.external_call import TileWork, outside
-from ..ops.tile_code import changed, size_tile
 from ..ops.tile_code import parameter as size_name
+from ..ops.tile_code import size_tile
 from .arguments import BoundArguments
 from .tensors import TensorMemory, refuse_overlap
 
@@ -125,7 +125,7 @@ def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[
         else:
             parameters.append(p)
     first = {n: v for n, v in values.items() if n in loaded or n in _assigned(kernel)}
-    body = _substitute(kernel.body, {n: v for n, v in values.items() if n not in first})
+    body = substitute(kernel.body, {n: v for n, v in values.items() if n not in first})
     head = tuple([Assign(n, v) for n, v in first.items()])
     return Kernel(kernel.name, tuple(parameters), (*head, *body), kernel.origin), loaded
 
@@ -153,7 +153,7 @@ def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
     starts = {p.name: Name(names[p.name]) + offset if (offset := offsets.get(p.name)) else Name(names[p.name])
               for p in kernel.parameters}  # fmt: skip
     head = tuple([Assign(n, starts[n]) for n in names if n in assigned])
-    body = _substitute(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
+    body = substitute(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
     parameters = tuple([Parameter(names[p.name], p.dtype, p.pointer) for p in kernel.parameters])
     return Kernel(kernel.name, parameters, (*head, *body), kernel.origin)
 
@@ -162,14 +162,6 @@ def _assigned(kernel: Kernel) -> set[str]:
     """Return the variables that a kernel assigns."""
     every = list(statements(kernel.body))
     return {s.name for s in every if isinstance(s, Assign | Atomic)} | {s.index for s in every if isinstance(s, For)}
-
-
-def _substitute(body: tuple[Statement, ...], values: Mapping[str, Tile]) -> tuple[Statement, ...]:
-    """Substitute expressions for names in statements."""
-    if not values:
-        return body
-    put = lambda part: values.get(part.name) if type(part) is Name else None  # noqa: E731
-    return changed(body, put)  # type: ignore[no-any-return]
 
 
 def not_in_a_launch(name: str, how: str) -> KernelLaunchError:

@@ -7,17 +7,17 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..ir.dtype import int64
 from ..ir.graph import TensorType
-from ..ir.node import Structure
 from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
 from ..ir.size import Dim, Shape, Size
 from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
 from ..ir.tile_parser import parse
+from ..ir.tile_rewrite import rewrite, strings_in
 
 
 class TileCode(NamedTuple):
@@ -45,7 +45,7 @@ def with_precision(code: TileCode, precision: Precision) -> TileCode:
     def at(part: Any) -> Any:
         return part.replaced(precision=precision) if isinstance(part, Dot) else None
 
-    return code._replace(kernel=code.kernel.replaced(body=changed(code.kernel.body, at)))
+    return code._replace(kernel=code.kernel.replaced(body=rewrite(code.kernel.body, at)))
 
 
 def filled(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
@@ -121,14 +121,14 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     is the last axis of the grid.
     """
     kernel, grid, sizes = code
-    taken = _names(kernel)
+    taken = strings_in(kernel)
     entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
     moved: dict[Tile, Tile] = {
         Name(p.name): Name(p.name) + Name(entry) * size_tile(t.count)
         for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
         if has_axis
     }
-    body = changed(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
+    body = rewrite(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
     names = _size_names([entries, *sizes, *(d for t in types for d in t.shape)])
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
@@ -155,23 +155,3 @@ def size_tile(size: Dim) -> Tile:
             term = term * Name(parameter(name))
         total = term if total == Literal(0) else total + term
     return total
-
-
-def changed(part: Any, change: Callable[[Any], Any]) -> Any:
-    """Tile code with every part that `change` gives something for replaced by it, from the inside out."""
-    if isinstance(part, tuple):
-        return tuple([changed(p, change) for p in part])
-    if not isinstance(part, Structure):
-        return part
-    made = type(part)(*[changed(part.__dict__[name], change) for name in part.fields])
-    found = change(made)
-    return made if found is None else found
-
-
-def _names(part: Any) -> set[str]:
-    """Every name in tile code (and a few words that are none)."""
-    if isinstance(part, tuple):
-        return {name for p in part for name in _names(p)}
-    if isinstance(part, Structure):
-        return {name for field in part.fields for name in _names(part.__dict__[field])}
-    return {part} if isinstance(part, str) else set()

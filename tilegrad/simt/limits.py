@@ -188,8 +188,8 @@ def check_launch(
             "declare the largest with simt.dynamic_shared(dtype), and give its bytes with the launch",
         )
     if shape.shared < 0 or shared > limits.shared_per_block:
-        kinds = [(static, "static"), (shape.shared, "dynamic")]
-        parts = " and ".join(f"{n} {kind}" for n, kind in kinds if n)
+        one = "static" if static else "dynamic"
+        parts = f"{static} static and {shape.shared} dynamic" if static and shape.shared else one
         raise wrong(
             f"{shared} bytes of shared memory ({parts}): {limits.name} allows {limits.shared_per_block} for a block",
             "use smaller tiles",

@@ -41,8 +41,8 @@ from ...ir.tile import (
 )
 from ...ir.tile_access import roots, statements, walk
 from ...ir.tile_checker import check
+from ...ir.tile_rewrite import rewrite
 from ...ir.tile_types import Types
-from ...ops.tile_code import changed
 
 MAX_SPLITS = 4
 MAX_STATEMENTS = 300
@@ -207,8 +207,8 @@ class _BorderSpecialiser:
                     return x
             return None
 
-        made = changed(body, change)
-        renamed = changed(made, lambda part: _renamed(part, names))
+        made = rewrite(body, change)
+        renamed = rewrite(made, lambda part: _renamed(part, names))
         for old, new in names.items():
             self.types.variables[new] = self.types.variables[old]
             self.counts[new] = self.counts[old]
