@@ -13,6 +13,7 @@ LAYERS: list[set[str]] = [
     {"config"},
     {"ir"},
     {"runtime"},
+    {"tiles"},
     {"ops"},
     {"transform"},
     {"schedule"},

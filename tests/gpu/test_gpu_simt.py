@@ -14,7 +14,7 @@ from tests.checklist import checklist
 from tilegrad import simt
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.errors import LaunchError
-from tilegrad.simt.running import compile_for
+from tilegrad.simt.gpu_launch import compile_for
 
 RNG = np.random.default_rng(0)
 

@@ -14,10 +14,10 @@ from tilegrad.errors import RuntimeFault
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_checker import check
 from tilegrad.ir.tile_parser import parse
-from tilegrad.language.instrumented import NO_FAULT, CheckOptions, instrument
-from tilegrad.language.moving import split_loop_pointers
-from tilegrad.language.pointing import Unsupported
+from tilegrad.language.instrument import NO_FAULT, CheckOptions, instrument
 from tilegrad.runtime.device import device
+from tilegrad.tiles.pointers import Unsupported
+from tilegrad.tiles.split_loop_pointers import split_loop_pointers
 
 CPU = device("cpu")
 

@@ -13,7 +13,7 @@ from tests.simt.making import made
 from tilegrad import simt
 from tilegrad.backend.cuda import nvrtc
 from tilegrad.errors import LaunchError
-from tilegrad.simt.running import compile_for
+from tilegrad.simt.gpu_launch import compile_for
 
 FLOATS, DOUBLES = tg.tensor(np.ones(8, np.float32)), tg.tensor(np.ones(8, np.float64))
 INTS = tg.tensor(np.ones(8, np.int32))

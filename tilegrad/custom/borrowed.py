@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import OperatorError
-from ..language.sharing import wrap_dlpack
+from ..language.dlpack import wrap_dlpack
 from ..lazy.handle import Handle
 from ..transforms import vjp
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from . import core, standard
-from .core import *  # noqa: F403
+from ..tiles.read import core, standard
+from ..tiles.read.core import *  # noqa: F403
+from ..tiles.read.standard import *  # noqa: F403
 from .extra import libdevice
+from .flatten_arguments import TensorDescriptor
 from .kernel import kernel
-from .standard import *  # noqa: F403
 from .tuning import Config, autotune, heuristics
 
-__all__ = ["Config", "autotune", "heuristics", "kernel", "libdevice"]
+__all__ = ["Config", "TensorDescriptor", "autotune", "heuristics", "kernel", "libdevice"]
 __all__ += core.__all__
 __all__ += standard.__all__
 

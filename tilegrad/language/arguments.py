@@ -16,9 +16,9 @@ from ..ir.tile import Parameter
 from ..jitted.function import Jitted
 from ..lazy.handle import Handle
 from ..lazy.layout import in_memory_order, layout
-from .frames import KernelBase
-from .several import expands, flatten
-from .values import constexpr
+from ..tiles.read.scope import TileFunction
+from ..tiles.read.values import constexpr
+from .flatten_arguments import expands, flatten
 
 IGNORED_OPTIONS = frozenset(
     "num_warps num_stages num_ctas maxnreg enable_fp_fusion launch_cooperative_grid launch_pdl waves_per_eu "
@@ -43,7 +43,7 @@ class BoundArguments(NamedTuple):
     """Layouts of arguments that expand into several parameters, by name."""
 
 
-def bind_arguments(kernel: KernelBase, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundArguments:
+def bind_arguments(kernel: TileFunction, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> BoundArguments:
     """Bind arguments to parameter names and separate compile-time constants from run-time arguments."""
     names = kernel.signature.parameters
     options = {name: value for name, value in kwargs.items() if name not in IGNORED_OPTIONS or name in names}
@@ -109,7 +109,7 @@ def python_number(value: Any) -> Any:
     return value.value if isinstance(value, constexpr) else value
 
 
-def static(kernel: KernelBase, name: str, value: Any) -> Any:
+def static(kernel: TileFunction, name: str, value: Any) -> Any:
     if isinstance(value, Handle):
         raise KernelLaunchError(
             f"kernel {kernel.fn.__name__}: `{name}` is a constexpr, and a tensor of {value._value.type} was given: a "
@@ -132,7 +132,7 @@ def static(kernel: KernelBase, name: str, value: Any) -> Any:
     return value
 
 
-def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None:
+def parameter_for(kernel: TileFunction, name: str, value: Any) -> Parameter | None:
     """Return the tile kernel's parameter for an argument, or None if the argument becomes a constant."""
     annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
     if isinstance(value, Handle):
@@ -142,7 +142,7 @@ def parameter_for(kernel: KernelBase, name: str, value: Any) -> Parameter | None
                 name, annotation if isinstance(annotation, DType) else int32 if whole else float32, False
             )
         return interned_parameter(name, value._value.type.dtype)
-    if value is None or isinstance(value, str | DType | KernelBase):
+    if value is None or isinstance(value, str | DType | TileFunction):
         return None
     if isinstance(value, Size):  # an axis that varies, which is below 2**31 itself
         return interned_parameter(
@@ -174,7 +174,7 @@ def is_varying_number(x: Any) -> bool:
     return isinstance(x, Handle) and "number" in x._value.__dict__
 
 
-def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:
+def grid_of(kernel: TileFunction, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:
     """Evaluate the grid of a launch, up to three axes; `Tiles` if an axis is symbolic while tracing."""
     name = kernel.fn.__name__
     try:
@@ -207,7 +207,7 @@ def grid_of(kernel: KernelBase, grid: Any, meta: Mapping[str, Any]) -> tuple[Any
     return tuple(numbers)
 
 
-def device_of(kernel: KernelBase, given: Sequence[Any]) -> str:
+def device_of(kernel: TileFunction, given: Sequence[Any]) -> str:
     """Return the device that all tensors of the launch are on, or refuse a mix."""
     tensors = [x for x in given if isinstance(x, Handle) and not is_varying_number(x)]
     places = {x._value.type.device: n for n, x in enumerate(tensors)}

@@ -1,6 +1,6 @@
 """Check kernels on the CPU: every memory access (`check`), and data races between programs (`race`).
 
-`check` compiles the kernel with instrumented accesses (`instrumented.py`), then interprets the programs that reported a
+`check` compiles the kernel with instrumented accesses (`instrument.py`), then interprets the programs that reported a
 fault to find its exact cause; kernels whose pointers cannot be instrumented are interpreted entirely. `race` interprets
 the tile kernel one program after the other. Faults are reported at the user's source line and leave the tensors
 unchanged; a run without faults stores the results.
@@ -25,7 +25,7 @@ from ..ir.tile import Atomic
 from ..ir.tile_access import statements
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
-from .instrumented import NO_FAULT, CheckedAccess, CheckOptions, decode_fault
+from .instrument import NO_FAULT, CheckedAccess, CheckOptions, decode_fault
 from .tensors import TensorMemory
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from . import core as tl
+from ..tiles.read import core as tl
 from .kernel import kernel
 
 

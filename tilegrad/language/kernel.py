@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
 from typing import Any
 
 from ..config import settings
@@ -18,23 +17,24 @@ from ..runtime.bounds import limit
 from ..runtime.device import device
 from ..runtime.executable import CompiledKernel
 from ..runtime.singletons import lock
+from ..tiles.name_reductions import name_reductions
+from ..tiles.pointers import Unsupported
+from ..tiles.read.reader import ReadKernel, read_kernel
+from ..tiles.read.scope import TileFunction
+from ..tiles.read.values import SymbolicTile
+from ..tiles.split_loop_pointers import split_loop_pointers
 from .arguments import BoundArguments, bind_arguments, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
-from .forms import assembly, source
-from .frames import KernelBase
-from .instrumented import CheckOptions, InstrumentedKernel, instrument
+from .dlpack import DlpackKernel
+from .flatten_arguments import in_kernel
+from .generated_code import assembly, source
+from .instrument import CheckOptions, InstrumentedKernel, instrument
 from .launch_cache import CallForm, call_form, is_simple
-from .launched import PastLaunch, TensorRecord, record_argument
 from .measuring import seconds_of
-from .moving import split_loop_pointers
-from .name_reductions import name_reductions
-from .pointing import Unsupported
-from .reader import ReadKernel, read_kernel
+from .past_launch import PastLaunch, TensorRecord, record_argument
 from .recording import not_in_a_launch, record
 from .report import KernelReport, report
-from .several import in_kernel
-from .sharing import DlpackKernel
 from .tensors import (
     TensorMemory,
     all_memory,
@@ -45,7 +45,6 @@ from .tensors import (
     unwritten,
     writing,
 )
-from .values import SymbolicTile
 
 _reading = lock()
 
@@ -190,12 +189,11 @@ class Launchable:
         return seconds_of(lambda: self.kernel.launch(grid, (), given), list(given.values()))
 
 
-class KernelFunction(KernelBase, Launchable):
+class KernelFunction(TileFunction, Launchable):
     """A function of the tile language: `k[grid](x, y, n, BLOCK=128)` runs it on tensors."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__(fn)
-        update_wrapper(self, fn)
         self.known: dict[tuple[Any, ...], SpecialisedKernel] = {}
         self.forms: dict[tuple[Any, ...], CallForm] = {}
         self.last: SpecialisedKernel | None = None

@@ -20,7 +20,7 @@ from ..lazy.handle import Handle, mode, state
 from ..lazy.storage import Change, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
 from .arguments import IGNORED_OPTIONS, MAX_PROGRAMS, BoundArguments
-from .launched import PastLaunch, record_argument
+from .past_launch import PastLaunch, record_argument
 from .tensors import allocate, note_write, own_memory
 
 if TYPE_CHECKING:

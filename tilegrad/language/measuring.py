@@ -10,7 +10,7 @@ from typing import Any
 from ..functional import ones, zeros
 from ..lazy.handle import Handle, mode, state, view
 from ..runtime.device import device
-from .several import tensors_in
+from .flatten_arguments import tensors_in
 
 TIMED_RUNS = 5
 """Number of timed runs; the fastest counts."""

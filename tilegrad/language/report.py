@@ -33,7 +33,7 @@ from ..ir.tile import (
 from ..ir.tile_access import roots, walk
 from ..ir.tile_types import Types
 from ..runtime.bounds import Limit
-from .forms import gpu_resources
+from .generated_code import gpu_resources
 
 FREE_FUNCTIONS = frozenset({"where", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "neg", "abs", "copysign"})
 

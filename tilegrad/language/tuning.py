@@ -12,9 +12,9 @@ from ..ir.size import Size
 from ..jitted.function import Jitted
 from ..lazy.evaluation import is_recorded
 from ..lazy.handle import Handle
+from .flatten_arguments import map_tensors, tensors_in
 from .kernel import KernelFunction, Launchable
 from .measuring import can_stand_in, seconds_of, stand_in, untraced
-from .several import map_tensors, tensors_in
 
 PRUNINGS = ("early_config_prune", "perf_model", "top_k")
 DEFAULT_TOP_K = 10

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..ir.dtype import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 from ..ir.dtype import bool_ as bool_
-from ..language.values import constexpr
+from ..tiles.read.values import constexpr
 from .builtin import (
     BUILTINS,
     blockDim,

@@ -7,11 +7,20 @@ import inspect
 from typing import Any
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
-from ..language.frames import KernelBase
+from ..tiles.read.scope import TileFunction
 from .builtin import FUNCTIONS, VOTES, ThreadBuiltin
-from .form import Array, AtomicOperation, DeviceCall, Expression, FunctionCall, LaunchStatement, Routine, WarpExchange
 from .kinds import UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, rounded
 from .reading import ThreadExpressionReader, function_name
+from .thread_ir import (
+    Array,
+    AtomicOperation,
+    DeviceCall,
+    Expression,
+    FunctionCall,
+    LaunchStatement,
+    Routine,
+    WarpExchange,
+)
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
 MAX_DEPTH = 24
@@ -55,7 +64,7 @@ class CallReader(ThreadExpressionReader):
                 f"it with @simt.device "
                 "to call it"
             )
-        if isinstance(callee, KernelBase):
+        if isinstance(callee, TileFunction):
             raise UnsupportedCode(
                 f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads"
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..language.source import KernelLocation
+from ..tiles.read.source import KernelLocation
 from .builtin import WARP
 
 SECTOR_BYTES = 32

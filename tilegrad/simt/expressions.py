@@ -6,7 +6,8 @@ import math
 
 from ..ir.dtype import bool_, float32, int32, int64
 from .builtin import FUNCTIONS
-from .form import (
+from .names import TYPES, cpp_name
+from .thread_ir import (
     Array,
     ArrayElement,
     AtomicOperation,
@@ -22,7 +23,6 @@ from .form import (
     VariableReference,
     WarpExchange,
 )
-from .names import TYPES, cpp_name
 
 PRECEDENCE = {
     **dict.fromkeys(("*", "/", "//", "%"), 12), **dict.fromkeys(("+", "-"), 11), **dict.fromkeys(("<<", ">>"), 10),

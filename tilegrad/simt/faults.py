@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import KernelFault
-from ..language.source import KernelLocation
+from ..tiles.read.source import KernelLocation
 from .builtin import WARP
 from .lanes import Chunk, LaunchShape, coordinates
 from .memory import ArrayStorage

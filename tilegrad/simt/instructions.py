@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..language.source import KernelLocation
+from ..tiles.read.source import KernelLocation
 from .builtin import FENCES
-from .evaluating import Evaluate, compile_expression
-from .form import (
+from .evaluate import Evaluate, compile_expression
+from .thread_ir import (
     Array,
     ArrayElement,
     AssertStatement,
@@ -41,7 +41,7 @@ from .form import (
     WarpExchange,
     WhileStatement,
 )
-from .walking import blocks_of, expressions_of, subexpressions
+from .traversal import blocks_of, expressions_of, subexpressions
 
 
 class SetInstruction(NamedTuple):

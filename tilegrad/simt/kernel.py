@@ -11,10 +11,9 @@ import numpy as np
 from ..errors import DeviceError, KernelError, KernelFault
 from ..language.tensors import TensorMemory, memory_of, refuse_overlap, refuse_tracing, unwritten, writing
 from ..runtime.singletons import lock
-from .binding import BoundCall, SimtFunction, bind_call, device_of, launch_shape
+from .arguments import BoundCall, SimtFunction, bind_call, device_of, launch_shape
 from .counters import Counters
-from .following import RaceTracker, RestartLaunch
-from .form import Array, LaunchStatement, Routine
+from .happens_before import RaceTracker, RestartLaunch
 from .kinds import UnsupportedCode
 from .lanes import LaunchShape
 from .limits import Gpu, check_launch, gpu
@@ -24,6 +23,7 @@ from .orders import compare_orders
 from .races import Shadow
 from .reader import read_routine
 from .report import LaunchReport
+from .thread_ir import Array, LaunchStatement, Routine
 from .writer import cuda_source, statements
 
 _reading = lock()
@@ -149,7 +149,7 @@ class ThreadKernel(SimtFunction):
             memories = {n: memory_of(x) for n, x in call.tensors.items()}
             refuse_overlap(name, list(memories.items()), found.stored)
             if on_gpu:
-                from .running import launch_on_gpu
+                from .gpu_launch import launch_on_gpu
 
                 launch_on_gpu(found, shape, memories, call, place)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, promote, uint64
-from .form import Array, Conversion, Expression, NumberLiteral
+from .thread_ir import Array, Conversion, Expression, NumberLiteral
 
 Constant = int | float | bool
 

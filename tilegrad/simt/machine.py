@@ -11,13 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .accessing import MemorySimulator
 from .builtin import WARP
 from .counters import Counters
 from .deadlock import blocked_error
-from .evaluating import EvaluationFault
-from .following import RaceTracker
-from .form import Array, Routine
+from .evaluate import EvaluationFault
+from .happens_before import RaceTracker
 from .instructions import (
     AssertInstruction,
     AtomicInstruction,
@@ -37,6 +35,8 @@ from .instructions import (
 from .lanes import WARP_BARRIER_BITS, Chunk, Lanes, LaunchShape
 from .limits import Gpu, check_launch
 from .memory import ArrayStorage, resident_storage, shared_layout
+from .memory_accesses import MemorySimulator
+from .thread_ir import Array, Routine
 from .warp_functions import warp_result
 
 LOCKSTEP_CHUNK_THREADS = 1 << 16

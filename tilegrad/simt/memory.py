@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .following import RaceTracker
-from .form import Array
+from .happens_before import RaceTracker
 from .lanes import Chunk, Lanes
 from .races import Shadow
+from .thread_ir import Array
 
 
 class ArrayStorage:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..errors import KernelFault
-from .form import Routine
 from .races import differs_from
+from .thread_ir import Routine
 
 SUM_TOLERANCE = {4: 1e-4, 8: 1e-10}
 """Tolerance for float sums in different orders, relative to the largest element."""

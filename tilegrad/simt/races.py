@@ -77,7 +77,7 @@ class Shadow:
     """Last users of each element of an array that the kernel writes."""
 
     follows = False
-    """Whether synchronisation by atomic operations is tracked (`following.py`)."""
+    """Whether synchronisation by atomic operations is tracked (`happens_before.py`)."""
 
     def __init__(self, size: int, unwritten: bool) -> None:
         self.size = size

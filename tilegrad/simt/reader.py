@@ -12,7 +12,9 @@ from ..errors import KernelSourceError
 from ..ir.dtype import bool_
 from .builtin import ThreadBuiltin
 from .calls import MAX_DEPTH, TYPES, CallReader
-from .form import (
+from .kinds import NameType, UnsupportedCode, common_dtype, convert_to, describe, element_type, kind_of, supported
+from .scope import RoutineScope
+from .thread_ir import (
     Array,
     AssertStatement,
     AssignStatement,
@@ -35,8 +37,6 @@ from .form import (
     WarpExchange,
     WhileStatement,
 )
-from .kinds import NameType, UnsupportedCode, common_dtype, convert_to, describe, element_type, kind_of, supported
-from .scope import RoutineScope
 
 MAX_READINGS = 12
 RESULT_NAME = "return"

@@ -10,10 +10,12 @@ from typing import Any
 
 from ..errors import KernelSourceError
 from ..ir.dtype import DType, bool_, float32, int32, int64
-from ..language.values import constexpr
 from ..lazy.handle import Handle
+from ..tiles.read.values import constexpr
 from .builtin import PYTHON_FUNCTIONS, IndexVector, ThreadBuiltin
-from .form import (
+from .kinds import Constant, UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, number_kind
+from .scope import RoutineScope
+from .thread_ir import (
     Array,
     ArrayElement,
     BuiltinVariable,
@@ -26,8 +28,6 @@ from .form import (
     ShortCircuit,
     VariableReference,
 )
-from .kinds import Constant, UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, number_kind
-from .scope import RoutineScope
 
 ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Add: ("+", operator.add),

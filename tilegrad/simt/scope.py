@@ -8,9 +8,9 @@ from typing import Any
 
 from ..errors import KernelSourceError
 from ..ir.dtype import DType
-from ..language.source import KernelLocation
-from .form import Argument, Array, Routine
+from ..tiles.read.source import KernelLocation
 from .kinds import NameType, UnsupportedCode, join_types
+from .thread_ir import Argument, Array, Routine
 
 
 class RoutineScope:
@@ -46,7 +46,7 @@ class RoutineScope:
                 self.assigned.add(name)
 
     def parameters(self) -> tuple[Argument, ...]:
-        from .form import VariableReference
+        from .thread_ir import VariableReference
 
         return tuple(
             [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .builtin import VOTES, WARP
-from .evaluating import EvaluationFault
+from .evaluate import EvaluationFault
 from .instructions import ExchangeInstruction
 from .lanes import Lanes
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ..ir.dtype import DType, int32
 from .expressions import FENCED_ATOMIC, ExpressionWriter
-from .form import (
+from .names import TYPES, cpp_name
+from .thread_ir import (
     Array,
     AssertStatement,
     AssignStatement,
@@ -29,8 +30,7 @@ from .form import (
     VariableReference,
     WhileStatement,
 )
-from .names import TYPES, cpp_name
-from .walking import blocks_of, expressions_of, subexpressions
+from .traversal import blocks_of, expressions_of, subexpressions
 
 INDENT = "    "
 MAX_UNROLLED_ITERATIONS = 32

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtype import DType, bool_, int64
-from ..ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, Expand, Literal, Load, Name, Store
-from ..ir.tile_types import Refused, TileType
+from ...ir.dtype import DType, bool_, int64
+from ...ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, Expand, Literal, Load, Name, Store
+from ...ir.tile_types import Refused, TileType
 from .arithmetic import binary, to_bool
 from .builtin import Builtin, builtin, method
 from .values import BlockPointer, Descriptor, Operand, PointerType, SymbolicTile, describe, is_number, value_leaves
-from .writer import Writer, in_dtype, static_int, static_shape
+from .writer import TileWriter, in_dtype, static_int, static_shape
 
 PADDINGS = {"": 0, "zero": 0, "nan": float("nan")}
 
@@ -22,7 +22,7 @@ def pointer_of(x: Any, what: str) -> SymbolicTile:
     raise Refused(f"{what} takes a pointer, and this is {describe(x)}: a tensor is given to the launch as it is")
 
 
-def mask_of(w: Writer, mask: Any, pointer: SymbolicTile) -> Any:
+def mask_of(w: TileWriter, mask: Any, pointer: SymbolicTile) -> Any:
     """Return a mask as an expression, or None if nothing is masked."""
     if mask is None or mask is True:
         return None
@@ -37,7 +37,7 @@ def mask_of(w: Writer, mask: Any, pointer: SymbolicTile) -> Any:
     return mask.tile
 
 
-def element_operand(w: Writer, x: Any, pointer: SymbolicTile, role: str) -> Any:
+def element_operand(w: TileWriter, x: Any, pointer: SymbolicTile, role: str) -> Any:
     """Convert a value to the element type of a pointer."""
     if isinstance(x, SymbolicTile):
         return w.cast(x, pointer.type.dtype).tile
@@ -49,8 +49,8 @@ def element_operand(w: Writer, x: Any, pointer: SymbolicTile, role: str) -> Any:
 
 @builtin
 def load(
-    w: Writer, pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any = (), padding_option: str = "",
-    cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
+    w: TileWriter, pointer: Any, mask: Any = None, other: Any = None, boundary_check: Any = (),
+    padding_option: str = "", cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
 ) -> SymbolicTile:  # fmt: skip
     """Load the elements at a tile of pointers; where `mask` is false the result is `other` and nothing is read."""
     if isinstance(pointer, BlockPointer):
@@ -68,7 +68,7 @@ def load(
 
 @builtin
 def store(
-    w: Writer, pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
+    w: TileWriter, pointer: Any, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
     eviction_policy: str = "",
 ) -> None:  # fmt: skip
     """Store elements at a tile of pointers where `mask` is true."""
@@ -82,7 +82,7 @@ def store(
     w.emit(Store(pointer.tile, made, mask_of(w, mask, pointer)))
 
 
-def pointer_from_address(w: Writer, x: Any, dtype: DType) -> SymbolicTile:
+def pointer_from_address(w: TileWriter, x: Any, dtype: DType) -> SymbolicTile:
     """Convert an address (a 64-bit integer) to a pointer to elements of a dtype."""
     if isinstance(x, SymbolicTile) and x.type.pointer:
         if x.type.dtype is dtype:
@@ -97,7 +97,7 @@ def pointer_from_address(w: Writer, x: Any, dtype: DType) -> SymbolicTile:
 
 
 @builtin
-def pointer_type(w: Writer, element_ty: Any) -> PointerType:
+def pointer_type(w: TileWriter, element_ty: Any) -> PointerType:
     """Return the type of pointers to a dtype: `x.to(tl.pointer_type(tl.float16))` converts an address."""
     if not isinstance(element_ty, DType):
         raise Refused(f"tl.pointer_type takes an element type, such as tl.float32, and not {describe(element_ty)}")
@@ -109,7 +109,7 @@ def pointer_type(w: Writer, element_ty: Any) -> PointerType:
 
 @builtin
 def make_block_ptr(
-    w: Writer, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any = ()
+    w: TileWriter, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any = ()
 ) -> BlockPointer:
     """Make a window of `block_shape` on a tensor, at `offsets`."""
     block = static_shape(block_shape, "block_shape")
@@ -118,7 +118,7 @@ def make_block_ptr(
 
 
 @method
-def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
+def advance(w: TileWriter, base: Any, offsets: Any) -> BlockPointer:
     """Advance a block pointer."""
     if not isinstance(base, BlockPointer):
         raise Refused(f"tl.advance moves block pointers (tl.make_block_ptr), and not {describe(base)}")
@@ -128,7 +128,7 @@ def advance(w: Writer, base: Any, offsets: Any) -> BlockPointer:
 
 @builtin
 def make_tensor_descriptor(
-    w: Writer, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
+    w: TileWriter, base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: str = "zero"
 ) -> Descriptor:
     """Describe a tensor whose blocks of `block_shape` are loaded with padding and stored within bounds."""
     block = static_shape(block_shape, "block_shape")
@@ -138,7 +138,7 @@ def make_tensor_descriptor(
     return Descriptor(pointer_of(base, "tl.make_tensor_descriptor"), extents, steps, block, padding_option)
 
 
-def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
+def _window(w: TileWriter, x: Any, offsets: Any) -> BlockPointer:
     if not isinstance(x, Descriptor):
         raise Refused(f"{describe(x)} is no tensor descriptor: make one with tl.make_tensor_descriptor")
     at = _operands(w, offsets, len(x.block_shape), "offsets")
@@ -146,18 +146,18 @@ def _window(w: Writer, x: Any, offsets: Any) -> BlockPointer:
 
 
 @builtin
-def load_tensor_descriptor(w: Writer, desc: Any, offsets: Any) -> SymbolicTile:
+def load_tensor_descriptor(w: TileWriter, desc: Any, offsets: Any) -> SymbolicTile:
     """Load the block at some offsets."""
     return window_load(w, _window(w, desc, offsets), tuple(range(len(desc.block_shape))), desc.padding)
 
 
 @builtin
-def store_tensor_descriptor(w: Writer, desc: Any, offsets: Any, value: Any) -> None:
+def store_tensor_descriptor(w: TileWriter, desc: Any, offsets: Any, value: Any) -> None:
     """Store a block at some offsets."""
     window_store(w, _window(w, desc, offsets), value, tuple(range(len(desc.block_shape))))
 
 
-def _operands(w: Writer, x: Any, count: int, role: str) -> tuple[Operand, ...]:
+def _operands(w: TileWriter, x: Any, count: int, role: str) -> tuple[Operand, ...]:
     parts = x if isinstance(x, tuple) else (x,)
     if len(parts) != count:
         raise Refused(f"{role} has {len(parts)} entries, and block_shape has {count}")
@@ -167,7 +167,7 @@ def _operands(w: Writer, x: Any, count: int, role: str) -> tuple[Operand, ...]:
     return tuple([w.held(part, role) for part in parts])
 
 
-def window_load(w: Writer, window: BlockPointer, boundary: Any, padding: str) -> SymbolicTile:
+def window_load(w: TileWriter, window: BlockPointer, boundary: Any, padding: str) -> SymbolicTile:
     """Load a window; elements out of bounds along the axes in `boundary` are padding."""
     if padding not in PADDINGS:
         raise Refused(f"padding_option is 'zero' or 'nan', and not {padding!r}")
@@ -177,13 +177,13 @@ def window_load(w: Writer, window: BlockPointer, boundary: Any, padding: str) ->
     return w.make(Load(pointer.tile, mask.tile, element_operand(w, PADDINGS[padding], pointer, "the padding")))
 
 
-def window_store(w: Writer, window: BlockPointer, value: Any, boundary: Any) -> None:
+def window_store(w: TileWriter, window: BlockPointer, value: Any, boundary: Any) -> None:
     """Store a window; elements out of bounds along the axes in `boundary` are skipped."""
     pointer, mask = window_pointers(w, window, boundary)
     w.emit(Store(pointer.tile, element_operand(w, value, pointer, "the value"), None if mask is None else mask.tile))
 
 
-def window_pointers(w: Writer, window: BlockPointer, boundary: Any) -> tuple[SymbolicTile, SymbolicTile | None]:
+def window_pointers(w: TileWriter, window: BlockPointer, boundary: Any) -> tuple[SymbolicTile, SymbolicTile | None]:
     """Return the pointers of a window, and the mask of those in bounds."""
     rank = len(window.block_shape)
     checked = [static_int(axis, "an axis of boundary_check") for axis in boundary or ()]
@@ -207,7 +207,7 @@ def window_pointers(w: Writer, window: BlockPointer, boundary: Any) -> tuple[Sym
     return pointer, mask
 
 
-def widen(w: Writer, x: Operand) -> Operand:
+def widen(w: TileWriter, x: Operand) -> Operand:
     """Widen to 64 bits: products of offsets and strides may be large."""
     return w.make(Cast(x.tile, int64)) if isinstance(x, SymbolicTile) and x.type.dtype.bits < 64 else x
 
@@ -215,7 +215,7 @@ def widen(w: Writer, x: Operand) -> Operand:
 # --- atomics -------------------------------------------------------------------------------------
 
 
-def _atomic(w: Writer, fn: str, pointer: Any, value: Any, mask: Any, expected: Any = None) -> SymbolicTile:
+def _atomic(w: TileWriter, fn: str, pointer: Any, value: Any, mask: Any, expected: Any = None) -> SymbolicTile:
     pointer = pointer_of(pointer, f"tl.atomic_{fn}")
     made = element_operand(w, value, pointer, "the value")
     compared = None if expected is None else element_operand(w, expected, pointer, "the expected value")
@@ -231,7 +231,7 @@ def _atomic(w: Writer, fn: str, pointer: Any, value: Any, mask: Any, expected: A
 
 def _named(fn: str) -> Builtin:
     def atomic(
-        w: Writer, pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
+        w: TileWriter, pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
     ) -> SymbolicTile:
         return _atomic(w, fn, pointer, to_bool(w, val) if val is True or val is False else val, mask)
 
@@ -246,7 +246,7 @@ atomic_and, atomic_or, atomic_xor, atomic_xchg = _named("and"), _named("or"), _n
 
 @builtin
 def atomic_cas(
-    w: Writer, pointer: Any, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None
+    w: TileWriter, pointer: Any, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None
 ) -> SymbolicTile:
     """Compare and swap: store `val` where the element equals `cmp`, and return the old element."""
     return _atomic(w, "cas", pointer, val, None, cmp)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
-from ..errors import KernelError
+from ...errors import KernelError
 from .source import KernelSource
 from .values import constexpr
 
 
-class KernelBase:
+class TileFunction:
     """A user's function in the tile language, with its signature and source."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -21,9 +22,13 @@ class KernelBase:
         if fn.__name__ == "<lambda>":
             raise KernelError("a kernel is a function defined by def, and not a lambda: it stores what it computes")
         self.fn = fn
+        update_wrapper(self, fn)
         self.signature = inspect.signature(fn)
         self.static = frozenset(name for name, p in self.signature.parameters.items() if _is_constexpr(p.annotation))
         self._source: KernelSource | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise KernelError(f"{self.fn.__name__} is a function of the tile language: kernels call it")
 
     @property
     def source_text(self) -> KernelSource:
@@ -51,7 +56,7 @@ def _is_constexpr(annotation: Any) -> bool:
 class FunctionScope:
     """One call of a function being read: `names` are its values, `mine` the variables that hold each name."""
 
-    def __init__(self, kernel: KernelBase, names: dict[str, Any], captured: dict[tuple[int, str], Any]) -> None:
+    def __init__(self, kernel: TileFunction, names: dict[str, Any], captured: dict[tuple[int, str], Any]) -> None:
         self.kernel, self.fn, self.source = kernel, kernel.fn, kernel.source_text
         self.names = names
         self.mine: dict[str, set[str]] = {}

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..ir.tile import Apply, Assign, BroadcastTo, For, Full, If, Literal, Name, Statement, Tile, While
-from ..ir.tile_access import roots, statements, walk
-from ..ir.tile_checker import loop_dtype
-from ..ir.tile_types import Refused, TileType
+from ...ir.tile import Apply, Assign, BroadcastTo, For, Full, If, Literal, Name, Statement, Tile, While
+from ...ir.tile_access import roots, statements, walk
+from ...ir.tile_checker import loop_dtype
+from ...ir.tile_types import Refused, TileType
 from .arithmetic import binary, common_dtype
 from .expressions import TileExpressionReader
-from .frames import assigned_names
 from .loops import LoopRange
+from .scope import assigned_names
 from .values import (
     Operand,
     SymbolicTile,
@@ -31,7 +31,7 @@ from .values import (
     same_structure,
     value_leaves,
 )
-from .writer import Writer, in_dtype
+from .writer import TileWriter, in_dtype
 
 ABSENT = object()
 MAX_UNROLLED_ITERATIONS = 4096
@@ -395,7 +395,7 @@ class FlowReader(TileExpressionReader):
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
-def _negated(condition: SymbolicTile, w: Writer) -> Tile:
+def _negated(condition: SymbolicTile, w: TileWriter) -> Tile:
     """Negate a condition: an integer comparison becomes its opposite (not a float's: all are false for NaN)."""
     match condition.tile:
         case Apply(fn, (x, y)) if fn in OPPOSITE and not w.types.arguments(condition.tile).is_float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .form import (
+from .thread_ir import (
     AssertStatement,
     AssignStatement,
     Expression,

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import KernelError, KernelSourceError
-from ..ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
-from ..ir.tile_checker import Mistake, Types, check
-from ..ir.tile_types import Refused, TileType
-from .dead_code import eliminate_dead_code
-from .flow import FlowReader
-from .frames import FunctionScope, KernelBase
+from ...errors import KernelError, KernelSourceError
+from ...ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
+from ...ir.tile_checker import Mistake, Types, check
+from ...ir.tile_types import Refused, TileType
+from ..dead_code import eliminate_dead_code
+from .control_flow import FlowReader
+from .scope import FunctionScope, TileFunction
 from .source import KernelLocation
 from .values import SymbolicTile, Unbound, describe, map_leaves
 
@@ -38,7 +38,7 @@ class ReadKernel(NamedTuple):
     """Implicit parameters: pointers to address 0, for pointers made of integer addresses."""
 
 
-def read_kernel(fn: KernelBase, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+def read_kernel(fn: TileFunction, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
     """Read a function into a tile kernel; `arguments` are the constants, `parameters` everything else."""
     reader = KernelReader(parameters)
     names = {**arguments}
@@ -57,7 +57,7 @@ class KernelReader(FlowReader):
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
             self.home[p.name] = -1
 
-    def whole(self, fn: KernelBase, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+    def whole(self, fn: TileFunction, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
         self.frame = FunctionScope(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
         source = fn.source_text
         self.block_of(source.tree.body)
@@ -151,7 +151,7 @@ class KernelReader(FlowReader):
 
     # --- calls of other kernels ------------------------------------------------------------------
 
-    def inlined(self, fn: KernelBase, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+    def inlined(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
         if len(self.calls) >= MAX_CALL_DEPTH:
             raise Refused(f"{fn.fn.__name__} calls itself without an end that is known when the kernel is compiled")
         try:

@@ -9,7 +9,7 @@ from ..errors import KernelError
 from ..ir.graph import TensorType
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle
-from .several import as_passed
+from .flatten_arguments import as_passed
 
 
 class PastLaunch(NamedTuple):

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..backend.reference.order import NOTHING, Clock, Followed, Order, Raced, User, merged
 from .builtin import WARP
-from .form import Array
 from .lanes import WARP_BARRIER_BITS, LaunchShape
 from .races import DataRace, GroupAccess, Shadow
+from .thread_ir import Array
 
 
 class RestartLaunch(Exception):

@@ -10,12 +10,12 @@ from ..errors import KernelFault
 from .atomics import apply_atomic, modified_elements
 from .counters import Counters
 from .faults import fault_error, race_error
-from .following import FollowedShadow, RestartLaunch
-from .form import Array
+from .happens_before import FollowedShadow, RestartLaunch
 from .instructions import AtomicInstruction, InstructionList, LoadInstruction, StoreInstruction
 from .lanes import Chunk, Lanes, LaunchShape
 from .memory import ArrayStorage
 from .races import DataRace, GroupAccess, differs_from
+from .thread_ir import Array
 
 
 class MemorySimulator:

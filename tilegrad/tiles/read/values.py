@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
-from ..ir.tile import Tile
-from ..ir.tile_types import Refused, TileType
+from ...ir.dtype import DType, bool_, float32, float64, int32, int64, uint32, uint64
+from ...ir.tile import Tile
+from ...ir.tile_types import Refused, TileType
 
 Number: TypeAlias = "int | float | bool"
 

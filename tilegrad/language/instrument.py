@@ -1,6 +1,6 @@
 """Instrument a kernel for `check`: test every memory access.
 
-A pointer becomes the index of the element that it points to (`pointing.py`). Before each access the indices are
+A pointer becomes the index of the element that it points to (`pointers.py`). Before each access the indices are
 compared with the tensor's extent, with the same indices computed in 64 bits (to find overflow), with the elements
 written so far, and with the elements of a view. A stored value is tested for NaN and read back, to find another lane
 that stores to the same element. A program that finds a fault records its number for that access and skips the access;
@@ -43,7 +43,7 @@ from ..ir.tile import (
 )
 from ..ir.tile_access import roots, statements, walk
 from ..ir.tile_types import Types
-from .pointing import PointedElement, PointerAnalysis, Unsupported
+from ..tiles.pointers import PointedElement, PointerAnalysis, Unsupported
 
 PROGRAM_PAIR_BASE = 1 << 31
 """Faults are encoded as the number of a program times this, plus the number of a second program."""

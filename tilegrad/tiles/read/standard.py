@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from . import core as tl
-from .kernel import kernel
+from .scope import TileFunction
 
 
-@kernel
+@TileFunction
 def softmax(
     x: Any, dim: tl.constexpr = None, keep_dims: tl.constexpr = False, ieee_rounding: tl.constexpr = False
 ) -> Any:
@@ -21,7 +21,7 @@ def softmax(
     return z / tl.sum(z, axis, keep_dims=True)
 
 
-@kernel
+@TileFunction
 def swap_across(x: Any, distance: tl.constexpr, run: tl.constexpr, descending: tl.constexpr) -> Any:
     """Perform one compare-and-exchange step of a bitonic sort along the last axis, at this distance."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
@@ -39,7 +39,7 @@ def swap_across(x: Any, distance: tl.constexpr, run: tl.constexpr, descending: t
     return tl.where(tl.where(upwards, wrong, other), partner, x)
 
 
-@kernel
+@TileFunction
 def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> Any:
     """Sort along the last axis, whose extent is a power of two; NaN sorts as the greatest."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
@@ -51,7 +51,7 @@ def sort(x: Any, dim: tl.constexpr = None, descending: tl.constexpr = False) -> 
     return x
 
 
-@kernel
+@TileFunction
 def topk(x: Any, k: tl.constexpr, dim: tl.constexpr = None) -> Any:
     """Return the k largest elements along the last axis, largest first; both extents are powers of two."""
     count: tl.constexpr = x.shape[len(x.shape) - 1]
@@ -61,7 +61,7 @@ def topk(x: Any, k: tl.constexpr, dim: tl.constexpr = None) -> Any:
     return tl.gather(sort(x, dim, True), inside, len(x.shape) - 1)
 
 
-@kernel
+@TileFunction
 def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
     """Count the occurrences of the numbers 0 to num_bins - 1."""
     same = input[None, :] == tl.arange(0, num_bins)[:, None]
@@ -70,7 +70,7 @@ def histogram(input: Any, num_bins: tl.constexpr, mask: Any = None) -> Any:
     return tl.sum(same.to(tl.int32), 1)
 
 
-@kernel
+@TileFunction
 def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
     """Map row-major block coordinates to coordinates grouped by `size_g` rows, for cache reuse."""
     ij = i * size_j + j
@@ -85,7 +85,7 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
 # --- random numbers: Philox, a counter and a key ------------------------------------------------
 
 
-@kernel
+@TileFunction
 def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Compute Philox: four 32-bit words from a 4-word counter and a 2-word key."""
     for _ in tl.static_range(n_rounds):
@@ -100,7 +100,7 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
     return c0, c1, c2, c3
 
 
-@kernel
+@TileFunction
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Compute Philox: four 32-bit words from a 64-bit seed and a counter."""
     wide = tl.seed_of(seed)
@@ -113,7 +113,7 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: tl.constexpr
     )  # fmt: skip
 
 
-@kernel
+@TileFunction
 def randint4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate four tiles of random 32-bit integers from a seed and a tile of counters."""
     counter = offset.to(tl.uint32).to(tl.int32, bitcast=True)
@@ -123,34 +123,34 @@ def randint4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     return philox(seed, counter, upper, 0, 0, n_rounds)
 
 
-@kernel
+@TileFunction
 def randint(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate a tile of random 32-bit integers from a seed and a tile of counters."""
     first, _, _, _ = randint4x(seed, offset, n_rounds)
     return first
 
 
-@kernel
+@TileFunction
 def uint_to_uniform_float(x: Any) -> Any:
     """Convert random 32-bit integers to floats in [0, 1)."""
     signed = x.to(tl.int32, bitcast=True)
     return tl.where(signed < 0, -signed - 1, signed).to(tl.float32) * 4.6566127342e-10
 
 
-@kernel
+@TileFunction
 def rand(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate uniform random numbers in [0, 1)."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
-@kernel
+@TileFunction
 def rand4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate four tiles of uniform random numbers in [0, 1)."""
     a, b, c, d = randint4x(seed, offset, n_rounds)
     return uint_to_uniform_float(a), uint_to_uniform_float(b), uint_to_uniform_float(c), uint_to_uniform_float(d)
 
 
-@kernel
+@TileFunction
 def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
     """Transform two uniform tiles into two normally distributed ones (Box-Muller)."""
     radius = tl.sqrt(-2.0 * tl.log(tl.maximum(u1, 1.0e-7)))
@@ -158,7 +158,7 @@ def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
     return radius * tl.cos(angle), radius * tl.sin(angle)
 
 
-@kernel
+@TileFunction
 def randn(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate normally distributed random numbers."""
     a, b, _, _ = randint4x(seed, offset, n_rounds)
@@ -166,7 +166,7 @@ def randn(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     return first
 
 
-@kernel
+@TileFunction
 def randn4x(seed: Any, offset: Any, n_rounds: tl.constexpr = 10) -> Any:
     """Generate four tiles of normally distributed random numbers."""
     a, b, c, d = rand4x(seed, offset, n_rounds)

@@ -11,17 +11,17 @@ from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, dtype_named
 from ..ir.tile import Parameter
 from ..language.arguments import interned_parameter
-from ..language.frames import KernelBase
-from ..language.values import constexpr
 from ..lazy.handle import Handle
-from .form import Array
+from ..tiles.read.scope import TileFunction
+from ..tiles.read.values import constexpr
 from .kinds import UnsupportedCode, element_type, number_kind
 from .lanes import LaunchShape, Triple
+from .thread_ir import Array
 
 LAUNCH_REMEDIES = {"int": "int32", "float": "float32", "bool": "bool"}
 
 
-class SimtFunction(KernelBase):
+class SimtFunction(TileFunction):
     """A function of the thread language; `simt_role` is `kernel` or `device`."""
 
     simt_role = ""

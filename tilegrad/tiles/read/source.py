@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tokenize import TokenError
 from typing import Any, NamedTuple
 
-from ..errors import KernelError, KernelSourceError
+from ...errors import KernelError, KernelSourceError
 
 
 class KernelSource:

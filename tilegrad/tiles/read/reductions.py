@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtype import DType, bfloat16, bool_, float32, int32, uint32
-from ..ir.functions import REDUCERS
-from ..ir.tile import Arange, Expand, Reduce, Reshape, Scan
-from ..ir.tile_types import Refused
+from ...ir.dtype import DType, bfloat16, bool_, float32, int32, uint32
+from ...ir.functions import REDUCERS
+from ...ir.tile import Arange, Expand, Reduce, Reshape, Scan
+from ...ir.tile_types import Refused
 from .arithmetic import binary, numeric_tile, select
 from .builtin import Builtin, method
-from .shaping import axis_of, dtype_of, flip, select_rows
+from .shapes import axis_of, dtype_of, flip, select_rows
 from .values import SymbolicTile, describe
-from .writer import Writer
+from .writer import TileWriter
 
 
-def reduction(w: Writer, fn: str, x: SymbolicTile, axis: Any, keep_dims: bool) -> SymbolicTile:
+def reduction(w: TileWriter, fn: str, x: SymbolicTile, axis: Any, keep_dims: bool) -> SymbolicTile:
     """Reduce along an axis, or all elements."""
     name = REDUCERS[fn].printed
     rank = len(x.shape)
@@ -32,7 +32,7 @@ def reduction(w: Writer, fn: str, x: SymbolicTile, axis: Any, keep_dims: bool) -
     return w.make(Expand(made.tile, (place,))) if keep_dims else made
 
 
-def promoted(w: Writer, x: SymbolicTile, name: str, floats: bool = False) -> SymbolicTile:
+def promoted(w: TileWriter, x: SymbolicTile, name: str, floats: bool = False) -> SymbolicTile:
     """Promote small integers to int32, and bfloat16 (or all 16-bit floats) to float32, as Triton does."""
     dtype = numeric_tile(x, f"tl.{name}").type.dtype
     if dtype is bfloat16 or (floats and dtype.is_float and dtype.bits < 32):
@@ -43,7 +43,9 @@ def promoted(w: Writer, x: SymbolicTile, name: str, floats: bool = False) -> Sym
 
 
 @method
-def sum_(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None) -> SymbolicTile:
+def sum_(
+    w: TileWriter, input: Any, axis: Any = None, keep_dims: bool = False, dtype: DType | None = None
+) -> SymbolicTile:
     """Sum along an axis, or all elements."""
     x = numeric_tile(input, "tl.sum")
     x = promoted(w, x, "sum") if dtype is None else w.cast(x, dtype_of(dtype))
@@ -52,7 +54,7 @@ def sum_(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False, dtype
 
 def _extreme(fn: str, name: str) -> Builtin:
     def extreme(
-        w: Writer, input: Any, axis: Any = None, return_indices: bool = False,
+        w: TileWriter, input: Any, axis: Any = None, return_indices: bool = False,
         return_indices_tie_break_left: bool = True, keep_dims: bool = False,
     ) -> Any:  # fmt: skip
         x = promoted(w, input, name, floats=True)
@@ -68,7 +70,7 @@ def _extreme(fn: str, name: str) -> Builtin:
 
 def _extreme_position(fn: str) -> Builtin:
     def place(
-        w: Writer, input: Any, axis: Any = None, tie_break_left: bool = True, keep_dims: bool = False
+        w: TileWriter, input: Any, axis: Any = None, tie_break_left: bool = True, keep_dims: bool = False
     ) -> SymbolicTile:
         return reduction(w, fn, promoted(w, input, fn, floats=True), axis, keep_dims)
 
@@ -82,7 +84,7 @@ argmax, argmin = _extreme_position("argmax"), _extreme_position("argmin")
 
 
 @method
-def xor_sum(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) -> SymbolicTile:
+def xor_sum(w: TileWriter, input: Any, axis: Any = None, keep_dims: bool = False) -> SymbolicTile:
     """Combine the elements along an axis by exclusive or."""
     x = numeric_tile(input, "tl.xor_sum")
     if not x.type.dtype.is_integer:
@@ -93,12 +95,12 @@ def xor_sum(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) ->
 class _Xor:
     """The combiner x ^ y, inlined."""
 
-    def inlined(self, w: Writer, args: tuple[Any, ...]) -> Any:
+    def inlined(self, w: TileWriter, args: tuple[Any, ...]) -> Any:
         return binary(w, "bitxor", *args)
 
 
 def _logical(fn: str, name: str) -> Builtin:
-    def logical(w: Writer, input: Any, axis: Any = None, keep_dims: bool = False) -> SymbolicTile:
+    def logical(w: TileWriter, input: Any, axis: Any = None, keep_dims: bool = False) -> SymbolicTile:
         return reduction(w, fn, w.cast(numeric_tile(input, f"tl.{name}"), bool_), axis, keep_dims)
 
     logical.__name__ = logical.__qualname__ = f"{name}_"
@@ -112,7 +114,7 @@ reduce_or = any_
 
 def _scanned(fn: str, name: str) -> Builtin:
     def scanned(
-        w: Writer, input: Any, axis: Any = 0, reverse: bool = False, dtype: DType | None = None
+        w: TileWriter, input: Any, axis: Any = 0, reverse: bool = False, dtype: DType | None = None
     ) -> SymbolicTile:
         x = promoted(w, input, name) if dtype is None else w.cast(numeric_tile(input, name), dtype_of(dtype))
         place = axis_of(axis, len(x.shape), f"tl.{name}")
@@ -133,7 +135,7 @@ cummax, cummin = _scanned("maximum", "cummax"), _scanned("minimum", "cummin")
 # --- with functions of the user's ----------------------------------------------------------------
 
 
-def _scan_or_reduce(w: Writer, input: Any, what: str) -> tuple[SymbolicTile, ...]:
+def _scan_or_reduce(w: TileWriter, input: Any, what: str) -> tuple[SymbolicTile, ...]:
     parts = input if isinstance(input, tuple) else (input,)
     tiles = tuple([w.held(numeric_tile(x, what), "taken") for x in parts])
     if any(x.shape != tiles[0].shape for x in tiles) or not tiles[0].shape:
@@ -142,7 +144,7 @@ def _scan_or_reduce(w: Writer, input: Any, what: str) -> tuple[SymbolicTile, ...
 
 
 def inline_combiner(
-    w: Writer, fn: Any, x: tuple[SymbolicTile, ...], y: tuple[SymbolicTile, ...]
+    w: TileWriter, fn: Any, x: tuple[SymbolicTile, ...], y: tuple[SymbolicTile, ...]
 ) -> tuple[SymbolicTile, ...]:
     """Inline the combiner on two groups of values, x before y."""
     made = w.inline(fn, (*x, *y))
@@ -157,7 +159,7 @@ def inline_combiner(
     return tuple([w.held(w.cast(new, old.type.dtype), "both") for new, old in zip(made, x, strict=True)])
 
 
-def tree_reduction(w: Writer, input: Any, axis: Any, fn: Any, keep_dims: bool) -> Any:
+def tree_reduction(w: TileWriter, input: Any, axis: Any, fn: Any, keep_dims: bool) -> Any:
     """Reduce by a tree: combine neighbours in pairs until one is left."""
     tiles = _scan_or_reduce(w, input, "tl.reduce")
     rank = len(tiles[0].shape)
@@ -188,7 +190,7 @@ def _count(x: SymbolicTile) -> int:
     return count
 
 
-def _sequence(w: Writer, start: int, count: int, step: int = 1) -> Any:
+def _sequence(w: TileWriter, start: int, count: int, step: int = 1) -> Any:
     """Return the tile start, start + step, ..."""
     if step == 1:
         return w.make(Arange(start, start + count)).tile
@@ -196,11 +198,11 @@ def _sequence(w: Writer, start: int, count: int, step: int = 1) -> Any:
     return (binary(w, "add", made, start)).tile
 
 
-def _every_second(w: Writer, x: SymbolicTile, axis: int, first: int, count: int) -> SymbolicTile:
+def _every_second(w: TileWriter, x: SymbolicTile, axis: int, first: int, count: int) -> SymbolicTile:
     return w.named(select_rows(w, x, axis, _sequence(w, first, count, 2), count), "pair")
 
 
-def _appended(w: Writer, x: SymbolicTile, last: SymbolicTile, axis: int) -> SymbolicTile:
+def _appended(w: TileWriter, x: SymbolicTile, last: SymbolicTile, axis: int) -> SymbolicTile:
     """Append one element along an axis."""
     count = x.shape[axis] + 1
     at = w.named(w.make(Arange(0, count)), "at")
@@ -212,18 +214,18 @@ def _appended(w: Writer, x: SymbolicTile, last: SymbolicTile, axis: int) -> Symb
     return w.named(select(w, chosen, body, last), "longer")
 
 
-def _without(w: Writer, x: SymbolicTile, axis: int, keep_dims: bool) -> SymbolicTile:
+def _without(w: TileWriter, x: SymbolicTile, axis: int, keep_dims: bool) -> SymbolicTile:
     return x if keep_dims else w.make(Reshape(x.tile, (*x.shape[:axis], *x.shape[axis + 1 :])))
 
 
 @method
-def reduce(w: Writer, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
+def reduce(w: TileWriter, input: Any, axis: Any, combine_fn: Any, keep_dims: bool = False) -> Any:
     """Reduce tiles along an axis by a kernel function of two groups of values, in order."""
     return tree_reduction(w, input, axis, combine_fn, keep_dims)
 
 
 @method
-def associative_scan(w: Writer, input: Any, axis: Any, combine_fn: Any, reverse: bool = False) -> Any:
+def associative_scan(w: TileWriter, input: Any, axis: Any, combine_fn: Any, reverse: bool = False) -> Any:
     """Scan tiles along an axis by a kernel function: inclusive prefixes (suffixes with `reverse`)."""
     tiles = _scan_or_reduce(w, input, "tl.associative_scan")
     place = axis_of(axis, len(tiles[0].shape), "tl.associative_scan")

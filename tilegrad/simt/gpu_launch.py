@@ -15,7 +15,7 @@ from ..language.tensors import TensorMemory
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device
-from .binding import BoundCall
+from .arguments import BoundCall
 from .lanes import LaunchShape
 from .limits import check_launch, gpu
 

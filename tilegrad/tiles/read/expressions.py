@@ -10,21 +10,20 @@ from difflib import get_close_matches
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from ..errors import KernelSourceError
-from ..ir.dtype import DType
-from ..ir.tile import Assign, Expand, Full, If, Literal, Load, Statement
-from ..ir.tile_access import walk
-from ..ir.tile_expressions import BINARY, COMPARISONS
-from ..ir.tile_types import Refused
-from ..jitted.function import Jitted
+from ...errors import KernelSourceError
+from ...ir.dtype import DType
+from ...ir.tile import Assign, Expand, Full, If, Literal, Load, Statement
+from ...ir.tile_access import walk
+from ...ir.tile_expressions import BINARY, COMPARISONS
+from ...ir.tile_types import Refused
 from .arithmetic import binary, common_dtype, compare, convert, invert, negate, select, to_bool
 from .builtin import METHODS, BoundBuiltin, Builtin
 from .debugging import device_print
-from .frames import FunctionScope, KernelBase
 from .mathematics import math, maximum, minimum
 from .memory import load_tensor_descriptor, store_tensor_descriptor
-from .reducing import _Xor as Xor
-from .shaping import permute
+from .reductions import _Xor as Xor
+from .scope import FunctionScope, TileFunction
+from .shapes import permute
 from .values import (
     BlockPointer,
     Descriptor,
@@ -37,7 +36,7 @@ from .values import (
     number_dtype,
     value_leaves,
 )
-from .writer import Writer, static_int
+from .writer import TileWriter, static_int
 
 PYTHON_FUNCTIONS = {
     "len",
@@ -80,7 +79,7 @@ class PropertyCall:
         self.answer = answer
 
 
-class TileExpressionReader(Writer):
+class TileExpressionReader(TileWriter):
     """Reads expressions; `frame` is the function being read."""
 
     frame: FunctionScope
@@ -176,12 +175,12 @@ class TileExpressionReader(Writer):
         """Record a value from outside the kernel; if it changes, the kernel is read again."""
         if isinstance(value, constexpr):
             value = value.value
-        if isinstance(value, Jitted):
+        if hasattr(type(value), "tile_kernel"):  # a jitted function: scripts mark kernels with `jit` too
             return value.tile_kernel
         if is_number(value) or isinstance(value, str | tuple):
             self.frame.note_captured(name, value)
             return value
-        if value is None or isinstance(value, Builtin | KernelBase | DType | ModuleType | type | SimpleNamespace):
+        if value is None or isinstance(value, Builtin | TileFunction | DType | ModuleType | type | SimpleNamespace):
             return value
         if callable(value):
             return value  # a call of it says what is wrong
@@ -219,7 +218,7 @@ class TileExpressionReader(Writer):
         if found is None:
             where = (
                 getattr(module, "__name__", "tl.math")
-                .replace("tilegrad.language.core", "tl")
+                .replace("tilegrad.tiles.read.core", "tl")
                 .replace("tilegrad.language", "tl")
             )
             close = get_close_matches(name, [n for n in dir(module) if not n.startswith("_")], 1)
@@ -404,7 +403,7 @@ class TileExpressionReader(Writer):
             kwargs[keyword.arg] = self.value(keyword.value)
         if isinstance(fn, Builtin | BoundBuiltin):
             return fn.run(self, args, kwargs)
-        if isinstance(fn, KernelBase):
+        if isinstance(fn, TileFunction):
             return self.inlined(fn, args, kwargs, self.frame.source.place(node))
         if isinstance(fn, PropertyCall):
             return fn.answer
@@ -463,14 +462,14 @@ class TileExpressionReader(Writer):
             return fn.inlined(self, args)
         if isinstance(fn, Builtin):
             return fn.run(self, args, {})
-        if not isinstance(fn, KernelBase):
+        if not isinstance(fn, TileFunction):
             raise Refused(
                 f"the function that combines must be marked with @tilegrad.kernel, and this is {describe(fn)}"
             )
         assert self.at is not None
         return self.inlined(fn, args, {}, self.at)
 
-    def inlined(self, fn: KernelBase, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+    def inlined(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
         raise NotImplementedError
 
 

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir.dtype import DType
-from ..language.source import KernelLocation
+from ..tiles.read.source import KernelLocation
 from .builtin import FUNCTIONS
-from .form import (
+from .lanes import Lanes
+from .thread_ir import (
     BuiltinVariable,
     Conditional,
     Conversion,
@@ -22,7 +23,6 @@ from .form import (
     ShortCircuit,
     VariableReference,
 )
-from .lanes import Lanes
 
 Evaluate: TypeAlias = Callable[[Lanes], Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.dtype import DType as dtype
-from ..ir.dtype import (
+from ...ir.dtype import DType as dtype
+from ...ir.dtype import (
     bfloat16,
     bool_,
     float8_e4m3fn,
@@ -82,7 +82,7 @@ from .memory import (
     store,
     store_tensor_descriptor,
 )
-from .reducing import (
+from .reductions import (
     all_,
     any_,
     argmax,
@@ -99,8 +99,7 @@ from .reducing import (
     sum_,
     xor_sum,
 )
-from .several import TensorDescriptor
-from .shaping import (
+from .shapes import (
     arange,
     broadcast,
     broadcast_to,
@@ -137,7 +136,7 @@ class const:
 
 
 __all__ = [
-    "PropagateNan", "TensorDescriptor", "abs", "abs_", "advance", "all", "all_", "any", "any_", "arange", "argmax",
+    "PropagateNan", "abs", "abs_", "advance", "all", "all_", "any", "any_", "arange", "argmax",
     "argmin", "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min",
     "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16", "bool_", "broadcast", "broadcast_to", "cast", "cat",
     "cdiv", "ceil", "clamp", "const", "constexpr", "cos", "cummax", "cummin", "cumprod", "cumsum", "debug_barrier",

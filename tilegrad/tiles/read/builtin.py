@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from ..errors import KernelError
-from ..ir.tile_types import Refused
+from ...errors import KernelError
+from ...ir.tile_types import Refused
 
 if TYPE_CHECKING:
-    from .writer import Writer
+    from .writer import TileWriter
 
 
 class Builtin:
@@ -28,7 +28,7 @@ class Builtin:
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise KernelError(f"tl.{self.name} is called in kernels only: in a function marked @tilegrad.kernel")
 
-    def run(self, w: Writer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, w: TileWriter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the builtin while a kernel is read."""
         try:
             self.__signature__.bind(*args, **kwargs)
@@ -46,7 +46,7 @@ class BoundBuiltin:
     def __init__(self, builtin: Builtin, x: Any) -> None:
         self.builtin, self.x = builtin, x
 
-    def run(self, w: Writer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, w: TileWriter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return self.builtin.run(w, (self.x, *args), kwargs)
 
 

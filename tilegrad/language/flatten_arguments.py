@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..errors import KernelLaunchError
 from ..lazy.handle import Handle
-from .values import Descriptor
+from ..tiles.read.values import Descriptor
 
 
 class TensorDescriptor:

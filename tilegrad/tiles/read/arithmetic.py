@@ -11,11 +11,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64
-from ..ir.tile import Apply, Bitcast, Literal
-from ..ir.tile_types import Refused, TileType
+from ...ir.dtype import DType, bfloat16, bool_, float16, float32, float64
+from ...ir.tile import Apply, Bitcast, Literal
+from ...ir.tile_types import Refused, TileType
 from .values import Operand, SymbolicTile, describe, is_number, number_dtype
-from .writer import Writer, in_dtype
+from .writer import TileWriter, in_dtype
 
 KINDS = {"bool": 0, "uint": 1, "int": 1, "float": 2}
 PYTHON_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -69,7 +69,7 @@ def _integers(a: DType, b: DType) -> DType:
     return unsigned if unsigned.bits >= signed.bits else signed
 
 
-def binary(w: Writer, fn: str, x: Any, y: Any) -> Any:
+def binary(w: TileWriter, fn: str, x: Any, y: Any) -> Any:
     """Apply a binary operator to two operands; fold constants."""
     if is_number(x) and is_number(y):
         return _of_numbers(fn, x, y)
@@ -117,12 +117,12 @@ def _division_names(fn: str, dtype: DType) -> str:
     return fn
 
 
-def apply(w: Writer, fn: str, dtype: DType, *operands: Operand) -> SymbolicTile:
+def apply(w: TileWriter, fn: str, dtype: DType, *operands: Operand) -> SymbolicTile:
     """Convert operands to a dtype and apply a scalar function; at least one operand is a tile."""
     return w.make(Apply(fn, tuple([w.operand(x, dtype) for x in operands])))
 
 
-def offset_pointer(w: Writer, fn: str, x: Any, y: Any) -> SymbolicTile:
+def offset_pointer(w: TileWriter, fn: str, x: Any, y: Any) -> SymbolicTile:
     """Offset a pointer by a number of elements."""
     pointer, distance = (x, y) if isinstance(x, SymbolicTile) and x.type.pointer else (y, x)
     if (
@@ -145,7 +145,7 @@ def offset_pointer(w: Writer, fn: str, x: Any, y: Any) -> SymbolicTile:
     return w.make(Apply(fn, (pointer.tile, offset)))
 
 
-def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
+def compare(w: TileWriter, fn: str, x: Any, y: Any) -> Any:
     """Compare two operands; constants that are not numbers can be compared too (`x.dtype == tl.float16`)."""
     if isinstance(x, SymbolicTile) or isinstance(y, SymbolicTile):
         return binary(w, fn, x, y)
@@ -154,14 +154,14 @@ def compare(w: Writer, fn: str, x: Any, y: Any) -> Any:
     return PYTHON_OPERATORS[fn](x, y)
 
 
-def negate(w: Writer, x: Any) -> Any:
+def negate(w: TileWriter, x: Any) -> Any:
     """Negate x."""
     if not isinstance(x, SymbolicTile):
         return -x
     return w.make(Apply("neg", (numeric_tile(x, "-x").tile,)))
 
 
-def invert(w: Writer, x: Any) -> Any:
+def invert(w: TileWriter, x: Any) -> Any:
     """Invert the bits of integers, or negate truth values."""
     if isinstance(x, bool):
         return not x
@@ -170,7 +170,7 @@ def invert(w: Writer, x: Any) -> Any:
     return w.make(Apply("invert", (numeric_tile(x, "~x").tile,)))
 
 
-def to_bool(w: Writer, x: Any) -> Any:
+def to_bool(w: TileWriter, x: Any) -> Any:
     """Convert a tile or number to truth values: x != 0."""
     if not isinstance(x, SymbolicTile):
         return bool(x)
@@ -186,7 +186,7 @@ def numeric_tile(x: Any, role: str) -> SymbolicTile:
     return x
 
 
-def convert(w: Writer, x: Any, dtype: DType, bitcast: bool = False) -> Any:
+def convert(w: TileWriter, x: Any, dtype: DType, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     if not isinstance(dtype, DType):
         raise Refused(f"{describe(dtype)} is no element type: write tl.float32, tl.int64, ...")
@@ -210,7 +210,7 @@ def common_dtype(operands: tuple[Operand, ...]) -> DType:
     return dtype
 
 
-def select(w: Writer, condition: Any, x: Operand, y: Operand) -> SymbolicTile:
+def select(w: TileWriter, condition: Any, x: Operand, y: Operand) -> SymbolicTile:
     """Select x where the condition holds, else y."""
     if isinstance(condition, bool | int):
         return w.tile(x if condition else y)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ..ir.dtype import DType
 from ..ir.node import Node
-from ..language.source import KernelLocation
+from ..tiles.read.source import KernelLocation
 
 
 class Array(Node):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ..ir.dtype import DType, bool_, float32, uint32
-from ..ir.precision import PRECISIONS, TRITON
-from ..ir.tile import Apply, Dot, Expand, Reduce
-from ..ir.tile_types import Refused, dot_dtype
+from ...ir.dtype import DType, bool_, float32, uint32
+from ...ir.precision import PRECISIONS, TRITON
+from ...ir.tile import Apply, Dot, Expand, Reduce
+from ...ir.tile_types import Refused, dot_dtype
 from .arithmetic import apply, binary, common_dtype, invert, numeric_tile, select
 from .builtin import METHODS, Builtin, builtin, method
-from .shaping import dtype_of
+from .shapes import dtype_of
 from .values import SymbolicTile, describe, is_number
-from .writer import Writer
+from .writer import TileWriter
 
 UNARY = (
     "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sigmoid sin cos tan asin acos atan sinh cosh tanh asinh acosh "
@@ -22,7 +22,7 @@ UNARY = (
 BINARY = ("atan2", "copysign", "fmod", "pow")
 
 
-def floating_operand(w: Writer, x: Any, name: str) -> SymbolicTile:
+def floating_operand(w: TileWriter, x: Any, name: str) -> SymbolicTile:
     """Return an operand of a floating-point function, converted if it must be."""
     if is_number(x):
         return w.tile(float(x))
@@ -33,7 +33,7 @@ def floating_operand(w: Writer, x: Any, name: str) -> SymbolicTile:
 
 
 def _unary(fn: str, name: str = "") -> Builtin:
-    def function(w: Writer, x: Any) -> SymbolicTile:
+    def function(w: TileWriter, x: Any) -> SymbolicTile:
         found = floating_operand(w, x, function.__name__)
         return apply(w, fn, found.type.dtype, found)
 
@@ -44,7 +44,7 @@ def _unary(fn: str, name: str = "") -> Builtin:
 
 
 def _binary(fn: str, name: str = "") -> Builtin:
-    def function(w: Writer, x: Any, y: Any) -> SymbolicTile:
+    def function(w: TileWriter, x: Any, y: Any) -> SymbolicTile:
         found = [floating_operand(w, z, function.__name__) for z in (x, y)]
         dtype = common_dtype((x, y))
         return apply(w, fn, dtype if dtype.is_float else float32, *found)
@@ -61,7 +61,7 @@ sqrt_rn = _unary("sqrt", "sqrt_rn")
 
 
 @method
-def abs_(w: Writer, x: Any) -> Any:
+def abs_(w: TileWriter, x: Any) -> Any:
     """Return the absolute value."""
     if is_number(x):
         return abs(x)
@@ -69,7 +69,7 @@ def abs_(w: Writer, x: Any) -> Any:
     return found if found.type.dtype.kind in ("uint", "bool") else apply(w, "abs", found.type.dtype, found)
 
 
-def _joined(w: Writer, fn: str, operands: tuple[Any, ...]) -> Any:
+def _joined(w: TileWriter, fn: str, operands: tuple[Any, ...]) -> Any:
     if all(is_number(x) for x in operands):
         return (max if fn == "maximum" else min)(operands)
     whole = operands[0]
@@ -82,43 +82,43 @@ def _joined(w: Writer, fn: str, operands: tuple[Any, ...]) -> Any:
 
 
 @builtin
-def maximum(w: Writer, x: Any, y: Any, propagate_nan: Any = None) -> Any:
+def maximum(w: TileWriter, x: Any, y: Any, propagate_nan: Any = None) -> Any:
     """Return the greater of two elements. NaN propagates, whatever `propagate_nan` says."""
     return _joined(w, "maximum", (x, y))
 
 
 @builtin
-def minimum(w: Writer, x: Any, y: Any, propagate_nan: Any = None) -> Any:
+def minimum(w: TileWriter, x: Any, y: Any, propagate_nan: Any = None) -> Any:
     """Return the smaller of two elements. NaN propagates, whatever `propagate_nan` says."""
     return _joined(w, "minimum", (x, y))
 
 
 @builtin
-def clamp(w: Writer, x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Any:
+def clamp(w: TileWriter, x: Any, min: Any, max: Any, propagate_nan: Any = None) -> Any:
     """Clamp the elements to [min, max]."""
     return _joined(w, "minimum", (_joined(w, "maximum", (x, min)), max))
 
 
 @builtin
-def fma(w: Writer, x: Any, y: Any, z: Any) -> SymbolicTile:
+def fma(w: TileWriter, x: Any, y: Any, z: Any) -> SymbolicTile:
     """Compute x * y + z."""
     return apply(w, "fma", common_dtype((x, y, z)), x, y, z)
 
 
 @builtin
-def fdiv(w: Writer, x: Any, y: Any, ieee_rounding: bool = False) -> Any:
+def fdiv(w: TileWriter, x: Any, y: Any, ieee_rounding: bool = False) -> Any:
     """Divide floats."""
     return binary(w, "div", floating_operand(w, x, "fdiv"), floating_operand(w, y, "fdiv"))
 
 
 @builtin
-def div_rn(w: Writer, x: Any, y: Any) -> Any:
+def div_rn(w: TileWriter, x: Any, y: Any) -> Any:
     """Divide floats, rounded to nearest."""
     return binary(w, "div", floating_operand(w, x, "div_rn"), floating_operand(w, y, "div_rn"))
 
 
 @builtin
-def cdiv(w: Writer, x: Any, div: Any) -> Any:
+def cdiv(w: TileWriter, x: Any, div: Any) -> Any:
     """Divide, rounded up."""
     if is_number(x) and is_number(div):
         return -(-x // div)
@@ -126,7 +126,7 @@ def cdiv(w: Writer, x: Any, div: Any) -> Any:
 
 
 @builtin
-def umulhi(w: Writer, x: Any, y: Any) -> SymbolicTile:
+def umulhi(w: TileWriter, x: Any, y: Any) -> SymbolicTile:
     """Return the high half of the unsigned product of two integers."""
     dtype = common_dtype((x, y))
     if not (dtype.is_integer and dtype.bits == 32):
@@ -136,32 +136,32 @@ def umulhi(w: Writer, x: Any, y: Any) -> SymbolicTile:
 
 
 @method
-def where(w: Writer, condition: Any, x: Any, y: Any) -> SymbolicTile:
+def where(w: TileWriter, condition: Any, x: Any, y: Any) -> SymbolicTile:
     """Select x where the condition holds, else y; both are computed."""
     return select(w, condition, x, y)
 
 
 @method
-def logical_and(w: Writer, x: Any, y: Any) -> Any:
+def logical_and(w: TileWriter, x: Any, y: Any) -> Any:
     """Whether both elements are nonzero."""
     return binary(w, "bitand", *[w.cast(w.tile(z), bool_) for z in (x, y)])
 
 
 @method
-def logical_or(w: Writer, x: Any, y: Any) -> Any:
+def logical_or(w: TileWriter, x: Any, y: Any) -> Any:
     """Whether either element is nonzero."""
     return binary(w, "bitor", *[w.cast(w.tile(z), bool_) for z in (x, y)])
 
 
 @method
-def logical_not(w: Writer, x: Any) -> Any:
+def logical_not(w: TileWriter, x: Any) -> Any:
     """Whether the element is 0."""
     return invert(w, w.cast(w.tile(x), bool_))
 
 
 @builtin
 def dot(
-    w: Writer, input: Any, other: Any, acc: Any = None, input_precision: str | None = None, allow_tf32: Any = None,
+    w: TileWriter, input: Any, other: Any, acc: Any = None, input_precision: str | None = None, allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None, out_dtype: Any = float32,
 ) -> SymbolicTile:  # fmt: skip
     """Multiply two matrices and add `acc`; float32 operands are multiplied in full precision by default."""
@@ -184,7 +184,7 @@ def dot(
     return made if wanted is inner else w.cast(w.held(made, "product"), wanted)
 
 
-def _products(w: Writer, x: SymbolicTile, y: SymbolicTile, acc: Any, wanted: DType) -> SymbolicTile:
+def _products(w: TileWriter, x: SymbolicTile, y: SymbolicTile, acc: Any, wanted: DType) -> SymbolicTile:
     """Multiply batches of matrices as sums of element products: correct but slow."""
     inner = dot_dtype(x.type.dtype)
     wanted = inner if inner is not float32 else wanted
@@ -197,7 +197,7 @@ def _products(w: Writer, x: SymbolicTile, y: SymbolicTile, acc: Any, wanted: DTy
     return made if wanted is inner else w.cast(w.held(made, "product"), wanted)
 
 
-def _accumulator(w: Writer, acc: Any, shape: tuple[int, ...], wanted: DType, inner: DType) -> Any:
+def _accumulator(w: TileWriter, acc: Any, shape: tuple[int, ...], wanted: DType, inner: DType) -> Any:
     if acc is None:
         return None
     found = numeric_tile(acc, "the accumulator of tl.dot")

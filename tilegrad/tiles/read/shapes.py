@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.dtype import DType, bool_, float32, uint64
-from ..ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
-from ..ir.tile_types import Refused
-from ..ir.tile_types import broadcast as meeting_shape
+from ...ir.dtype import DType, bool_, float32, uint64
+from ...ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
+from ...ir.tile_types import Refused
+from ...ir.tile_types import broadcast as meeting_shape
 from .arithmetic import binary, common_dtype, convert, numeric_tile, select
 from .builtin import builtin, method
 from .memory import pointer_from_address
 from .values import MissingDtype, PointerType, SymbolicTile, describe
-from .writer import Writer, in_dtype, static_int, static_shape
+from .writer import TileWriter, in_dtype, static_int, static_shape
 
 
 def dtype_of(x: Any) -> DType:
@@ -24,7 +24,7 @@ def dtype_of(x: Any) -> DType:
     return x
 
 
-def convert_or_point(w: Writer, x: Any, dtype: Any, bitcast: bool) -> Any:
+def convert_or_point(w: TileWriter, x: Any, dtype: Any, bitcast: bool) -> Any:
     """Convert elements to a dtype, or an address to a pointer."""
     return (
         pointer_from_address(w, x, dtype.element_ty)
@@ -49,19 +49,19 @@ def axis_of(x: Any, rank: int, what: str) -> int:
 
 
 @builtin
-def program_id(w: Writer, axis: Any) -> SymbolicTile:
+def program_id(w: TileWriter, axis: Any) -> SymbolicTile:
     """Return the index of this program in the grid along an axis (0, 1 or 2)."""
     return w.make(ProgramId(static_int(axis, "the axis of tl.program_id")))
 
 
 @builtin
-def num_programs(w: Writer, axis: Any) -> SymbolicTile:
+def num_programs(w: TileWriter, axis: Any) -> SymbolicTile:
     """Return the number of programs in the grid along an axis."""
     return w.make(NumPrograms(static_int(axis, "the axis of tl.num_programs")))
 
 
 @builtin
-def arange(w: Writer, start: Any, end: Any) -> SymbolicTile:
+def arange(w: TileWriter, start: Any, end: Any) -> SymbolicTile:
     """Return the integers from start to end - 1. (Any length, not only Triton's powers of two.)"""
     first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
     if last <= first:
@@ -70,7 +70,7 @@ def arange(w: Writer, start: Any, end: Any) -> SymbolicTile:
 
 
 @builtin
-def full(w: Writer, shape: Any, value: Any, dtype: Any) -> SymbolicTile:
+def full(w: TileWriter, shape: Any, value: Any, dtype: Any) -> SymbolicTile:
     """Return a tile filled with one number."""
     found = dtype_of(dtype)
     if isinstance(value, SymbolicTile) and value.shape:
@@ -81,36 +81,36 @@ def full(w: Writer, shape: Any, value: Any, dtype: Any) -> SymbolicTile:
 
 
 @builtin
-def zeros(w: Writer, shape: Any, dtype: Any = float32) -> SymbolicTile:
+def zeros(w: TileWriter, shape: Any, dtype: Any = float32) -> SymbolicTile:
     """Return a tile of zeros."""
     return zero(w, static_shape(shape), dtype_of(dtype))
 
 
 @builtin
-def zeros_like(w: Writer, input: Any) -> SymbolicTile:
+def zeros_like(w: TileWriter, input: Any) -> SymbolicTile:
     """Return zeros with the shape and type of a tile."""
     x = numeric_tile(input, "tl.zeros_like")
     return zero(w, x.shape, x.type.dtype)
 
 
-def zero(w: Writer, shape: tuple[int, ...], dtype: DType) -> SymbolicTile:
+def zero(w: TileWriter, shape: tuple[int, ...], dtype: DType) -> SymbolicTile:
     return w.make(Full(shape, Literal(in_dtype(False if dtype is bool_ else 0, dtype)), dtype))
 
 
 @method
-def cast(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
+def cast(w: TileWriter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     return convert_or_point(w, input, dtype, bitcast)
 
 
 @method
-def to_(w: Writer, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
+def to_(w: TileWriter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: bool = False) -> Any:
     """Convert elements to a dtype, by value or (`bitcast`) by bits."""
     return convert_or_point(w, input, dtype, bitcast)
 
 
 @builtin
-def seed_of(w: Writer, seed: Any) -> SymbolicTile:
+def seed_of(w: TileWriter, seed: Any) -> SymbolicTile:
     """Convert a seed to an unsigned 64-bit number in the kernel (sums of seeds wrap)."""
     if isinstance(seed, SymbolicTile):
         return w.cast(seed, uint64)
@@ -118,12 +118,12 @@ def seed_of(w: Writer, seed: Any) -> SymbolicTile:
 
 
 @method
-def broadcast_to(w: Writer, input: Any, *shape: Any) -> SymbolicTile:
+def broadcast_to(w: TileWriter, input: Any, *shape: Any) -> SymbolicTile:
     """Broadcast a tile along axes of extent 1."""
     return broadcast_axes(w, input, static_shape(_listed(shape)))
 
 
-def broadcast_axes(w: Writer, x: Any, shape: tuple[int, ...]) -> SymbolicTile:
+def broadcast_axes(w: TileWriter, x: Any, shape: tuple[int, ...]) -> SymbolicTile:
     made = w.tile(x)
     if made.shape == shape:
         return made
@@ -135,7 +135,7 @@ def broadcast_axes(w: Writer, x: Any, shape: tuple[int, ...]) -> SymbolicTile:
 
 
 @builtin
-def broadcast(w: Writer, input: Any, other: Any) -> tuple[SymbolicTile, SymbolicTile]:
+def broadcast(w: TileWriter, input: Any, other: Any) -> tuple[SymbolicTile, SymbolicTile]:
     """Broadcast two tiles to their common shape."""
     x, y = w.tile(input), w.tile(other)
     shape = broadcast_shape(x, y)
@@ -147,7 +147,7 @@ def broadcast_shape(*tiles: SymbolicTile) -> tuple[int, ...]:
 
 
 @method
-def reshape(w: Writer, input: Any, *shape: Any, can_reorder: bool = False) -> SymbolicTile:
+def reshape(w: TileWriter, input: Any, *shape: Any, can_reorder: bool = False) -> SymbolicTile:
     """Reshape a tile in row-major order."""
     x = tile_of(input, "tl.reshape")
     wanted = _listed(shape)
@@ -169,13 +169,13 @@ def _inferred(x: SymbolicTile, wanted: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 @method
-def ravel(w: Writer, x: Any, can_reorder: bool = False) -> SymbolicTile:
+def ravel(w: TileWriter, x: Any, can_reorder: bool = False) -> SymbolicTile:
     """Flatten a tile."""
     return reshape.run(w, (x, -1), {})  # type: ignore[no-any-return]
 
 
 @method
-def expand_dims(w: Writer, input: Any, axis: Any) -> SymbolicTile:
+def expand_dims(w: TileWriter, input: Any, axis: Any) -> SymbolicTile:
     """Insert axes of extent 1."""
     x = w.tile(input)
     places = axis if isinstance(axis, tuple) else (axis,)
@@ -185,7 +185,7 @@ def expand_dims(w: Writer, input: Any, axis: Any) -> SymbolicTile:
 
 
 @method
-def permute(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
+def permute(w: TileWriter, input: Any, *dims: Any) -> SymbolicTile:
     """Permute the axes."""
     x = tile_of(input, "tl.permute")
     order = [axis_of(axis, len(x.shape), "tl.permute") for axis in _listed(dims)]
@@ -193,7 +193,7 @@ def permute(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
 
 
 @method
-def trans(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
+def trans(w: TileWriter, input: Any, *dims: Any) -> SymbolicTile:
     """Permute the axes; by default transpose the last two."""
     x = tile_of(input, "tl.trans")
     rank = len(x.shape)
@@ -204,13 +204,13 @@ def trans(w: Writer, input: Any, *dims: Any) -> SymbolicTile:
 
 
 @method
-def gather(w: Writer, input: Any, index: Any, axis: Any) -> SymbolicTile:
+def gather(w: TileWriter, input: Any, index: Any, axis: Any) -> SymbolicTile:
     """Gather elements along an axis at the positions in `index`."""
     x, i = numeric_tile(input, "tl.gather"), numeric_tile(index, "tl.gather")
     return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 
-def select_rows(w: Writer, x: SymbolicTile, axis: int, index: Tile, count: int) -> SymbolicTile:
+def select_rows(w: TileWriter, x: SymbolicTile, axis: int, index: Tile, count: int) -> SymbolicTile:
     """Select the elements along an axis at the positions in a one-dimensional tile."""
     rank = len(x.shape)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
@@ -220,7 +220,7 @@ def select_rows(w: Writer, x: SymbolicTile, axis: int, index: Tile, count: int) 
 
 
 @method
-def flip(w: Writer, x: Any, dim: Any = None) -> SymbolicTile:
+def flip(w: TileWriter, x: Any, dim: Any = None) -> SymbolicTile:
     """Reverse the elements along an axis (the last by default)."""
     value = numeric_tile(x, "tl.flip")
     axis = axis_of(-1 if dim is None else dim, len(value.shape), "tl.flip")
@@ -230,7 +230,7 @@ def flip(w: Writer, x: Any, dim: Any = None) -> SymbolicTile:
 
 
 @builtin
-def join(w: Writer, a: Any, b: Any) -> SymbolicTile:
+def join(w: TileWriter, a: Any, b: Any) -> SymbolicTile:
     """Stack two tiles along a new last axis."""
     x, y = w.tile(a), w.tile(b)
     shape = broadcast_shape(x, y)
@@ -240,7 +240,7 @@ def join(w: Writer, a: Any, b: Any) -> SymbolicTile:
 
 
 @method
-def split(w: Writer, a: Any) -> tuple[SymbolicTile, SymbolicTile]:
+def split(w: TileWriter, a: Any) -> tuple[SymbolicTile, SymbolicTile]:
     """Split a tile into two along a last axis of extent 2."""
     x = numeric_tile(a, "tl.split")
     if not x.shape or x.shape[-1] != 2:
@@ -255,7 +255,7 @@ def split(w: Writer, a: Any) -> tuple[SymbolicTile, SymbolicTile]:
 
 
 @builtin
-def interleave(w: Writer, a: Any, b: Any) -> SymbolicTile:
+def interleave(w: TileWriter, a: Any, b: Any) -> SymbolicTile:
     """Interleave the elements of two tiles along the last axis."""
     both = join.run(w, (a, b), {})
     shape = both.shape
@@ -263,7 +263,7 @@ def interleave(w: Writer, a: Any, b: Any) -> SymbolicTile:
 
 
 @builtin
-def cat(w: Writer, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> SymbolicTile:
+def cat(w: TileWriter, input: Any, other: Any, can_reorder: bool = False, dim: Any = 0) -> SymbolicTile:
     """Concatenate two tiles along an axis, in order."""
     dtype = common_dtype((input, other))
     x, y = w.cast(numeric_tile(input, "tl.cat"), dtype), w.cast(numeric_tile(other, "tl.cat"), dtype)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtype import DType, bool_
-from ..ir.tile import Assign, Cast, Expand, Full, Literal, Name, Parameter, Statement, Tile
-from ..ir.tile_types import Refused, TileType, Types
+from ...ir.dtype import DType, bool_
+from ...ir.tile import Assign, Cast, Expand, Full, Literal, Name, Parameter, Statement, Tile
+from ...ir.tile_types import Refused, TileType, Types
 from .values import Number, Operand, SymbolicTile, number_dtype
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ RESERVED = frozenset({"tl", "tg", "range", "float"})
 """Names that the printed form of a kernel uses."""
 
 
-class Writer:
+class TileWriter:
     """Builds statements; each name is used once, and `home` is the block where it was created."""
 
     def __init__(self) -> None:

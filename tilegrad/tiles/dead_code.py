@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.tile import Assign, Atomic, For, If, Kernel, Name, Statement, While
 from ..ir.tile_access import roots, statements, walk
-from .source import KernelLocation
+from .read.source import KernelLocation
 
 Places = dict[int, tuple[Statement, KernelLocation]]
 

@@ -1,0 +1,1 @@
+"""Read Python functions into tile kernels, specialised for types and constants."""
