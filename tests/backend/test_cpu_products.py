@@ -28,7 +28,7 @@ from tilegrad.ops.sliding import Sliding
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.strategies import usual
+from tilegrad.schedule.strategies import default
 
 TARGETS = [Target("x86", 32, 16), Target("x86", 64, 32), Target("arm", 16, 32)]
 
@@ -150,7 +150,7 @@ def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, chann
     (group,) = fuse(Graph((x, w), (Convolve(x, w, (axis, axis)),))).groups
 
     assert group.kind == "rows"
-    assert usual(flatten(group), TargetModel()).way == "beside"
+    assert default(flatten(group), TargetModel()).strategy == "beside"
 
 
 @checklist(52)

@@ -48,7 +48,7 @@ def test_what_is_read() -> None:
         ("matmul 0123456789ab = m=0", "'m=0' is no size"),
         ("matmul 0123456789ab = m=-4", "'m=-4' is no size"),
         ("matmul 0123456789ab = m=4.5", "'m=4.5' is no size"),
-        ("matmul 0123456789ab = m=4 m=8", "m stands there twice"),
+        ("matmul 0123456789ab = m=4 m=8", "m occurs twice"),
         ("matmul 0123456789ab = m=4 along", "'along' is no size"),
         ("[tilegrad 1.0]", "a section begins with [tilegrad VERSION on MACHINE]"),
         ("exp 0123456789ab = m=4\nexp 0123456789ab = m=8", "line 2 is for the same kernel"),

@@ -29,7 +29,7 @@ from tilegrad.runtime.lock import Entry, Lock
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.options import about, candidates, digest_of, refusal, settled, usual
+from tilegrad.schedule.options import about, candidates, default, digest_of, refusal, settled
 
 TARGETS = {
     "few": TargetModel()._replace(
@@ -66,7 +66,7 @@ def test_every_choice_means_the_same(example: Example, target: str) -> None:
     expected = interpret(graph, arrays)
     for group in schedule.groups:
         found = candidates(group, TARGETS[target])
-        assert found[:1] == [c for c in [usual(group, TARGETS[target])] if c is not None]
+        assert found[:1] == [c for c in [default(group, TARGETS[target])] if c is not None]
         for choice in found[1:]:
             assert not refusal(group, choice, TARGETS[target]), choice
             program = assemble(schedule, lock=Lock(None, {digest_of(group): Entry("it", choice)}))
@@ -104,7 +104,7 @@ def test_choices_of_a_case(name: str) -> None:
     target = TargetModel()._replace(single_instance_elements=16)
     (group,) = fuse(graph, target).groups
     found = candidates(group, target)
-    assert {choice.way for choice in found} == ways
+    assert {choice.strategy for choice in found} == ways
     assert len(found) == len(set(found)) > 1
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-2, 3, x.shape).astype(np.float32) for x in graph.inputs]
@@ -123,8 +123,8 @@ def test_choices_of_a_case(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("map", "across height=4 width=4", "the way is one of: along"),
-        ("map", "m=4 n=4 k=4", "the way is one of: along"),
+        ("map", "across height=4 width=4", "the strategy is one of: along"),
+        ("map", "m=4 n=4 k=4", "the strategy is one of: along"),
         ("map", "along width=4 depth=3", "along has the sizes height=... width=..."),
         ("map", "along width=1000000", "a size is at most 65536"),
         ("rows", "loop", "loop has the sizes width=..."),
@@ -155,7 +155,7 @@ def test_sizes_are_powers_of_two_where_the_device_wants_that() -> None:
 def test_sums_across_memory_are_for_all_workers(columns: int, width: int) -> None:
     x = Input(TensorType(float32, (1024, columns)), "x")
     (group,) = fuse(Graph((x,), (reduce_sum(x, (0,)),)), TargetModel()).groups
-    assert usual(group, TargetModel()).size("width") == width
+    assert default(group, TargetModel()).size("width") == width
 
 
 def test_a_group_is_known_by_what_it_computes() -> None:
@@ -171,7 +171,7 @@ def test_a_group_is_known_by_what_it_computes() -> None:
 def test_who_says_so() -> None:
     graph, _ = CASES["product"]
     (group,) = fuse(graph).groups
-    assert str(settled(group, TargetModel(), Lock())) == f"{usual(group, TargetModel())} (cost model)"
+    assert str(settled(group, TargetModel(), Lock())) == f"{default(group, TargetModel())} (cost model)"
     lock = Lock(None, {digest_of(group): Entry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
     assert str(settled(group, TargetModel(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
     assert about(group) == "f32[33,100], f32[100,40] -> f32[33,40]"

@@ -26,7 +26,7 @@ from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.group import Group
 from tilegrad.schedule.matmul_tiles import Extents
 from tilegrad.schedule.matmul_tiles import candidates as candidates_of
-from tilegrad.schedule.options import candidates, usual
+from tilegrad.schedule.options import candidates, default
 
 TARGETS = {
     "cpu": cpu_model(2, 1 << 20, 48 << 10, 16, 32),
@@ -77,7 +77,7 @@ def _choices(group: Group, target: TargetModel) -> str:
     found = candidates(group, target)
     tried = sum(n * sum(size for _, size in choice.sizes) for n, choice in enumerate(found))
     stored = " ".join(f"{x.op}{list(x.shape)}" for x in group.stored)
-    return f"{group.kind} {usual(group, target)} of {len(found)} ({tried}): {stored}"
+    return f"{group.kind} {default(group, target)} of {len(found)} ({tried}): {stored}"
 
 
 def _launches(program: Program) -> str:

@@ -23,7 +23,7 @@ from tilegrad.runtime.device import device
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule import trial, tune
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.options import candidates, usual
+from tilegrad.schedule.options import candidates, default
 from tilegrad.schedule.trial import Contender
 from tilegrad.schedule.tune import Job, Tuned, jobs_of, together
 
@@ -126,7 +126,7 @@ def test_the_worst_comes_first_and_what_runs_often_is_worse() -> None:
     found = jobs(product(), rows(), rows())
     assert sorted(job.launches for job in found) == [1, 2]
     usual_time = {"": 1.5, "rows": 1.0}
-    bench = Bench(lambda choice: usual_time[choice.way] if choice and choice.way in usual_time else 1.0)
+    bench = Bench(lambda choice: usual_time[choice.strategy] if choice and choice.strategy in usual_time else 1.0)
     bench.tune(found, 1000.0)
     after = [text for text in bench.seen[2:] if "None" not in text]
     assert after[0].startswith("mul")
@@ -203,7 +203,7 @@ def test_a_choice_with_other_results_is_left_out(monkeypatch: pytest.MonkeyPatch
 def test_results_are_compared_on_the_device() -> None:
     (job,) = jobs(product())
     here = trial.Trial(*job[1:5])
-    made = here.contender(usual(job.group, TARGET))
+    made = here.contender(default(job.group, TARGET))
     results = here.results(made)
     assert not here.first_difference(results, made)
     name = list(results)[-1]

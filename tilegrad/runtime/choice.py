@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-WORD = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9]\d*)|(?P<way>[a-z]+)")
+WORD = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9]\d*)|(?P<strategy>[a-z]+)")
 
 
 class Choice(NamedTuple):
@@ -23,7 +23,7 @@ class Choice(NamedTuple):
     128
     """
 
-    way: str
+    strategy: str
     sizes: tuple[tuple[str, int], ...]
 
     def size(self, name: str, otherwise: int = 1) -> int:
@@ -36,28 +36,30 @@ class Choice(NamedTuple):
         return tuple([name for name, _ in self.sizes])
 
     def __str__(self) -> str:
-        return " ".join([*([self.way] if self.way else []), *(f"{name}={number}" for name, number in self.sizes)])
+        return " ".join(
+            [*([self.strategy] if self.strategy else []), *(f"{name}={number}" for name, number in self.sizes)]
+        )
 
 
-def chosen(way: str = "", **sizes: int) -> Choice:
+def chosen(strategy: str = "", **sizes: int) -> Choice:
     """Build a choice."""
-    return Choice(way, tuple(sizes.items()))
+    return Choice(strategy, tuple(sizes.items()))
 
 
 def parse_choice(text: str) -> Choice:
     """Parse the printed form of a choice; a `ValueError` names the mistake."""
-    way, sizes = "", {}
+    strategy, sizes = "", {}
     for n, word in enumerate(text.split()):
         found = WORD.fullmatch(word)
-        if found is None or (found["way"] and n):
+        if found is None or (found["strategy"] and n):
             raise ValueError(f"{word!r} is no size: write name=number, as in m=64")
-        if found["way"]:
-            way = found["way"]
+        if found["strategy"]:
+            strategy = found["strategy"]
         elif found["name"] in sizes:
-            raise ValueError(f"{found['name']} stands there twice")
+            raise ValueError(f"{found['name']} occurs twice")
         else:
             sizes[found["name"]] = int(found["number"])
-    return chosen(way, **sizes)
+    return chosen(strategy, **sizes)
 
 
 def power(number: int) -> int:

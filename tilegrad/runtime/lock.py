@@ -116,7 +116,7 @@ def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, Entry]:
         choice = parse_choice(wanted)
     except ValueError as problem:
         raise _error(path, number, full, str(problem)) from None
-    if not choice.way and not choice.sizes:
+    if not choice.strategy and not choice.sizes:
         raise _error(path, number, full, "nothing stands behind the =")
     return found["digest"], Entry(found["name"], choice, note.lstrip(" "), number)
 

@@ -22,13 +22,13 @@ from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
 from ..runtime.target_model import TargetModel
+from .access_patterns import stride
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .matmul_tiles import Extents, blocks
 from .products import SHORT, free_indices, lying_across, operands, precision_of
-from .strategies import stride
 
 
 class Product(NamedTuple):

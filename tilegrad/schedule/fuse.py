@@ -14,6 +14,7 @@ from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, su
 from ..ir.size import Dim, product
 from ..ops.external_call import Outside
 from ..runtime.target_model import TargetModel
+from .access_patterns import stride
 from .external_calls import call_of
 from .fuse_partial_sums import in_blocks
 from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
@@ -25,7 +26,6 @@ from .products import free_indices, operands, side_by_side
 from .recompute import computed_again
 from .small_tensors import in_one_piece
 from .split_k import in_pieces
-from .strategies import stride
 
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24

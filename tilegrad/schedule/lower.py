@@ -27,7 +27,7 @@ from .group import Group
 from .inline import weight_of
 from .instances import Lowered, declare_programs, divides, extent_of, finished, fits, kernel_names, number_of
 from .merge_axes import as_matrix
-from .strategies import cut, usual
+from .strategies import cut, default
 
 RUNNING = {"argmax": "maximum", "argmin": "minimum"}
 """What decides about the running places of extremes."""
@@ -42,7 +42,7 @@ def lower(
     flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return lower_contraction(group, as_matrix(flat, target), names, target, choice)
-    return _Plan(group, flat, names, choice or usual(flat, target), target).lowered()
+    return _Plan(group, flat, names, choice or default(flat, target), target).lowered()
 
 
 def _opaque(group: Group) -> Lowered:

@@ -224,7 +224,7 @@ def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Ch
 
 def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
     """Why a choice, from wherever it came, is none for a product; empty if it is."""
-    if choice.way or sorted(choice.names) != ["k", "m", "n"]:
+    if choice.strategy or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
     known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
     if target.pow2_tiles and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
 from ..runtime.target_model import TargetModel
+from .access_patterns import stride
 from .collapse_axes import over_gaps
 from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
-from .strategies import stride
 
 LONG_COLUMN = 128
 """Elements of a sum that fill a tile: with so many, further columns are better loops around it."""

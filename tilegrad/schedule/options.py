@@ -28,14 +28,14 @@ class Settled(NamedTuple):
         return f"{self.choice or 'one piece'} ({self.why})"
 
 
-def usual(group: Group, target: TargetModel) -> Choice | None:
+def default(group: Group, target: TargetModel) -> Choice | None:
     """What the cost model takes; None: the kernel leaves no choice."""
     if group.kind == "opaque":
         return None
     flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return matmul_tiles.blocks(sides(as_matrix(flat, target), target).extents, target)
-    return strategies.usual(flat, target)
+    return strategies.default(flat, target)
 
 
 def candidates(group: Group, target: TargetModel) -> list[Choice]:
@@ -63,7 +63,7 @@ def settled(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
     found = locked(group, target, lock)
     if found is not None:
         return found
-    choice = usual(group, target)
+    choice = default(group, target)
     return None if choice is None else Settled(choice, "cost model")
 
 

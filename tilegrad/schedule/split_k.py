@@ -19,11 +19,11 @@ from ..ir.location import working_for
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.target_model import TargetModel
+from .access_patterns import stride
 from .inline import Element
 from .matmul_tiles import Extents, blocks, quickest
 from .nests import nest
 from .products import free_indices, operands
-from .strategies import stride
 
 DEEP = 2048
 """A sum from which on it pays to add up pieces of tiles that are large enough."""
