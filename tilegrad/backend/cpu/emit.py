@@ -9,7 +9,7 @@ compilation.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -143,12 +143,14 @@ def lane_constants(values: Sequence[int | bool], element: str) -> LlvmValue:
 class CodeScope:
     """Code being emitted: its lines, the values known in it, and its current basic block."""
 
-    def __init__(self, label: str, pinned: bool) -> None:
+    def __init__(self, label: str, pinned: bool, reusable: dict[str, int] | None = None) -> None:
         self.lines: list[str] = []
         self.known: dict[str, LlvmValue] = {}
         self.label = label
         self.pinned = pinned
         """Whether loads must stay inside: the scope may not run, or memory may have changed when it does."""
+        self.reusable = reusable
+        """Stack memory of a branch that is not taken when this one is: bytes by name."""
 
 
 class OpenLoop(Node):
@@ -173,8 +175,11 @@ class Builder:
         self.declarations: dict[str, str] = {}
         self.stack_bytes = 0
         self.allocated: dict[str, int] = {}
-        self.spare: dict[str, int] = {}
-        """Stack memory of a branch that is not taken when this one is: bytes by name."""
+        self.nest = 0
+        """Number of the loop nest being emitted."""
+        self._nest_level = 0
+        """Scope level at which the nest began: what is invariant in the nest is computed there."""
+        self._dummy: LlvmValue | None = None
         self._names: dict[str, int] = {}
 
     @property
@@ -194,9 +199,11 @@ class Builder:
 
     # Instructions without side effects.
 
-    def pure(self, text: str, type: Type, operands: Sequence[LlvmValue], hint: str = "v", least: int = 0) -> LlvmValue:
+    def pure(
+        self, text: str, type: Type, operands: Sequence[LlvmValue], hint: str = "v", min_level: int = 0
+    ) -> LlvmValue:
         """Emit an instruction without side effects once, hoisted as far as its operands and `min_level` allow."""
-        level = least
+        level = min_level
         for x in operands:
             if x.level > level:
                 level = x.level
@@ -278,19 +285,38 @@ class Builder:
 
     # Memory.
 
-    def allocate(self, bytes: int, hint: str) -> LlvmValue:
-        """Allocate memory of this instance on the stack."""
+    def allocate(self, bytes: int, hint: str, reusable: dict[str, int] | None = None) -> LlvmValue:
+        """Allocate memory of this instance on the stack, or take it from `reusable` memory (that of the branch)."""
         size = -(-bytes // 64) * 64
-        fitting = [(room, name) for name, room in self.spare.items() if room >= size]
+        if reusable is None:
+            reusable = next((scope.reusable for scope in reversed(self.scopes) if scope.reusable is not None), {})
+        fitting = [(room, name) for name, room in reusable.items() if room >= size]
         if fitting:
             _, name = min(fitting)
-            del self.spare[name]
+            del reusable[name]
             return LlvmValue(name, PTR, 0)
         name = self.name(hint)
         self.allocations.append(f"  {name} = alloca [{size} x i8], align 64")
         self.allocated[name] = size
         self.stack_bytes += size
         return LlvmValue(name, PTR, 0)
+
+    @property
+    def dummy(self) -> LlvmValue:
+        """Memory to read in place of masked-out elements."""
+        if self._dummy is None:
+            self._dummy = self.allocate(64, "nowhere")
+        return self._dummy
+
+    def begin_nest(self) -> None:
+        """Begin a loop nest: memory may have changed since the last one."""
+        self.nest += 1
+        self._nest_level = self.level
+
+    def load_invariant(self, address: LlvmValue, type: Type, bytes: int) -> LlvmValue:
+        """Load memory that the current nest does not change, hoisted as far as the address is invariant."""
+        text = f"load {type}, ptr {address}, align {bytes} ; nest {self.nest}"
+        return self.pure(text, type, (address,), min_level=self._nest_level)
 
     def instruction(self, text: str, type: Type, hint: str = "v") -> LlvmValue:
         """Emit an instruction that must stay in the current scope."""
@@ -383,14 +409,22 @@ class Builder:
         outer.label = after
         return tuple(merged)
 
-    def open_branch(self, hint: str) -> None:
+    def open_branch(self, hint: str, reusable: dict[str, int] | None = None) -> None:
         """Open one side of a branch; `close_branches` puts its code in place."""
         label = self.label(hint)
-        self.scopes.append(CodeScope(label, True))
+        self.scopes.append(CodeScope(label, True, reusable))
         self.scopes[-1].lines.append(f"{label}:")
 
     def close_branch(self) -> CodeScope:
         return self.scopes.pop()
+
+    def under_condition(self, condition: LlvmValue, then: str, body: Callable[[], None], other: str) -> None:
+        """Emit code that runs if a condition holds; `then` and `other` are the labels of the sides."""
+        self.open_branch(then)
+        body()
+        side = self.close_branch()
+        self.open_branch(other)
+        self.close_branches(condition, side, self.close_branch())
 
     def close_branches(
         self,

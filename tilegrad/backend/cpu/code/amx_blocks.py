@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from ..emit import I1, I64, Builder, LlvmValue, Type, constant
 from .amx_packing import ROWS, TILE_BYTES, WORDS, AmxTiles
-from .elements import StackTile
 from .low_precision_forms import LowPrecisionForm
+from .memory import StackTile
 from .nests import EmitVector, LoopNests
+from .position import position
 
 CONFIGURATION = "@tile_configuration"
 MAX_UNROLLED_LINES = 4
@@ -159,7 +160,7 @@ class AmxBlocks:
     ) -> None:
         """Emit a block, and process the previous one unless this is the first."""
         b, e, tall = self.b, self.e, self.tall
-        e.begin()
+        e.begin_nest()
         rows = [b.op("add", row, constant(r, I64)) for r in range(tall)]
         if self.blocks % tall:
             rows = [b.intrinsic("smin", r, constant(self.blocks - 1, I64)) for r in rows]
@@ -174,7 +175,7 @@ class AmxBlocks:
             match instruction:
                 case LoadTile(tile, part):
                     side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
-                    at = side.at(e, block, loop.index, part, constant(0, I64))
+                    at = side.at(b, block, loop.index, part, constant(0, I64))
                     passing = tile < 6 and self.form.parts == 1
                     amx_instruction(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
                 case MultiplyTiles(r, c):
@@ -190,7 +191,7 @@ class AmxBlocks:
             else:
                 at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
             amx_instruction(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
-        e.begin()
+        e.begin_nest()
 
     def _some_lines(
         self, sums: LlvmValue, step: LlvmValue, before: tuple[LlvmValue, LlvmValue, LlvmValue], wide: int
@@ -206,7 +207,7 @@ class AmxBlocks:
         if each * self.left.steps > lines:
             none = b.op("or", first, b.compare("uge", step, constant(lines // each, I64)))
         b.close_branches(none, nothing, b.close_branch())
-        self.e.begin()
+        self.e.begin_nest()
 
     def _lines(
         self, sums: LlvmValue, line: LlvmValue, count: int, place: tuple[LlvmValue, LlvmValue], wide: int
@@ -221,7 +222,7 @@ class AmxBlocks:
         b.open_branch("more")
         self._each_line(sums, line, count, place, wide, None)
         b.close_branches(ends, last, b.close_branch())
-        self.e.begin()
+        self.e.begin_nest()
 
     def _each_line(
         self,
@@ -237,31 +238,30 @@ class AmxBlocks:
             self._line(sums, self.b.op("add", line, loop.index if loop else constant(n, I64)), place, wide, finish)
         if loop:
             self.b.close_loop(loop)
-        self.e.begin()
+        self.e.begin_nest()
 
     def _line(
         self, sums: LlvmValue, line: LlvmValue, place: tuple[LlvmValue, LlvmValue], wide: int, finish: EmitVector | None
     ) -> None:
         """Store a line of the sums of a block; the memory of the result holds whole blocks."""
         b, e, element, begins = self.b, self.e, self.out.element, self.storing.begins
-        e.begin()
+        e.begin_nest()
         type, add = Type(element, WORDS), "fadd" if self.out.dtype.is_float else "add"
         first = b.offset(sums, element, b.op("mul", line, constant(wide * WORDS, I64)))
         row_index = b.op("add", b.op("mul", place[0], constant(ROWS, I64)), line)
         for c in range(wide):
             column_index = b.op("mul", b.op("add", place[1], constant(c, I64)), constant(WORDS, I64))
-            value, at = e.once(b.offset(first, element, constant(c * WORDS, I64)), type, 4), None
+            value, at = b.load_invariant(b.offset(first, element, constant(c * WORDS, I64)), type, 4), None
             if begins.text != "true" or finish is None:
-                at = e.place(self.out, [row_index, column_index])
+                at = self.out.address_of(b, (row_index, column_index))
             if begins.text != "true" and at is not None:
-                more = b.op(add, e.once(at, type, 4), value)
+                more = b.op(add, b.load_invariant(at, type, 4), value)
                 value = more if begins.is_constant else b.select(begins, value, more)
             if finish is not None:
-                with e.vectors_begin_evenly():
-                    finish([row_index, column_index], WORDS, value)
+                finish(position((row_index, column_index), WORDS, aligned=True), value)
             else:
                 b.effect(f"store {type} {value}, ptr {at}, align 4")
-        e.begin()
+        e.begin_nest()
 
     def _prefetch_operand(self, row: LlvmValue, column: LlvmValue, step: LlvmValue, wide: int) -> None:
         """Prefetch the tiles of the next columns to the L2 cache, some lines in each step.
@@ -274,7 +274,7 @@ class AmxBlocks:
         if not self.storing.prefetches or lines > MAX_PREFETCHED_LINES:
             return
         following = b.op("add", column, constant(wide, I64))
-        first = self.right.at(self.e, following, constant(0, I64), 0, constant(0, I64))
+        first = self.right.at(b, following, constant(0, I64), 0, constant(0, I64))
         number = b.op("mul", b.op("udiv", row, constant(self.tall, I64)), constant(steps, I64))
         number = b.op("add", number, step)
         first = b.offset(first, "i8", b.op("mul", number, constant(64 * lines, I64)))
@@ -290,7 +290,7 @@ class AmxBlocks:
 
     def _place(self, row: LlvmValue, column: LlvmValue) -> LlvmValue:
         """Address of a tile of the result."""
-        return self.e.place(self.out, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
+        return self.out.address_of(self.b, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
 
     def _pitch(self) -> int:
-        return 4 * (self.out.room or self.out.shape)[1]
+        return 4 * self.out.row_pitch

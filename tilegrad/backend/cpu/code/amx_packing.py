@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, int8, uint8
-from ..emit import I64, Builder, LlvmValue, OpenLoop, Type, constant, lane_constants
-from .elements import ElementEvaluator
+from ..emit import I64, Builder, LlvmValue, OpenLoop, Type, constant
 from .nests import LoopNests, transpose_square
 from .packing import subexpressions, tabulate, transposed_operand
+from .position import Position, position
 
 ROWS, WORDS, DEPTH = 16, 16, 32
 """Rows of a tile, words in a row, and the depth of a tile of 16-bit numbers."""
@@ -49,9 +49,8 @@ class AmxTiles(NamedTuple):
     steps: int
     parts: int
 
-    def at(self, e: ElementEvaluator, block: LlvmValue, step: LlvmValue, part: int, line: LlvmValue) -> LlvmValue:
+    def at(self, b: Builder, block: LlvmValue, step: LlvmValue, part: int, line: LlvmValue) -> LlvmValue:
         """Address of a line of a tile."""
-        b = e.b
         number = b.op("add", b.op("mul", block, constant(self.steps, I64)), step)
         first = b.op("mul", number, constant(TILE_BYTES * self.parts, I64))
         inside = b.op("add", b.op("mul", line, constant(64, I64)), constant(TILE_BYTES * part, I64))
@@ -99,10 +98,18 @@ class AmxPacker:
     The tiles go into memory of the instance, or to `place` where other kernels read them.
     """
 
-    def __init__(self, nests: LoopNests, x: ir.Tile, parts: int, right: bool, place: LlvmValue | None = None) -> None:
+    def __init__(
+        self,
+        nests: LoopNests,
+        x: ir.Tile,
+        parts: int,
+        right: bool,
+        place: LlvmValue | None = None,
+        reusable: dict[str, int] | None = None,
+    ) -> None:
         self.nests, self.e, self.b = nests, nests.e, nests.b
         self.dtype, self.right = self.e.types.of(x).dtype, right
-        self.prepack = place is not None
+        self.is_prepacked = place is not None
         transposed = transposed_operand(self.e, x)
         shape = self.e.types.of(x).shape
         self.extent, self.depth = reversed(shape) if right else shape
@@ -115,11 +122,11 @@ class AmxPacker:
         self.deep = WORDS * self.group
         steps = -(-self.depth // self.deep)
         bytes = -(-self.extent // ROWS) * steps * parts * TILE_BYTES
-        to = self.b.allocate(bytes, "right.tiles" if right else "left.tiles") if place is None else place
+        to = place or self.b.allocate(bytes, "right.tiles" if right else "left.tiles", reusable)
         self.to = AmxTiles(to, steps, parts)
         bits = bits_of(self.dtype)
         self.magnitudes = MagnitudeRange(constant(0, bits), constant(-1, bits))
-        noted = self.prepack and self.dtype.is_float
+        noted = self.is_prepacked and self.dtype.is_float
         self._range_addresses = (
             [self.b.offset(to, "i8", constant(bytes + n * RANGE_BYTES, I64)) for n in range(2)] if noted else []
         )
@@ -137,7 +144,7 @@ class AmxPacker:
         )
 
     def pack(self) -> PackedTiles:
-        self.e.begin()
+        self.e.begin_nest()
         tabulate(self.nests, self.x, 1 if self._by_rows else 0)
         if self._by_rows:
             self._transposed_rows() if self.transposed else self._rows()
@@ -145,7 +152,7 @@ class AmxPacker:
             self._transposed_columns() if self.transposed else self._columns()
         for at, seen in zip(self._range_addresses, self.magnitudes, strict=False):
             self.b.effect(f"store {seen.type} {seen}, ptr {at}, align 64")
-        self.e.begin()
+        self.e.begin_nest()
         return PackedTiles(self.to, self.magnitudes)
 
     # --- loops that note the span --------------------------------------------------------------------
@@ -160,7 +167,6 @@ class AmxPacker:
         for loop in loops:
             ends = self.b.close_loop(loop, self.magnitudes if loop.carried else ())
             self.magnitudes = MagnitudeRange(*ends) if loop.carried else self.magnitudes
-        self.e.memo = {}
 
     def _index(self, x: LlvmValue, opcode: str, by: int) -> LlvmValue:
         return self.b.op(opcode, x, constant(by, I64))
@@ -296,42 +302,40 @@ class AmxPacker:
         loads = [
             y.pointer for y in subexpressions(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape
         ]
-        return [pointer for pointer in loads if e.step(pointer) == 1 and e.step(pointer, -2) is not None]
+        return [
+            pointer for pointer in loads if e.strides.stride(pointer) == 1 and e.strides.stride(pointer, -2) is not None
+        ]
 
-    def _prefetch(self, at: list[LlvmValue], rows: int) -> None:
+    def _prefetch(self, at: Position, rows: int) -> None:
         """Prefetch memory some rows ahead: rows are too short and too far apart for the hardware prefetcher."""
-        at = [self._index(at[0], "add", rows), at[1]]
+        ahead = at.moved(self._index(at.indices[0], "add", rows), at.indices[1])
         for pointer in self.prefetched:
-            self.b.prefetch(self.e.of(pointer, at, 0, self.dtype), 1)
+            self.b.prefetch(self.e.evaluate(pointer, ahead, self.dtype), 1)
 
     # --- words ---------------------------------------------------------------------------------------
 
     def _keep(self, block: LlvmValue, step: LlvmValue, line: LlvmValue, words: list[LlvmValue]) -> None:
         for part, word in enumerate(words):
-            self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.e, block, step, part, line)}, align 64")
+            self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.b, block, step, part, line)}, align 64")
 
     def _transpose_square(self, block: LlvmValue, step: LlvmValue) -> None:
         """Transpose a square of words in place."""
         loop = self.nests.loop("part", 0, self.parts, 1)
-        first = self.to.at(self.e, block, step, 0, constant(0, I64))
+        first = self.to.at(self.b, block, step, 0, constant(0, I64))
         first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE_BYTES))
         places = [self.b.offset(first, "i8", constant(64 * n, I64)) for n in range(ROWS)]
         lines = [self.b.instruction(f"load {FOUR}, ptr {place}, align 64", FOUR, "line") for place in places]
-        for place, line in zip(places, transpose_square(self.nests, lines), strict=True):
+        for place, line in zip(places, transpose_square(self.b, lines), strict=True):
             self.b.effect(f"store {FOUR} {line}, ptr {place}, align 64")
         self.b.close_loop(loop)
 
     def _read(self, at: list[LlvmValue], lanes: int, count: int) -> LlvmValue:
         """Read `count` elements along the last axis, padded with zeros."""
-        e, b = self.e, self.b
-        e.memo = {}
-        self._prefetch(at, PREFETCH_ROWS if self._by_rows else PREFETCH_WORDS)
-        e.active = count if count < lanes else None
-        value = b.splat(e.of(self.x, at, lanes, self.dtype), lanes)
-        e.active = None
-        if count < lanes:
-            there = lane_constants([n < count for n in range(lanes)], "i1")
-            value = b.select(there, value, constant(0, value.type))
+        b, place = self.b, position(at, lanes, active=count if count < lanes else None)
+        self._prefetch(place.element, PREFETCH_ROWS if self._by_rows else PREFETCH_WORDS)
+        value = b.splat(self.e.evaluate(self.x, place, self.dtype), lanes)
+        if place.mask is not None:
+            value = b.select(place.mask, value, constant(0, value.type))
         return value
 
     def _row_words(self, row: LlvmValue, k: LlvmValue, count: int) -> list[LlvmValue]:

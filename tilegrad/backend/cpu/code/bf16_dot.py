@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..emit import I64, LlvmValue, Type, constant
 from .amx_packing import ROWS, WORDS, AmxTiles
-from .elements import StackTile
+from .memory import StackTile
 from .nests import LoopNests
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
@@ -42,37 +42,37 @@ class Bf16Blocks:
 
     def _block(self, row: LlvmValue, column: LlvmValue, wide: int) -> None:
         b, e = self.b, self.e
-        e.begin()
+        e.begin_nest()
         block, line = b.op("udiv", row, constant(ROWS, I64)), b.op("and", row, constant(ROWS - 1, I64))
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
         height, sums = BLOCK_ROWS[wide], [constant(0.0, SUMS)] * (BLOCK_ROWS[wide] * wide)
         step = self.nests.loop("step", 0, self.left.steps, 1, [(f"c{n}", x) for n, x in enumerate(sums)])
         word = self.nests.loop("word", 0, WORDS, UNROLLED_WORDS, [(f"d{n}", x) for n, x in enumerate(step.carried)])
         sums = list(word.carried)
-        rows = self.left.at(e, block, step.index, 0, line)
-        right = [self.right.at(e, c, step.index, 0, word.index) for c in columns]
+        rows = self.left.at(b, block, step.index, 0, line)
+        right = [self.right.at(b, c, step.index, 0, word.index) for c in columns]
         for n in range(UNROLLED_WORDS):
-            ys = [self._pairs(e.once(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in right]
+            ys = [self._pairs(b.load_invariant(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in right]
             at = b.offset(rows, "i32", b.op("add", word.index, constant(n, I64)))
             for r in range(height):
-                x = e.once(b.offset(at, "i32", constant(r * WORDS, I64)), WORD, 4)
+                x = b.load_invariant(b.offset(at, "i32", constant(r * WORDS, I64)), WORD, 4)
                 pairs = self._pairs(b.splat(x, WORDS))
                 for c, y in enumerate(ys):
                     sums[r * wide + c] = b.call(INSTRUCTION, SUMS, sums[r * wide + c], pairs, y)
         ends = b.close_loop(step, b.close_loop(word, sums))
-        e.begin()
+        e.begin_nest()
         self._keep(row, column, ends, wide)
 
     def _pairs(self, words: LlvmValue) -> LlvmValue:
         return self.b.pure(f"bitcast {words.type} {words} to {PAIRS}", PAIRS, (words,))
 
     def _keep(self, row: LlvmValue, column: LlvmValue, sums: tuple[LlvmValue, ...], wide: int) -> None:
-        b, e, pitch = self.b, self.e, (self.out.room or self.out.shape)[1]
-        first = e.place(self.out, [row, b.op("mul", column, constant(WORDS, I64))])
+        b, e, pitch = self.b, self.e, self.out.row_pitch
+        first = self.out.address_of(b, (row, b.op("mul", column, constant(WORDS, I64))))
         for n, value in enumerate(sums):
             at = b.offset(first, "float", constant(n // wide * pitch + n % wide * WORDS, I64))
             if self.begins.text != "true":
-                more = b.op("fadd", e.once(at, SUMS, 4), value)
+                more = b.op("fadd", b.load_invariant(at, SUMS, 4), value)
                 value = more if self.begins.is_constant else b.select(self.begins, value, more)
             b.effect(f"store {SUMS} {value}, ptr {at}, align 4")
-        e.begin()
+        e.begin_nest()

@@ -13,7 +13,8 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float32
 from .. import vectors
 from ..emit import LlvmValue, Type, constant
-from .elements import ElementEvaluator, Position, definition
+from .elements import ElementEvaluator
+from .position import Position
 
 SUPPORTED = ("add", "sub", "mul")
 Made: TypeAlias = dict[tuple[int | str, ...], tuple[LlvmValue, ir.Tile]]
@@ -24,16 +25,16 @@ def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
     seen: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
-        x = definition(e, stack.pop())
+        x = e.definition(stack.pop())
         if id(x) in seen:
             continue
         seen[id(x)] = x
         match x:
             case ir.Cast(y, to):
-                y = definition(e, y)
+                y = e.definition(y)
                 if to is not float32 or not isinstance(y, ir.Load) or y.mask is not None:
                     return False
-                if e.types.of(y).dtype is not bfloat16 or e.step(y.pointer) != 1:
+                if e.types.of(y).dtype is not bfloat16 or e.strides.stride(y.pointer) != 1:
                     return False
             case ir.Apply(fn, args) if fn in SUPPORTED and e.types.of(x).dtype is float32:
                 stack.extend(args)
@@ -44,35 +45,33 @@ def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
     return True
 
 
-def even_or_odd(
-    e: ElementEvaluator, x: ir.Tile, at: Position, lanes: int, odd: bool, made: Made | None = None
-) -> LlvmValue:
+def even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, odd: bool, made: Made | None = None) -> LlvmValue:
     """The even or odd elements of twice as many as there are lanes; `made` memoises shared subexpressions."""
     made = {} if made is None else made
-    x = definition(e, x)
-    key: tuple[int | str, ...] = (id(x), *[place.text for place in at])
+    x = e.definition(x)
+    key: tuple[int | str, ...] = (id(x), *[place.text for place in at.indices])
     if key not in made:
-        made[key] = _even_or_odd(e, x, at, lanes, odd, made), x
+        made[key] = _even_or_odd(e, x, at, odd, made), x
     return made[key][0]
 
 
-def _even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, lanes: int, odd: bool, made: Made) -> LlvmValue:
+def _even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, odd: bool, made: Made) -> LlvmValue:
     b = e.b
     match x:
         case ir.Cast(y):
-            load = definition(e, y)
+            load = e.definition(y)
             assert isinstance(load, ir.Load)
-            address = e.of(load.pointer, at, 0, bfloat16)
-            words = e.once(address, Type("i32", lanes), bfloat16.bytes)
+            address = e.evaluate(load.pointer, at.element, bfloat16)
+            words = b.load_invariant(address, Type("i32", at.lanes), bfloat16.bytes)
             if odd:
                 bits = b.op("and", words, constant(-0x10000, words.type))
             else:
                 bits = b.op("shl", words, constant(16, words.type))
             return b.convert("bitcast", bits, "float")
         case ir.Expand(y, axes):
-            return even_or_odd(e, y, [place for n, place in enumerate(at) if n not in axes], lanes, odd, made)
+            return even_or_odd(e, y, at.moved(*[i for n, i in enumerate(at.indices) if n not in axes]), odd, made)
         case ir.Apply(fn, args):
-            return vectors.apply(b, fn, float32, tuple([even_or_odd(e, y, at, lanes, odd, made) for y in args]))
+            return vectors.apply(b, fn, float32, tuple([even_or_odd(e, y, at, odd, made) for y in args]))
     raise NotImplementedError(type(x).__name__)
 
 

@@ -26,7 +26,7 @@ def names_below(e: ElementEvaluator, x: ir.Tile) -> list[ir.Name]:
             if part.name in e.inlined and part.name not in seen and e.shape(part) == shape:
                 seen.add(part.name)
                 stack += [part.name, e.inlined[part.name]]
-        elif isinstance(part, ir.Apply | ir.Cast) and id(part) not in e.made:
+        elif isinstance(part, ir.Apply | ir.Cast) and id(part) not in e.computed:
             stack += ir.parts(part)
     return [name for name in order if name != x]
 

@@ -28,10 +28,11 @@ from .blocks import (
     axis_ranges,
     register_block,
 )
-from .elements import StackTile, definition
 from .low_precision_forms import low_precision_form
+from .memory import StackTile, allocate, store_vector
 from .nests import EmitVector, LoopNests
 from .packing import Panels, allocate_panels, pack, pack_transposed, panels_at, transposed_operand
+from .position import Position, position
 from .prefetch import PrefetchTile, prefetch_share, tiles_to_prefetch
 
 UNROLLED_STEPS = 2
@@ -63,14 +64,14 @@ PAIR_MULTIPLY = {
 }
 """Instructions that multiply pairs of 16-bit integers and add the products, by architecture and vector bytes."""
 
-Reader: TypeAlias = Callable[[LlvmValue], LlvmValue]
-"""Reads the element of a row at some k."""
+Reader: TypeAlias = Callable[[Position], LlvmValue]
+"""Reads the element of a row, or a vector of columns, at some k."""
 
 
 class Epilogue(NamedTuple):
     """An epilogue: computation on a product, block by block, instead of storing it."""
 
-    at: EmitVector
+    emit: EmitVector
     """Emits it for a vector of the product at a position."""
     is_expensive: bool
     """Whether it is too long to be unrolled over all vectors of a block."""
@@ -83,9 +84,9 @@ def dot(nests: LoopNests, out: StackTile, x: ir.Dot) -> None:
     e, (y, z, accumulator) = nests.e, (x.x, x.y, x.accumulator)
     here = isinstance(accumulator, ir.Name) and e.memory.get(accumulator.name) == out
     if accumulator is not None and not here:
-        nests.keep(out, accumulator)
+        nests.store_tile(out, accumulator)
     fresh = accumulator is None
-    form = None if nests.plain else low_precision_form(nests.target, e.types, x)
+    form = None if nests.multiply_adds_only else low_precision_form(nests.target, e.types, x)
     if form is None:
         _RegisterBlocked(nests, out, y, z).write(fresh)
     else:
@@ -123,7 +124,7 @@ class _RegisterBlocked:
             return []
         # with 64-byte vectors, prefetching operands that fit the last-level cache makes products slower
         cache = self.nests.target.l3_bytes if self.nests.target.vector_bytes == 64 else 0
-        operands = [z for z, right in ((x, False), (y, True)) if (z, right) not in self.nests.laid]
+        operands = [z for z, right in ((x, False), (y, True)) if (z, right) not in self.nests.prepacked_panels]
         return tiles_to_prefetch(self.e, operands, cache)
 
     def _multiplies_pairs(self, x: ir.Tile, y: ir.Tile) -> str:
@@ -135,7 +136,7 @@ class _RegisterBlocked:
 
     def _stored_tile(self, x: ir.Tile) -> StackTile | None:
         """Memory in which a tile is stored with the dtype of the product, if any."""
-        x = definition(self.e, x)
+        x = self.e.definition(x)
         memory = self.e.memory.get(x.name) if isinstance(x, ir.Name) else None
         return memory if memory is not None and memory.dtype is self.dtype and memory != self.out else None
 
@@ -145,7 +146,7 @@ class _RegisterBlocked:
             return False
         own, most = self._stored_tile(y), self.nests.target.l1_bytes // 2
         if own is not None:
-            return self.k * (own.room or own.shape)[1] * self.dtype.bytes <= most
+            return self.k * (own.padded or own.shape)[1] * self.dtype.bytes <= most
         if not self._is_plain_load(y) or self._column_stride(y) != 1:
             return False
         apart = self._row_stride(y)
@@ -153,25 +154,25 @@ class _RegisterBlocked:
 
     def _row_stride(self, y: ir.Tile) -> int | None:
         """Stride between rows in memory."""
-        y = definition(self.e, y)
-        return self.e.step(y.pointer, -2) if isinstance(y, ir.Load) else None
+        y = self.e.definition(y)
+        return self.e.strides.stride(y.pointer, -2) if isinstance(y, ir.Load) else None
 
     def _prepacked(self, x: ir.Tile, right: bool) -> Panels | None:
         """The panels of a prepacked operand."""
-        place = self.nests.laid.get((x, right))
+        place = self.nests.prepacked_panels.get((x, right))
         if place is None:
             return None
         width, extent = (self.block.wide * self.lanes, self.n) if right else (self.block.rows, self.m)
-        return panels_at(self.e.of(place, [], 0, uint8), width, self.k, extent, self.lanes)
+        return panels_at(self.e.evaluate(place, position(), uint8), width, self.k, extent, self.lanes)
 
     def _is_plain_load(self, x: ir.Tile) -> bool:
         """Whether the operand is a load without mask or conversion."""
-        x = definition(self.e, x)
+        x = self.e.definition(x)
         return isinstance(x, ir.Load) and x.mask is None and self.e.types.of(x).dtype is self.dtype
 
     def _column_stride(self, x: ir.Tile) -> int | None:
-        x = definition(self.e, x)
-        return self.e.step(x.pointer) if isinstance(x, ir.Load) else None
+        x = self.e.definition(x)
+        return self.e.strides.stride(x.pointer) if isinstance(x, ir.Load) else None
 
     def _converted(self, x: ir.Tile) -> ir.Tile:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
@@ -202,15 +203,15 @@ class _RegisterBlocked:
         own = self._stored_tile(x)
         if own is not None:
             return own
-        memory = self.e.allocate(self.dtype, (self.m, self.k), "left")
-        self.nests.keep(memory, self._converted(x))
+        memory = allocate(self.b, self.dtype, (self.m, self.k), "left")
+        self.nests.store_tile(memory, self._converted(x))
         return memory
 
     def _left_panels(self) -> Panels:
         return self._panels(self.block.rows, self.m, "left")
 
     def _panels(self, width: int, extent: int, hint: str) -> Panels:
-        return allocate_panels(self.e, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
+        return allocate_panels(self.b, self.dtype, width, self.k, extent, self.lanes, hint, bool(self.multiply))
 
     def _is_worth_transposing(self, x: ir.Tile) -> bool:
         """Whether to pack a left operand contiguous along k: its rows need too many addresses, or alias."""
@@ -227,13 +228,13 @@ class _RegisterBlocked:
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = self._panels(self.block.wide * self.lanes, self.n, "right")
-        self.e.begin()
+        self.e.begin_nest()
         turned = transposed_operand(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
         if turned is None:
             pack(self.nests, made, self._converted(y), self.n, self.lanes)
         else:
             pack_transposed(self.nests, made, self._converted(turned), self.n, self.lanes)
-        self.e.begin()
+        self.e.begin_nest()
         return made
 
     def write(self, fresh: bool) -> None:
@@ -254,8 +255,8 @@ class _RegisterBlocked:
 
     def _block(self, row: LlvmValue, column: LlvmValue, wide: int, fresh: bool) -> None:
         b, e, rows = self.b, self.e, self.block.rows
-        e.begin()
-        first, width = e.place(self.out, [row, column]), (self.out.room or self.out.shape)[1]
+        e.begin_nest()
+        first, width = self.out.address_of(b, (row, column)), self.out.row_pitch
         steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
         apart = not fresh and self.k >= MIN_SEPARATE_SUM_DEPTH
@@ -263,12 +264,12 @@ class _RegisterBlocked:
         self._prefetch_operands(row, column)
         if self.k >= MIN_PREFETCH_DEPTH:
             self._prefetch_result(first, [step + rows * width for step in steps])
-        sums = self._sums(row, column, rows, wide, sums)
-        e.begin()
+        sums = self._sums(position((row, column)), rows, wide, sums)
+        e.begin_nest()
         for at, value in zip(places, sums, strict=True):
             if apart:
                 value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
-            e.write(at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes, None)
+            store_vector(b, at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes)
 
     def _prefetch_operands(self, row: LlvmValue, column: LlvmValue) -> None:
         """Prefetch a share of the next iteration's operands to the L2 cache."""
@@ -292,12 +293,12 @@ class _RegisterBlocked:
         """
         rows, wide, _ = self.block
         width = wide * self.lanes
-        self.buffer = self.e.allocate(self.dtype, (rows, width), "block") if finish.is_expensive else None
-        down, transposed_operand = axis_ranges("m", self.m, rows), axis_ranges("n", self.n, width)
+        self.buffer = allocate(self.b, self.dtype, (rows, width), "block") if finish.is_expensive else None
+        down, across = axis_ranges("m", self.m, rows), axis_ranges("n", self.n, width)
         by_rows = bool(finish.loads) and self.k <= MAX_ROW_EPILOGUE_DEPTH
-        for outer in down if by_rows else transposed_operand:
+        for outer in down if by_rows else across:
             with self._over(outer) as first:
-                for inner in transposed_operand if by_rows else down:
+                for inner in across if by_rows else down:
                     with self._over(inner) as second:
                         at = (first, second) if by_rows else (second, first)
                         m, n = (outer, inner) if by_rows else (inner, outer)
@@ -316,60 +317,56 @@ class _RegisterBlocked:
     def _finished(
         self, finish: Epilogue, at: tuple[LlvmValue, LlvmValue], size: tuple[int, int], short: int | None
     ) -> None:
-        b, e, (row, column), (rows, wide) = self.b, self.e, at, size
-        e.begin()
+        b, e, (row, column), (rows, wide), start = self.b, self.e, at, size, position(at)
+        e.begin_nest()
         if self.k >= MIN_EPILOGUE_PREFETCH_DEPTH:
-            self._prefetch_epilogue(finish, row, column, rows)
-        sums = self._sums(row, column, rows, wide, [self._zero] * (rows * wide))
-        e.begin()
+            self._prefetch_epilogue(finish, start, rows)
+        sums = self._sums(start, rows, wide, [self._zero] * (rows * wide))
+        e.begin_nest()
 
         def one(row: LlvmValue, v: int, value: LlvmValue) -> None:
-            e.active = short if v == wide - 1 else None
-            finish.at([row, b.op("add", column, constant(v * self.lanes, I64))], self.lanes, value)
-            e.active = None
+            index = (row, b.op("add", column, constant(v * self.lanes, I64)))
+            active = short if v == wide - 1 else None
+            finish.emit(position(index, self.lanes, active=active, aligned=True), value)
 
-        with e.vectors_begin_evenly():
-            if self.buffer is None:
-                for n, value in enumerate(sums):
-                    one(b.op("add", row, constant(n // wide, I64)), n % wide, value)
-            else:
-                for n, value in enumerate(sums):
-                    e.keep(
-                        self.buffer, [constant(n // wide, I64), constant(n % wide * self.lanes, I64)], value, self.lanes
-                    )
-                e.begin()
-                loop = self.nests.loop("r", 0, rows, 1)
-                for v in range(wide):
-                    value = e.load(self.buffer, [loop.index, constant(v * self.lanes, I64)], self.lanes)
-                    one(b.op("add", row, loop.index), v, value)
-                b.close_loop(loop)
-        e.begin()
+        if self.buffer is None:
+            for n, value in enumerate(sums):
+                one(b.op("add", row, constant(n // wide, I64)), n % wide, value)
+        else:
+            for n, value in enumerate(sums):
+                index = (constant(n // wide, I64), constant(n % wide * self.lanes, I64))
+                self.buffer.store(b, position(index, self.lanes), value)
+            e.begin_nest()
+            loop = self.nests.loop("r", 0, rows, 1)
+            for v in range(wide):
+                value = self.buffer.load(b, position((loop.index, constant(v * self.lanes, I64)), self.lanes))
+                one(b.op("add", row, loop.index), v, value)
+            b.close_loop(loop)
+        e.begin_nest()
 
-    def _prefetch_epilogue(self, finish: Epilogue, row: LlvmValue, column: LlvmValue, rows: int) -> None:
+    def _prefetch_epilogue(self, finish: Epilogue, at: Position, rows: int) -> None:
         """Prefetch what the epilogue reads to the L1 cache while the block is computed."""
         for x in finish.loads:
-            if self.e.step(x.pointer) == 1 and self.e.step(x.pointer, -2) != 0:
+            if self.e.strides.stride(x.pointer) == 1 and self.e.strides.stride(x.pointer, -2) != 0:
                 for r in range(rows):
-                    place = [self.b.op("add", row, constant(r, I64)), column]
-                    self.b.prefetch(self.e.of(x.pointer, place, 0, self.dtype), 1)
+                    place = at.moved(self.b.op("add", at.indices[0], constant(r, I64)), at.indices[1])
+                    self.b.prefetch(self.e.evaluate(x.pointer, place, self.dtype), 1)
 
-    def _sums(self, row: LlvmValue, column: LlvmValue, rows: int, wide: int, sums: list[LlvmValue]) -> list[LlvmValue]:
+    def _sums(self, at: Position, rows: int, wide: int, sums: list[LlvmValue]) -> list[LlvmValue]:
         """Emit the sums of a block over all k."""
-        b, e = self.b, self.e
-        left_readers = [self._left_reader(row, r) for r in range(rows)]
-        right_readers = [self._right_reader(column, v * self.lanes) for v in range(wide)]
+        b, left = self.b, [self._left_reader(at, r) for r in range(rows)]
+        right = [self._right_reader(at, v * self.lanes) for v in range(wide)]
         together = self.k // UNROLLED_STEPS * UNROLLED_STEPS
         if together:
             loop = self.nests.loop("k", 0, together, UNROLLED_STEPS, [(f"c{n}", x) for n, x in enumerate(sums)])
-            sums = list(loop.carried)
+            sums, inner = list(loop.carried), position()
             for u in range(UNROLLED_STEPS):
                 if u:
                     b.effect(FENCE)
-                sums = self._one_step(left_readers, right_readers, b.op("add", loop.index, constant(u, I64)), sums)
+                sums = self._one_step(left, right, inner.moved(b.op("add", loop.index, constant(u, I64))), sums)
             sums = list(b.close_loop(loop, sums))
         for u in range(together, self.k):
-            e.memo = {}
-            sums = self._one_step(left_readers, right_readers, constant(u, I64), sums)
+            sums = self._one_step(left, right, position([constant(u, I64)]), sums)
         return sums
 
     def _prefetch_result(self, first: LlvmValue, steps: list[int]) -> None:
@@ -379,60 +376,57 @@ class _RegisterBlocked:
                 self.b.prefetch(self.b.offset(first, self.out.element, constant(step, I64)), 1)
 
     def _result(self, at: LlvmValue) -> LlvmValue:
-        raw = self.e.once(at, Type(self.out.element, self.lanes), self.dtype.bytes)
+        raw = self.b.load_invariant(at, Type(self.out.element, self.lanes), self.dtype.bytes)
         return vectors.from_memory(self.b, raw, self.dtype)
 
-    def _one_step(
-        self, left_readers: list[Reader], right_readers: list[Reader], k: LlvmValue, sums: list[LlvmValue]
-    ) -> list[LlvmValue]:
+    def _one_step(self, left: list[Reader], right: list[Reader], k: Position, sums: list[LlvmValue]) -> list[LlvmValue]:
         """Emit one step along k."""
-        ys = [vector(k) for vector in right_readers]
+        ys = [read(k) for read in right]
         added = []
-        for r, line in enumerate(left_readers):
-            x = self.b.splat(line(k), self.lanes)
+        for r, read in enumerate(left):
+            x = self.b.splat(read(k), self.lanes)
             added += [self._added(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
         return added
 
-    def _left_reader(self, block: LlvmValue, r: int) -> Reader:
+    def _left_reader(self, start: Position, r: int) -> Reader:
         """Return a reader of row r of a block of the left operand."""
-        e, b, left = self.e, self.b, self.left
+        e, b, left, block = self.e, self.b, self.left, start.indices[0]
         if isinstance(left, Panels):
-            return lambda k: left.load(e, block, r, k, 0)
+            return lambda at: left.load(b, block, r, at.indices[0], 0)
         row = b.op("add", block, constant(r, I64))
         if self.m % self.block.rows:
             row = b.intrinsic("smin", row, constant(self.m - 1, I64))
         if isinstance(left, StackTile):
-            return lambda k: e.load(left, [row, k], 0)
-        x, step = definition(e, left), self._column_stride(left)
+            return lambda at: left.load(b, at.moved(row, *at.indices))
+        x, step = e.definition(left), self._column_stride(left)
         if not isinstance(x, ir.Load) or step is None or not self._is_plain_load(x):
             converted = self._converted(left)
-            return lambda k: e.of(converted, [row, k], 0, self.dtype)
-        first = e.of(x.pointer, [row, constant(0, I64)], 0, self.dtype)
-        element = Type(vectors.memory_element(self.dtype))
+            return lambda at: e.evaluate(converted, at.moved(row, *at.indices), self.dtype)
+        first = e.evaluate(x.pointer, start.moved(row, constant(0, I64)), self.dtype)
+        return self._strided_reader(first, step, 0)
 
-        def read(k: LlvmValue) -> LlvmValue:
-            at = b.offset(first, element.element, b.op("mul", k, constant(step, I64)) if step != 1 else k)
-            return vectors.from_memory(b, e.once(at, element, self.dtype.bytes), self.dtype)
-
-        return read
-
-    def _right_reader(self, block: LlvmValue, inside: int) -> Reader:
+    def _right_reader(self, start: Position, inside: int) -> Reader:
         """Return a reader of a vector of columns of the right operand."""
-        e, b, right = self.e, self.b, self.right
+        e, b, right, block, lanes = self.e, self.b, self.right, start.indices[1], self.lanes
         if isinstance(right, Panels):
-            return lambda k: right.load(e, block, inside, k, self.lanes)
+            return lambda at: right.load(b, block, inside, at.indices[0], lanes)
         column = b.op("add", block, constant(inside, I64))
         if isinstance(right, StackTile):
-            return lambda k: e.load(right, [k, column], self.lanes)
-        apart, x = self._row_stride(right), definition(e, right)
+            return lambda at: right.load(b, at.moved(*at.indices, column, lanes=lanes))
+        apart, x = self._row_stride(right), e.definition(right)
         if apart is None or not isinstance(x, ir.Load):
-            return lambda k: e.of(right, [k, column], self.lanes, self.dtype)
-        first = e.of(x.pointer, [constant(0, I64), column], 0, self.dtype)
-        vector = Type(vectors.memory_element(self.dtype), self.lanes)
+            return lambda at: e.evaluate(right, at.moved(*at.indices, column, lanes=lanes), self.dtype)
+        first = e.evaluate(x.pointer, start.moved(constant(0, I64), column), self.dtype)
+        return self._strided_reader(first, apart, lanes)
 
-        def read(k: LlvmValue) -> LlvmValue:
-            at = b.offset(first, vector.element, b.op("mul", k, constant(apart, I64)))
-            return vectors.from_memory(b, e.once(at, vector, self.dtype.bytes), self.dtype)
+    def _strided_reader(self, first: LlvmValue, stride: int, lanes: int) -> Reader:
+        """Return a reader of memory at a stride along k."""
+        b, type = self.b, Type(vectors.memory_element(self.dtype), lanes)
+
+        def read(at: Position) -> LlvmValue:
+            (k,) = at.indices
+            place = b.offset(first, type.element, b.op("mul", k, constant(stride, I64)) if lanes or stride != 1 else k)
+            return vectors.from_memory(b, b.load_invariant(place, type, self.dtype.bytes), self.dtype)
 
         return read
 

@@ -10,8 +10,10 @@ from ....ir.dtype import DType, bfloat16, bool_, float64, int32, int64
 from ....ir.tile_types import TileType
 from .. import vectors
 from ..emit import I32, Builder, LlvmValue, Type
-from .elements import ElementEvaluator, Position, StackTile
+from .elements import ElementEvaluator
+from .memory import StackTile, store_vector
 from .nests import LoopNests
+from .position import Position
 
 NAMES = {"and": "and", "or": "or", "xor": "xor", "xchg": "xchg"}
 """Atomic operations whose LLVM name does not depend on the type."""
@@ -24,21 +26,21 @@ def atomic(nests: LoopNests, x: ir.Atomic, out: StackTile | None) -> None:
     if t.dtype is bfloat16 and x.fn not in NAMES:
         raise CompileError(f"atomic_{x.fn} of bfloat16: no machine has it; keep what is added up in float32")
 
-    def change(at: Position, _: int) -> None:
+    def change(at: Position) -> None:
         def update() -> None:
-            address = e.of(x.pointer, at, 0, t.dtype)
+            address = e.evaluate(x.pointer, at, t.dtype)
             given = [_stored(e, y, at, t) for y in (x.expected, x.value) if y is not None]
             raw = _exchanged(b, address, *given) if x.fn == "cas" else _changed(b, x.fn, t.dtype, address, given[0])
             if out is not None:
-                e.write(e.place(out, at), raw, out.element_bytes, None)
+                store_vector(b, out.address_of(b, at.indices), raw, out.element_bytes)
 
         under_mask(nests, x.mask, at, t, update)
 
-    nests.over(t.shape, change, t.dtype, vectorised=False)
+    nests.for_each(t.shape, change, t.dtype, vectorised=False)
 
 
 def _stored(e: ElementEvaluator, x: ir.Tile, at: Position, t: TileType) -> LlvmValue:
-    return vectors.to_memory(e.b, e.part(x, at, t.shape, 0, t.dtype), t.dtype)
+    return vectors.to_memory(e.b, e.operand(x, at, t.shape, t.dtype), t.dtype)
 
 
 def under_mask(nests: LoopNests, mask: ir.Tile | None, at: Position, t: TileType, body: Callable[[], None]) -> None:
@@ -46,14 +48,7 @@ def under_mask(nests: LoopNests, mask: ir.Tile | None, at: Position, t: TileType
     if mask is None:
         body()
         return
-    e, b = nests.e, nests.b
-    chosen = e.part(mask, at, t.shape, 0, bool_)
-    b.open_branch("active")
-    body()
-    then = b.close_branch()
-    b.open_branch("idle")
-    b.close_branches(chosen, then, b.close_branch())
-    e.memo = {}
+    nests.b.under_condition(nests.e.operand(mask, at, t.shape, bool_), "active", body, "idle")
 
 
 def _changed(b: Builder, fn: str, dtype: DType, address: LlvmValue, value: LlvmValue) -> LlvmValue:
@@ -78,17 +73,17 @@ def print_elements(nests: LoopNests, x: ir.Print) -> None:
     for value in x.values or (None,):
         t = TileType(int32) if value is None else e.types.of(value)
 
-        def line(at: Position, _: int, value: ir.Tile | None = value, t: TileType = t) -> None:
-            lanes = " idx (" + ", ".join(["%lld"] * len(at)) + ")" if value is not None else ""
+        def line(at: Position, value: ir.Tile | None = value, t: TileType = t) -> None:
+            lanes = " idx (" + ", ".join(["%lld"] * len(at.indices)) + ")" if value is not None else ""
             words = f"pid (%d, %d, %d){lanes} {x.text.replace('%', '%%')}"
-            operands = [*e.ids, *at]
+            operands = [*e.ids, *at.indices]
             if value is not None:
-                number = _printed(b, e.of(value, at, 0, t.dtype), t.dtype)
+                number = _printed(b, e.evaluate(value, at, t.dtype), t.dtype)
                 words += f": {'%.9g' if number.type.is_float else '%llu' if t.dtype.kind == 'uint' else '%lld'}"
                 operands.append(number)
             _printf(b, words + "\n", operands)
 
-        nests.over(t.shape, line, t.dtype, vectorised=False)
+        nests.for_each(t.shape, line, t.dtype, vectorised=False)
 
 
 def _printed(b: Builder, x: LlvmValue, dtype: DType) -> LlvmValue:

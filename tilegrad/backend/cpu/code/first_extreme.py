@@ -8,7 +8,8 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, int32
 from .. import vectors
 from ..emit import I1, I32, I64, Builder, LlvmValue, Type, constant, lane_constants
-from .elements import Position, StackTile
+from .memory import StackTile
+from .position import Position
 
 if TYPE_CHECKING:
     from .nests import LoopNests
@@ -19,32 +20,27 @@ def reduce_arg(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int)
     shape, dtype = nests.e.types.of(x).shape, nests.e.types.of(x).dtype
     along, lanes = axis == len(shape) - 1, nests.target.lanes(max(4, dtype.bytes))
     if along and lanes > 1 and shape[-1] >= 2 * lanes and dtype is not bool_:
-        nests.over(out.shape, lambda at, _: _along_rows(nests, out, fn, x, at, lanes), dtype, vectorised=False)
+        nests.for_each(out.shape, lambda at: _along_rows(nests, out, fn, x, at, lanes), dtype, vectorised=False)
     else:
-        nests.over(
-            out.shape, lambda at, n: _across_columns(nests, out, fn, x, axis, at, n), dtype, vectorised=not along
-        )
+        nests.for_each(out.shape, lambda at: _across_columns(nests, out, fn, x, axis, at), dtype, vectorised=not along)
 
 
-def _across_columns(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int, at: Position, lanes: int) -> None:
+def _across_columns(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int, at: Position) -> None:
     """Reduce an outer axis; columns are lanes."""
-    b, e = nests.b, nests.e
+    b, e, lanes = nests.b, nests.e, at.lanes
     shape, dtype = e.types.of(x).shape, e.types.of(x).dtype
 
-    def read(k: LlvmValue) -> LlvmValue:
-        return b.splat(e.of(x, [*at[:axis], k, *at[axis:]], lanes, dtype), lanes)
+    def read(at: Position, k: LlvmValue) -> LlvmValue:
+        return b.splat(e.evaluate(x, at.moved(*at.indices[:axis], k, *at.indices[axis:]), dtype), lanes)
 
-    active = e.active
-    start = [("best", read(constant(0, I64))), ("place", constant(0, Type("i32", lanes) if lanes else I32))]
+    start = [("best", read(at, constant(0, I64))), ("place", constant(0, Type("i32", lanes) if lanes else I32))]
     loop = nests.loop("k", 0, shape[axis], 1, start)
-    e.active = active
     best, place = loop.carried
-    value = read(loop.index)
+    value = read(at.iteration(*at.indices), loop.index)
     better = _is_better(b, fn, dtype, value, best)
     here = b.splat(b.convert("trunc", loop.index, "i32"), lanes)
     place = b.close_loop(loop, [b.select(better, value, best), b.select(better, here, place)])[1]
-    e.memo = {}
-    e.keep(out, at, place, lanes)
+    out.store(b, at, place)
 
 
 def _along_rows(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, at: Position, lanes: int) -> None:
@@ -53,26 +49,25 @@ def _along_rows(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, at: Posit
     extent, dtype = e.types.of(x).shape[-1], e.types.of(x).dtype
     whole, numbers = extent // lanes * lanes, lane_constants(range(lanes), "i32")
 
-    def read(k: LlvmValue) -> LlvmValue:
-        return b.splat(e.of(x, [*at, k], lanes, dtype), lanes)
+    def read(row: Position, k: LlvmValue) -> LlvmValue:
+        return b.splat(e.evaluate(x, row.moved(*at.indices, k), dtype), lanes)
 
-    def step(best: LlvmValue, place: LlvmValue, k: LlvmValue) -> list[LlvmValue]:
-        value = read(k)
+    def step(row: Position, best: LlvmValue, place: LlvmValue, k: LlvmValue) -> list[LlvmValue]:
+        value = read(row, k)
         better = _is_better(b, fn, dtype, value, best)
-        existing = e.existing(lanes)
-        better = better if existing is None else b.op("and", better, existing)
+        better = better if row.mask is None else b.op("and", better, row.mask)
         here = b.op("add", b.splat(b.convert("trunc", k, "i32"), lanes), numbers)
         return [b.select(better, value, best), b.select(better, here, place)]
 
-    loop = nests.loop("k", lanes, whole, lanes, [("best", read(constant(0, I64))), ("place", numbers)])
+    loop = nests.loop(
+        "k", lanes, whole, lanes, [("best", read(at._replace(lanes=lanes), constant(0, I64))), ("place", numbers)]
+    )
     best, place = loop.carried
-    best, place = b.close_loop(loop, step(best, place, loop.index))
-    e.memo = {}
+    best, place = b.close_loop(loop, step(at.iteration(lanes=lanes), best, place, loop.index))
     if whole < extent:
-        e.active = extent - whole
-        best, place = step(best, place, constant(whole, I64))
-        e.active, e.memo = None, {}
-    e.keep(out, at, _first(b, fn, dtype, best, place), 0)
+        tail = at.iteration(lanes=lanes)._replace(active=extent - whole)
+        best, place = step(tail, best, place, constant(whole, I64))
+    out.store(b, at, _first(b, fn, dtype, best, place))
 
 
 def _first(b: Builder, fn: str, dtype: DType, best: LlvmValue, place: LlvmValue) -> LlvmValue:

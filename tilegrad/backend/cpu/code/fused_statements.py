@@ -19,19 +19,17 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bool_
 from ....ir.tile_access import roots, walk
 from ..emit import LlvmValue
+from .dataflow import EXPENSIVE
 from .dot import Epilogue, dot_with_epilogue
-from .elements import Position, definition
 from .low_precision_forms import low_precision_form
+from .position import Position
 
 if TYPE_CHECKING:
     from .elements import ElementEvaluator
     from .lower import KernelLowering
+    from .position import Position
 
 Member: TypeAlias = ir.Assign | ir.Store
-EXPENSIVE = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
-    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
-)
 MAX_UNROLLED_EXPRESSIONS = 12
 """Number of expressions up to which an epilogue is unrolled over the vectors of a block."""
 SEPARATE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
@@ -95,7 +93,7 @@ class NameUses:
         found: set[str] = set()
         stack = [x]
         while stack:
-            for part in walk(definition(self.e, stack.pop())):
+            for part in walk(self.e.definition(stack.pop())):
                 if isinstance(part, ir.Load):
                     self.loads.append(part)
                 if isinstance(part, ir.Name) and part.name not in found:
@@ -104,33 +102,17 @@ class NameUses:
         return found
 
 
-def lower_fused(low: KernelLowering, body: Sequence[ir.Statement]) -> int:
-    """Lower the fused statements that a block begins with, or a product with its epilogue; return how many.
-
-    If there are none, return the negative number of statements before which there is no need to look again, plus one.
-    """
-    product = body[0] if isinstance(body[0], ir.Assign) and _may_be_finished(low, body[0]) else None
-    first = 0 if product is None else 1
-    fused = find_fused(low, body[first:], product)
-    if isinstance(fused, int):
-        return 0 if product is not None else -fused
-    begin(low, fused, body[first:], product)
-    if product is None:
-        lower_everywhere(low, fused)
-    else:
-        name = product.name
-        finish = Epilogue(
-            lambda at, lanes, x: lower_at_position(low, fused, at, lanes, (name, x)),
-            _is_expensive(low, fused),
-            fused.loads,
-        )
-        assert isinstance(product.value, ir.Dot)
-        dot_with_epilogue(low.nests, product.value, finish)
-    low.forget_memory()
-    return first + fused.length
+def lower_with_product(low: KernelLowering, fused: FusedStatements, product: ir.Assign) -> None:
+    """Lower a product with fused statements as its epilogue."""
+    assert isinstance(product.value, ir.Dot)
+    name = product.name
+    epilogue = Epilogue(lambda at, x: lower_at_position(low, fused, at, (name, x)), _is_expensive(fused), fused.loads)
+    dot_with_epilogue(low.nests, product.value, epilogue)
 
 
-def begin(low: KernelLowering, fused: FusedStatements, body: Sequence[ir.Statement], product: ir.Assign | None) -> None:
+def prepare_fused(
+    low: KernelLowering, fused: FusedStatements, body: Sequence[ir.Statement], product: ir.Assign | None
+) -> None:
     """Compute what fused statements need: statements between them, reductions, memory."""
     for s in body[: fused.length]:
         if isinstance(s, ir.Assign) and s not in fused.members:
@@ -148,43 +130,43 @@ def begin(low: KernelLowering, fused: FusedStatements, body: Sequence[ir.Stateme
 
 def lower_everywhere(low: KernelLowering, fused: FusedStatements) -> None:
     """Lower fused statements at all positions."""
-    low.nests.over(fused.shape, lambda at, lanes: lower_at_position(low, fused, at, lanes), _widest(low, fused))
+    low.nests.for_each(fused.shape, lambda at: lower_at_position(low, fused, at), _widest(low, fused))
 
 
-def _may_be_finished(low: KernelLowering, s: ir.Assign) -> bool:
+def may_have_epilogue(low: KernelLowering, s: ir.Assign) -> bool:
     """Whether a product may have an epilogue: a whole sum, by multiply-adds."""
     x = s.value
-    if not isinstance(x, ir.Dot) or not (x.accumulator is None or id(x) in low.first) or 0 in low.e.types.of(x).shape:
+    if (
+        not isinstance(x, ir.Dot)
+        or not (x.accumulator is None or id(x) in low.starting)
+        or 0 in low.e.types.of(x).shape
+    ):
         return False
     if low.target.vector_bytes == 64 and low.e.types.of(x).shape[1] <= low.target.lanes(4):
         return False  # a single vector wide: storing the product is faster
-    return low.nests.plain or low_precision_form(low.target, low.e.types, x) is None
+    return low.nests.multiply_adds_only or low_precision_form(low.target, low.e.types, x) is None
 
 
 def lower_at_position(
-    low: KernelLowering, fused: FusedStatements, at: Position, lanes: int, product: tuple[str, LlvmValue] | None = None
+    low: KernelLowering, fused: FusedStatements, at: Position, product: tuple[str, LlvmValue] | None = None
 ) -> None:
     """Lower fused statements at a position; everything is read before anything is stored."""
-    e, last = low.e, list[Callable[[], None]]()
-    if product is not None:
-        e.registers[product[0]] = product[1]
-        if product[0] in fused.kept - fused.assigned:
-            last.append(partial(e.keep, e.memory[product[0]], at, product[1], lanes))
+    e, b, stores = low.e, low.b, list[Callable[[], None]]()
+    at = at._replace(names=dict([product]) if product is not None else {})
+    if product is not None and product[0] in fused.kept - fused.assigned:
+        stores.append(partial(e.memory[product[0]].store, b, at, product[1]))
     for s in fused.members:
         if isinstance(s, ir.Store):
-            last.append(low.nests.stored(s, at, lanes))
+            stores.append(low.nests.prepared_store(s, at))
             continue
-        value = low.b.splat(e.of(s.value, at, lanes, e.types.variables[s.name].dtype), lanes)
-        if low.assigned[s.name] > 1:
-            e.memo = {}
-        e.registers[s.name] = value
+        value = b.splat(e.evaluate(s.value, at, e.types.variables[s.name].dtype), at.lanes)
+        if low.flow.assigned[s.name] > 1:
+            at = at._replace(known={})
+        at.names[s.name] = value
         if s.name in fused.kept:
-            last.append(partial(e.keep, e.memory[s.name], at, value, lanes))
-    for finish in last:
-        finish()
-    for name in {*fused.assigned, *(product[:1] if product is not None else ())}:
-        del e.registers[name]
-    e.memo = {}
+            stores.append(partial(e.memory[s.name].store, b, at, value))
+    for emit in stores:
+        emit()
 
 
 def _widest(low: KernelLowering, fused: FusedStatements) -> DType:
@@ -192,7 +174,7 @@ def _widest(low: KernelLowering, fused: FusedStatements) -> DType:
     return low.e.types.variables[s.name].dtype if isinstance(s, ir.Assign) else low.e.types.of(s.pointer).dtype
 
 
-def _is_expensive(low: KernelLowering, fused: FusedStatements) -> bool:
+def _is_expensive(fused: FusedStatements) -> bool:
     """Whether fused statements are many or expensive instructions."""
     every = walk(*(root for s in fused.members for root in roots(s)))
     fns = [x.fn if isinstance(x, ir.Apply) else "" for x in every if isinstance(x, ir.Apply | ir.Load)]
@@ -248,7 +230,7 @@ class _FusionSearch:
         """Whether a statement joins, or stands between members without being part of them."""
         self.seen += 1
         match s:
-            case ir.Assign(name, ir.Full()) if name in self.low.summed:
+            case ir.Assign(name, ir.Full()) if name in self.low.flow.accumulators:
                 return False  # the accumulator of a product that follows, which may start from zero
             case ir.Assign(name, value):
                 later, reads = self._is_inlined(name, value), NameUses(self.e, self._space(name)[0])
@@ -276,12 +258,12 @@ class _FusionSearch:
         return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
 
     def _is_inlined(self, name: str, value: ir.Tile) -> bool:
-        return self.low.assigned[name] == 1 and self.low.is_inlined(name, value)
+        return self.low.flow.assigned[name] == 1 and self.low.flow.is_inlined(name, value)
 
     def _accepts_between(self, name: str, value: ir.Tile, reads: NameUses, later: bool) -> bool:
         """Accept a scalar, computed before, or an inlined tile."""
         t = self.e.types.variables[name]
-        if self.low.assigned[name] != 1 or (t.shape and not later):
+        if self.low.flow.assigned[name] != 1 or (t.shape and not later):
             return False
         if (reads.here | reads.elsewhere | reads.before) & self.given:
             return False
@@ -315,7 +297,7 @@ class _FusionSearch:
         return True
 
     def _may_alias(self, one: ir.Tile, other: ir.Tile) -> bool:
-        return bool(self.low.pointed(one) & self.low.pointed(other))
+        return self.low.flow.may_alias(one, other)
 
     def _may_store(self, pointer: ir.Tile, loads: list[ir.Load]) -> bool:
         """Whether a store touches no element that another position loads or stores."""
@@ -331,7 +313,7 @@ class _FusionSearch:
         shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
         steps = []
         for axis, extent in enumerate(shape):
-            step = self.e.step(pointer, axis - len(shape))
+            step = self.e.strides.stride(pointer, axis - len(shape))
             if step is None:
                 return None
             steps += [(abs(step), extent)] if extent > 1 else []
@@ -368,7 +350,7 @@ class _FusionSearch:
         return {
             name
             for name in most
-            if self.low.assigned[name] > most[name] or self.low.used.get(name, 0) > named.get(name, 0)
+            if self.low.flow.assigned[name] > most[name] or self.low.flow.used[name] > named.get(name, 0)
         }
 
 
@@ -382,7 +364,7 @@ def dot_operands(product: ir.Assign) -> tuple[ir.Tile, ...]:
 
 def _pointer_terms(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile | int]:
     """Terms of a pointer sum; constants as numbers."""
-    x = definition(e, x)
+    x = e.definition(x)
     match x:
         case ir.Literal(int() as number):
             return [number]

@@ -20,34 +20,30 @@ from ..target import Target
 from .amx_blocks import AmxBlocks, BlockSums, configured_tiles
 from .amx_packing import ROWS, WORDS, AmxPacker, AmxTiles, MagnitudeRange, bits_of, matches_float32
 from .bf16_dot import Bf16Blocks
-from .elements import StackTile
 from .low_precision_forms import LowPrecisionForm, SummedProduct
+from .memory import StackTile
 from .nests import EmitVector, LoopNests
+from .position import position
 
 
 def dot(
     nests: LoopNests,
     out: StackTile,
-    dot_operands: tuple[ir.Tile, ir.Tile],
+    operands: tuple[ir.Tile, ir.Tile],
     form: LowPrecisionForm,
     accumulates: bool,
     otherwise: Callable[[], None],
 ) -> None:
     """Emit out (+)= x @ y; `otherwise` emits the same by multiply-adds."""
     e, b = nests.e, nests.b
-    spare, b.spare = b.spare, dict(nests.panels)
-    packers = [
-        AmxPacker(nests, x, form.parts, bool(side), _prepacked_address(nests, x, bool(side)))
-        for side, x in enumerate(dot_operands)
-    ]
-    nests.panels |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.prepack}
-    b.spare = spare
-    left, right = (p.found() if p.prepack else p.pack() for p in packers)
+    packers = _packers(nests, operands, form, dict(nests.reusable))
+    nests.reusable |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.is_prepacked}
+    left, right = (p.found() if p.is_prepacked else p.pack() for p in packers)
 
     def multiply() -> None:
         with _configured_unit(nests):
             _multiply(nests, out, (left.tiles, right.tiles), form, BlockSums(constant(not accumulates, I1)))
-        e.begin()
+        e.begin_nest()
 
     if not form.checks_magnitudes:
         return multiply()
@@ -55,19 +51,20 @@ def dot(
     b.open_branch("unit")
     multiply()
     then = b.close_branch()
-    b.open_branch("odd")
-    before, made, b.spare = set(b.allocated), dict(e.made), dict(nests.panels)
+    b.open_branch("odd", dict(nests.reusable))
+    allocated, computed = set(b.allocated), set(e.computed)
     otherwise()
     b.close_branches(chosen, then, b.close_branch())
-    nests.panels |= {name: size for name, size in b.allocated.items() if name not in before}
-    b.spare, e.made = spare, made  # tables written on that path do not exist on the other
-    e.begin()
+    nests.reusable |= {name: size for name, size in b.allocated.items() if name not in allocated}
+    for key in e.computed.keys() - computed:  # tables written on that path do not exist on the other
+        del e.computed[key]
+    e.begin_nest()
 
 
 def _prepacked_address(nests: LoopNests, x: ir.Tile, right: bool) -> LlvmValue | None:
     """Address of a prepacked operand."""
-    place = nests.packed.get((x, right))
-    return None if place is None else nests.e.of(place, [], 0, uint8)
+    place = nests.prepacked_tiles.get((x, right))
+    return None if place is None else nests.e.evaluate(place, position(), uint8)
 
 
 def dot_prepacked(
@@ -91,7 +88,7 @@ def dot_prepacked(
     b.open_branch("odd")
     otherwise()
     b.close_branches(chosen, then, b.close_branch())
-    nests.e.begin()
+    nests.e.begin_nest()
 
 
 def _all_fit(nests: LoopNests, products: Sequence[SummedProduct]) -> LlvmValue:
@@ -107,14 +104,14 @@ def _all_fit(nests: LoopNests, products: Sequence[SummedProduct]) -> LlvmValue:
         carried = [MagnitudeRange(*loop.carried[:2]), MagnitudeRange(*loop.carried[2:])]
         seen = [
             magnitudes.with_(b, p.found().magnitudes)
-            for magnitudes, p in zip(carried, _packers(nests, product), strict=True)
+            for magnitudes, p in zip(carried, _packers_of(nests, product), strict=True)
         ]
         ends = b.close_loop(loop, [x for magnitudes in seen for x in magnitudes])
         ranges = [MagnitudeRange(*ends[:2]), MagnitudeRange(*ends[2:])]
     return matches_float32(b, *ranges)
 
 
-def may_have_epilogue(target: Target, shape: tuple[int, ...]) -> bool:
+def has_whole_blocks(target: Target, shape: tuple[int, ...]) -> bool:
     """Whether AMX blocks of a result may have an epilogue: none exceeds the result."""
     return target.matrix_unit and shape[0] % (2 * ROWS) == 0 == shape[1] % (2 * WORDS)
 
@@ -127,13 +124,13 @@ def _multiply_all(
     with _configured_unit(nests):
         for product in products:
             loop = _open(nests, product)
-            left, right = (p.to for p in _packers(nests, product))
+            left, right = (p.to for p in _packers_of(nests, product))
             sums = BlockSums(_is_iteration(b, product, loop, 0, product.first == 0), prefetches=True)
             if product is products[-1] and finish is not None:
                 sums = sums._replace(ends=_is_iteration(b, product, loop, product.times - 1, True), finish=finish)
             _multiply(nests, out, (left, right), product.form, sums)
             b.close_loop(loop)
-    nests.e.begin()
+    nests.e.begin_nest()
 
 
 def _is_iteration(b: Builder, product: SummedProduct, loop: OpenLoop, number: int, possible: bool) -> LlvmValue:
@@ -152,14 +149,23 @@ def _open(nests: LoopNests, product: SummedProduct, carried: Sequence[tuple[str,
     return loop
 
 
-def _packers(nests: LoopNests, product: SummedProduct) -> list[AmxPacker]:
-    """Packers of the operands of an iteration."""
-    dot_operands = [product.operand(right) for right in (False, True)]
-    nests.e.begin()
+def _packers(
+    nests: LoopNests,
+    operands: Sequence[ir.Tile],
+    form: LowPrecisionForm,
+    reusable: dict[str, int] | None = None,
+) -> list[AmxPacker]:
+    """Packers of the left and the right operand, in `reusable` memory unless they were prepacked."""
     return [
-        AmxPacker(nests, x, product.form.parts, bool(side), _prepacked_address(nests, x, bool(side)))
-        for side, x in enumerate(dot_operands)
+        AmxPacker(nests, x, form.parts, bool(side), _prepacked_address(nests, x, bool(side)), reusable)
+        for side, x in enumerate(operands)
     ]
+
+
+def _packers_of(nests: LoopNests, product: SummedProduct) -> list[AmxPacker]:
+    """Packers of the operands of an iteration."""
+    nests.e.begin_nest()
+    return _packers(nests, [product.operand(right) for right in (False, True)], product.form)
 
 
 def _bits(nests: LoopNests, product: SummedProduct) -> Type:

@@ -12,9 +12,11 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import DType, float32, int32
 from .. import vectors
-from ..emit import I64, LlvmValue, Type, constant
-from .elements import ElementEvaluator, StackTile, definition
+from ..emit import I64, Builder, LlvmValue, Type, constant
+from .elements import ElementEvaluator
+from .memory import StackTile, allocate
 from .nests import LoopNests, transpose_square
+from .position import Position, position
 
 DIVISIONS = ("floordiv", "mod")
 PREFETCH_ROWS, MIN_PREFETCH_STRIDE_BYTES = 8, 2048
@@ -38,50 +40,47 @@ class Panels(NamedTuple):
     pairs: bool = False
     """Whether an element is a pair of 16-bit integers along k."""
 
-    def read(self, e: ElementEvaluator, x: ir.Tile, k: LlvmValue, i: LlvmValue, lanes: int) -> LlvmValue:
+    def read(self, e: ElementEvaluator, x: ir.Tile, at: Position) -> LlvmValue:
         """Read elements of an expression over (k, i), along i, in the format of the panels."""
         if not self.pairs:
-            return e.of(x, [k, i], lanes, self.memory.dtype)
-        b = e.b
+            return e.evaluate(x, at, self.memory.dtype)
+        b, (k, i) = e.b, at.indices
         first = b.op("mul", k, constant(2, I64))
-        low, high = (e.of(x, [b.op("add", first, constant(n, I64)), i], lanes, int32) for n in (0, 1))
+        low, high = (e.evaluate(x, at.moved(b.op("add", first, constant(n, I64)), i), int32) for n in (0, 1))
         return b.op("or", b.op("and", low, constant(0xFFFF, low.type)), b.op("shl", high, constant(16, high.type)))
 
-    def read_along(self, e: ElementEvaluator, x: ir.Tile, i: LlvmValue, k: LlvmValue, lanes: int) -> LlvmValue:
+    def read_along(self, e: ElementEvaluator, x: ir.Tile, at: Position) -> LlvmValue:
         """Read elements of an expression over (i, k), along k, in the format of the panels."""
-        b = e.b
+        b, (i, k), lanes = e.b, at.indices, at.lanes
         if not self.pairs:
-            return b.splat(e.of(x, [i, k], lanes, self.memory.dtype), lanes)
+            return b.splat(e.evaluate(x, at, self.memory.dtype), lanes)
         first = b.op("mul", k, constant(2, I64))
-        one, two = (
-            b.splat(e.of(x, [i, b.op("add", first, constant(n, I64))], lanes, int32), lanes) for n in (0, lanes)
-        )
+        places = (at.moved(i, b.op("add", first, constant(n, I64))) for n in (0, lanes))
+        one, two = (b.splat(e.evaluate(x, place, int32), lanes) for place in places)
         both = b.shuffle(b.convert("trunc", one, "i16"), b.convert("trunc", two, "i16"), [*range(2 * lanes)])
         return b.pure(f"bitcast {both.type} {both} to {one.type}", one.type, (both,))
 
-    def load(self, e: ElementEvaluator, block: LlvmValue, inside: int, k: LlvmValue, lanes: int) -> LlvmValue:
-        b, element = e.b, self.memory.element
+    def load(self, b: Builder, block: LlvmValue, inside: int, k: LlvmValue, lanes: int) -> LlvmValue:
+        element = self.memory.element
         panel = b.offset(self.memory.address, element, b.op("mul", block, constant(self.stride, I64)))
         row = b.offset(panel, element, b.op("mul", k, constant(self.width, I64)))
         at = b.offset(row, element, constant(inside, I64))
-        return vectors.from_memory(b, e.once(at, Type(element, lanes), self.memory.element_bytes), self.memory.dtype)
+        raw = b.load_invariant(at, Type(element, lanes), self.memory.element_bytes)
+        return vectors.from_memory(b, raw, self.memory.dtype)
 
-    def keep(
-        self, e: ElementEvaluator, block: LlvmValue, inside: LlvmValue, k: LlvmValue, value: LlvmValue, lanes: int
+    def store(
+        self, b: Builder, block: LlvmValue, inside: LlvmValue, k: LlvmValue, value: LlvmValue, lanes: int
     ) -> None:
-        e.keep(self.memory, [self._place(e, block, inside, k)], value, lanes)
-
-    def _place(self, e: ElementEvaluator, block: LlvmValue, inside: LlvmValue, k: LlvmValue) -> LlvmValue:
-        b = e.b
         first = b.op("add", b.op("mul", block, constant(self.stride, I64)), inside)
-        return b.op("add", first, b.op("mul", k, constant(self.width, I64)))
+        place = b.op("add", first, b.op("mul", k, constant(self.width, I64)))
+        self.memory.store(b, position([place], lanes), value)
 
 
 def allocate_panels(
-    e: ElementEvaluator, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str, pairs: bool = False
+    b: Builder, dtype: DType, width: int, depth: int, extent: int, lanes: int, hint: str, pairs: bool = False
 ) -> Panels:
     stride = _stride(width, depth, lanes)
-    return Panels(e.allocate(dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride, pairs)
+    return Panels(allocate(b, dtype, (-(-extent // width) * width * stride,), hint), width, depth, stride, pairs)
 
 
 def panels_at(place: LlvmValue, width: int, depth: int, extent: int, lanes: int) -> Panels:
@@ -108,12 +107,12 @@ def pack_operand(nests: LoopNests, x: ir.Tile, right: bool, width: int, place: L
     extent, depth = reversed(shape) if right else shape
     made = panels_at(place, width, depth, extent, lanes)
     turned = transposed_operand(e, x)
-    e.begin()
+    e.begin_nest()
     if right is (turned is None):
         pack(nests, made, x if turned is None else turned, extent, lanes)
     else:
         pack_transposed(nests, made, x if turned is None else turned, extent, lanes)
-    e.begin()
+    e.begin_nest()
 
 
 def pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
@@ -122,68 +121,64 @@ def pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> N
     Plain loads are packed row by row; expressions that compute indices, panel by panel, so that what depends on its
     columns is computed once.
     """
-    with nests.e.vectors_begin_evenly(to.width % lanes == 0):
-        _pack(nests, to, x, extent, lanes)
-
-
-def _pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
-    e, b = nests.e, nests.b
+    b, aligned = nests.b, to.width % lanes == 0
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
-    if safe and _is_contiguous(e, x, lanes):
+    if safe and _is_contiguous(nests.e, x, lanes if aligned else 0):
         count = next(n for n in (MAX_DEPTH_AT_ONCE, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
         outer = nests.loop("k", 0, to.depth, count)
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
-            e.memo = {}
+            at = position((outer.index, inner.index), lanes, aligned=aligned)
             ahead = b.op("add", outer.index, constant(n + PREFETCH_ROWS, I64))
-            _prefetch(nests, x, b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead, inner.index)
-            _vectors(nests, to, x, b.op("add", outer.index, constant(n, I64)), inner.index, lanes, to.width)
+            ahead = b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead
+            _prefetch(nests, x, at.moved(ahead, inner.index, lanes=0))
+            _vectors(nests, to, x, at.moved(b.op("add", outer.index, constant(n, I64)), inner.index), to.width)
         b.close_loop(inner)
         b.close_loop(outer)
     elif safe:
         tabulate(nests, x, 0)
         outer = nests.loop("panel", 0, safe, to.width)
         inner = nests.loop("k", 0, to.depth, 1)
-        _vectors(nests, to, x, inner.index, outer.index, lanes, to.width)
+        _vectors(nests, to, x, position((inner.index, outer.index), lanes, aligned=aligned), to.width)
         b.close_loop(inner)
         b.close_loop(outer)
     for block in range(safe, extent, to.width):
         loop = nests.loop("k", 0, to.depth, 1)
-        _vectors(nests, to, x, loop.index, constant(block, I64), lanes, min(to.width, extent - block))
+        at = position((loop.index, constant(block, I64)), lanes, aligned=aligned)
+        _vectors(nests, to, x, at, min(to.width, extent - block))
         b.close_loop(loop)
 
 
-def _prefetch(nests: LoopNests, x: ir.Tile, k: LlvmValue, block: LlvmValue) -> None:
+def _prefetch(nests: LoopNests, x: ir.Tile, at: Position) -> None:
     """Prefetch rows that are too far apart for the hardware prefetcher."""
-    e, x = nests.e, definition(nests.e, x)
-    if isinstance(x, ir.Load) and (e.step(x.pointer, -2) or 0) * e.types.of(x).dtype.bytes >= MIN_PREFETCH_STRIDE_BYTES:
-        e.b.prefetch(e.of(x.pointer, [k, block], 0, int32), 1)
+    e, x = nests.e, nests.e.definition(x)
+    if isinstance(x, ir.Load):
+        stride = e.strides.stride(x.pointer, -2) or 0
+        if stride * e.types.of(x).dtype.bytes >= MIN_PREFETCH_STRIDE_BYTES:
+            e.b.prefetch(e.evaluate(x.pointer, at, int32), 1)
 
 
-def _vectors(nests: LoopNests, to: Panels, x: ir.Tile, k: LlvmValue, block: LlvmValue, lanes: int, count: int) -> None:
+def _vectors(nests: LoopNests, to: Panels, x: ir.Tile, at: Position, count: int) -> None:
     """Pack one k of a panel with `count` columns."""
-    e, b = nests.e, nests.b
+    b, (k, block), lanes = nests.b, at.indices, at.lanes
     for inside in range(0, count, lanes):
-        e.active = count - inside if block.is_constant and count - inside < lanes else None
-        value = to.read(e, x, k, b.op("add", block, constant(inside, I64)), lanes)
-        e.active = None
-        to.keep(e, block, constant(inside, I64), k, value, lanes)
+        active = count - inside if block.is_constant and count - inside < lanes else None
+        place = at.moved(k, b.op("add", block, constant(inside, I64)))._replace(active=active)
+        to.store(b, block, constant(inside, I64), k, to.read(nests.e, x, place), lanes)
 
 
 def tabulate(nests: LoopNests, x: ir.Tile, axis: int) -> None:
-    """Store index expressions with divisions that depend on one axis in tables: they are evaluated again for each
-    panel.
-    """
+    """Store index expressions of one axis that divide in tables: they are evaluated again for each panel."""
     e = nests.e
     for y in _one_axis_indices(e, x, axis):
-        if id(y) not in e.made and any(
+        if id(y) not in e.computed and any(
             isinstance(z, ir.Apply) and z.fn in DIVISIONS for z in _all_subexpressions(e, y)
         ):
             t = e.types.of(y)
-            memory = e.allocate(t.dtype, t.shape, "table")
-            nests.keep(memory, y)
-            e.made[id(y)] = memory
+            memory = allocate(e.b, t.dtype, t.shape, "table")
+            nests.store_tile(memory, y)
+            e.computed[id(y)] = memory
 
 
 def _one_axis_indices(e: ElementEvaluator, x: ir.Tile, axis: int) -> list[ir.Tile]:
@@ -211,7 +206,7 @@ def _all_subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
 def _is_contiguous(e: ElementEvaluator, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only loads contiguous memory."""
     loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load)]
-    return all(y.mask is None and e.lane_step(y.pointer, lanes) in (0, 1) for y in loads)
+    return all(y.mask is None and e.strides.stride(y.pointer, lanes=lanes) in (0, 1) for y in loads)
 
 
 def pack_transposed(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
@@ -227,17 +222,14 @@ def pack_transposed(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes
     if to.depth % lanes:
         k = b.intrinsic("smin", k, constant(max(0, to.depth - lanes), I64))
     for square in reversed(range(0, to.width, lanes)):  # excess past the panel is overwritten by the first square
-        e.memo = {}
         first = b.op("add", panel.index, constant(square, I64))
         places = [b.op("add", first, constant(n, I64)) for n in range(lanes)]
         if extent % to.width or to.width % lanes:
             places = [b.intrinsic("smin", place, constant(extent - 1, I64)) for place in places]
-        e.active = to.depth if to.depth < lanes else None
-        with e.vectors_begin_evenly(to.depth % lanes == 0):
-            rows = [to.read_along(e, x, place, k, lanes) for place in places]
-        e.active = None
-        for n, row in enumerate(transpose_square(nests, rows)[: to.depth]):
-            to.keep(e, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
+        at = position((), lanes, active=to.depth if to.depth < lanes else None, aligned=to.depth % lanes == 0)
+        rows = [to.read_along(e, x, at.moved(place, k)) for place in places]
+        for n, row in enumerate(transpose_square(b, rows)[: to.depth]):
+            to.store(b, panel.index, constant(square, I64), b.op("add", k, constant(n, I64)), row, lanes)
     for loop in (along, panel):
         b.close_loop(loop)
 
@@ -246,7 +238,9 @@ def transposed_operand(e: ElementEvaluator, x: ir.Tile, lanes: int = 0) -> ir.Ti
     """Transpose the expression of an operand whose memory has the other layout; `lanes`: within aligned vectors."""
     shape = e.types.of(x).shape
     loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
-    if not loads or any(e.step(y.pointer) == 1 or e.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
+    if not loads or any(
+        e.strides.stride(y.pointer) == 1 or e.strides.stride(y.pointer, -2, lanes=lanes) != 1 for y in loads
+    ):
         return None
     return transposed_expression(e, x)
 
@@ -256,7 +250,7 @@ def subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
     found: dict[int, ir.Tile] = {}
     stack = [x]
     while stack:
-        x = definition(e, stack.pop())
+        x = e.definition(stack.pop())
         if id(x) not in found:
             found[id(x)] = x
             stack += () if isinstance(x, ir.Load) else ir.parts(x)
@@ -270,7 +264,7 @@ def transposed_expression(
     if isinstance(x, ir.Literal) or len(e.types.of(x).shape) < 2:
         return None if not isinstance(x, ir.Literal) and e.types.of(x).shape else x
     made = {} if made is None else made
-    x = definition(e, x)
+    x = e.definition(x)
     if id(x) not in made:
         made[id(x)] = _exchanged(e, x, made)
     return made[id(x)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ....ir import tile as ir
 from ....ir.tile_access import walk
 from ..emit import I64, LlvmValue, constant
-from .elements import Position, definition
+from .position import Position, position
 
 if TYPE_CHECKING:
     from .elements import ElementEvaluator
@@ -38,11 +38,11 @@ def tiles_to_prefetch(e: ElementEvaluator, operands: Sequence[ir.Tile], cache: i
     found = []
     for x in _loads(e, operands):
         shape = e.types.of(x).shape
-        if e.following is None or len(shape) != 2 or not _depends_on(e, x.pointer, e.following[0]):
+        if e.next_counter is None or len(shape) != 2 or not _depends_on(e, x.pointer, e.next_counter[0]):
             continue
-        if cache and _span_bytes(e, x, e.following[0]) <= cache:
+        if cache and _span_bytes(e, x, e.next_counter[0]) <= cache:
             continue
-        along = next((axis for axis in (1, 0) if e.step(x.pointer, axis - 2, local=True) == 1), None)
+        along = next((axis for axis in (1, 0) if e.strides.stride(x.pointer, axis - 2, local=True) == 1), None)
         if along is not None:
             lines = -(-shape[along] * e.types.of(x).dtype.bytes // LINE_BYTES)
             found += (
@@ -54,10 +54,8 @@ def tiles_to_prefetch(e: ElementEvaluator, operands: Sequence[ir.Tile], cache: i
 def prefetch_share(e: ElementEvaluator, tiles: Sequence[PrefetchTile], block: LlvmValue, blocks: int) -> None:
     """Prefetch the share of one block of these tiles."""
     b = e.b
-    assert e.following is not None
-    counter, following = e.following
-    memo, e.memo = e.memo, {}
-    now, e.registers[counter] = e.registers[counter], following
+    assert e.next_counter is not None
+    ahead = position()._replace(names=dict([e.next_counter]))
     for tile in tiles:
         share = _share(tile, blocks)
         rows = max(1, share // tile.lines)
@@ -69,35 +67,30 @@ def prefetch_share(e: ElementEvaluator, tiles: Sequence[PrefetchTile], block: Ll
             at = b.intrinsic("smin", b.op("add", first, constant(row, I64)), constant(tile.rows - 1, I64))
             for n in range(min(share, tile.lines)):
                 place = b.op("mul", b.op("add", start, constant(n, I64)), constant(each, I64))
-                pointer = e.of(
-                    tile.load.pointer, [at, place] if tile.along else [place, at], 0, e.types.of(tile.load).dtype
-                )
-                b.prefetch(pointer, 2)
-    e.registers[counter], e.memo = now, memo
+                index = (at, place) if tile.along else (place, at)
+                b.prefetch(e.evaluate(tile.load.pointer, ahead.moved(*index), e.types.of(tile.load).dtype), 2)
 
 
 def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -> None:
-    """Prefetch what the next iteration reduces at the same position, if it reads rows of a matrix larger than the
-    cache.
-    """
-    if e.following is None or x.axis != 0:
+    """Prefetch what the next iteration reduces here, if it reads rows of a matrix larger than the cache."""
+    if e.next_counter is None or x.axis != 0:
         return
-    counter, following = e.following
+    counter, following = e.next_counter
     every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends_on(e, y.pointer, counter)]
-    loads = [y for y in every if e.step(y.pointer, -1, local=True) == 1 and _span_bytes(e, y, counter) > cache]
-    memo, e.memo = e.memo, {}
-    now, e.registers[counter] = e.registers[counter], following
+    loads = [
+        y for y in every if e.strides.stride(y.pointer, -1, local=True) == 1 and _span_bytes(e, y, counter) > cache
+    ]
+    ahead = at._replace(names=at.names | {counter: following}, known={}, lanes=0)
     for y in loads:
         t = e.types.of(y)
         for row in range(t.shape[0]):
-            e.b.prefetch(e.of(y.pointer, [constant(row, I64), *at], 0, t.dtype), 2)
-    e.registers[counter], e.memo = now, memo
+            e.b.prefetch(e.evaluate(y.pointer, ahead.moved(constant(row, I64), *at.indices), t.dtype), 2)
 
 
 def _span_bytes(e: ElementEvaluator, x: ir.Load, counter: str) -> int:
     """Approximate bytes between the first and last row that a loop reads."""
     span = e.ranges.of(ir.Name(counter))
-    apart = max(abs(e.step(x.pointer, axis) or 0) for axis in (-1, -2))
+    apart = max(abs(e.strides.stride(x.pointer, axis) or 0) for axis in (-1, -2))
     return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
 
 
@@ -114,7 +107,7 @@ def _loads(e: ElementEvaluator, operands: Sequence[ir.Tile]) -> list[ir.Load]:
     found: dict[int, ir.Tile] = {}
     stack = list(operands)
     while stack:
-        x = definition(e, stack.pop())
+        x = e.definition(stack.pop())
         if id(x) not in found:
             found[id(x)] = x
             stack.extend(() if isinstance(x, ir.Load) else ir.parts(x))

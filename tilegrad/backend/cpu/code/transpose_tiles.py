@@ -13,6 +13,7 @@ from ..emit import I64, LlvmValue, constant
 from .elements import ElementEvaluator
 from .nests import LoopNests, transpose_square
 from .packing import subexpressions, transposed_expression
+from .position import Position, position
 
 
 def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) -> bool:
@@ -24,7 +25,7 @@ def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) 
         return False
     even = not any(extent % lanes for extent in t.shape)
     within = lanes if even else 0
-    if not (even or twice) or any(s.mask is not None or e.step(s.pointer, lanes=within) != 1 for s in stores):
+    if not (even or twice) or any(s.mask is not None or e.strides.stride(s.pointer, lanes=within) != 1 for s in stores):
         return False
     found = [_transposed_loads(e, s.value, t.shape, within) for s in stores]
     loads = {id(x): (x, turned) for pairs in found if pairs is not None for x, turned in pairs}
@@ -32,8 +33,7 @@ def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) 
         return False
     if any(e.types.of(x).dtype is not t.dtype for x, _ in loads.values()):
         return False
-    with e.vectors_begin_evenly(even):
-        _store(nests, stores, list(loads.values()), lanes)
+    _store(nests, stores, list(loads.values()), position(lanes=lanes, aligned=even))
     return True
 
 
@@ -43,17 +43,21 @@ def _transposed_loads(
     """The loads of an expression with transposed layout, and their transposes; None if one has none."""
     found = []
     for y in subexpressions(e, x):
-        if isinstance(y, ir.Load) and e.types.of(y).shape == shape and e.step(y.pointer, lanes=lanes) not in (0, 1):
-            turned = transposed_expression(e, y) if e.step(y.pointer, -2, lanes=lanes) == 1 else None
+        if (
+            isinstance(y, ir.Load)
+            and e.types.of(y).shape == shape
+            and e.strides.stride(y.pointer, lanes=lanes) not in (0, 1)
+        ):
+            turned = transposed_expression(e, y) if e.strides.stride(y.pointer, -2, lanes=lanes) == 1 else None
             if not isinstance(turned, ir.Load):
                 return None
             found.append((y, turned))
     return found
 
 
-def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], lanes: int) -> None:
-    e, b = nests.e, nests.b
-    e.begin()
+def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Load, ir.Load]], at: Position) -> None:
+    e, b, lanes = nests.e, nests.b, at.lanes
+    e.begin_nest()
     down, along = e.types.of(stores[0].pointer).shape
     outer = nests.loop("column", 0, along, lanes)
     inner = nests.loop("row", 0, down, lanes)
@@ -61,23 +65,23 @@ def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Lo
         b.intrinsic("smin", loop.index, constant(extent - lanes, I64)) if extent % lanes else loop.index
         for loop, extent in ((outer, along), (inner, down))
     )
-    squares = [_transposed_square(nests, turned, row, column, lanes) for _, turned in loads]
+    squares = [_transposed_square(nests, turned, row, column, at) for _, turned in loads]
     for n in range(lanes):
-        at = [b.op("add", row, constant(n, I64)), column]
+        place = at.moved(b.op("add", row, constant(n, I64)), column)
         for (load, _), square in zip(loads, squares, strict=True):
-            e.memo[(id(load), lanes, *[i.text for i in at])] = square[n]
-        for finish in [nests.stored(s, at, lanes) for s in stores]:
-            finish()
+            e.assume(load, place, square[n])
+        for emit in [nests.prepared_store(s, place) for s in stores]:
+            emit()
     b.close_loop(inner)
     b.close_loop(outer)
-    e.begin()
+    e.begin_nest()
 
 
 def _transposed_square(
-    nests: LoopNests, turned: ir.Load, row: LlvmValue, column: LlvmValue, lanes: int
+    nests: LoopNests, turned: ir.Load, row: LlvmValue, column: LlvmValue, at: Position
 ) -> list[LlvmValue]:
     """Rows of a square at a position of a transposed load."""
     e, b = nests.e, nests.b
-    places = [b.op("add", column, constant(n, I64)) for n in range(lanes)]
+    places = [at.moved(b.op("add", column, constant(n, I64)), row) for n in range(at.lanes)]
     dtype = e.types.of(turned).dtype
-    return transpose_square(nests, [b.splat(e.of(turned, [place, row], lanes, dtype), lanes) for place in places])
+    return transpose_square(b, [b.splat(e.evaluate(turned, place, dtype), at.lanes) for place in places])

@@ -1,0 +1,126 @@
+"""Facts about the names and the memory of a kernel: assignments, uses, aliases, and which tiles are inlined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+from ....ir import tile as ir
+from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_types import Types
+
+EXPENSIVE = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
+    "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
+)
+"""Functions that are many instructions, or slow ones."""
+EXPENSIVE_COST = 10
+"""Cost of an expensive function, in others."""
+MAX_INLINED_COST = 6
+"""Cost of an expression up to which it is evaluated twice rather than stored."""
+MAX_INLINE_DEPTH = 20
+"""Names inlined into each other: each costs several nested Python calls."""
+
+
+class Dataflow:
+    """What the statements of a kernel assign, use and store."""
+
+    def __init__(self, kernel: ir.Kernel, types: Types) -> None:
+        self.types = types
+        self.parameters = {p.name for p in kernel.parameters}
+        self.assigned: Counter[str] = Counter()
+        """Assignments of each name."""
+        self.used: Counter[str] = Counter()
+        """Statements that use each name."""
+        self.accumulators: set[str] = set()
+        """Names of accumulators of products."""
+        self._stored: set[str] = set()
+        """Pointers through which the kernel stores."""
+        self._origins: dict[str, set[str]] = {}
+        """Pointers that each pointer variable is derived from."""
+        self._pointers: dict[int, tuple[set[str], ir.Tile]] = {}
+        self._inlined: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
+        self._depths: dict[str, int] = {}
+        """Depth of inlined names below each name."""
+        for statement in statements(kernel.body):
+            self._note(statement)
+            self._pointers = {}  # later assignments may add origins
+
+    def _note(self, statement: ir.Statement) -> None:
+        self.used.update({x.name for x in walk(*roots(statement)) if isinstance(x, ir.Name)})
+        for x in walk(*roots(statement)):
+            if isinstance(x, ir.Dot) and isinstance(x.accumulator, ir.Name):
+                self.accumulators.add(x.accumulator.name)
+        if isinstance(statement, ir.Assign):
+            self.assigned[statement.name] += 1
+            if self.types.variables[statement.name].pointer:
+                self._origins.setdefault(statement.name, set()).update(self.pointers(statement.value))
+        elif isinstance(statement, ir.Store | ir.Atomic):
+            self._stored |= self.pointers(statement.pointer)
+            if isinstance(statement, ir.Atomic) and statement.name:
+                self.assigned[statement.name] += 1
+
+    def pointers(self, pointer: ir.Tile) -> set[str]:
+        """Names that a pointer is derived from, transitively."""
+        known = self._pointers.get(id(pointer))
+        if known is None:
+            names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.types.variables[x.name].pointer}
+            found = names.union(*(self._origins.get(name, ()) for name in names))
+            known = self._pointers[id(pointer)] = found, pointer
+        return known[0]
+
+    def may_alias(self, one: ir.Tile, other: ir.Tile) -> bool:
+        return bool(self.pointers(one) & self.pointers(other))
+
+    def is_overwritten(self, pointer: ir.Tile) -> bool:
+        """Whether the kernel may store to memory that it loads through a pointer."""
+        return bool(self.pointers(pointer) & self._stored)
+
+    def is_reassigned(self, name: str) -> bool:
+        return self.assigned[name] + (name in self.parameters) > 1
+
+    def is_inlined(self, name: str, value: ir.Tile) -> bool:
+        """Whether a tile is evaluated where it is used, rather than stored."""
+        key = name, id(value)
+        if key not in self._inlined:
+            self._inlined[key] = self._is_inlined(name, value), value
+        return self._inlined[key][0]
+
+    def _is_inlined(self, name: str, value: ir.Tile) -> bool:
+        depth = max((self._depths.get(x.name, 0) for x in walk(value) if isinstance(x, ir.Name)), default=0)
+        once = self.used[name] <= 1 or not self.types.of(value).dtype.is_float
+        if depth >= MAX_INLINE_DEPTH or not self._can_be_repeated(value):
+            return False
+        if not once and self._cost(value) > MAX_INLINED_COST:
+            return False
+        self._depths[name] = depth + 1
+        return True
+
+    def _can_be_repeated(self, value: ir.Tile) -> bool:
+        """Whether an expression may be evaluated later, at each use."""
+        for x in walk(value):
+            match x:
+                case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
+                    return False
+                case ir.Name(name) if self.is_reassigned(name):
+                    return False
+                case ir.Load(pointer) if self.is_overwritten(pointer):
+                    return False
+        return True
+
+    def _cost(self, value: ir.Tile) -> int:
+        """Cost of the functions of an expression that are evaluated at each of its elements."""
+        types, elements = self.types, prod(self.types.of(value).shape)
+        functions = [x for x in walk(value) if isinstance(x, ir.Apply) and prod(types.of(x).shape) == elements]
+        expensive = [x.fn in EXPENSIVE and types.of(x).dtype.is_float for x in functions]
+        return sum(EXPENSIVE_COST if slow else 1 for slow in expensive)
+
+
+def permutes(value: ir.Tile, name: str) -> bool:
+    """Whether elements of a new value of a tile depend on other elements of the old one."""
+    match value:
+        case ir.Name() | ir.Literal() | ir.Dot():
+            return False
+        case ir.Apply() | ir.Cast():
+            return any(permutes(x, name) for x in ir.parts(value))
+    return any(isinstance(x, ir.Name) and x.name == name for x in walk(value))
