@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
     {"profile", "sparse", "distributed", "serve", "interop"},
-    {"memory", "profiler", "tensorboard", "torch"},
+    {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]
 FEATURES = LAYERS[-3]

@@ -48,6 +48,7 @@ _LAZY = {
     "set_printoptions": "printing",
     "synchronize": "lazy.timing",
     "explain": "profile.explanation",
+    "progress": "profile.progress",
     "first_nan": "profile.first_nan",
     "autocast": "amp",
     **dict.fromkeys(("get_float32_matmul_precision", "set_float32_matmul_precision"), "functions.autocasting"),
@@ -64,8 +65,8 @@ _LAZY = {
 _WITH_INDICES = {"adaptive_max_pool1d": "adaptive_max_pool1d_with_indices"}
 """Functions that return indices, too, as those of the same names in `torch`."""
 _PACKAGES = (
-    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "memory", "nn", "optim",
-    "profile", "profiler", "serialization", "tensorboard",
+    "amp", "autograd", "backend", "cpp", "cuda", "custom", "data", "language", "linalg", "logging", "memory", "nn",
+    "optim", "profile", "profiler", "serialization", "tensorboard", "testing", "utils",
 )  # fmt: skip
 """Packages that are imported when they are first used."""
 _DISTRIBUTIONS = ("simt", "torch")
