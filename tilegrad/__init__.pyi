@@ -65,6 +65,7 @@ from tilegrad.nn.functional.resizing import pixel_unshuffle as pixel_unshuffle
 from tilegrad.printing import set_printoptions as set_printoptions
 from tilegrad.profile.explanation import explain as explain
 from tilegrad.profile.first_nan import first_nan as first_nan
+from tilegrad.profile.progress import progress as progress
 from tilegrad.runtime.device import Device as Device
 from tilegrad.runtime.device import device as device
 from tilegrad.runtime.device import devices as devices
@@ -91,6 +92,7 @@ from . import errors as errors
 from . import functional
 from . import language as language
 from . import linalg as linalg
+from . import logging as logging
 from . import memory as memory
 from . import nn as nn
 from . import optim as optim
@@ -98,6 +100,8 @@ from . import profile as profile
 from . import profiler as profiler
 from . import serialization as serialization
 from . import tensorboard as tensorboard
+from . import testing as testing
+from . import utils as utils
 from .functional import *
 
 bfloat16: DType
@@ -200,6 +204,7 @@ __all__ = [
     "live_bytes",
     "load",
     "load_safetensors",
+    "logging",
     "long",
     "max_pool1d",
     "max_pool2d",
@@ -217,6 +222,7 @@ __all__ = [
     "prelu",
     "profile",
     "profiler",
+    "progress",
     "promote_types",
     "result_type",
     "rms_norm",
@@ -233,11 +239,13 @@ __all__ = [
     "short",
     "synchronize",
     "tensorboard",
+    "testing",
     "threshold",
     "uint16",
     "uint32",
     "uint64",
     "uint8",
+    "utils",
     "value_and_grad",
     "vjp",
     "vmap",
