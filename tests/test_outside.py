@@ -14,7 +14,7 @@ from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Buffer, Foreign, Program
 from tilegrad.ir.program_checker import check_program
 from tilegrad.lazy.handle import wrap
-from tilegrad.ops.external_call import outside
+from tilegrad.ops.external_call import external_call
 from tilegrad.runtime.external_work import ArrayWork
 
 FLOATS = TensorType(float32, (40,))
@@ -165,7 +165,7 @@ SORT = ArrayWork("sort_arrays", sorted_and_places)
 
 
 def call(work: Any, *inputs: Any, results: tuple[TensorType, ...] = (FLOATS,)) -> list[Any]:
-    return list(map(wrap, outside(work, [x.value for x in inputs], results)))
+    return list(map(wrap, external_call(work, [x.value for x in inputs], results)))
 
 
 @pytest.mark.parametrize("place", ["cpu", "reference"])

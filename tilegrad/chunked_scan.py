@@ -13,7 +13,7 @@ from typing import Any
 from .functional import cat
 from .ir.graph import Input, Value, topological
 from .lazy.handle import Handle, state, wrap
-from .ops.joint import Again, joint_outputs
+from .ops.joint import Recompute, joint_outputs
 from .tensor import Tensor
 from .transform.autodiff import is_leaf
 from .transform.checkpoint import recomputed_gradients
@@ -94,7 +94,7 @@ def _joined(outputs: Sequence[Value], values: Sequence[Value], stands: Sequence[
 
 def _stand_in(value: Value) -> Value:
     """Return a value on the same memory, from which everything is recomputed."""
-    made = Again(value, value)
+    made = Recompute(value, value)
     if value.buffer is not None:
         made.hold(value.buffer)
     return made

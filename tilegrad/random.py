@@ -83,7 +83,7 @@ class Generator:
     def _drawn(self, tensor: Tensor, count: Dim) -> Value:
         before = tensor.value
         if state.trace is not None or not isinstance(count, int):
-            tensor.write(ops.advanced(before, count), "draw")
+            tensor.write(ops.advance(before, count), "draw")
             return before
         seed, offset = array_of(tensor).tolist()
         tensor.write(from_array(np.array([seed, _wrapped(offset + count)], np.int64), self.device).value, "draw")

@@ -46,7 +46,7 @@ def check_passes(d: Drawn) -> None:
             compare(a, b, exact or change.run in EXACT, tolerance(d.graph), f"{change.name}\n{graph}\n{changed}")
         assert [v.type for v in changed.outputs] == [v.type for v in graph.outputs]
         graph, want = changed, got if change.run in EXACT else want
-    for change.run in EXACT:
+    for change in EXACT:
         once = change(graph)
         assert change(once) is once, f"{change.name} goes on changing\n{graph}\n{once}\n{change(once)}"
 

@@ -115,7 +115,16 @@ def kinks(d: Drawing) -> Value:
 @move(3)
 def jumps(d: Drawing) -> Value:
     x = d.jumpable(kinds=("float",))
-    made = (arithmetic.sign, rounding.floor, rounding.ceil, rounding.trunc, rounding.rounded, isnan, isfinite, isinf)
+    made = (
+        arithmetic.sign,
+        rounding.floor,
+        rounding.ceil,
+        rounding.trunc,
+        rounding.round_digits,
+        isnan,
+        isfinite,
+        isinf,
+    )
     return d.like(made[d.below(8)](x), x)
 
 
@@ -533,12 +542,12 @@ def windows_over(d: Drawing, extent: object) -> Axis:
 def in_windows(d: Drawing) -> Value:
     x = d.real(1)
     axes = (windows_over(d, x.shape[-1]),)
-    patches = pooling.Patches(x, axes)
+    patches = pooling.Im2col(x, axes)
     if d.below(2):
         return d.add(pooling.average_pool(x, axes, padding=False), 99, d.spans[x].largest)
     if d.below(2):
         return d.like(patches, x)
-    return d.like(pooling.Overlay(patches, axes), x, more=math.log2(axes[0].width * axes[0].cover))
+    return d.like(pooling.Col2im(patches, axes), x, more=math.log2(axes[0].width * axes[0].cover))
 
 
 @move(2)
@@ -551,11 +560,11 @@ def most_in_windows(d: Drawing) -> Value:
 def places_in_windows(d: Drawing) -> Value:
     x = d.jumpable(1, ("float", "int"))
     axes = (windows_over(d, x.shape[-1]),)
-    numbers, n = pooling.Greatest(x, axes), d.below(3)
+    numbers, n = pooling.WindowArgmax(x, axes), d.below(3)
     if n == 0:
         return d.add(pooling.pool_indices(x, axes), 10, 10.0)
-    chosen = pooling.Chosen(x, numbers, axes)
-    return d.like(chosen, x) if n == 1 else d.like(pooling.Returned(chosen, numbers, axes), x, more=axes[0].cover)
+    chosen = pooling.WindowGather(x, numbers, axes)
+    return d.like(chosen, x) if n == 1 else d.like(pooling.WindowScatter(chosen, numbers, axes), x, more=axes[0].cover)
 
 
 # --- indexing, sorting, creation, random --------------------------------------------------------

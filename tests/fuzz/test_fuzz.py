@@ -24,16 +24,25 @@ from tilegrad.ir.graph import Value
 
 CHOICES = st.lists(st.integers(0, 9999), min_size=60, max_size=120)
 
-MADE = {"Batched", "JointOutput", "Again", "Laid", "LineProduct", "LineWeight", "Stored", "Transformed"}
-MADE |= {"OddTiles", "Restored", "RowStarts", "SummedRows"}
+MADE = {
+    "Batched",
+    "JointOutput",
+    "Recompute",
+    "PackedRows",
+    "PackedConvolve",
+    "PackedConvolveWeight",
+    "Materialised",
+    "TransformedTiles",
+}
+MADE |= {"IrregularTiles", "RepairedTiles", "SegmentStarts", "SegmentSums"}
 """Made by transforms, not by users: tests/transform and tests/test_autograd.py have graphs with them."""
 OWN_KERNELS = {"Attention", "AttentionGradient", "Recurrence", "RecurrenceGradient", "RecurrenceTangent"}
 OWN_KERNELS |= {"TiledAttention", "TiledQueryGradient", "TiledKeyGradient"}
-OWN_KERNELS |= {"Counts", "PowerSums", "Searched", "DigitCounts", "ByDigit", "OfRanges"}
+OWN_KERNELS |= {"PartialHistograms", "ExactSums", "SearchSorted", "DigitCounts", "SortByDigit", "RangeReduce"}
 """Each is one kernel, written by hand, that no neighbour is fused with: tests/ops and tests/nn draw its shapes."""
-CHECKED = {"Inside"}
+CHECKED = {"CheckedIndex"}
 """Reports what it is given: tests/test_index_faults.py."""
-OF_USERS = {"Declared", "Outside"}
+OF_USERS = {"Declared", "ExternalCall"}
 """What they mean is a user's: tests/custom and tests/test_outside.py."""
 NOT_DRAWN = MADE | OWN_KERNELS | CHECKED | OF_USERS
 

@@ -19,7 +19,7 @@ from tilegrad.ir.scalar import Expr, Position
 from tilegrad.lazy.handle import wrap
 from tilegrad.ops.arithmetic import mul
 from tilegrad.ops.base import Unary
-from tilegrad.ops.joint import Again
+from tilegrad.ops.joint import Recompute
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
 
@@ -36,7 +36,7 @@ def test_every_operator_has_its_rules_and_its_kernels() -> None:
             assert type(value).gradient is not Value.gradient
             assert value.opaque or type(value).element is not Value.element
         steps = assemble(fuse(graph)).steps
-        same = (*graph.inputs, *(v for v in graph.values() if isinstance(v, Again)))
+        same = (*graph.inputs, *(v for v in graph.values() if isinstance(v, Recompute)))
         assert steps or all(v in same or v.type.count == 0 for v in graph.outputs), example.name
 
 

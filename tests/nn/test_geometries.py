@@ -32,8 +32,8 @@ def test_layer(case: Case) -> None:
 
 
 WAYS = {
-    3: {"laid", "line_product", "line_weight", "line_product_pieces"},
-    40: {"laid", "line_weight", "line_product_pieces"},
+    3: {"packed_rows", "packed_convolve", "packed_convolve_weight", "packed_convolve_pieces"},
+    40: {"packed_rows", "packed_convolve_weight", "packed_convolve_pieces"},
     114: {"convolve_back"},
     299: {"contract", "permute"},
     410: {"div_rsqrt_cast"},

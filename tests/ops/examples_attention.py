@@ -12,9 +12,15 @@ from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Value
 from tilegrad.ops.attention import Attention, attention
 from tilegrad.ops.attention_gradient import AttentionGradient
-from tilegrad.ops.attention_shapes import Setting
+from tilegrad.ops.attention_shapes import AttentionMask
 from tilegrad.ops.cast import cast, detach
-from tilegrad.ops.tiled_attention import TiledAttention, TiledKeyGradient, TiledQueryGradient, may_be_tiled, tiled
+from tilegrad.ops.tiled_attention import (
+    TiledAttention,
+    TiledKeyGradient,
+    TiledQueryGradient,
+    may_be_tiled,
+    tiled_attention,
+)
 from tilegrad.transform.autodiff import gradients
 
 QUERY, KEY, VALUE = floats(2, 2, 9, 3), floats(2, 1, 11, 3), floats(2, 1, 11, 2)
@@ -26,15 +32,15 @@ def torch_attention(t: Any, *given: Any, **options: Any) -> Any:
 
 
 def attend(query: Value, key: Value, value: Value, mask: Value | None = None) -> Value:
-    return attention(query, key, value, Setting(mask, scale=0.5))
+    return attention(query, key, value, AttentionMask(mask, scale=0.5))
 
 
 def attend_before(query: Value, key: Value, value: Value) -> Value:
-    return attention(query, key, value, Setting(causal=True, scale=0.5))
+    return attention(query, key, value, AttentionMask(causal=True, scale=0.5))
 
 
 def attend_some(query: Value, key: Value, value: Value, state: Value) -> Value:
-    return attention(query, key, value, Setting(scale=0.5, state=state, p=0.3))
+    return attention(query, key, value, AttentionMask(scale=0.5, state=state, p=0.3))
 
 
 def gradient_of_query(query: Value, key: Value, value: Value, upstream: Value) -> Value:
@@ -61,18 +67,18 @@ example(AttentionGradient, gradient_of_query, QUERY, KEY, VALUE, floats(2, 2, 9,
 
 def by_tiles(query: Value, key: Value, value: Value) -> Value:
     """As on a device with units for tiles."""
-    return in_tiles([cast(x, bfloat16) for x in (query, key, value)], Setting(causal=True, scale=0.125))
+    return in_tiles([cast(x, bfloat16) for x in (query, key, value)], AttentionMask(causal=True, scale=0.125))
 
 
 def by_tiles_alone(query: Value, key: Value, value: Value) -> Value:
     """The same where nobody wants a gradient."""
-    return in_tiles([detach(cast(x, bfloat16)) for x in (query, key, value)], Setting(scale=0.125))
+    return in_tiles([detach(cast(x, bfloat16)) for x in (query, key, value)], AttentionMask(scale=0.125))
 
 
-def in_tiles(given: list[Value], setting: Setting) -> Value:
+def in_tiles(given: list[Value], setting: AttentionMask) -> Value:
     if not may_be_tiled(*given, setting):
         raise ShapeError("sizes that vary")
-    return cast(tiled(*given, setting), float32)
+    return cast(tiled_attention(*given, setting), float32)
 
 
 def tiled_gradient(number: int) -> Any:

@@ -26,10 +26,10 @@ POSITIVE = floats(2, 3, low=0.1, high=3.0)
 
 elementwise(rounding.Floor, rounding.floor, "floor", SMALL)
 elementwise(rounding.Ceil, rounding.ceil, "ceil", SMALL)
-elementwise(rounding.Round, rounding.rounded, "round", SMALL)
+elementwise(rounding.Round, rounding.round_digits, "round", SMALL)
 elementwise(rounding.Trunc, rounding.trunc, "trunc", SMALL)
 elementwise(None, rounding.frac, "frac", SMALL, special=False)
-example(rounding.Round, lambda x: rounding.rounded(x, 2), SMALL, torch=lambda t, x: t.round(x, decimals=2))
+example(rounding.Round, lambda x: rounding.round_digits(x, 2), SMALL, torch=lambda t, x: t.round(x, decimals=2))
 for op, name, low, high in (
     (exponential.Exp, "exp", -2, 2),
     (exponential.Exp2, "exp2", -2, 2),

@@ -173,17 +173,19 @@ example(
     numpy=lambda x: np.full(3, 9.0),
     name="put_number",
 )
-example(control.Inside, lambda i: control.inside(i, 5, 0, "indexing"), ROWS, numpy=lambda i: positive(i, 5))
 example(
-    control.Inside,
-    lambda x, i: indexing.index(x, (control.inside(i, 5, 0, "gather", from_end=False),), (0,)),
+    control.CheckedIndex, lambda i: control.checked_index(i, 5, 0, "indexing"), ROWS, numpy=lambda i: positive(i, 5)
+)
+example(
+    control.CheckedIndex,
+    lambda x, i: indexing.index(x, (control.checked_index(i, 5, 0, "gather", from_end=False),), (0,)),
     floats(5, 3),
     ints(4, low=0, high=5),
     torch=lambda t, x, i: x[i],
 )
 example(
     indexing.Scatter,
-    lambda x, i, s: indexing.index_put(x, (control.inside(i, 5, 0, "indexing"),), (0,), s, "add"),
+    lambda x, i, s: indexing.index_put(x, (control.checked_index(i, 5, 0, "indexing"),), (0,), s, "add"),
     floats(5, 3),
     ints(8, low=-5, high=5),
     floats(8, 3, seed=1),
@@ -191,7 +193,7 @@ example(
 )
 example(
     indexing.ScatterAlong,
-    lambda x, i, s: indexing.scatter_along(x, control.inside(i, 5, 0, "scatter", from_end=False), s, 0),
+    lambda x, i, s: indexing.scatter_along(x, control.checked_index(i, 5, 0, "scatter", from_end=False), s, 0),
     floats(5, 4),
     PERMUTED % 5,
     floats(4, 3, seed=1),
@@ -280,25 +282,25 @@ example(sorting.SortedKeys, lambda x: sorting.sorted_runs(x).values, floats(3, 4
 for largest in (False, True):
     for array in (SPECIAL.astype(np.float32), ints(3, 70, dtype=np.int16)):
         example(
-            sorting.LeastKeys,
+            sorting.SmallestKeys,
             lambda x, d=largest: sorting.topk(x, 2, -1, d).indices,
             array,
             numpy=lambda x, d=largest: np.argsort(sort_keys(x, d), -1, kind="stable")[:, :2],
         )
 example(
-    sorting.LeastKeys, lambda x: sorting.topk(x, 3, 0), np.float32(floats(90, 2)), torch=lambda t, x: t.topk(x, 3, 0)
+    sorting.SmallestKeys, lambda x: sorting.topk(x, 3, 0), np.float32(floats(90, 2)), torch=lambda t, x: t.topk(x, 3, 0)
 )
 
 ENTRIES = np.array([3, 0, 3, 5, 0, 3, 3, 3], np.int32)
 example(
-    segment_sums.RowStarts,
-    lambda x: segment_sums.RowStarts(sorting.SortedKeys(x), 7),
+    segment_sums.SegmentStarts,
+    lambda x: segment_sums.SegmentStarts(sorting.SortedKeys(x), 7),
     ENTRIES,
     numpy=lambda x: np.searchsorted(np.sort(x), np.arange(8)),
 )
 example(
-    segment_sums.SummedRows,
-    lambda x, y: segment_sums.SummedRows(o := sorting.SortedKeys(x), segment_sums.RowStarts(o, 7), y, 5),
+    segment_sums.SegmentSums,
+    lambda x, y: segment_sums.SegmentSums(o := sorting.SortedKeys(x), segment_sums.SegmentStarts(o, 7), y, 5),
     ENTRIES,
     ints(2, 4, 5, dtype=np.float32),
     numpy=lambda x, y: np.stack([y.reshape(8, 5)[x == n].sum(0) for n in range(7)]),
@@ -314,43 +316,43 @@ example(
     ),
 )
 example(
-    digits.ByDigit,
+    digits.SortByDigit,
     lambda x: sorted_places(radix_order(x, 8)),
     np.concatenate([ints(2, 700, low=0, high=200, dtype=np.int32), np.full((2, 400), 15, np.int32)], 1),
     numpy=lambda x: np.argsort(x, -1, kind="stable"),
 )
 example(
-    counting.Counts,
-    lambda x: reduce_sum(counting.Counts(x, 7, 3), 0),
+    counting.PartialHistograms,
+    lambda x: reduce_sum(counting.PartialHistograms(x, 7, 3), 0),
     ints(5000, low=0, high=7, dtype=np.int32),
     numpy=lambda x: np.bincount(x, minlength=7).astype(np.int32),
 )
 example(
-    exact_sums.PowerSums,
-    lambda x, y: exact_sums.total_of(exact_sums.PowerSums(x, y, 7, 3)),
+    exact_sums.ExactSums,
+    lambda x, y: exact_sums.exact_total(exact_sums.ExactSums(x, y, 7, 3)),
     ints(5000, low=0, high=7, dtype=np.int32),
     np.append(np.exp2(ints(4996, low=-20, high=20)) * 1.25, [np.inf, 0.0, -1e-40, 3e38]).astype(np.float32),
     numpy=lambda x, y: np.bincount(x, y.astype(np.float64), 7),
 )
 for right in (False, True):
     example(
-        searching.Searched,
-        lambda x, y, right=right: searching.searched(x, y, right),
+        searching.SearchSorted,
+        lambda x, y, right=right: searching.search_sorted(x, y, right),
         np.arange(70) // 3.0,
         np.append(ints(5, 7, low=-1, high=30).astype(np.float64), np.full((1, 7), np.nan), 0),
         torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
     )
     example(
-        searching.Searched,
-        lambda x, y, right=right: searching.searched(x, y, right),
+        searching.SearchSorted,
+        lambda x, y, right=right: searching.search_sorted(x, y, right),
         np.sort(ints(3, 65, low=0, high=40), -1),
         ints(3, 9, low=-1, high=41),
         torch=lambda t, x, y, right=right: t.searchsorted(x, y, right=right),
     )
 for fn in ranges.FUNCTIONS:
     example(
-        ranges.OfRanges,
-        lambda x, y, fn=fn: ranges.OfRanges(x, ranges.levels_of(y, fn), fn),
+        ranges.RangeReduce,
+        lambda x, y, fn=fn: ranges.RangeReduce(x, ranges.block_levels(y, fn), fn),
         np.int64([0, 3, 3, 64, 200, 4170]),
         ints(4170, 2, low=1, high=3, dtype=np.int64),
         numpy=lambda x, y, fn=fn: np.stack(
@@ -425,4 +427,4 @@ def cubed(x: Value) -> Value:
 
 example(joint.JointOutput, cubed, floats(4), numpy=lambda x: x**3)
 example(joint.JointOutput, each(lambda x: reduce_sum(cubed(x))), floats(3, 4), numpy=lambda x: (x**3).sum(1))
-example(joint.Again, lambda x, y: joint.Again(x, y), floats(3), floats(2), numpy=lambda x, y: x)
+example(joint.Recompute, lambda x, y: joint.Recompute(x, y), floats(3), floats(2), numpy=lambda x, y: x)

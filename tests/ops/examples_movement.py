@@ -46,7 +46,6 @@ example(movement.Slice, lambda x: movement.flip(x, (0, 2)), SMALL, torch=lambda 
 example(movement.Slice, lambda x: movement.split(x, 3, 2), SMALL, torch=lambda t, x: x.split(3, 2))
 example(movement.Slice, lambda x: movement.split(x, (1, 3), 2), SMALL, torch=lambda t, x: x.split((1, 3), 2))
 example(movement.Slice, lambda x: movement.chunk(x, 3, 2), SMALL, torch=lambda t, x: x.chunk(3, 2))
-example(movement.Slice, lambda x: movement.unbind(x, 1), SMALL, torch=lambda t, x: x.unbind(1))
 example(
     movement.Pad,
     lambda x: movement.pad(x, ((0, 0), (1, 2), (0, 3)), 0.5),
@@ -121,7 +120,6 @@ for offset in (0, 1, -2, 3, 7):
     example(None, lambda x, o=offset: windows.tril(x, o), SMALL, torch=lambda t, x, o=offset: x.tril(o), name="tril")
     example(None, lambda x, o=offset: windows.triu(x, -o), SMALL, torch=lambda t, x, o=offset: x.triu(-o), name="triu")
 example(None, lambda x: windows.diag(x, 1), floats(3), torch=lambda t, x: t.diag(x, 1), name="diag")
-example(None, windows.trace, floats(3, 3), torch="trace")
 for width, step in ((2, 1), (3, 2), (1, 3), (5, 1)):
     example(
         windows.Unfold,
@@ -137,17 +135,3 @@ example(
         [x[0, :, 0], x[0, :, 1], x[0, :, 2] + x[1, :, 0], x[1, :, 1], x[1, :, 2] + x[2, :, 0], x[2, :, 1], x[2, :, 2]]
     ),
 )
-
-for times in range(4):
-    example(None, lambda x, k=times: movement.rot90(x, k), SMALL, torch=lambda t, x, k=times: x.rot90(k), name="rot90")
-for indexing in ("ij", "xy"):
-    example(
-        None,
-        lambda *xs, i=indexing: movement.meshgrid(xs, i),
-        floats(2),
-        floats(3),
-        floats(4),
-        torch=lambda t, *xs, i=indexing: t.meshgrid(*xs, indexing=i),
-        name="meshgrid",
-    )
-example(None, lambda x: movement.tile(x, (2,)), floats(2, 3), torch=lambda t, x: x.tile((2,)), name="tile")

@@ -11,7 +11,7 @@ from tests.ops.registry import SMALL, example, floats
 from tilegrad.ir.program import Tiles
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.declared import Declared
-from tilegrad.ops.external_call import Outside, TileWork, outside
+from tilegrad.ops.external_call import ExternalCall, TileWork, external_call
 from tilegrad.runtime.external_work import ArrayWork
 
 KERNEL = parse("""
@@ -24,16 +24,26 @@ SHIFTED = TileWork(KERNEL, (Tiles(3, 1),), (0, 1))
 HALF = TileWork(KERNEL, (Tiles(1, 1),), (1, 1))
 BOTH = ArrayWork("both", lambda x: (x * 2, x + 1))
 
-example(Outside, lambda x: outside(SHIFTED, [x], [x.type])[0], floats(3, 4), numpy=lambda x: x + 1, gradient=False)
 example(
-    Outside,
-    lambda x: outside(HALF, [x], [x.type], [0])[0],
+    ExternalCall,
+    lambda x: external_call(SHIFTED, [x], [x.type])[0],
+    floats(3, 4),
+    numpy=lambda x: x + 1,
+    gradient=False,
+)
+example(
+    ExternalCall,
+    lambda x: external_call(HALF, [x], [x.type], [0])[0],
     floats(3, 4),
     numpy=lambda x: np.concatenate([x[:1] + 1, x[1:]]),
     gradient=False,
 )
 example(
-    Outside, lambda x: tuple(outside(BOTH, [x], [x.type] * 2)), SMALL, numpy=lambda x: (x * 2, x + 1), gradient=False
+    ExternalCall,
+    lambda x: tuple(external_call(BOTH, [x], [x.type] * 2)),
+    SMALL,
+    numpy=lambda x: (x * 2, x + 1),
+    gradient=False,
 )
 
 

@@ -8,15 +8,15 @@ from tests.ops.registry import example, floats
 from tilegrad.ir.graph import Value
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.broadcasting import reduce_sum
-from tilegrad.ops.recurrence import Kind, Recurrence, RecurrenceGradient, recurrence
-from tilegrad.ops.recurrence_code import FACTORS, GATES, Tangential
+from tilegrad.ops.recurrence import CellKind, Recurrence, RecurrenceGradient, recurrence
+from tilegrad.ops.recurrence_code import FACTORS, GATES, TangentKind
 from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.transform.autodiff import gradients
 
 UNITS = 3
 
 
-def torch_steps(kind: Kind, reverse: bool) -> Any:
+def torch_steps(kind: CellKind, reverse: bool) -> Any:
     """The same with PyTorch, step by step."""
 
     def run(t: Any, x: Any, weight: Any, hidden: Any, more: Any = None) -> Any:
@@ -39,7 +39,7 @@ def torch_steps(kind: Kind, reverse: bool) -> Any:
     return run
 
 
-def steps(kind: Kind, reverse: bool) -> Any:
+def steps(kind: CellKind, reverse: bool) -> Any:
     def run(x: Value, weight: Value, hidden: Value, more: Value | None = None) -> Any:
         states, cell = recurrence(x, weight, hidden, more, kind, reverse)
         return states if cell is None else (states, cell)
@@ -47,7 +47,7 @@ def steps(kind: Kind, reverse: bool) -> Any:
     return run
 
 
-def gradient_of_weight(kind: Kind) -> Any:
+def gradient_of_weight(kind: CellKind) -> Any:
     def run(*given: Value) -> Value:
         made = steps(kind, False)(*given)
         total = add(reduce_sum(made[0]), reduce_sum(made[1])) if isinstance(made, tuple) else reduce_sum(made)
@@ -58,13 +58,13 @@ def gradient_of_weight(kind: Kind) -> Any:
     return run
 
 
-def arrays(kind: Kind, batch: int) -> list[Any]:
+def arrays(kind: CellKind, batch: int) -> list[Any]:
     rows = {"lstm": 4, "gru": 3}.get(kind, 1) * UNITS
     more = {"lstm": [floats(UNITS, batch, seed=3)], "gru": [floats(UNITS, seed=3)]}.get(kind, [])
     return [floats(4, rows, batch), floats(rows, UNITS, seed=1), floats(UNITS, batch, seed=2), *more]
 
 
-def forth(kind: Tangential, reverse: bool) -> Any:
+def forth(kind: TangentKind, reverse: bool) -> Any:
     def run(x: Value, factors: Value, hidden: Value, *rest: Value) -> Value:
         weight, more = (rest[:1], rest[1:]) if kind != "scan" else ((), ())
         return RecurrenceTangent(x, factors, hidden, weight, more, kind, reverse, "highest")
@@ -72,7 +72,7 @@ def forth(kind: Tangential, reverse: bool) -> Any:
     return run
 
 
-def arrays_forth(kind: Tangential, units: int, batch: int) -> list[Any]:
+def arrays_forth(kind: TangentKind, units: int, batch: int) -> list[Any]:
     rows = 4 if kind == "gru" else GATES[kind]
     made = [
         floats(2, rows * units, batch),
@@ -83,7 +83,7 @@ def arrays_forth(kind: Tangential, units: int, batch: int) -> list[Any]:
     return made + ([floats(units, batch, seed=4)] if kind == "lstm" else [])
 
 
-KINDS: tuple[Kind, ...] = ("tanh", "relu", "lstm", "gru")
+KINDS: tuple[CellKind, ...] = ("tanh", "relu", "lstm", "gru")
 for kind in KINDS:
     for reverse in (False, True):
         torch = torch_steps(kind, reverse)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.ops.registry import NONE, PAIRS, SMALL, SPECIAL, bools, example, floats, inf, ints, nan
-from tilegrad.ops import reduction, scan, statistics, tolerant
+from tests.ops.registry import NONE, SMALL, bools, example, floats, inf, ints, nan
+from tilegrad.ops import reduction, scan, statistics
 
 # --- reductions --------------------------------------------------------------------------------------
 
@@ -165,37 +165,4 @@ example(
     torch=lambda t, x: t.logcumsumexp(x, 1),
     gradient=False,
     name="logcumsumexp",
-)
-
-# --- lenient functions -----------------------------------------------------------------------------
-
-example(None, tolerant.nan_to_num, SPECIAL, torch="nan_to_num", gradient="torch")
-example(
-    None,
-    lambda x: tolerant.nan_to_num(x, 1.0, 2.0, 3.0),
-    SPECIAL,
-    torch=lambda t, x: x.nan_to_num(1.0, 2.0, 3.0),
-    name="nan_to_num",
-    gradient=False,
-)
-example(None, tolerant.fmax, *PAIRS, torch="fmax", gradient=False)
-example(None, tolerant.fmin, *PAIRS, torch="fmin", gradient=False)
-example(None, tolerant.fmax, SMALL, floats(4), torch="fmax")
-example(None, lambda x: tolerant.nansum(x, 1), HOLES, torch=lambda t, x: x.nansum(1), name="nansum", gradient=False)
-example(None, lambda x: tolerant.nanmean(x, 0), HOLES, torch=lambda t, x: x.nanmean(0), name="nanmean", gradient=False)
-for equal_nan in (False, True):
-    example(
-        None,
-        lambda x, y, e=equal_nan: tolerant.isclose(x, y, equal_nan=e),
-        *PAIRS,
-        torch=lambda t, x, y, e=equal_nan: x.isclose(y, equal_nan=e),
-        name="isclose",
-    )
-example(
-    None,
-    lambda x, y: tolerant.isclose(x, y, 0.1, 1.0),
-    ints(9),
-    ints(9, seed=1),
-    torch=lambda t, x, y: x.isclose(y, 0.1, 1.0),
-    name="isclose",
 )

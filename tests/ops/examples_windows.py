@@ -53,20 +53,20 @@ for axes in PAIRS:
     counts = [a.count for a in axes]
     x = np.random.default_rng(0).permutation(2 * 7 * axes[1].extent).reshape(2, 7, axes[1].extent) * 1.0
     patches = floats(2, *[a.width for a in axes], *counts)
-    example(pooling.Patches, lambda x, a=axes: pooling.Patches(x, a), x)
-    example(pooling.Overlay, lambda y, a=axes: pooling.Overlay(y, a), patches)
+    example(pooling.Im2col, lambda x, a=axes: pooling.Im2col(x, a), x)
+    example(pooling.Col2im, lambda y, a=axes: pooling.Col2im(y, a), patches)
     example(pooling.MaxPool, lambda x, a=axes: pooling.max_pool(x, a), x)
-    example(pooling.Greatest, lambda x, a=axes: pooling.Greatest(x, a), x, gradient=False)
-    numbers = lambda x, a=axes: pooling.Greatest(x, a)  # noqa: E731
-    example(pooling.Chosen, lambda x, z, a=axes, n=numbers: pooling.Chosen(x, n(z), a), x, x[::-1].copy())
+    example(pooling.WindowArgmax, lambda x, a=axes: pooling.WindowArgmax(x, a), x, gradient=False)
+    numbers = lambda x, a=axes: pooling.WindowArgmax(x, a)  # noqa: E731
+    example(pooling.WindowGather, lambda x, z, a=axes, n=numbers: pooling.WindowGather(x, n(z), a), x, x[::-1].copy())
     given = floats(2, *counts)
-    example(pooling.Returned, lambda y, z, a=axes, n=numbers: pooling.Returned(y, n(z), a), given, x)
+    example(pooling.WindowScatter, lambda y, z, a=axes, n=numbers: pooling.WindowScatter(y, n(z), a), given, x)
     example(pooling.PoolIndex, lambda x, a=axes: pooling.pool_indices(x, a), x, gradient=False)
     example(None, lambda x, a=axes: pooling.average_pool(x, a, False), x, name="average_pool")
 example(pooling.MaxPool, lambda x: pooling.max_pool(x, (sliding(6, 3, 2, 1),)), ints(2, 6))
 example(
-    pooling.WindowSizes,
-    lambda x: pooling.WindowSizes(Adaptive(7, 4), False),
+    pooling.WindowCounts,
+    lambda x: pooling.WindowCounts(Adaptive(7, 4), False),
     floats(2),
     numpy=lambda x: np.array([2, 3, 3, 2]),
 )

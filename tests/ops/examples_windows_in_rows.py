@@ -7,13 +7,13 @@ import itertools
 import numpy as np
 
 from tests.ops.registry import example, floats
-from tilegrad.ops.odd_tiles import Filters, OddTiles, Restored
-from tilegrad.ops.packed_rows import Laid, LineProduct, LineWeight, Stored
-from tilegrad.ops.winograd_tiles import Places, Transformed
+from tilegrad.ops.odd_tiles import FilterLayout, IrregularTiles, RepairedTiles
+from tilegrad.ops.packed_rows import Materialised, PackedConvolve, PackedConvolveWeight, PackedRows
+from tilegrad.ops.winograd_tiles import TileStrides, TransformedTiles
 
-example(Laid, Laid, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
+example(PackedRows, PackedRows, floats(2, 3, 4), numpy=lambda x: x.reshape(2, 12))
 
-example(Stored, Stored, floats(2, 3, 4), numpy=lambda x: x)
+example(Materialised, Materialised, floats(2, 3, 4), numpy=lambda x: x)
 
 GRID, CHANNELS, COUNTS, TAPS, APART = (5, 7), 3, (3, 4), (2, 2), (2, 3)
 
@@ -34,8 +34,8 @@ def product(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 rows = floats(2, 3 * GRID[0] * GRID[1] * CHANNELS)
 example(
-    LineProduct,
-    lambda x, w: LineProduct(x, w, 2, GRID, CHANNELS, 4, TAPS, CHANNELS, COUNTS, APART),
+    PackedConvolve,
+    lambda x, w: PackedConvolve(x, w, 2, GRID, CHANNELS, 4, TAPS, CHANNELS, COUNTS, APART),
     rows,
     floats(2, 4 * 2 * 2 * CHANNELS, seed=1),
     numpy=product,
@@ -53,8 +53,8 @@ def weight(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 example(
-    LineWeight,
-    lambda x, y: LineWeight(x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
+    PackedConvolveWeight,
+    lambda x, y: PackedConvolveWeight(x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 5), 4, 4, TAPS, CHANNELS, APART),
     rows,
     floats(2, 3 * GRID[0] * GRID[1] * 5, seed=2),
     numpy=lambda x, y: weight(x, y)[:, :4],
@@ -63,8 +63,8 @@ example(
 
 lines = 3 * GRID[0] * GRID[1]
 example(
-    LineWeight,
-    lambda x, y: LineWeight(
+    PackedConvolveWeight,
+    lambda x, y: PackedConvolveWeight(
         x, y, 2 * GRID[0] * GRID[1], GRID, (CHANNELS, 1), 4, 4, TAPS, CHANNELS, APART, "highest", lines
     ),
     rows,
@@ -86,9 +86,9 @@ def squares(x: np.ndarray) -> np.ndarray:
 
 MATRIX = ((1.0, 0.5, 0.0), (-2.0, 1.0, 0.25))
 example(
-    Transformed,
-    lambda x: Transformed(
-        x, MATRIX, (2, 3), 5, Places((70, 10), 35, 5, 1), Places((15, 5), 60, 30, 1), (2, 2, 2, 3, 5)
+    TransformedTiles,
+    lambda x: TransformedTiles(
+        x, MATRIX, (2, 3), 5, TileStrides((70, 10), 35, 5, 1), TileStrides((15, 5), 60, 30, 1), (2, 2, 2, 3, 5)
     ),
     floats(5, 7, 5),
     numpy=squares,
@@ -113,8 +113,8 @@ SUMS[0, 1, :3, :3] = 0
 SUMS[0, 1, 0, 6] = np.inf
 for name, most in {"weights": 1.0, "weights that are too large": 1e30}.items():
     example(
-        OddTiles,
-        lambda sums, weight: OddTiles(sums, weight, (1, 2, 2, 3), Places((70, 35, 14, 2), 7, 1, 1), 3, 2),
+        IrregularTiles,
+        lambda sums, weight: IrregularTiles(sums, weight, (1, 2, 2, 3), TileStrides((70, 35, 14, 2), 7, 1, 1), 3, 2),
         SUMS,
         np.array(most),
         numpy=odd,
@@ -140,14 +140,19 @@ def restored_back(x: np.ndarray, odd: np.ndarray, lying: np.ndarray, w: np.ndarr
 
 
 for filters, weights, meaning in (
-    (Filters(2), (1, 5, 4, 2, 2), restored),
-    (Filters(2, across=True, reverse=True), (1, 4, 5, 2, 2), restored_back),
+    (FilterLayout(2), (1, 5, 4, 2, 2), restored),
+    (FilterLayout(2, across=True, reverse=True), (1, 4, 5, 2, 2), restored_back),
 ):
     example(
-        Restored,
-        lambda x, odd, lying, w, filters=filters: Restored(
-            *(x, odd, lying, w, MATRIX, (1, 1, 1, 3), 5, Places((15, 15, 15, 5), 45, 15, 1)),
-            *(Places((60, 60, 60, 10), 30, 5, 1), Places((84, 84, 84, 8), 28, 4, 1), (1, 1, 2, 6, 5), filters),
+        RepairedTiles,
+        lambda x, odd, lying, w, filters=filters: RepairedTiles(
+            *(x, odd, lying, w, MATRIX, (1, 1, 1, 3), 5, TileStrides((15, 15, 15, 5), 45, 15, 1)),
+            *(
+                TileStrides((60, 60, 60, 10), 30, 5, 1),
+                TileStrides((84, 84, 84, 8), 28, 4, 1),
+                (1, 1, 2, 6, 5),
+                filters,
+            ),
         ),
         floats(3, 3, 1, 1, 1, 3, 5),
         np.array([[[[0, 1, 0]]]], np.int32),

@@ -72,14 +72,22 @@ OF_ONE_SHAPE = (
     "Attention",
     "Tiled",
     "Declared",
-    "Outside",
-    "Line",
-    "Laid",
-    "Stored",
-    "Transformed",
-    "Odd",
+    "ExternalCall",
+    "PackedConvolve",
+    "PackedRows",
+    "Materialised",
+    "TransformedTiles",
+    "Irregular",
 )
-OF_ONE_SHAPE += ("Searched", "Restored", "RowStarts", "SummedRows", "Compact", "Returned", "Greatest")
+OF_ONE_SHAPE += (
+    "SearchSorted",
+    "RepairedTiles",
+    "SegmentStarts",
+    "SegmentSums",
+    "Compact",
+    "WindowScatter",
+    "WindowArgmax",
+)
 """Ops that functions and passes make, from operands whose shapes and order they have settled; and a user's."""
 
 

@@ -7,13 +7,13 @@ import pytest
 
 import tilegrad as tg
 from tests.recorded import pytorch
-from tilegrad.ops.scan import SHORT
+from tilegrad.ops.scan import MAX_PAIRWISE
 
 torch = pytorch()
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("n", [SHORT, SHORT + 1, 100, 128, 257])
+@pytest.mark.parametrize("n", [MAX_PAIRWISE, MAX_PAIRWISE + 1, 100, 128, 257])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin"])
 def test_they_are_those_of_short_ones(name: str, dtype: str, n: int, axis: int) -> None:

@@ -19,21 +19,21 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.attention import Attention
 from tilegrad.ops.attention_gradient import AttentionGradient
 from tilegrad.ops.batched import Batched
-from tilegrad.ops.bind_sizes import settled
-from tilegrad.ops.external_call import Outside
+from tilegrad.ops.bind_sizes import with_sizes
+from tilegrad.ops.external_call import ExternalCall
 from tilegrad.ops.indexing import index_add
-from tilegrad.ops.odd_tiles import Restored
+from tilegrad.ops.odd_tiles import RepairedTiles
 from tilegrad.ops.opaque import Opaque
-from tilegrad.ops.ranges import OfRanges, levels_of
+from tilegrad.ops.ranges import RangeReduce, block_levels
 from tilegrad.ops.recurrence import Recurrence, RecurrenceGradient
 from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.ops.sorting import SortedKeys
 from tilegrad.transform.batch import batch
 
 GRAPHS = [(e, e.graph()) for e in all_examples()] + [(e, backward(e.graph())) for e in DIFFERENTIABLE]
-OPAQUE = [(e, g) for e, g in GRAPHS if e.op is not Outside and any(v.opaque for v in g.values())]
+OPAQUE = [(e, g) for e, g in GRAPHS if e.op is not ExternalCall and any(v.opaque for v in g.values())]
 """Without calls of foreign work: their code is their meaning, and their examples say what it computes."""
-ROUNDING = (Attention, AttentionGradient, Recurrence, RecurrenceGradient, RecurrenceTangent, Restored)
+ROUNDING = (Attention, AttentionGradient, Recurrence, RecurrenceGradient, RecurrenceTangent, RepairedTiles)
 """Sums of these are taken in another order than in their references."""
 
 
@@ -47,7 +47,7 @@ def test_kernels_compute_what_references_do(e: Example, graph: Graph) -> None:
 
 def check_kernel(value: Value, inputs: list[Any], sizes: dict[str, int]) -> None:
     assert isinstance(value, (Opaque, Batched))
-    fixed = settled(value, sizes)
+    fixed = with_sizes(value, sizes)
     assert isinstance(fixed, (Opaque, Batched))
     wanted = fixed.reference(*inputs)
     code = value.kernel()
@@ -81,11 +81,11 @@ def test_sizes_that_vary_are_parameters() -> None:
 
 def test_ranges_whose_number_varies() -> None:
     starts, entries = given(int64, Size.named("n")), given(float32, 70, Size.named("m"))
-    value = OfRanges(starts, levels_of(entries, "maximum"), "maximum")
+    value = RangeReduce(starts, block_levels(entries, "maximum"), "maximum")
     arrays = [np.array([0, 3, 3, 69, 70]), np.random.default_rng(0).random((70, 3), np.float32)]
     check_kernel(value, [*arrays, np.stack([arrays[1][:64].max(0), arrays[1][64:].max(0)])], {"n": 5, "m": 3})
     with pytest.raises(ShapeError, match="n entries, a size that varies"):
-        levels_of(given(float32, Size.named("n"), 3), "maximum")
+        block_levels(given(float32, Size.named("n"), 3), "maximum")
 
 
 def test_a_batch_of_a_size_that_varies() -> None:

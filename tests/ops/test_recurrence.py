@@ -8,7 +8,7 @@ from tests.ops.registry import floats
 from tests.ops.test_examples import backward, check_gradient, given_type
 from tilegrad.ir.dtype import float64
 from tilegrad.ir.graph import Graph, TensorType
-from tilegrad.ops.recurrence import Kind, Recurrence, RecurrenceGradient
+from tilegrad.ops.recurrence import CellKind, Recurrence, RecurrenceGradient
 from tilegrad.ops.recurrence_code import GATES
 
 LENGTH, UNITS, BATCH = 2, 2, 3
@@ -16,7 +16,7 @@ LENGTH, UNITS, BATCH = 2, 2, 3
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forth", "back"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_second_gradients(kind: Kind, reverse: bool) -> None:
+def test_second_gradients(kind: CellKind, reverse: bool) -> None:
     rows = GATES[kind] * UNITS
     shapes = [(LENGTH, rows, BATCH), (rows, UNITS), (UNITS, BATCH)]
     shapes += {"lstm": [(UNITS, BATCH)], "gru": [(UNITS,)]}.get(kind, [])

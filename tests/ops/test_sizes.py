@@ -48,11 +48,11 @@ def test_an_axis_may_vary(e: Example, extent: int) -> None:
 def test_names_of_sizes_are_not_those_of_variables_in_kernels() -> None:
     """The kernels of sorting have variables called n, i and j."""
     from tilegrad.ops.opaque import Opaque
-    from tilegrad.ops.sorting import LeastKeys, SortedKeys, SortKey
+    from tilegrad.ops.sorting import SmallestKeys, SortedKeys, SortKey
 
     for name in ("n", "i", "key", "length", "row", "out", "run"):
         keys = SortKey(Input(TensorType(from_numpy_dtype(np.dtype(np.float32)), (3, Size.named(name))), "keys"))  # type: ignore[arg-type]
-        for op in (SortedKeys(keys), LeastKeys(keys, 2)):
+        for op in (SortedKeys(keys), SmallestKeys(keys, 2)):
             assert isinstance(op, Opaque)
             code = op.kernel()
             assert [str(size) for size in code.sizes] == [name]

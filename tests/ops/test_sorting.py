@@ -18,7 +18,7 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import ArgumentError, AxisError, ShapeError
 from tilegrad.ir.graph import Graph, Value
 from tilegrad.ops.selection import count_true, masked_select
-from tilegrad.ops.sorting import LeastKeys, SortedKeys, argsort, kthvalue, median, sort, sorted_runs, topk
+from tilegrad.ops.sorting import SmallestKeys, SortedKeys, argsort, kthvalue, median, sort, sorted_runs, topk
 
 
 def computed(build: Callable[[Value], Any], array: np.ndarray) -> list[Any]:
@@ -37,14 +37,14 @@ def test_kernels_with_the_extreme_keys() -> None:
     keys = np.array([[(1 << 31) - 1, -(1 << 31), 0, -1, (1 << 31) - 1, -(1 << 31)]], np.int32)
     check_kernel(SortedKeys(given(keys)), [keys], {})
     for count in range(1, 7):
-        check_kernel(LeastKeys(given(keys), count), [keys], {})
-        check_kernel(LeastKeys(given(keys[:, ::-1].copy()), count), [keys[:, ::-1].copy()], {})
+        check_kernel(SmallestKeys(given(keys), count), [keys], {})
+        check_kernel(SmallestKeys(given(keys[:, ::-1].copy()), count), [keys[:, ::-1].copy()], {})
 
 
 @pytest.mark.parametrize(("length", "count"), [(63, 5), (64, 64), (65, 1), (300, 9)])
 def test_the_least_keys_of_every_length_of_row(length: int, count: int) -> None:
     for keys in (ints(2, length, low=-50, high=50, dtype=np.int32), -np.arange(length, dtype=np.int32)[None]):
-        check_kernel(LeastKeys(given(keys), count), [keys], {})
+        check_kernel(SmallestKeys(given(keys), count), [keys], {})
 
 
 @settings(max_examples=60, deadline=None)

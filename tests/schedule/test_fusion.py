@@ -12,7 +12,7 @@ from tilegrad.ops.arithmetic import add, div, mul, neg, sub
 from tilegrad.ops.broadcasting import reduce_sum, reshape
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
-from tilegrad.ops.pooling import Greatest
+from tilegrad.ops.pooling import WindowArgmax
 from tilegrad.ops.reduction import amax, argmax
 from tilegrad.ops.sliding import Sliding
 from tilegrad.schedule.fuse import fuse
@@ -77,9 +77,9 @@ def test_why_two_kernels_stay_apart_is_said() -> None:
 
 
 def test_a_reduction_that_is_used_twice_is_one() -> None:
-    """The element of a value may use its reduction several times: `Greatest` asks where the place it found is."""
+    """The element of a value may use its reduction several times: `WindowArgmax` asks where the place it found is."""
     inputs, arrays = given((2, 60))
-    graph = Graph(inputs, (Greatest(inputs[0], (Sliding(60, 21, 20, 2, 1),)),))
+    graph = Graph(inputs, (WindowArgmax(inputs[0], (Sliding(60, 21, 20, 2, 1),)),))
     assert [group.kind for group in fuse(graph).groups] == ["rows"]
     check(graph, arrays)
 

@@ -15,7 +15,7 @@ from tilegrad.ir.size import known
 from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.activation import relu
 from tilegrad.ops.arithmetic import add, mul
-from tilegrad.ops.external_call import outside
+from tilegrad.ops.external_call import external_call
 from tilegrad.runtime.external_work import ArrayWork
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
@@ -62,7 +62,7 @@ def test_op(example: Example) -> None:
 def test_an_empty_result_beside_another() -> None:
     work = ArrayWork("halves", lambda x: (x[:0], x * 2))
     x = Input(TensorType(float32, (3, 4)), "x")
-    graph = Graph((x,), tuple(outside(work, [x], [TensorType(float32, (0, 4)), x.type])))
+    graph = Graph((x,), tuple(external_call(work, [x], [TensorType(float32, (0, 4)), x.type])))
     check(graph, [np.ones((3, 4), np.float32)])
 
 

@@ -17,7 +17,7 @@ from tilegrad.ops.arithmetic import Add, Mul, add, mul
 from tilegrad.ops.broadcasting import fill_like, reduce_sum
 from tilegrad.ops.cast import detach
 from tilegrad.ops.exponential import exp
-from tilegrad.ops.joint import Again, JointOutput, joint_outputs
+from tilegrad.ops.joint import JointOutput, Recompute, joint_outputs
 from tilegrad.ops.trigonometric import sin
 from tilegrad.transform.autodiff import gradients, jvp, leaf_gradients, tracked_input
 from tilegrad.transform.checkpoint import checkpointed
@@ -211,7 +211,7 @@ def test_checkpoint_computes_again_and_gives_the_same() -> None:
         np.testing.assert_array_equal(a, b)
     forward = {v for v in values_of([y], [x, w]) if v not in (x, w)}
     assert not forward & set(graphs[1].values())
-    assert any(isinstance(v, Again) for v in graphs[1].values())
+    assert any(isinstance(v, Recompute) for v in graphs[1].values())
 
 
 def test_checkpoint_inside_checkpoint_to_second_order() -> None:

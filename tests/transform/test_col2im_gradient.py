@@ -9,7 +9,7 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import float64
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ops.convolution import ConvolveBack, Windows
-from tilegrad.ops.pooling import Overlay
+from tilegrad.ops.pooling import Col2im
 from tilegrad.ops.sliding import Sliding
 from tilegrad.transform.col2im_gradient import col2im_gradient
 
@@ -28,7 +28,7 @@ def way_back(axes: Windows, groups: int, outputs: int, channels: int) -> Graph:
 def test_it_means_the_same(axes: Windows, groups: int) -> None:
     graph = way_back(axes, groups, 16, 2)
     changed = col2im_gradient(graph)
-    assert any(type(v) is Overlay for v in changed.values())
+    assert any(type(v) is Col2im for v in changed.values())
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal([int(n) for n in x.shape]) for x in graph.inputs]  # type: ignore[call-overload]
     (expected,), (found,) = interpret(graph, arrays), interpret(changed, arrays)

@@ -26,7 +26,7 @@ def test_the_smaller_operand_is_put_in_order() -> None:
     x, y = Input(TensorType(float32, (2048, 1024)), "x"), Input(TensorType(float32, (2048, 512)), "y")
     made = with_contiguous_k(Contract(x, y, "ki,kj->ij", "high"))
     assert isinstance(made, Contract)
-    assert (made.equation, made.y.op, made.x) == ("ki,jk->ij", "stored", x)
+    assert (made.equation, made.y.op, made.x) == ("ki,jk->ij", "materialised", x)
     assert made.type == Contract(x, y, "ki,kj->ij", "high").type
 
 
@@ -57,7 +57,7 @@ def test_what_is_turned_is_seen_through() -> None:
     turned = Contract(permute(made.x, (1, 0)), made.y, "ik,kj->ij", "high")
     found = with_contiguous_k(turned)
     assert isinstance(found, Contract)
-    assert {found.x.op, found.y.op} == {"permute", "stored"}
+    assert {found.x.op, found.y.op} == {"permute", "materialised"}
 
 
 def test_devices_that_compute_operands_as_they_pack_them_are_left_alone() -> None:

@@ -37,7 +37,7 @@ def ops(made: Graph) -> set[str]:
 def test_sums_are_the_same(index: DType) -> None:
     plain = graph(index=index)
     made = embedding_gradient(plain, GPU)
-    assert {"sorted_keys", "row_starts", "summed_rows"} <= ops(made)
+    assert {"sorted_keys", "segment_starts", "segment_sums"} <= ops(made)
     assert "scatter" not in ops(made)
     random = np.random.default_rng(0)
     letters = random.integers(-60, 60, (20, 30)).astype(index.numpy)  # some count from the end, some are beyond
@@ -59,7 +59,7 @@ def test_what_is_left_to_a_scatter() -> None:
 def test_zeros_that_are_repeated() -> None:
     letters, given = graph().inputs
     whole = Scatter(expand(zero(float32), (50, 40)), (letters,), given, (0,), (50, 40), "add")
-    assert "summed_rows" in ops(embedding_gradient(Graph((letters, given), (whole,)), GPU))
+    assert "segment_sums" in ops(embedding_gradient(Graph((letters, given), (whole,)), GPU))
 
 
 def test_wide_entries_are_added_up_row_by_row() -> None:
@@ -67,7 +67,7 @@ def test_wide_entries_are_added_up_row_by_row() -> None:
     added = Scatter(fill(0.0, (), float32), (i,), y, (0,), (30, 128), "add")
     graph = Graph((y, i), (added,))
     made = embedding_gradient(graph)
-    assert "summed_rows" in [v.op for v in made.values()]
+    assert "segment_sums" in [v.op for v in made.values()]
     rng = np.random.default_rng(3)
     arrays = [rng.standard_normal((512, 128)).astype(np.float32), rng.integers(-30, 30, 512)]
     np.testing.assert_allclose(*interpret(made, arrays), *interpret(graph, arrays), atol=1e-4)

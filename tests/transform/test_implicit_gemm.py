@@ -13,7 +13,7 @@ from tilegrad.ir.dtype import bfloat16
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ops import convolution
-from tilegrad.ops.packed_rows import Laid, LineProduct, LineWeight
+from tilegrad.ops.packed_rows import PackedConvolve, PackedConvolveWeight, PackedRows
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -58,7 +58,7 @@ def test_laid_out_convolutions(name: str, groups: int, channels: int, outputs: i
     graph = Graph((x, w, y), made)
     other = implicit_gemm(graph, GPU)
     kinds = {type(v) for v in other.values()}
-    assert {Laid, LineProduct, LineWeight} <= kinds
+    assert {PackedRows, PackedConvolve, PackedConvolveWeight} <= kinds
     assert not kinds & {convolution.Convolve, convolution.ConvolveWeight}
     check(graph, other, arrays)
     assert not any(step.applies(TargetModel()) for step in PASSES if step.run is implicit_gemm)
@@ -84,9 +84,11 @@ def test_short_axes_are_one_with_gaps_between_them() -> None:
     x, w = (Input(TensorType(bfloat16, shape)) for shape in ((128, 1, 96, 26, 26), (1, 256, 96, 5, 5)))
     *laying, launch = program(convolution.Convolve(x, w, axes), x, w).steps
     assert isinstance(launch, Launch)
-    assert [step.kernel.name for step in laying if isinstance(step, Launch)] == ["laid", "laid"]
+    assert [step.kernel.name for step in laying if isinstance(step, Launch)] == ["packed_rows", "packed_rows"]
     text = str(launch.kernel)
-    assert "tl.load(laid_2 + ((k * 2688 + i * 96)[None, :] + ks[:, None])" in text, "the row of a window is one number"
+    assert "tl.load(packed_rows_2 + ((k * 2688 + i * 96)[None, :] + ks[:, None])" in text, (
+        "the row of a window is one number"
+    )
     assert "mask=((i4 < 26) & (i3 < 26))[None, :]" in text, "what is in the gaps is not stored"
     assert launch.grid[0].extent == 128 * 28 * 28
 
@@ -96,4 +98,4 @@ def test_sums_over_lines_fill_the_machine() -> None:
     x, y = (Input(TensorType(bfloat16, shape)) for shape in ((128, 1, 96, 26, 26), (128, 1, 256, 26, 26)))
     steps = program(convolution.ConvolveWeight(x, y, axes), x, y).steps
     counts = {s.kernel.name: int(np.prod([t.count({}) for t in s.grid])) for s in steps if isinstance(s, Launch)}
-    assert 100 <= counts["line_weight_pieces"] <= GPU.workers, "a tile for each multiprocessor"
+    assert 100 <= counts["packed_convolve_weight_pieces"] <= GPU.workers, "a tile for each multiprocessor"

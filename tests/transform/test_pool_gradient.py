@@ -12,7 +12,7 @@ from tilegrad.ops.activation import relu
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.comparison import ge, le, lt
 from tilegrad.ops.control import where
-from tilegrad.ops.pooling import Greatest, MaxPool, Returned
+from tilegrad.ops.pooling import MaxPool, WindowArgmax, WindowScatter
 from tilegrad.ops.sliding import Sliding
 from tilegrad.transform.autodiff import gradients, tracked_input
 from tilegrad.transform.pool_gradient import pool_gradient
@@ -38,7 +38,7 @@ def with_gradient(y: Value) -> Graph:
 def test_the_gradient_is_bit_for_bit_the_same(axes: tuple[Sliding, ...]) -> None:
     graph = with_gradient(MaxPool(relu(X), axes))
     made = pool_gradient(graph)
-    assert made.values()[-1].op == "returned"
+    assert made.values()[-1].op == "window_scatter"
     rng = np.random.default_rng(0)
     x = rng.choice(np.array([-2, -0.0, 0.0, 0.5, 1, 3, np.nan, np.inf, -np.inf], np.float32), X.shape)
     u = rng.normal(size=graph.inputs[1].shape).astype(np.float32)
@@ -51,7 +51,7 @@ def test_any_comparison_with_a_number_on_either_side(kept: bool) -> None:
     axes = AXES["overlapping"]
     pooled = MaxPool(X, axes)
     u = Input(pooled.type, "u")
-    back = Returned(u, Greatest(X, axes), axes)
+    back = WindowScatter(u, WindowArgmax(X, axes), axes)
     chosen = where(ge(0.5, X), back, 0.0) if kept else where(lt(X, 0.5), 0.0, back)
     graph = Graph((X, u), (pooled, chosen))
     made = pool_gradient(graph)
@@ -66,7 +66,7 @@ def test_any_comparison_with_a_number_on_either_side(kept: bool) -> None:
 def test_the_sum_of_what_is_given_back(axes: tuple[Sliding, ...]) -> None:
     pooled = MaxPool(X, axes)
     u = Input(pooled.type, "u")
-    back = Returned(u, Greatest(X, axes), axes)
+    back = WindowScatter(u, WindowArgmax(X, axes), axes)
     graph = Graph(
         (X, u), (pooled, back, reduce_sum(back, (1, 2)), reduce_sum(back, (0, 1, 2), True), reduce_sum(back, (0, 1)))
     )
@@ -83,7 +83,7 @@ def test_what_stays() -> None:
     axes, other = AXES["overlapping"], AXES["padded"]
     pooled = MaxPool(X, axes)
     u, y = Input(pooled.type, "u"), Input(X.type, "y")
-    back = Returned(u, Greatest(X, axes), axes)
+    back = WindowScatter(u, WindowArgmax(X, axes), axes)
     elsewhere = MaxPool(X, other)
     for outputs in (
         (pooled, where(le(y, 0.0), 0.0, back)),

@@ -14,7 +14,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import expand, fill
 from tilegrad.ops.indexing import Scatter, ScatterAlong, scatter_along
 from tilegrad.ops.reduction import argmax, argmin
-from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running
+from tilegrad.ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, ScanOp
 from tilegrad.ops.sorting import argsort, median, sort, topk
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.transform import radix_sorts, sorted_scatter, split_scans
@@ -90,7 +90,7 @@ def test_the_place_of_an_extreme(dtype: DType, place: Callable[..., Value]) -> N
 
 @pytest.mark.parametrize("dtype", [float32, float16, int64])
 @pytest.mark.parametrize("op", [Cumsum, Cumprod, Cummax, Cummin, CumArgmax, CumArgmin])
-def test_running_results(op: type[Running], dtype: DType) -> None:
+def test_running_results(op: type[ScanOp], dtype: DType) -> None:
     rng = np.random.default_rng(0)
     for shape, axis in (((128,), 0), ((131,), 0), ((2, 100), 1), ((1500,), 0), ((2, 65, 3), 1)):
         x = rng.integers(-3, 4, shape) if op is not Cumprod else rng.choice([-1, 1], shape)
@@ -126,7 +126,7 @@ def test_sorts(name: str, dtype: DType) -> None:
         x = given(dtype, *shape)
         made = agree((x,), SORTS[name](x), array)
         if name != "topk" or dtype.bits == 64:
-            assert "by_digit" in ops(made)
+            assert "sort_by_digit" in ops(made)
             assert "sorted_keys" not in ops(made)
 
 
@@ -168,11 +168,11 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros, ones = fill(0, (10,), int64), expand(fill(1, (), int64), (5000,))
     made = (ScatterAlong(zeros, index, ones, 0, (10,), "add"),)
     graph = agree((index,), made, np.arange(5000) % 7)
-    assert {"of_ranges", "by_digit"}.isdisjoint(ops(graph))
+    assert {"range_reduce", "sort_by_digit"}.isdisjoint(ops(graph))
     monkeypatch.setattr(sorted_scatter, "MAX_COUNTED_ROWS", 5)
     graph = agree((index,), made, np.arange(5000) % 7)
-    assert "row_starts" in ops(graph)
-    assert {"of_ranges", "counts"}.isdisjoint(ops(graph))
+    assert "segment_starts" in ops(graph)
+    assert {"range_reduce", "partial_histograms"}.isdisjoint(ops(graph))
 
 
 def test_sums_by_powers_of_two() -> None:
@@ -188,7 +188,7 @@ def test_sums_by_powers_of_two() -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         (found,) = interpret(made := split_work(Graph((index, x), (total,)), GPU), [at, drawn])
         exact = np.bincount(at, drawn.astype(np.float64), 40).astype(np.float32)
-    assert "power_sums" in ops(made)
+    assert "exact_sums" in ops(made)
     np.testing.assert_array_equal(found, exact)
 
 

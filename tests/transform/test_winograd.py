@@ -17,8 +17,8 @@ from tilegrad.ir.graph import Graph, Value
 from tilegrad.ops import convolution
 from tilegrad.ops.convolution import Convolve, ConvolveBack, ConvolveWeight
 from tilegrad.ops.movement import Permute
-from tilegrad.ops.odd_tiles import Restored
-from tilegrad.ops.winograd_tiles import Transformed
+from tilegrad.ops.odd_tiles import RepairedTiles
+from tilegrad.ops.winograd_tiles import TransformedTiles
 from tilegrad.runtime.device import device
 from tilegrad.runtime.target_model import MatmulModel, TargetModel
 from tilegrad.transform import winograd
@@ -70,7 +70,7 @@ def test_transformed_convolutions(
     other = winograd.winograd(graph, TARGET)
     kinds = [type(v) for v in other.values()]
     exact = precision == "highest"
-    assert (kinds.count(Transformed), kinds.count(Restored)) == ((4, 2) if exact else (9, 0))
+    assert (kinds.count(TransformedTiles), kinds.count(RepairedTiles)) == ((4, 2) if exact else (9, 0))
     assert {Convolve, ConvolveBack, ConvolveWeight} & set(kinds) == ({ConvolveWeight} if exact else set())
     # at `high` products of tiles are made of bfloat16 parts, whose error tiles enlarge: up to 1.4e-3 here
     allowed = 2e-3 if not exact else 3e-4 if name == "wide" else 1e-4
@@ -105,7 +105,7 @@ def test_odd_numbers_at_highest(kind: str, taps: int, always: None, monkeypatch:
     axes = (sliding(10, taps, 1, 1), sliding(9, taps, 1, 1))
     inputs = given(x), given(w)
     graph = Graph(inputs, (Convolve(*inputs, axes),))
-    assert Restored in [type(v) for v in winograd.winograd(graph, TARGET).values()]
+    assert RepairedTiles in [type(v) for v in winograd.winograd(graph, TARGET).values()]
     monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     found = tg.nn.functional.conv2d(tg.tensor(x[:, 0]), tg.tensor(w[0]), padding=1).numpy()[:, None]
     check_as_float32(found, graph, [x, w])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Graph
 from ..lazy.handle import Handle
-from ..ops.external_call import Outside
+from ..ops.external_call import ExternalCall
 
 if TYPE_CHECKING:
     from ..foreign.function import CppFunction
@@ -42,9 +42,9 @@ class DirectCall:
 def find_direct_call(code: Graph) -> DirectCall | None:
     """Return the direct call if a kernel consists of one, else None."""
     first = code.outputs[0]
-    if not isinstance(first, Outside) or not hasattr(first.work, "function"):
+    if not isinstance(first, ExternalCall) or not hasattr(first.work, "function"):
         return None
-    siblings = [v for v in code.outputs if isinstance(v, Outside) and v.call == first.call]
+    siblings = [v for v in code.outputs if isinstance(v, ExternalCall) and v.call == first.call]
     if [v.place for v in siblings] != list(range(len(first.results))) or len(siblings) != len(code.outputs):
         return None
     if any(v not in code.inputs for v in first.arguments) or any(start is not None for start in first.starts):

@@ -14,8 +14,8 @@ from ..functions.promotion import kind_of
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
-from ..ops.declared import Meaning
-from ..ops.external_call import Outside, outside
+from ..ops.declared import DeclaredMeaning
+from ..ops.external_call import ExternalCall, external_call
 from ..runtime.external_work import ArrayWork, settled
 from ..transform.autodiff import gradients, tracked_input
 from .direct_call import DirectCall, find_direct_call
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .operator import Operator
 
 
-class OperatorMeaning(Meaning):
+class OperatorMeaning(DeclaredMeaning):
     """An operator for one call form and certain tensor types."""
 
     def __init__(self, op: Operator, form: Form, types: Sequence[TensorType]) -> None:
@@ -82,7 +82,7 @@ class OperatorMeaning(Meaning):
 
         def on_tensors(*arguments: Any) -> Any:
             values = [x.value for x in flatten_tensors(arguments)]
-            made = outside(ArrayWork(self.name, given_arrays), values, self.results)
+            made = external_call(ArrayWork(self.name, given_arrays), values, self.results)
             return [wrap(v) for v in made]
 
         return on_tensors
@@ -170,7 +170,7 @@ class OperatorMeaning(Meaning):
 def _refuse_foreign(name: str, meant: Graph) -> None:
     """Refuse to differentiate a reference that has no gradient."""
     for x in meant.values():
-        if isinstance(x, Outside) and x.type.dtype.is_float and any(v.tracked for v in x.arguments):
+        if isinstance(x, ExternalCall) and x.type.dtype.is_float and any(v.tracked for v in x.arguments):
             raise GradientError(
                 f"{name} has no gradient: its reference calls {x.op}, which cannot be differentiated. Give it one: "
                 f"@{name}.gradient"

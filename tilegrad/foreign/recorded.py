@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import DeviceError, GradientError
 from ..ir.graph import TensorType, Value
 from ..lazy.handle import mode
-from ..ops.external_call import outside
+from ..ops.external_call import external_call
 from ..ops.joint import joint_outputs
 from ..runtime.device import device as device_of
 from ..runtime.external_work import ENTRY, Prepared, Work
@@ -89,7 +89,7 @@ def record_cpp_call(function: Any, values: Sequence[Value], numbers: Sequence[fl
     if match.device not in HOST_DEVICES:
         p = function.signature.tensors[0].name
         raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
-    made = outside(CppWork(function, match.numbers), values, function.signature.outputs(match))
+    made = external_call(CppWork(function, match.numbers), values, function.signature.outputs(match))
     return without_gradient(function.name, made, values)
 
 

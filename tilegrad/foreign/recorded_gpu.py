@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir.graph import TensorType, Value
-from ..ops.external_call import outside
+from ..ops.external_call import external_call
 from ..runtime.device import device as device_of
 from ..runtime.external_work import Prepared, Work
 from .recorded import without_gradient
@@ -55,5 +55,5 @@ def record_cuda_call(function: Any, values: Sequence[Value], numbers: Sequence[f
     """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
     function.gpu_of(device_of(match.device))
-    made = outside(CudaWork(function, match.numbers), values, function.signature.outputs(match))
+    made = external_call(CudaWork(function, match.numbers), values, function.signature.outputs(match))
     return without_gradient(function.name, made, values)

@@ -397,7 +397,7 @@ def trunc(input: Tensor) -> Tensor:
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """The nearest number with so many decimals; halves go to the even one."""
-    return elementwise(rounding.rounded(numbers_of(input, "round"), decimals), input)
+    return elementwise(rounding.round_digits(numbers_of(input, "round"), decimals), input)
 
 
 def frac(input: Tensor) -> Tensor:

@@ -382,12 +382,12 @@ def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = F
 
 
 def _searched(edges: Tensor, values: Tensor | Number, right: bool, short: bool, op: str) -> Tensor:
-    from ..ops.searching import searched
+    from ..ops.searching import search_sorted
 
     x, e = pair(values, edges, op)
     if x.dtype is bool_:
         x, e = cast(x, uint8), cast(e, uint8)
-    found = searched(e, x, right)
+    found = search_sorted(e, x, right)
     return wrap(cast(found, int32) if short else found)
 
 

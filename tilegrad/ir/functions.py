@@ -31,6 +31,8 @@ class Function(NamedTuple):
     """Accepted arguments: b(ool), i(nteger), f(loat)."""
     in_kernels: bool = True
     """Whether the tile language has it."""
+    expensive: bool = False
+    """Whether one element takes many instructions."""
 
 
 def _safely(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -115,12 +117,12 @@ _LIST = (
     # float32 numbers multiplied for a sum at a precision (`precision.py`); in kernels `tl.dot` has one
     Function("mul_high", 2, lambda x, y: product(x, y, "high"), domain="f", in_kernels=False),
     Function("mul_medium", 2, lambda x, y: product(x, y, "medium"), domain="f", in_kernels=False),
-    Function("div", 2, np.divide, symbol="/", domain="f"),
+    Function("div", 2, np.divide, symbol="/", domain="f", expensive=True),
     Function("floordiv", 2, _safely(np.floor_divide), symbol="//", domain="if"),
     Function("mod", 2, _safely(np.mod), symbol="%", domain="if"),
     Function("truncdiv", 2, _safely(_truncated_division), domain="if"),
     Function("fmod", 2, _safely(np.fmod), domain="if"),
-    Function("pow", 2, _power, domain="if"),
+    Function("pow", 2, _power, domain="if", expensive=True),
     Function("neg", 1, np.negative, symbol="-", domain="if"),
     Function("abs", 1, np.abs, domain="if"),
     Function("maximum", 2, np.maximum),
@@ -150,32 +152,32 @@ _LIST = (
     Function("round", 1, np.round, domain="f"),  # ties to even
     Function("trunc", 1, np.trunc, domain="f"),
     # exponential and logarithmic
-    Function("exp", 1, np.exp, domain="f"),
-    Function("exp2", 1, np.exp2, domain="f"),
-    Function("expm1", 1, np.expm1, domain="f"),
-    Function("log", 1, np.log, domain="f"),
-    Function("log2", 1, np.log2, domain="f"),
-    Function("log10", 1, np.log10, domain="f"),
-    Function("log1p", 1, np.log1p, domain="f"),
-    Function("sqrt", 1, np.sqrt, domain="f"),
-    Function("rsqrt", 1, lambda x: 1 / np.sqrt(x), domain="f"),
-    Function("sigmoid", 1, _sigmoid, domain="f"),
+    Function("exp", 1, np.exp, domain="f", expensive=True),
+    Function("exp2", 1, np.exp2, domain="f", expensive=True),
+    Function("expm1", 1, np.expm1, domain="f", expensive=True),
+    Function("log", 1, np.log, domain="f", expensive=True),
+    Function("log2", 1, np.log2, domain="f", expensive=True),
+    Function("log10", 1, np.log10, domain="f", expensive=True),
+    Function("log1p", 1, np.log1p, domain="f", expensive=True),
+    Function("sqrt", 1, np.sqrt, domain="f", expensive=True),
+    Function("rsqrt", 1, lambda x: 1 / np.sqrt(x), domain="f", expensive=True),
+    Function("sigmoid", 1, _sigmoid, domain="f", expensive=True),
     # trigonometric and hyperbolic
-    Function("sin", 1, np.sin, domain="f"),
-    Function("cos", 1, np.cos, domain="f"),
-    Function("tan", 1, np.tan, domain="f"),
-    Function("asin", 1, np.arcsin, domain="f"),
-    Function("acos", 1, np.arccos, domain="f"),
-    Function("atan", 1, np.arctan, domain="f"),
-    Function("atan2", 2, np.arctan2, domain="f"),
-    Function("sinh", 1, np.sinh, domain="f"),
-    Function("cosh", 1, np.cosh, domain="f"),
-    Function("tanh", 1, np.tanh, domain="f"),
-    Function("asinh", 1, np.arcsinh, domain="f"),
-    Function("acosh", 1, np.arccosh, domain="f"),
-    Function("atanh", 1, np.arctanh, domain="f"),
-    Function("erf", 1, _erf, domain="f"),
-    Function("erfc", 1, _erfc, domain="f"),
+    Function("sin", 1, np.sin, domain="f", expensive=True),
+    Function("cos", 1, np.cos, domain="f", expensive=True),
+    Function("tan", 1, np.tan, domain="f", expensive=True),
+    Function("asin", 1, np.arcsin, domain="f", expensive=True),
+    Function("acos", 1, np.arccos, domain="f", expensive=True),
+    Function("atan", 1, np.arctan, domain="f", expensive=True),
+    Function("atan2", 2, np.arctan2, domain="f", expensive=True),
+    Function("sinh", 1, np.sinh, domain="f", expensive=True),
+    Function("cosh", 1, np.cosh, domain="f", expensive=True),
+    Function("tanh", 1, np.tanh, domain="f", expensive=True),
+    Function("asinh", 1, np.arcsinh, domain="f", expensive=True),
+    Function("acosh", 1, np.arccosh, domain="f", expensive=True),
+    Function("atanh", 1, np.arctanh, domain="f", expensive=True),
+    Function("erf", 1, _erf, domain="f", expensive=True),
+    Function("erfc", 1, _erfc, domain="f", expensive=True),
     # choice and conversion
     Function("where", 3, np.where, "last"),
     # an index, the extent of its axis and the number of a place in the program (`runtime/index_faults.py`): the nearest

@@ -23,7 +23,8 @@ from .size import Dim, Shape, Size, product
 Reader: TypeAlias = "Callable[[Value, Position], Expr]"
 """Returns the element of a value at a position, by loading or by computing it."""
 
-Cost = Literal["free", "cheap", "dear"]
+Cost = Literal["free", "cheap", "expensive"]
+Store = Literal["if reread", "where recomputing is expensive", "always"]
 
 
 class TensorType(Structure):
@@ -81,6 +82,15 @@ class Value(Node, ABC):
     """Cost of recomputing an element, relative to loading it."""
     opaque: ClassVar[bool] = False
     """Whether the op has no element form, but kernels of its own."""
+    moves: ClassVar[bool] = False
+    """Whether each element is an element of the one input, at another position."""
+    contracts: ClassVar[bool] = False
+    """Whether each element of an operand is read for many elements of the result, whatever the sizes."""
+    reads_in_order: ClassVar[bool] = False
+    """Whether permuted operands are stored in their new order first, because the op reads along their last axis."""
+    store: ClassVar[Store] = "if reread"
+    """When elements get memory of their own: if several readers would recompute them at a higher cost than reading
+    them; on targets where recomputing is expensive; or always."""
     op: ClassVar[str]
     """The printed name of the op."""
     input_fields: ClassVar[tuple[str, ...]] = ()

@@ -10,7 +10,7 @@ from ..ir.graph import Input, TensorType, Value
 from ..lazy.handle import Handle, wrap
 from ..lazy.layout import lay
 from ..lazy.storage import detached, replaced
-from ..ops.batched import Part, rebuilt
+from ..ops.batched import BatchedValue, rebuilt
 from ..ops.joint import joint_outputs
 from ..transform.autodiff import gradient_place, gradients
 
@@ -45,18 +45,18 @@ def with_history(
     """
     inputs = [s for s in [*program.standing, *program.captured_values] if s is not None and s.tracked]
     outputs, actual = program.tracked, [present[s] for s in inputs]
-    parts = {x: Part(value, False) for x, value in present.items()}
+    parts = {x: BatchedValue(value, False) for x, value in present.items()}
     leaves = {gradient_place(s): present[s] for s in inputs}
     for later in program.rewritten_leaves:  # gradients go to what stood for the leaf at first, if to any
         elements = detached(rebuilt([later.inputs[0]], parts, sizes)[0].value)
         first = leaves.get(gradient_place(later))
-        parts[later] = Part(elements if first is None else replaced(first, elements), False)
+        parts[later] = BatchedValue(elements if first is None else replaced(first, elements), False)
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
         pairs = [(v, u) for v, u in zip(outputs, upstreams, strict=True) if u is not None]
         given = [_standing_for(u, v.type) if sizes else u for v, u in pairs]
         found = gradients([v for v, _ in pairs], given, inputs)
-        known = parts | {one: Part(u, False) for one, (_, u) in zip(given, pairs, strict=True)}
+        known = parts | {one: BatchedValue(u, False) for one, (_, u) in zip(given, pairs, strict=True)}
         made = iter(rebuilt([g for g in found if g is not None], known if sizes else parts, sizes))
         return [None if g is None else next(made).value for g in found]
 

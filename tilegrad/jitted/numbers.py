@@ -19,11 +19,11 @@ from ..ir.dtype import DType, float64, int64
 from ..ir.graph import Graph, TensorType, Value
 from ..lazy.handle import state, wrap
 from ..ops.arithmetic import Abs, Add, Div, FloorDivide, Mul, Neg, Remainder, Sub
-from ..ops.broadcasting import Expand, Fill, Reshape, exact
+from ..ops.broadcasting import Expand, Fill, Reshape, number_key
 from ..ops.cast import Cast, Detach, cast
-from ..ops.declared import Declared, Meaning
+from ..ops.declared import Declared, DeclaredMeaning
 from ..ops.exponential import Power
-from ..ops.external_call import Outside
+from ..ops.external_call import ExternalCall
 from ..runtime.buffer import Buffer
 from ..runtime.device import device
 from ..tensor import Tensor
@@ -41,7 +41,7 @@ def may_vary(x: Any) -> bool:
 
 def same_number(x: Any, y: Any) -> bool:
     """Whether numbers of one class are identical: 0.0 differs from -0.0, and NaN equals itself."""
-    return x == y if x.__class__ is not float else exact(x) == exact(y)
+    return x == y if x.__class__ is not float else number_key(x) == number_key(y)
 
 
 def number_type(x: float) -> TensorType:
@@ -257,19 +257,19 @@ def _op_key(value: Value, known: Mapping[Value, Any]) -> tuple[Any, ...]:
     its reference and its device code, which may depend on the number.
     """
     if isinstance(value, Declared):
-        meant: Meaning = value.meaning
+        meant: DeclaredMeaning = value.meaning
         numbers = {n: known[x].item() for n, x in enumerate(value.arguments) if x in known and not x.type.shape}
         graphs = meant.reference(), meant.code(value.device)
         computed = [graph_key(g, {g.inputs[n]: x for n, x in numbers.items()}, ()) for g in graphs]
         return Declared, meant.name, meant.results, value.place, *computed
-    if isinstance(value, Outside):
-        return Outside, value.work.name, value.results, value.starts, value.place
+    if isinstance(value, ExternalCall):
+        return ExternalCall, value.work.name, value.results, value.starts, value.place
     return type(value), value.attributes
 
 
 def _in_work(value: Value, x: Value, known: Mapping[Value, Any]) -> bool:
     """Whether an argument of external work is a number that may be compiled into it."""
-    return isinstance(value, (Declared, Outside)) and x in known
+    return isinstance(value, (Declared, ExternalCall)) and x in known
 
 
 def _folded(value: Value, known: Mapping[Value, Any]) -> Any:

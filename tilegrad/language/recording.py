@@ -20,9 +20,9 @@ from ..lazy import storage as sharing
 from ..lazy.handle import Handle, current, mode, state
 from ..lazy.layout import layout
 from ..lazy.storage import Storage
-from ..ops.external_call import TileWork, outside
-from ..ops.tile_code import parameter as size_name
-from ..ops.tile_code import size_tile
+from ..ops.external_call import TileWork, external_call
+from ..ops.tile_code import size_expression
+from ..ops.tile_code import size_parameter as size_name
 from .arguments import BoundArguments
 from .tensors import TensorMemory, refuse_overlap
 
@@ -71,7 +71,7 @@ def record(
         places.append(given_numbers[n] if storage is None else output.get(storage, place_of.get(storage, -1)))
     extents = tuple([x if isinstance(x, Tiles) else Tiles(x, 1) for x in grid])
     work = TileWork(kernel, extents, tuple(places), sizes)
-    made = outside(work, arguments, [p.whole.type for p in written.values()], starts)
+    made = external_call(work, arguments, [p.whole.type for p in written.values()], starts)
     for p, value in zip(written.values(), made, strict=True):
         _write(name, p, value)
 
@@ -139,7 +139,7 @@ def with_sizes(kernel: Kernel, numbers: dict[str, Size]) -> tuple[Kernel, tuple[
     if taken & set(map(size_name, symbols)):
         raise KernelLaunchError(f"kernel {kernel.name} has a variable named like a size: {' '.join(sorted(taken))}")
     kinds = {p.name: p.dtype for p in kernel.parameters}
-    head = tuple([Assign(n, Cast(size_tile(x), kinds[n])) for n, x in numbers.items()])
+    head = tuple([Assign(n, Cast(size_expression(x), kinds[n])) for n, x in numbers.items()])
     kept = tuple([p for p in kernel.parameters if p.name not in numbers])
     parameters = (*kept, *[Parameter(size_name(symbol), int64, False) for symbol in symbols])
     made = Kernel(kernel.name, parameters, (*head, *kernel.body), kernel.origin)

@@ -14,7 +14,7 @@ from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
-from ..ops.control import inside
+from ..ops.control import checked_index
 from ..ops.indexing import index_bounds
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
@@ -229,7 +229,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
     `from_end`: whether negative indices count from the end.
     """
     if state.trace is not None:
-        return inside(index, extent, axis, op, from_end) if index.type.count != 0 else index
+        return checked_index(index, extent, axis, op, from_end) if index.type.count != 0 else index
     count = index.type.count
     if not isinstance(extent, int) or not isinstance(count, int) or not count:
         return index

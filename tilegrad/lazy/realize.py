@@ -17,7 +17,7 @@ from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.size import Size, product
 from ..ops.arithmetic import Add, Div, Mul, Sub
-from ..ops.broadcasting import Fill, Reshape, exact
+from ..ops.broadcasting import Fill, Reshape, number_key
 from ..ops.movement import Slice
 from ..runtime.buffer import Buffer
 from ..runtime.cache_pressure import shrinkers
@@ -88,7 +88,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
 
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
     """Find or compile the program for a graph, and the numbers passed to it: those that have varied."""
-    exactly = tuple([exact(v.value) for v in numbers])
+    exactly = tuple([number_key(v.value) for v in numbers])
     first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
     varied |= {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y}
     given = [v for n, v in enumerate(numbers) if n in varied]

@@ -16,7 +16,7 @@ from ..functions.creation import empty, zeros
 from ..functions.joining import cat, stack
 from ..lazy.handle import wrap
 from ..ops.recurrence import is_one_kernel, recurrence
-from ..ops.recurrence_code import Kind
+from ..ops.recurrence_code import CellKind
 from ..tensor import Tensor
 from . import functional, init
 from .cells import State, Weights, gru_step, input_gates, lstm_step, nonlinearity_named, rnn_step, two_states
@@ -35,7 +35,7 @@ CLOSED = 1e4
 
 
 def _in_one_kernel(
-    x: Tensor, state: State, w: Weights, kind: Kind, reverse: bool, lengths: Lengths
+    x: Tensor, state: State, w: Weights, kind: CellKind, reverse: bool, lengths: Lengths
 ) -> tuple[Tensor, State]:
     """One layer through all steps, in one direction: all steps in one kernel, which has the batch as its last axis."""
     more = state[1].t() if kind == "lstm" else None
@@ -147,7 +147,7 @@ class RNNBase(Module):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         raise NotImplementedError
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> CellKind:
         """As the kernel knows it."""
         raise NotImplementedError
 
@@ -292,7 +292,7 @@ class RNN(RNNBase):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return rnn_step(nonlinearity_named(self.nonlinearity))(x, state, w)
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> CellKind:
         return "tanh" if self.nonlinearity == "tanh" else "relu"
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
@@ -330,7 +330,7 @@ class GRU(RNNBase):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return gru_step(x, state, w)
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> CellKind:
         return "gru"
 
     def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
@@ -352,7 +352,7 @@ class LSTM(RNNBase):
     def _step(self, x: Tensor, state: State, w: Weights) -> State:
         return lstm_step(x, state, w)
 
-    def _kind(self) -> Kind:
+    def _kind(self) -> CellKind:
         return "lstm"
 
     def _state_widths(self) -> list[int]:

@@ -14,7 +14,7 @@ from .broadcasting import Axes, accumulator, reduce_sum
 from .cast import cast, detach, widened
 from .comparison import le
 from .control import where
-from .exponential import Dear, exp, log
+from .exponential import exp, log
 from .reduction import amax
 
 
@@ -32,7 +32,7 @@ class Relu(Unary):
 
 
 @final
-class Sigmoid(Dear):
+class Sigmoid(Unary):
     """1 / (1 + exp(-x))."""
 
     fn = "sigmoid"
@@ -42,13 +42,14 @@ class Sigmoid(Dear):
 
 
 @final
-class Gelu(Dear):
+class Gelu(Unary):
     """x times the chance that a normal variable is below x."""
 
+    cost = "expensive"
     takes = "f"
 
     def scalar(self, *elements: Expr) -> Expr:
-        x = _wide(elements[0])
+        x = _in_float32(elements[0])
         return cast_element(x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0), elements[0].dtype)
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -56,13 +57,15 @@ class Gelu(Dear):
 
 
 @final
-class GeluSlope(Dear):
+class GeluSlope(Unary):
     """The derivative of gelu. It is made where gelu is: then the gradient needs neither its argument nor its result."""
 
+    cost = "expensive"
+    store = "where recomputing is expensive"
     takes = "f"
 
     def scalar(self, *elements: Expr) -> Expr:
-        x = _wide(elements[0])
+        x = _in_float32(elements[0])
         density = apply("exp", x * x * -0.5) * math.sqrt(0.5 / math.pi)
         return cast_element((apply("erf", x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density, elements[0].dtype)
 
@@ -71,7 +74,7 @@ class GeluSlope(Dear):
         return mul(upstream, mul(density, sub(2.0, mul(self.x, self.x))))
 
 
-def _wide(x: Expr) -> Expr:
+def _in_float32(x: Expr) -> Expr:
     """An element in float32, if it has half precision."""
     return cast_element(x, accumulator(x.dtype))
 

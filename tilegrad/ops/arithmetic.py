@@ -59,7 +59,7 @@ class Div(Binary):
     """The quotient of floating-point numbers."""
 
     fn = "div"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         return Div(upstream, self.y)
@@ -74,7 +74,7 @@ class FloorDivide(Binary):
     """The quotient rounded down."""
 
     fn = "floordiv"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         return zeros_like(upstream)
@@ -88,7 +88,7 @@ class TruncDivide(Binary):
     """The quotient rounded towards zero."""
 
     fn = "truncdiv"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         return zeros_like(upstream)
@@ -102,7 +102,7 @@ class Remainder(Binary):
     """What is left of x after division rounded down: it has the sign of y."""
 
     fn = "mod"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         return upstream
@@ -116,7 +116,7 @@ class Fmod(Binary):
     """What is left of x after division rounded towards zero: it has the sign of x."""
 
     fn = "fmod"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         return upstream
@@ -155,7 +155,7 @@ class Sign(Unary):
         return zeros_like(upstream)
 
 
-class Extreme(Binary):
+class BinaryExtreme(Binary):
     """The greater or the less of two elements, NaN if one is; equal ones share the gradient."""
 
     def _share(self, upstream: Value, x: Value, y: Value) -> Value:
@@ -170,12 +170,12 @@ class Extreme(Binary):
 
 
 @final
-class Maximum(Extreme):
+class Maximum(BinaryExtreme):
     fn = "maximum"
 
 
 @final
-class Minimum(Extreme):
+class Minimum(BinaryExtreme):
     fn = "minimum"
 
 
@@ -210,7 +210,7 @@ class Hypot(Binary):
     """The length of (x, y), without overflow on the way."""
 
     takes = "f"
-    cost = "dear"
+    cost = "expensive"
 
     def scalar(self, *elements: Expr) -> Expr:
         x, y = (apply("abs", e) for e in elements)

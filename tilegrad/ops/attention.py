@@ -17,8 +17,8 @@ from ..ir.graph import TensorType, Value
 from ..ir.size import product
 from .arithmetic import add, div, mul, sub
 from .attention_gradient import AttentionGradient
-from .attention_shapes import Attending, Setting, kept_pairs, met_before
-from .broadcasting import least, quotient, reduce_sum, reshape
+from .attention_shapes import AttentionMask, AttentionOp, causal_mask, kept_pairs
+from .broadcasting import exact_quotient, lower_bound, reduce_sum, reshape
 from .cast import cast, detach, widened
 from .comparison import eq
 from .contraction import matmul
@@ -26,17 +26,17 @@ from .control import where
 from .exponential import exp
 from .movement import narrow, transpose
 from .reduction import amax
-from .tiled_attention import is_tiled, tiled
+from .tiled_attention import is_tiled, tiled_attention
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-FEWEST_QUERIES = 8
+MIN_QUERIES = 8
 """For fewer, vectors of queries would be mostly empty: the plain formula is used, whose scores are few then."""
 
 
 @final
-class Attention(Attending):
+class Attention(AttentionOp):
     """All means, and behind them for each query the logarithm of the sum of its powers (inf if it meets no key)."""
 
     def infer(self) -> TensorType:
@@ -77,16 +77,16 @@ class Attention(Attending):
         return means, reshape(narrow(x, 0, count, n * queries), (n, queries))
 
 
-def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value:
+def attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
     """The mean of values for each query. The arguments have axes (batch, heads, length, width) and one dtype."""
-    if _is_plain(query, key, value, setting):
+    if _stores_scores(query, key, value, setting):
         return plain_attention(query, key, value, setting)
     batch, heads, queries, _ = query.shape
     assert isinstance(heads, int)
     if is_tiled(query, key, value, setting):
-        return tiled(query, key, value, setting)
+        return tiled_attention(query, key, value, setting)
     q, k, v = (reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (query, key, value))
-    mask = () if setting.mask is None else (_turned_mask(setting.mask),)
+    mask = () if setting.mask is None else (_transposed_mask(setting.mask),)
     # not the state itself: its tensor goes on to other numbers before the gradient is taken
     state = () if setting.state is None else (add(setting.state, 0),)
     made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p, setting.precision)
@@ -94,22 +94,22 @@ def attention(query: Value, key: Value, value: Value, setting: Setting) -> Value
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
 
-def _is_plain(query: Value, key: Value, value: Value, setting: Setting) -> bool:
+def _stores_scores(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
     """Whether scores are stored: where sizes vary, queries are few, or the mask itself is to be trained."""
     sizes = [*query.shape, *key.shape, *value.shape]
     tracked = setting.mask is not None and setting.mask.tracked
-    return tracked or any(not isinstance(n, int) or n == 0 for n in sizes) or least(query.shape[2]) < FEWEST_QUERIES
+    return tracked or any(not isinstance(n, int) or n == 0 for n in sizes) or lower_bound(query.shape[2]) < MIN_QUERIES
 
 
-def _turned_mask(mask: Value) -> Value:
+def _transposed_mask(mask: Value) -> Value:
     """With queries beside each other, as the kernel has them."""
     return transpose(mask if mask.dtype is bool_ else widened(mask), -1, -2)
 
 
-def plain_attention(query: Value, key: Value, value: Value, setting: Setting) -> Value:
+def plain_attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
     """The formula as it is written, with all scores in memory."""
     (batch, heads, queries, width), (_, few, keys, _) = query.shape, key.shape
-    share = 1 if heads == few else quotient(heads, few)  # of no heads, too
+    share = 1 if heads == few else exact_quotient(heads, few)  # of no heads, too
     assert share is not None
     grouped = (batch, few, share * queries, width)
     scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)), setting.precision)
@@ -121,13 +121,13 @@ def plain_attention(query: Value, key: Value, value: Value, setting: Setting) ->
     return cast(reshape(means, (batch, heads, queries, value.shape[-1])), query.dtype)
 
 
-def _masked(scores: Value, setting: Setting) -> Value:
+def _masked(scores: Value, setting: AttentionMask) -> Value:
     none = float("-inf")
     if setting.mask is not None:
         mask = setting.mask
         scores = where(mask, scores, none) if mask.dtype is bool_ else add(scores, cast(mask, scores.dtype))
     if setting.causal:
-        scores = where(met_before(scores.shape, scores.device), scores, none)
+        scores = where(causal_mask(scores.shape, scores.device), scores, none)
     return scores
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from ..ir.dtype import bool_, float64
 from ..runtime.device import device
-from .attention_shapes import Attending, threshold
+from .attention_shapes import AttentionOp, keep_threshold
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS
-from .tile_code import TileCode, Tiles, filled, tile_code
+from .tile_code import TileCode, Tiles, fill_template, tile_code
 
 FORWARD = """
 @tg.kernel
@@ -122,33 +122,33 @@ drawn = tl.load(state + 1)
 """
 
 
-def forward(op: Attending) -> TileCode:
+def forward(op: AttentionOp) -> TileCode:
     """Each instance has a tile of queries of one head."""
     n, m, queries, keys, width, features = op.sizes
     lanes = _lanes(op)
     tiles = -(-queries // lanes)
     words = _words(op) | {"TILES": tiles, "BEHIND": n * queries * features}
     loop = _loop(op, FORWARD_STEP, "(0).to(tl.int64)", str(keys), lanes)
-    text = filled(FORWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    text = fill_template(FORWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
     return tile_code(text, op.given(), op.type, (Tiles(n * tiles, 1),))
 
 
-def backward(op: Attending, chunks: int, span: int) -> TileCode:
+def backward(op: AttentionOp, chunks: int, span: int) -> TileCode:
     """Each instance has a chunk of the keys of one head, and takes all queries through them that share them."""
     n, m, queries, keys, width, _ = op.sizes
     behind = chunks * n * queries * width
     words = _words(op) | {"CHUNKS": chunks, "SPAN": span, "HEADS": n}
     words |= {"BEHIND_QUERIES": behind, "BEHIND_KEYS": behind + m * keys * width}
     loop = _loop(op, BACKWARD_STEP, "begin", "end", _lanes(op))
-    text = filled(BACKWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
+    text = fill_template(BACKWARD, {"LOOP": loop, "SEED": SEED if op.state else ""}, words)
     return tile_code(text, op.given(), op.type, (Tiles(m * chunks, 1),))
 
 
-def _lanes(op: Attending) -> int:
+def _lanes(op: AttentionOp) -> int:
     return -(-op.tile_length(op.sizes.queries, 16) // 16) * 16
 
 
-def _words(op: Attending) -> dict[str, object]:
+def _words(op: AttentionOp) -> dict[str, object]:
     """What stands for the capital words in a kernel's text."""
     n, m, queries, keys, width, features = op.sizes
     partial = queries % _lanes(op) != 0
@@ -171,7 +171,7 @@ def _words(op: Attending) -> dict[str, object]:
     }
 
 
-def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
+def _loop(op: AttentionOp, step: str, begin: str, end: str, lanes: int) -> str:
     """A step for each whole tile of keys, and one for the rest.
 
     What comes first in a causal loop are tiles whose keys stand before all queries: nothing is hidden there.
@@ -198,20 +198,20 @@ def _loop(op: Attending, step: str, begin: str, end: str, lanes: int) -> str:
     return text
 
 
-def _step(op: Attending, step: str, count: int, suffix: str, hidden: bool = True) -> str:
+def _step(op: AttentionOp, step: str, count: int, suffix: str, hidden: bool = True) -> str:
     """What is done for a tile of keys; `hidden`: some may stand behind a query."""
     masked = ""
     if op.mask:
         masked = (BOOLEAN if op.mask[0].dtype is bool_ else ADDED).replace("ADDRESS", _mask_address(op, count))
     if op.causal and hidden:
         masked += CAUSAL
-    scores = filled(SCORES, {"MASKED": masked}, {})
+    scores = fill_template(SCORES, {"MASKED": masked}, {})
     lines = {"SCORES": scores, "FACTOR": _dropped(op) if op.state else ""}
     times = " * factor@" if op.state else ""
-    return filled(step, lines, {"TIMES": times, "COUNT": count}).replace("@", suffix)
+    return fill_template(step, lines, {"TIMES": times, "COUNT": count}).replace("@", suffix)
 
 
-def _mask_address(op: Attending, count: int) -> str:
+def _mask_address(op: AttentionOp, count: int) -> str:
     batch, heads, keys, queries = op.mask[0].shape
     place = [f"head // {op.heads}", f"head % {op.heads}", "j@[:, None]", "i[None, :]"]
     extents = (batch, heads, keys, queries)
@@ -226,7 +226,7 @@ def _mask_address(op: Attending, count: int) -> str:
     return f"mask + tl.broadcast_to({offset}, ({shape[0]}, {shape[1]})){partial}"
 
 
-def _dropped(op: Attending) -> str:
+def _dropped(op: AttentionOp) -> str:
     """The factors of dropout, drawn as `random.Philox` draws: the first word for each pair."""
     _, _, queries, keys, _, _ = op.sizes
     lines = [f"counter@ = drawn + (head * {queries} + i)[None, :] * {keys} + j@[:, None]"]
@@ -244,7 +244,7 @@ def _dropped(op: Attending) -> str:
             f"m{k}@ = m{n}@ + {KEY_STEPS[1]}",
         ]
     dtype = "tl.float64" if op.wide is float64 else "tl.float32"
-    kept = f"(a{ROUNDS}@ >> 8) < {threshold(op.p)}"
+    kept = f"(a{ROUNDS}@ >> 8) < {keep_threshold(op.p)}"
     # assigned twice, so it is kept: evaluated where it is used it would be drawn twice
     lines += [f"factor@ = tl.full((COUNT, {_lanes(op)}), {1 / (1 - op.p)!r}, {dtype})"]
     return "\n".join([*lines, f"factor@ = tl.where({kept}, factor@, 0.0)"])

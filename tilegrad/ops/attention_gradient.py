@@ -17,7 +17,7 @@ import numpy as np
 from ..ir.dtype import bool_
 from ..ir.graph import TensorType, Value
 from .arithmetic import add, mul, neg, sub
-from .attention_shapes import Attending, Setting, kept_pairs, met_before
+from .attention_shapes import AttentionMask, AttentionOp, causal_mask, kept_pairs
 from .broadcasting import expand, reduce_sum, reshape
 from .cast import cast, widened
 from .contraction import matmul
@@ -29,12 +29,12 @@ from .movement import narrow, transpose
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-INSTANCES = 16
+MIN_INSTANCES = 16
 """If there are fewer keys' heads, the keys are shared out to several instances, that more threads have work."""
 
 
 @final
-class AttentionGradient(Attending):
+class AttentionGradient(AttentionOp):
     """The gradients of queries (a part for each chunk of keys, to be summed), of keys and of values, in a row."""
 
     upstream: Value
@@ -47,7 +47,7 @@ class AttentionGradient(Attending):
         _, m, _, keys, _, _ = self.sizes
         length = self.tile_length(keys, 8)
         tiles = -(-keys // length)
-        return length * -(-tiles // min(-(-INSTANCES // m), tiles))
+        return length * -(-tiles // min(-(-MIN_INSTANCES // m), tiles))
 
     @property
     def chunks(self) -> int:
@@ -101,7 +101,7 @@ class AttentionGradient(Attending):
 
     def shares(self, a: Value, b: Value, c: Value) -> list[Value | None]:
         """The gradient of each input, if this arrives for the gradients of queries, keys and values."""
-        m = _Matrices.of(self)
+        m = _GradientMatrices.of(self)
         a, b = mul(m.grouped(a), self.scale), mul(b, self.scale)
         slopes = mul(m.powers, sub(mul(m.flow, m.factor), m.delta))
         to_slopes = add(matmul(a, _t(m.key)), matmul(m.query, _t(b)))
@@ -120,7 +120,7 @@ class AttentionGradient(Attending):
         return [cast(x, self.query.dtype) for x in first] + none + last
 
 
-class _Matrices(NamedTuple):
+class _GradientMatrices(NamedTuple):
     """What the gradient is made of, for all queries that share keys: (m, n / m * queries, keys or width)."""
 
     query: Value
@@ -134,7 +134,7 @@ class _Matrices(NamedTuple):
     delta: Value
 
     @classmethod
-    def of(cls, op: AttentionGradient) -> _Matrices:
+    def of(cls, op: AttentionGradient) -> _GradientMatrices:
         n, m, queries, keys, _, _ = op.sizes
         shape = (m, n // m * queries, keys)
         query, upstream = (reshape(widened(x), (m, shape[1], x.shape[-1])) for x in (op.query, op.upstream))
@@ -144,7 +144,7 @@ class _Matrices(NamedTuple):
         powers = exp(sub(reshape(scores, shape), level))
         factor = ones((), op.wide, op.device)
         if op.state:
-            kept = kept_pairs(Setting(state=op.state[0], p=op.p), (n, queries, keys))
+            kept = kept_pairs(AttentionMask(state=op.state[0], p=op.p), (n, queries, keys))
             factor = mul(cast(reshape(kept, shape), op.wide), 1 / (1 - op.p))
         return cls(query, key, value, upstream, powers, matmul(upstream, _t(value)), factor, delta)
 
@@ -152,14 +152,14 @@ class _Matrices(NamedTuple):
         return reshape(x, self.query.shape)
 
 
-def _masked(op: Attending, scores: Value) -> Value:
+def _masked(op: AttentionOp, scores: Value) -> Value:
     n, queries, keys = scores.shape
     if op.mask:
         four = (int(n) // op.heads, op.heads, queries, keys)  # type: ignore[arg-type]
         given = reshape(expand(_t(op.mask[0]), four), scores.shape)
         scores = where(given, scores, float("-inf")) if given.dtype is bool_ else add(scores, cast(given, op.wide))
     if op.causal:
-        scores = where(met_before(scores.shape, scores.device), scores, float("-inf"))
+        scores = where(causal_mask(scores.shape, scores.device), scores, float("-inf"))
     return scores
 
 

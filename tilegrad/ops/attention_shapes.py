@@ -17,14 +17,14 @@ from .creation import positions
 from .opaque import Opaque
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS, bernoulli
 
-AT_ONCE = 64
+TILE_LENGTH = 64
 """About so many queries, and so many keys, make a tile: their scores stay in the first two caches."""
-FEW_AT_ONCE, SHORT = 32, 256
+SHORT_CAUSAL_TILE, MAX_SHORT_CAUSAL = 32, 256
 """The same for causal attention of so many queries and keys at most: of 128 x 128 pairs 10 in 16 are then computed, not
 12. That took 0.83 to 0.93 of the time on a CPU; tiles of 32 are slower otherwise, by up to a tenth."""
 
 
-class Setting(NamedTuple):
+class AttentionMask(NamedTuple):
     """How queries meet keys."""
 
     mask: Value | None = None
@@ -37,19 +37,19 @@ class Setting(NamedTuple):
     precision: Precision = "highest"
 
 
-def kept_pairs(setting: Setting, shape: Shape) -> Value:
+def kept_pairs(setting: AttentionMask, shape: Shape) -> Value:
     """Which pairs dropout keeps, if there is any."""
     assert setting.state is not None
     return bernoulli(setting.state, 1 - setting.p, shape)
 
 
-def met_before(shape: Shape, device: str) -> Value:
+def causal_mask(shape: Shape, device: str) -> Value:
     """Which keys (last axis) stand no later than the query (the axis before it)."""
     queries, keys = shape[-2:]
     return ge(reshape(positions(queries, device), (queries, 1)), positions(keys, device))
 
 
-class Attending(Opaque):
+class AttentionOp(Opaque):
     """What attention and its gradient have in common.
 
     Queries are (n, length, width), keys and values (m, ...): one of them serves n / m queries beside each other.
@@ -75,16 +75,16 @@ class Attending(Opaque):
         return accumulator(self.query.dtype)
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> AttentionSizes:
         numbers = [known(extent, {}) for extent in (*self.query.shape, *self.value.shape)]
         n, queries, width, m, keys, features = numbers
-        return Sizes(n, m, queries, keys, width, features)
+        return AttentionSizes(n, m, queries, keys, width, features)
 
     def tile_length(self, extent: int, multiple: int) -> int:
         """How long the tiles of queries or keys are."""
-        short = self.causal and max(self.sizes.queries, self.sizes.keys) <= SHORT
+        short = self.causal and max(self.sizes.queries, self.sizes.keys) <= MAX_SHORT_CAUSAL
         few = short and not device(self.query.device).target.masks_are_cheap
-        return tile_length(extent, multiple, FEW_AT_ONCE if few else AT_ONCE)
+        return tile_length(extent, multiple, SHORT_CAUSAL_TILE if few else TILE_LENGTH)
 
     def given(self) -> dict[str, TensorType]:
         """The parameters of the kernel."""
@@ -106,12 +106,12 @@ class Attending(Opaque):
         factor: Any = 1.0
         if self.state:
             drawn = philox_numbers(rest[len(self.mask)], n * queries * keys) >> 8
-            kept = (drawn < threshold(self.p)).reshape(n, queries, keys)
+            kept = (drawn < keep_threshold(self.p)).reshape(n, queries, keys)
             factor = np.where(np.swapaxes(kept, 1, 2), 1 / (1 - self.p), 0.0).astype(query.dtype)
         return scores, factor
 
 
-class Sizes(NamedTuple):
+class AttentionSizes(NamedTuple):
     n: int
     m: int
     queries: int
@@ -122,7 +122,7 @@ class Sizes(NamedTuple):
     """Of a value."""
 
 
-def tile_length(extent: int, multiple: int, most: int = AT_ONCE) -> int:
+def tile_length(extent: int, multiple: int, most: int = TILE_LENGTH) -> int:
     """How long the tiles of an axis are: alike, and multiples of a number if there are several.
 
     >>> tile_length(512, 8), tile_length(100, 8), tile_length(257, 8), tile_length(50, 8)
@@ -132,7 +132,7 @@ def tile_length(extent: int, multiple: int, most: int = AT_ONCE) -> int:
     return extent if tiles == 1 else -(-extent // (tiles * multiple)) * multiple
 
 
-def threshold(p: float) -> int:
+def keep_threshold(p: float) -> int:
     """A pair is kept if the upper 24 bits of its random word are below this: as `bernoulli` does."""
     return int(np.ceil(np.float64(np.float32(1 - p)) * (1 << 24)))
 

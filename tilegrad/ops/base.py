@@ -51,6 +51,8 @@ class Elementwise(Value):
         if "fn" in cls.__dict__:
             cls.takes = FUNCTIONS[cls.fn].domain
             cls.predicate = FUNCTIONS[cls.fn].result == "bool"
+            if FUNCTIONS[cls.fn].expensive and "cost" not in cls.__dict__:
+                cls.cost = "expensive"
             cls.differentiable = cls.differentiable and not cls.predicate
 
     def scalar(self, *elements: Expr) -> Expr:
@@ -113,7 +115,7 @@ def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
             continue
         if other.dtype is not met.dtype or (other.device != met.device and other.shape and met.shape):
             require_alike(op, values)
-        shape = _met(met.shape, other.shape, op)
+        shape = _broadcast_pair(met.shape, other.shape, op)
         if shape is not met.shape:
             met = other if shape is other.shape else TensorType(met.dtype, shape, met.device)
         elif not shape and other.device != "cpu":
@@ -142,7 +144,7 @@ def require_one_device(op: str, values: Sequence[Value]) -> None:
             )
 
 
-def _met(x: Shape, y: Shape, op: str) -> Shape:
+def _broadcast_pair(x: Shape, y: Shape, op: str) -> Shape:
     """The shape in which two meet: the same object as one of them if it is equal to it."""
     new = len(x) - len(y)
     if new >= 0 and x[new:] == y:

@@ -18,16 +18,16 @@ from ..ir.location import working_for
 from ..ir.scalar import Expr, Position
 from ..ir.size import Dim
 from .base import Elementwise
-from .bind_sizes import numbered_attributes
+from .bind_sizes import bind_attributes
 from .broadcasting import Expand, Reduction, Reshape, expand, reduce_sum, reshape
 from .declared import Declared
-from .external_call import Outside
-from .external_call import mapped as mapped_call
+from .external_call import ExternalCall
+from .external_call import batched_call as mapped_call
 from .joint import Joint, JointOutput, joint_output
 from .opaque import Opaque
-from .tile_code import TileCode, repeated
+from .tile_code import TileCode, repeat_kernel
 
-Repeated: TypeAlias = "Value"
+OpTemplate: TypeAlias = "Value"
 """An op on placeholders. (Not an input of the op that has it as a field.)"""
 
 
@@ -37,7 +37,7 @@ class Batched(Value):
 
     arguments: tuple[Value, ...]
     mapped: tuple[bool, ...]
-    inner: Repeated
+    inner: OpTemplate
 
     def infer(self) -> TensorType:
         inner = self.inner
@@ -63,9 +63,9 @@ class Batched(Value):
         inner = self.inner
         one = placeholder(inner.type)
         shares = inner.gradient(one)
-        given = {x: Part(a, m) for x, a, m in zip(inner.inputs, self.arguments, self.mapped, strict=True)}
-        given[one] = Part(upstream, True)
-        return whole_shares(shares, given, self.mapped, self.entries)
+        given = {x: BatchedValue(a, m) for x, a, m in zip(inner.inputs, self.arguments, self.mapped, strict=True)}
+        given[one] = BatchedValue(upstream, True)
+        return summed_shares(shares, given, self.mapped, self.entries)
 
     def reference(self, *arrays: Any) -> Any:
         assert isinstance(self.inner, (Opaque, Batched))
@@ -79,13 +79,13 @@ class Batched(Value):
     def kernel(self) -> TileCode:
         assert isinstance(self.inner, (Opaque, Batched))
         types = [x.type for x in (*self.inner.inputs, self.inner)]
-        return repeated(self.inner.kernel(), types, [*self.mapped, True], self.entries)
+        return repeat_kernel(self.inner.kernel(), types, [*self.mapped, True], self.entries)
 
     def __str__(self) -> str:
         return f"each[{self.inner}]"
 
 
-class Part(NamedTuple):
+class BatchedValue(NamedTuple):
     """What a value of an unbatched graph has become."""
 
     value: Value
@@ -113,7 +113,9 @@ def template(value: Value) -> Value:
     return found
 
 
-def rebuilt(values: Sequence[Value], given: Mapping[Value, Part], sizes: Mapping[str, int] = {}) -> list[Part]:
+def rebuilt(
+    values: Sequence[Value], given: Mapping[Value, BatchedValue], sizes: Mapping[str, int] = {}
+) -> list[BatchedValue]:
     """The values computed again from what some of the values they are computed from have become.
 
     With `sizes`, those that stand in ops become numbers: what is given has numbers in their place, too.
@@ -125,12 +127,12 @@ def rebuilt(values: Sequence[Value], given: Mapping[Value, Part], sizes: Mapping
 class _Rebuilding:
     """What has been rebuilt so far."""
 
-    def __init__(self, given: Mapping[Value, Part], sizes: Mapping[str, int]) -> None:
-        self.parts: dict[Value, Part] = dict(given)
+    def __init__(self, given: Mapping[Value, BatchedValue], sizes: Mapping[str, int]) -> None:
+        self.parts: dict[Value, BatchedValue] = dict(given)
         self.sizes = sizes
         self.joints: dict[int, Joint] = {}
 
-    def part(self, wanted: Value) -> Part:
+    def part(self, wanted: Value) -> BatchedValue:
         parts = self.parts
         for value in topological([wanted], lambda v: v in parts or "leaf" in v.__dict__):
             if value not in parts:
@@ -139,25 +141,25 @@ class _Rebuilding:
                     parts[value] = self.made(value, inputs)
         return parts[wanted]
 
-    def made(self, value: Value, inputs: Sequence[Part]) -> Part:
-        changes = numbered_attributes(value, self.sizes) if self.sizes else {}
+    def made(self, value: Value, inputs: Sequence[BatchedValue]) -> BatchedValue:
+        changes = bind_attributes(value, self.sizes) if self.sizes else {}
         if not changes and all(x is p.value for x, p in zip(value.inputs, inputs, strict=False)):
-            return Part(value, False)
-        mapped = any(p.mapped for p in inputs)
-        if mapped and isinstance(value, Declared):  # its meaning is mapped, which is made of other values
+            return BatchedValue(value, False)
+        batched_call = any(p.mapped for p in inputs)
+        if batched_call and isinstance(value, Declared):  # its meaning is mapped, which is made of other values
             meant = value.meaning.reference()
             return rebuilt([meant.outputs[value.place]], dict(zip(meant.inputs, inputs, strict=True)))[0]
         if isinstance(value, JointOutput):
             new = self.sibling(value, inputs)
         else:
-            new = _mapped(value, inputs) if mapped else value.with_inputs([p.value for p in inputs], **changes)
+            new = _batched(value, inputs) if batched_call else value.with_inputs([p.value for p in inputs], **changes)
         if new.tracked and not value.tracked and any(x.tracked for x in value.inputs):
             new.__dict__["tracked"] = False  # made where no gradients were recorded
-        if not mapped and "hooks" in value.__dict__:
+        if not batched_call and "hooks" in value.__dict__:
             new.__dict__["hooks"] = value.__dict__["hooks"]
-        return Part(new, mapped)
+        return BatchedValue(new, batched_call)
 
-    def sibling(self, value: JointOutput, inputs: Sequence[Part]) -> Value:
+    def sibling(self, value: JointOutput, inputs: Sequence[BatchedValue]) -> Value:
         old = value.joint
         flags = [p.mapped for p in inputs[1:]]
         joint = self.joints.get(id(old))
@@ -166,10 +168,10 @@ class _Rebuilding:
         x = inputs[0]
         if any(flags) and not x.mapped:
             entries = inputs[1 + flags.index(True)].value.shape[0]
-            x = Part(expand(x.value, (entries, *x.value.shape)), True)
+            x = BatchedValue(expand(x.value, (entries, *x.value.shape)), True)
         return joint_output(x.value, joint, old.outputs.index(value))
 
-    def rule(self, old: Joint, mapped: Sequence[bool]) -> Any:
+    def rule(self, old: Joint, batched_call: Sequence[bool]) -> Any:
         """The rule of a joint for arguments of which some are mapped."""
 
         def gradient(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
@@ -179,25 +181,25 @@ class _Rebuilding:
                 ones.append(None)
                 if upstream is not None and sibling is not None:
                     ones[-1] = one = placeholder(sibling.type)
-                    given[one] = Part(upstream, any(mapped))
-            entries = next((u.shape[0] for u in upstreams if u is not None), 1) if any(mapped) else 1
+                    given[one] = BatchedValue(upstream, any(batched_call))
+            entries = next((u.shape[0] for u in upstreams if u is not None), 1) if any(batched_call) else 1
             ones += [None] * (len(old.outputs) - len(ones))
-            return whole_shares(old.rule(ones), given, mapped, entries, self.sizes)
+            return summed_shares(old.rule(ones), given, batched_call, entries, self.sizes)
 
         return gradient
 
 
-def whole_shares(
+def summed_shares(
     shares: Sequence[Value | None],
-    given: Mapping[Value, Part],
-    mapped: Sequence[bool],
+    given: Mapping[Value, BatchedValue],
+    batched_call: Sequence[bool],
     entries: Dim,
     sizes: Mapping[str, int] = {},
 ) -> list[Value | None]:
     """Shares of gradients for all entries: summed for an argument that all entries read."""
     found = iter(rebuilt([share for share in shares if share is not None], given, sizes))
     result: list[Value | None] = []
-    for share, has_axis in zip(shares, mapped, strict=True):
+    for share, has_axis in zip(shares, batched_call, strict=True):
         if share is None:
             result.append(None)
             continue
@@ -210,12 +212,12 @@ def whole_shares(
     return result
 
 
-def _mapped(value: Value, parts: Sequence[Part]) -> Value:
+def _batched(value: Value, parts: Sequence[BatchedValue]) -> Value:
     """An op on arguments of which some have the batch as leading axis; as itself where that is plain to see."""
     first = next(p.value for p in parts if p.mapped)
     entries = first.shape[0]
     match value:
-        case Outside():
+        case ExternalCall():
             return mapped_call(value, [p.value for p in parts], [p.mapped for p in parts])
         case Elementwise():
             return value.with_inputs([_aligned(p, value.type.rank) for p in parts])
@@ -228,7 +230,7 @@ def _mapped(value: Value, parts: Sequence[Part]) -> Value:
     return Batched(tuple([p.value for p in parts]), tuple([p.mapped for p in parts]), template(value))
 
 
-def _aligned(part: Part, rank: int) -> Value:
+def _aligned(part: BatchedValue, rank: int) -> Value:
     """A part with axes of extent 1 after the batch axis, so that it broadcasts as it did without."""
     x = part.value
     if not part.mapped:

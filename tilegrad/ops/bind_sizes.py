@@ -9,46 +9,46 @@ from ..ir.graph import Input, Value
 from ..ir.node import Structure
 from ..ir.size import Size, known
 from ..ir.tile import Kernel
-from .declared import Meaning
+from .declared import DeclaredMeaning
 
 
-def settled(value: Value, sizes: Mapping[str, int]) -> Value:
+def with_sizes(value: Value, sizes: Mapping[str, int]) -> Value:
     """The same op on placeholders, with its sizes as numbers."""
-    inputs = [Input(numbered(x.type, sizes)) for x in value.inputs]
+    inputs = [Input(bind_sizes(x.type, sizes)) for x in value.inputs]
     for made, x in zip(inputs, value.inputs, strict=True):
         made.__dict__["tracked"] = x.tracked
-    return value.with_inputs(inputs, **numbered_attributes(value, sizes))
+    return value.with_inputs(inputs, **bind_attributes(value, sizes))
 
 
-def numbered_attributes(value: Value, sizes: Mapping[str, int]) -> dict[str, Any]:
+def bind_attributes(value: Value, sizes: Mapping[str, int]) -> dict[str, Any]:
     """The attributes of an op in which sizes stand, with numbers in place of these."""
     own = value.__dict__
-    found = {name: numbered(own[name], sizes) for name in value.attribute_fields}
+    found = {name: bind_sizes(own[name], sizes) for name in value.attribute_fields}
     return {name: part for name, part in found.items() if part is not own[name]}
 
 
-def numbered(part: Any, sizes: Mapping[str, int]) -> Any:
+def bind_sizes(part: Any, sizes: Mapping[str, int]) -> Any:
     """An attribute with its sizes as numbers; the same object if there are none in it.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import TensorType
     >>> n = Size.named("n")
-    >>> str(numbered(TensorType(float32, (n, 3, 2 * n)), {"n": 5})), numbered((1, (n, 2)), {"n": 5})
+    >>> str(bind_sizes(TensorType(float32, (n, 3, 2 * n)), {"n": 5})), bind_sizes((1, (n, 2)), {"n": 5})
     ('f32[5,3,10]', (1, (5, 2)))
     """
     if isinstance(part, Size):
         return known(part, sizes)
     if isinstance(part, Value):
-        return settled(part, sizes)
+        return with_sizes(part, sizes)
     if isinstance(part, tuple):
-        parts = [numbered(p, sizes) for p in part]
+        parts = [bind_sizes(p, sizes) for p in part]
         if all(new is old for new, old in zip(parts, part, strict=True)):
             return part
         return type(part)(*parts) if hasattr(part, "_fields") else tuple(parts)
-    if isinstance(part, Meaning):
+    if isinstance(part, DeclaredMeaning):
         return part.settled(sizes)
     if isinstance(part, Structure) and not isinstance(part, Kernel):
         old = {name: part.__dict__[name] for name in part.fields}
-        changes = {name: new for name, x in old.items() if (new := numbered(x, sizes)) is not x}
+        changes = {name: new for name, x in old.items() if (new := bind_sizes(x, sizes)) is not x}
         return part.replaced(**changes) if changes else part
     return part

@@ -100,11 +100,11 @@ def require(takes: str, dtype: DType, op: str) -> None:
         )
 
 
-def least(extent: Dim) -> float:
+def lower_bound(extent: Dim) -> float:
     """The least that a size can be: what it is made of is at least 2.
 
     >>> n = Size.named("n")
-    >>> least(n * 4 + 1), least(n - 3), least(7)
+    >>> lower_bound(n * 4 + 1), lower_bound(n - 3), lower_bound(7)
     (9, -1, 7)
     """
     if not isinstance(extent, Size):
@@ -114,10 +114,10 @@ def least(extent: Dim) -> float:
     return extent.value(dict.fromkeys(extent.names(), 2))
 
 
-def exact(number: float) -> float | str:
+def number_key(number: float) -> float | str:
     """A number as a key: -0.0 is not 0.0, and NaN equals itself.
 
-    >>> exact(-0.0) == exact(0.0), exact(math.nan) == exact(math.nan)
+    >>> number_key(-0.0) == number_key(0.0), number_key(math.nan) == number_key(math.nan)
     (False, True)
     """
     return number.hex() if isinstance(number, float) else number
@@ -146,7 +146,7 @@ class Fill(Value):
 
     @property
     def attributes(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return exact(self.value), self.declared
+        return number_key(self.value), self.declared
 
     def __str__(self) -> str:
         return f"fill[{self.value:g}]" if isinstance(self.value, float) else f"fill[{self.value}]"
@@ -156,6 +156,7 @@ class Fill(Value):
 class Reshape(Value):
     """The same elements, in row-major order, in another shape."""
 
+    moves = True
     cost: ClassVar[Cost] = "free"
     x: Value
     sizes: Shape
@@ -179,6 +180,7 @@ class Reshape(Value):
 class Expand(Value):
     """Repeats axes of extent 1, and adds leading axes."""
 
+    moves = True
     cost: ClassVar[Cost] = "free"
     x: Value
     sizes: Shape
@@ -286,7 +288,9 @@ def reshape(x: Value, sizes: Sequence[Dim]) -> Value:
 
 def _completed(x: Value, sizes: Shape) -> Shape:
     count = product(x.shape)
-    missing = quotient(count, product(extent for extent in sizes if extent != -1)) if sizes.count(-1) == 1 else None
+    missing = (
+        exact_quotient(count, product(extent for extent in sizes if extent != -1)) if sizes.count(-1) == 1 else None
+    )
     if missing is None:
         raise ShapeError(
             f"reshape: {shown(x.shape)} has {count} elements, which leaves no one size for the -1 in {shown(sizes)}"
@@ -294,7 +298,7 @@ def _completed(x: Value, sizes: Shape) -> Shape:
     return tuple(missing if extent == -1 else extent for extent in sizes)
 
 
-def quotient(x: Dim, y: Dim) -> Dim | None:
+def exact_quotient(x: Dim, y: Dim) -> Dim | None:
     """x / y if that is a whole number whatever the sizes that vary."""
     if isinstance(x, Size):
         return x.divided(y) if y != 0 else None

@@ -36,7 +36,8 @@ class Contract(Value):
     <contract[bik,kj->bij]: f32[7,2,5]>
     """
 
-    cost = "dear"
+    contracts = True
+    cost = "expensive"
     x: Value
     y: Value
     equation: str
@@ -68,7 +69,7 @@ class Contract(Value):
         for value, axes in ((self.x, of_x), (self.y, of_y)):
             places = [ZERO if n == 1 and a in out else at[a] for a, n in zip(axes, value.shape, strict=True)]
             factors.append(cast(read(value, tuple(places)), accumulator(value.dtype)))
-        result = times(factors[0], factors[1], self.precision)
+        result = multiply(factors[0], factors[1], self.precision)
         for _, letter in reversed(over):
             result = reduce("add", indices[letter], result)
         return cast(result, self.x.dtype)
@@ -85,15 +86,15 @@ class Contract(Value):
         return reshape(contract(upstream, other, f"{out},{of_other}->{wide}", self.precision), x.shape)
 
     def __str__(self) -> str:
-        return f"contract[{self.equation}{noted(self.precision)}]"
+        return f"contract[{self.equation}{precision_note(self.precision)}]"
 
 
-def times(x: Expr, y: Expr, precision: Precision) -> Expr:
+def multiply(x: Expr, y: Expr, precision: Precision) -> Expr:
     """A product that is to be summed: of float32 numbers at a precision."""
     return apply(PRODUCTS[precision] if x.dtype is float32 else "mul", x, y)
 
 
-def noted(precision: Precision) -> str:
+def precision_note(precision: Precision) -> str:
     """How a precision is shown behind what else an op has."""
     return "" if precision == "highest" else f", {precision}"
 
@@ -112,21 +113,21 @@ def letters(equation: str) -> tuple[str, str, str]:
 def contract(x: Value, y: Value, equation: str, precision: Precision = "highest") -> Value:
     """A contraction whose letters may also be summed in one operand, and whose extents of 1 always fit."""
     of_x, of_y, out = letters(equation)
-    x, of_x = _without_lone_ones(x, of_x, y, of_y, out)
-    y, of_y = _without_lone_ones(y, of_y, x, of_x, out)
-    x, of_x = _summed(x, of_x, of_y + out)
-    y, of_y = _summed(y, of_y, of_x + out)
+    x, of_x = _without_unit_axes(x, of_x, y, of_y, out)
+    y, of_y = _without_unit_axes(y, of_y, x, of_x, out)
+    x, of_x = _sum_unshared(x, of_x, of_y + out)
+    y, of_y = _sum_unshared(y, of_y, of_x + out)
     return Contract(x, y, f"{of_x},{of_y}->{out}", precision)
 
 
-def _without_lone_ones(x: Value, of_x: str, y: Value, of_y: str, out: str) -> tuple[Value, str]:
+def _without_unit_axes(x: Value, of_x: str, y: Value, of_y: str, out: str) -> tuple[Value, str]:
     """Without the summed axes that have extent 1 here and another there."""
     there = dict(zip(of_y, y.shape, strict=True))
     gone = [n for n, a in enumerate(of_x) if a not in out and x.shape[n] == 1 and there.get(a, 1) != 1]
     return (squeeze(x, gone), "".join(a for n, a in enumerate(of_x) if n not in gone)) if gone else (x, of_x)
 
 
-def _summed(x: Value, of_x: str, needed: str) -> tuple[Value, str]:
+def _sum_unshared(x: Value, of_x: str, needed: str) -> tuple[Value, str]:
     """Summed over the axes that nothing else has."""
     gone = [n for n, a in enumerate(of_x) if a not in needed]
     return (reduce_sum(x, gone), "".join(a for a in of_x if a in needed)) if gone else (x, of_x)
@@ -189,10 +190,10 @@ def bmm(x: Value, y: Value, precision: Precision = "highest") -> Value:
 def outer(x: Value, y: Value) -> Value:
     """The products of all pairs of elements of two vectors."""
     _ranks("outer", x=(x, 1), y=(y, 1))
-    return _multiplied(unsqueeze(x, 1), y)
+    return _multiply(unsqueeze(x, 1), y)
 
 
-def _multiplied(x: Value, y: Value) -> Value:
+def _multiply(x: Value, y: Value) -> Value:
     """The product of elements; of bools whether both are true."""
     return bitwise_and(x, y) if x.dtype is bool_ else mul(x, y)
 
@@ -201,7 +202,7 @@ def kron(x: Value, y: Value) -> Value:
     """y, times each element of x in its place."""
     rank = max(x.type.rank, y.type.rank)
     a, b = (reshape(v, (1,) * (rank - v.type.rank) + v.shape) for v in (x, y))
-    apart = _multiplied(
+    apart = _multiply(
         reshape(a, [n for extent in a.shape for n in (extent, 1)]),
         reshape(b, [n for extent in b.shape for n in (1, extent)]),
     )

@@ -62,7 +62,7 @@ Check: TypeAlias = tuple[int, bool]
 
 
 @final
-class Inside(Value):
+class CheckedIndex(Value):
     """Indices as positions on an axis; those outside become the nearest position, and whoever waits is told."""
 
     x: Value
@@ -86,29 +86,29 @@ class Inside(Value):
         return (None,)
 
 
-def inside(x: Value, extent: Dim, axis: int, op: str, from_end: bool = True) -> Value:
+def checked_index(x: Value, extent: Dim, axis: int, op: str, from_end: bool = True) -> Value:
     """Indices along an axis that kernels check when they use them."""
     from ..runtime.index_faults import number_of
 
-    return Inside(x, extent, from_end, number_of(op, axis, from_end, extent, current_location()))
+    return CheckedIndex(x, extent, from_end, number_of(op, axis, from_end, extent, current_location()))
 
 
-def parted(index: Value) -> tuple[Value, Check | None]:
+def split_check(index: Value) -> tuple[Value, Check | None]:
     """Indices as they were given, and how they are checked: for a kernel that does so itself."""
-    return (index.x, (index.number, index.from_end)) if isinstance(index, Inside) else (index, None)
+    return (index.x, (index.number, index.from_end)) if isinstance(index, CheckedIndex) else (index, None)
 
 
-def checked(index: Value, extent: Dim, check: Check | None) -> Value:
-    """The indices of `parted` as they were."""
-    return index if check is None else Inside(index, extent, check[1], check[0])
+def with_check(index: Value, extent: Dim, check: Check | None) -> Value:
+    """The indices of `split_check` as they were."""
+    return index if check is None else CheckedIndex(index, extent, check[1], check[0])
 
 
-def moved(index: Value, move: Callable[[Value], Value]) -> Value:
+def reshape_index(index: Value, move: Callable[[Value], Value]) -> Value:
     """Indices in another shape; those that are checked stay so."""
-    raw, check = parted(index)
-    return move(raw) if check is None else checked(move(raw), index.extent, check)  # type: ignore[attr-defined]
+    raw, check = split_check(index)
+    return move(raw) if check is None else with_check(move(raw), index.extent, check)  # type: ignore[attr-defined]
 
 
 def flat_index(index: Value) -> Value:
     """Indices in one row."""
-    return moved(index, lambda x: reshape(x, (-1,)))
+    return reshape_index(index, lambda x: reshape(x, (-1,)))

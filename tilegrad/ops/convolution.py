@@ -27,9 +27,9 @@ from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .base import require_alike
 from .broadcasting import accumulator, fill, require, reshape
-from .contraction import noted, times
+from .contraction import multiply, precision_note
 from .movement import cat, narrow, pad, permute
-from .sliding import Sliding, check_fit, coverings, places
+from .sliding import Sliding, check_fit, coverings, tap_positions
 
 Windows = tuple[Sliding, ...]
 
@@ -40,16 +40,16 @@ def _infer(x: Value, y: Value, shape: Shape) -> TensorType:
     return x.type.with_shape(shape)
 
 
-def _summed(x: Expr, y: Expr, over: Sequence[Index], precision: Precision) -> Expr:
+def _sum_products(x: Expr, y: Expr, over: Sequence[Index], precision: Precision) -> Expr:
     """The sum of products, in float32 for half precision."""
     dtype = x.dtype
-    result = times(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
+    result = multiply(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
     for index in reversed(over):
         result = reduce("add", index, result)
     return cast_element(result, dtype)
 
 
-def _guarded(exists: Expr, element: Expr) -> Expr:
+def _guarded_read(exists: Expr, element: Expr) -> Expr:
     return choose(exists, element, const(0, element.dtype))
 
 
@@ -61,7 +61,8 @@ def _indices(extents: Sequence[Dim]) -> list[Index]:
 class Convolve(Value):
     """Windows of x times weights, summed over channels and taps."""
 
-    cost = "dear"
+    contracts = True
+    cost = "expensive"
     x: Value
     w: Value
     axes: Windows
@@ -76,9 +77,9 @@ class Convolve(Value):
     def element(self, position: Position, read: Reader) -> Expr:
         batch, group, output, *windows = position
         channel, *taps = over = _indices([self.x.shape[2], *[a.taps for a in self.axes]])
-        at, exists = places(self.axes, windows, taps)
-        x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
-        return _summed(x, read(self.w, (group, output, channel, *taps)), over, self.precision)
+        at, exists = tap_positions(self.axes, windows, taps)
+        x = _guarded_read(exists, read(self.x, (batch, group, channel, *at)))
+        return _sum_products(x, read(self.w, (group, output, channel, *taps)), over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         to_x = convolve_back(upstream, self.w, self.axes, self.precision) if self.x.tracked else None
@@ -86,7 +87,7 @@ class Convolve(Value):
         return to_x, to_w
 
     def __str__(self) -> str:
-        return f"convolve[{_shown(self.axes)}{noted(self.precision)}]"
+        return f"convolve[{_shown(self.axes)}{precision_note(self.precision)}]"
 
 
 @final
@@ -99,7 +100,9 @@ class ConvolveBack(Value):
     The weights are `turned`, (groups, channels, outputs, *taps), and laid out so: outputs are what is summed over.
     """
 
-    cost = "dear"
+    reads_in_order = True
+    contracts = True
+    cost = "expensive"
     y: Value
     turned: Value
     axes: Windows
@@ -117,27 +120,28 @@ class ConvolveBack(Value):
         at = [q * a.stride + r for a, q, r in zip(self.axes, split[::2], split[1::2], strict=True)]
         output, *numbers = over = _indices([self.y.shape[2], *[a.cover for a in self.axes]])
         found = coverings(self.axes, at, numbers)
-        y = _guarded(found.exists, read(self.y, (batch, group, output, *found.windows)))
-        w = _guarded(found.reached, read(self.turned, (group, channel, output, *found.taps)))
-        return _summed(y, w, over, self.precision)
+        y = _guarded_read(found.exists, read(self.y, (batch, group, output, *found.windows)))
+        w = _guarded_read(found.reached, read(self.turned, (group, channel, output, *found.taps)))
+        return _sum_products(y, w, over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         positions = [_strides(a) * a.stride for a in self.axes]
         x = reshape(upstream, (*upstream.shape[:3], *positions))
         axes = tuple([a.replaced(extent=n) for a, n in zip(self.axes, positions, strict=True)])
-        to_y = Convolve(x, _turned(self.turned), axes, self.precision) if self.y.tracked else None
-        to_w = _turned(ConvolveWeight(x, self.y, axes, self.precision)) if self.turned.tracked else None
+        to_y = Convolve(x, _transposed(self.turned), axes, self.precision) if self.y.tracked else None
+        to_w = _transposed(ConvolveWeight(x, self.y, axes, self.precision)) if self.turned.tracked else None
         return to_y, to_w
 
     def __str__(self) -> str:
-        return f"convolve_back[{_shown(self.axes)}{noted(self.precision)}]"
+        return f"convolve_back[{_shown(self.axes)}{precision_note(self.precision)}]"
 
 
 @final
 class ConvolveWeight(Value):
     """For each weight the products of what it met and of what came of it, summed over batch and windows."""
 
-    cost = "dear"
+    contracts = True
+    cost = "expensive"
     x: Value
     y: Value
     axes: Windows
@@ -153,9 +157,9 @@ class ConvolveWeight(Value):
     def element(self, position: Position, read: Reader) -> Expr:
         group, output, channel, *taps = position
         batch, *windows = over = _indices([self.x.shape[0], *[a.count for a in self.axes]])
-        at, exists = places(self.axes, windows, taps)
-        x = _guarded(exists, read(self.x, (batch, group, channel, *at)))
-        return _summed(x, read(self.y, (batch, group, output, *windows)), over, self.precision)
+        at, exists = tap_positions(self.axes, windows, taps)
+        x = _guarded_read(exists, read(self.x, (batch, group, channel, *at)))
+        return _sum_products(x, read(self.y, (batch, group, output, *windows)), over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         to_x = convolve_back(self.y, upstream, self.axes, self.precision) if self.x.tracked else None
@@ -163,7 +167,7 @@ class ConvolveWeight(Value):
         return to_x, to_y
 
     def __str__(self) -> str:
-        return f"convolve_weight[{_shown(self.axes)}{noted(self.precision)}]"
+        return f"convolve_weight[{_shown(self.axes)}{precision_note(self.precision)}]"
 
 
 CONVOLUTIONS = (Convolve, ConvolveBack, ConvolveWeight)
@@ -186,15 +190,15 @@ def known_extent(axis: Sliding) -> int:
 def convolve_back(y: Value, w: Value, axes: Windows, precision: Precision = "highest") -> Value:
     """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
     if any(a.stride > 1 for a in axes) and all(a.dilation == 1 and isinstance(a.extent, int) for a in axes):
-        return _back_by_phases(y, w, axes, precision)
-    back = ConvolveBack(y, _turned(w), axes, precision)
+        return _gradient_by_phases(y, w, axes, precision)
+    back = ConvolveBack(y, _transposed(w), axes, precision)
     result = reshape(back, (*back.shape[:3], *[_strides(a) * a.stride for a in axes]))
     for n, axis in enumerate(axes):
         result = narrow(result, 3 + n, 0, axis.extent)
     return result
 
 
-class Phases(NamedTuple):
+class PhaseRange(NamedTuple):
     """Positions of an axis, counted from the padding, that meet equally many taps: which of each stride, how many."""
 
     first: int
@@ -202,18 +206,18 @@ class Phases(NamedTuple):
     taps: int
 
 
-def _phases(axis: Sliding) -> list[Phases]:
+def _phases(axis: Sliding) -> list[PhaseRange]:
     """The phases of windows that are a stride apart.
 
     >>> _phases(Sliding(8, 4, 3, 2, 1))
-    [Phases(first=0, end=1, taps=2), Phases(first=1, end=2, taps=1)]
+    [PhaseRange(first=0, end=1, taps=2), PhaseRange(first=1, end=2, taps=1)]
     """
     few, more = divmod(axis.taps, axis.stride)
-    found = [Phases(0, more, few + 1), Phases(more, axis.stride, few)]
+    found = [PhaseRange(0, more, few + 1), PhaseRange(more, axis.stride, few)]
     return [phases for phases in found if phases.first < phases.end]
 
 
-def _back_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> Value:
+def _gradient_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> Value:
     """Where windows lie apart: for all phases that meet equally many taps one product, as of more channels.
 
     A position of such phases and the next one a stride on meet the same taps, of neighbouring windows: so
@@ -224,7 +228,7 @@ def _back_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> 
         first, last = a.padding // a.stride, (known_extent(a) - 1 + a.padding) // a.stride
         coarse.append(Sliding(last - first + 1, a.count, 0, 1, first))
 
-    def part(chosen: tuple[Phases, ...]) -> Value:
+    def part(chosen: tuple[PhaseRange, ...]) -> Value:
         """(batch, groups, channels, *phases, *strides), of some phases of the first axes and all of the others."""
         if len(chosen) < len(axes):
             parts = [part((*chosen, phases)) for phases in _phases(axes[len(chosen)])]
@@ -242,7 +246,7 @@ def _back_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> 
 
 
 def _phase_product(
-    y: Value, w: Value, axes: Windows, coarse: Windows, chosen: tuple[Phases, ...], precision: Precision
+    y: Value, w: Value, axes: Windows, coarse: Windows, chosen: tuple[PhaseRange, ...], precision: Precision
 ) -> Value:
     groups, outputs, channels = w.shape[:3]
     counts = [phases.end - phases.first for phases in chosen]
@@ -255,14 +259,14 @@ def _phase_product(
     w = reshape(w, (groups, outputs, channels, *split))
     for n, phases in enumerate(chosen):
         w = narrow(w, 4 + 2 * n, phases.first, phases.end - phases.first)
-    places = range(3, w.type.rank)
-    w = permute(w, (0, 1, 2, *places[1::2], *places[::2]))
+    tap_positions = range(3, w.type.rank)
+    w = permute(w, (0, 1, 2, *tap_positions[1::2], *tap_positions[::2]))
     w = reshape(w, (groups, outputs, product((channels, *counts)), *[phases.taps for phases in chosen]))
     windows = tuple([c.replaced(taps=phases.taps) for c, phases in zip(coarse, chosen, strict=True)])
-    return reshape(ConvolveBack(y, _turned(w), windows, precision), (*y.shape[:2], channels, *counts, *extents))
+    return reshape(ConvolveBack(y, _transposed(w), windows, precision), (*y.shape[:2], channels, *counts, *extents))
 
 
-def _turned(w: Value) -> Value:
+def _transposed(w: Value) -> Value:
     """Weights with outputs and channels exchanged."""
     return permute(w, (0, 2, 1, *range(3, w.type.rank)))
 

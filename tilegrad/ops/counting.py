@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BLOCK = 1024
 
 
-def part_length(listed: Value, parts: int) -> int:
+def histogram_part_length(listed: Value, parts: int) -> int:
     """How many numbers of a list an instance takes, about its share: whole blocks."""
     (count,) = listed.shape
     assert isinstance(count, int)
@@ -25,11 +25,11 @@ def part_length(listed: Value, parts: int) -> int:
 
 
 @final
-class Counts(Opaque):
+class PartialHistograms(Opaque):
     """For each part of a list of int32 numbers how often each of 0, 1, ... is there.
 
     >>> from ..ir.graph import Input
-    >>> Counts(Input(TensorType(int32, (4,))), 3, 2).reference(np.array([0, 2, 2, 1])).sum(0).tolist()
+    >>> PartialHistograms(Input(TensorType(int32, (4,))), 3, 2).reference(np.array([0, 2, 2, 1])).sum(0).tolist()
     [1, 1, 2]
     """
 
@@ -47,7 +47,7 @@ class Counts(Opaque):
 
     @property
     def length(self) -> int:
-        return part_length(self.numbers, self.parts)
+        return histogram_part_length(self.numbers, self.parts)
 
     def reference(self, numbers: Any) -> Any:
         starts = [n * self.length for n in range(self.parts)]
@@ -55,16 +55,16 @@ class Counts(Opaque):
         return np.stack([np.bincount(part, minlength=self.most) for part in parts]).astype(np.int32)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         words = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.numbers.shape[0], "MOST": self.most}
-        text = filled(COUNTS, {}, words)
+        text = fill_template(HISTOGRAM, {}, words)
         return tile_code(text, {"numbers": self.numbers.type}, self.type, (Tiles(self.parts, 1),))
 
 
-COUNTS = """
+HISTOGRAM = """
 @tg.kernel
-def counts(PARAMETERS):
+def partial_histograms(PARAMETERS):
     # Whole numbers: whichever is added first, the sum is the same.
     part = tl.program_id(0).to(tl.int64)
     own = part * MOST

@@ -29,7 +29,7 @@ __all__ = [
     "fill_like",
     "linspace",
     "logspace",
-    "number_of",
+    "size_number",
     "ones",
     "positions",
     "zeros",
@@ -81,7 +81,7 @@ class SizeValue(Value):
         return f"size[{self.extent}]"
 
 
-def number_of(extent: Dim, dtype: DType, device: str = "cpu") -> Value:
+def size_number(extent: Dim, dtype: DType, device: str = "cpu") -> Value:
     """A size as a number in a type."""
     if isinstance(extent, int):
         return fill(float(extent) if dtype.is_float else extent, (), dtype, device)

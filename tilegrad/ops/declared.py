@@ -14,7 +14,7 @@ from ..ir.graph import Graph, Reader, TensorType, Value
 from ..ir.scalar import Expr, Position
 
 
-class Meaning(ABC):
+class DeclaredMeaning(ABC):
     """What an operator is for arguments of some types and some numbers. There is one object for each."""
 
     name: str
@@ -31,7 +31,7 @@ class Meaning(ABC):
         """The same as it is computed on a device: by the kernel for it, or as in the reference."""
 
     @abstractmethod
-    def settled(self, sizes: Mapping[str, int]) -> Meaning:
+    def settled(self, sizes: Mapping[str, int]) -> DeclaredMeaning:
         """Return the meaning for arguments whose sizes are numbers."""
 
 

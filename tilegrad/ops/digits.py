@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 BITS = 4
-BLOCK, SEVERAL = 256, 1
+BLOCK, BLOCKS_PER_INSTANCE = 256, 1
 """Numbers of a block, and how many blocks an instance has."""
 
 DIGITS = """
@@ -49,9 +49,9 @@ def digit_counts(PARAMETERS):
         to = (row * 16 + word[:, None] * 4 + k) * BLOCKS + block[None, :]
         tl.store(out + to, count.to(tl.int32), mask=(block < BLOCKS)[None, :])
 """
-BY_DIGIT = """
+SORT_BY_DIGIT = """
 @tg.kernel
-def by_digit(PARAMETERS):
+def sort_by_digit(PARAMETERS):
     DIGITS
     # Eight digits have one word of eight counts: 256 is 0 there, where all of a block is one digit.
     word = tl.arange(0, 2)
@@ -80,14 +80,20 @@ class _Pass(Opaque):
         return (None,) * len(self.inputs)
 
     def code(self, text: str, numbers: Value, shift: int, others: dict[str, Value]) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         rows, length = numbers.shape
         assert isinstance(length, int)
-        words = {"BLOCK": BLOCK, "BLOCKS": _blocks(length), "SEVERAL": SEVERAL, "LENGTH": length, "SHIFT": shift}
+        words = {
+            "BLOCK": BLOCK,
+            "BLOCKS": _blocks(length),
+            "SEVERAL": BLOCKS_PER_INSTANCE,
+            "LENGTH": length,
+            "SHIFT": shift,
+        }
         inputs = {name: x.type for name, x in {"numbers": numbers, **others}.items()}
-        grid = (Tiles(rows, 1), Tiles(length, BLOCK * SEVERAL))
-        return tile_code(filled(filled(text, {"DIGITS": DIGITS}, {}), {}, words), inputs, self.type, grid)
+        grid = (Tiles(rows, 1), Tiles(length, BLOCK * BLOCKS_PER_INSTANCE))
+        return tile_code(fill_template(fill_template(text, {"DIGITS": DIGITS}, {}), {}, words), inputs, self.type, grid)
 
 
 @final
@@ -122,12 +128,12 @@ class DigitCounts(_Pass):
 
 
 @final
-class ByDigit(_Pass):
+class SortByDigit(_Pass):
     """The numbers of each row in the order of a digit; `starts` are where those of a digit and a block begin.
 
     >>> from ..ir.graph import Input
     >>> given = (Input(TensorType(int64, (1, 3))), Input(TensorType(int32, (1, 16, 1))))
-    >>> ByDigit(*given, 0).reference(np.array([[0x12, 0x21, 0x32]]), None).tolist()
+    >>> SortByDigit(*given, 0).reference(np.array([[0x12, 0x21, 0x32]]), None).tolist()
     [[33, 18, 50]]
     """
 
@@ -143,4 +149,4 @@ class ByDigit(_Pass):
         return np.take_along_axis(numbers, order, -1)
 
     def kernel(self) -> TileCode:
-        return self.code(BY_DIGIT, self.numbers, self.shift, {"starts": self.starts})
+        return self.code(SORT_BY_DIGIT, self.numbers, self.shift, {"starts": self.starts})

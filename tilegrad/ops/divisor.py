@@ -38,10 +38,10 @@ class Gcd(Opaque):
         return np.gcd(x, y).astype(x.dtype)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, tile_code, written
+        from .tile_code import Tiles, show_size, tile_code
 
         count = self.type.count
-        text = GCD.replace("COUNT", written(count)).replace("BLOCK", str(BLOCK))
+        text = GCD.replace("COUNT", show_size(count)).replace("BLOCK", str(BLOCK))
         text = text.replace("DTYPE", f"tl.{self.dtype.name}")
         return tile_code(text, {"x": self.x.type, "y": self.y.type}, self.type, (Tiles(count, BLOCK),))
 

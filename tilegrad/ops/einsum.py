@@ -18,7 +18,7 @@ from .contraction import contract
 from .movement import permute
 from .windows import diagonal
 
-GUESS = 64
+TYPICAL_SIZE = 64
 """What a size that varies is taken to be when orders are compared."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -30,25 +30,25 @@ def einsum(equation: str, *operands: Value, precision: Precision = "highest") ->
     A letter that an operand has twice means its diagonal; `...` stands for further axes, which
     broadcast. Without `->` the result has the letters that stand once, in alphabetical order.
     """
-    terms, out = _parsed(equation, operands)
-    named = [_unique(x, term) for x, term in zip(operands, terms, strict=True)]
+    terms, out = _parse(equation, operands)
+    named = [_take_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
     _check_extents(equation, named)
     while len(named) > 1:
-        i, j = _cheapest(named, out)
+        i, j = _cheapest_pair(named, out)
         (x, of_x), (y, of_y) = named[i], named[j]
         rest = [pair for n, pair in enumerate(named) if n not in (i, j)]
         needed = out + "".join(letters for _, letters in rest)
         left = "".join(dict.fromkeys(a for a in of_x + of_y if a in needed))
         if not rest:
             left = out if set(left) == set(out) else left
-        named = [*rest, (_product(x, of_x, y, of_y, left, precision), left)]
+        named = [*rest, (_contract_pair(x, of_x, y, of_y, left, precision), left)]
     x, of_x = named[0]
     gone = [n for n, a in enumerate(of_x) if a not in out]
-    x, of_x = (_summed(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
+    x, of_x = (_sum(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
     return permute(x, [of_x.index(a) for a in out])
 
 
-def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Precision) -> Value:
+def _contract_pair(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Precision) -> Value:
     """The contraction of two operands; without a sum, a product that broadcasts.
 
     Integers that an axis of extent 1 stands beside are summed before, in int64.
@@ -56,35 +56,35 @@ def _product(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Prec
     if not x.dtype.is_float:
         beside = [a for a in of_x if a in of_y and a not in out and x.shape[of_x.index(a)] != y.shape[of_y.index(a)]]
         if beside:
-            x, of_x = _without(x, of_x, beside)
-            y, of_y = _without(y, of_y, beside)
+            x, of_x = _sum_letters(x, of_x, beside)
+            y, of_y = _sum_letters(y, of_y, beside)
     if any(a in of_y and a not in out for a in of_x):
         return contract(x, y, f"{of_x},{of_y}->{out}", precision)
-    x, y = _spread(x, of_x, out), _spread(y, of_y, out)
+    x, y = _align(x, of_x, out), _align(y, of_y, out)
     return bitwise_and(x, y) if x.dtype is y.dtype is bool_ else mul(x, y)
 
 
-def _summed(x: Value, axes: Sequence[int]) -> Value:
+def _sum(x: Value, axes: Sequence[int]) -> Value:
     """The sum along axes; of truth values and integers in int64."""
     return reduce_sum(x if x.dtype.is_float else cast(x, int64), axes)
 
 
-def _without(x: Value, of_x: str, letters: Sequence[str]) -> tuple[Value, str]:
+def _sum_letters(x: Value, of_x: str, letters: Sequence[str]) -> tuple[Value, str]:
     """An operand summed over some of its letters, and the letters that are left."""
-    return _summed(x, [of_x.index(a) for a in letters]), "".join(a for a in of_x if a not in letters)
+    return _sum(x, [of_x.index(a) for a in letters]), "".join(a for a in of_x if a not in letters)
 
 
-def _spread(x: Value, of_x: str, out: str) -> Value:
+def _align(x: Value, of_x: str, out: str) -> Value:
     """The axes of x in the places where their letters stand in `out`."""
     gone = [n for n, a in enumerate(of_x) if a not in out]
     if gone:
-        x, of_x = _summed(x, gone), "".join(a for a in of_x if a in out)
+        x, of_x = _sum(x, gone), "".join(a for a in of_x if a in out)
     x = permute(x, [of_x.index(a) for a in out if a in of_x])
     extents = iter(x.shape)
     return reshape(x, [next(extents) if a in of_x else 1 for a in out])
 
 
-def _parsed(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
+def _parse(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
     """The letters of each operand and of the result, those that `...` stands for included."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -113,7 +113,7 @@ def _parsed(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
     return whole, out
 
 
-def _unique(x: Value, term: str) -> tuple[Value, str]:
+def _take_diagonals(x: Value, term: str) -> tuple[Value, str]:
     """An operand with each letter once: of a letter that it has twice the diagonal is taken."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
@@ -139,14 +139,14 @@ def _check_extents(equation: str, named: Sequence[tuple[Value, str]]) -> None:
                 known_extents[letter] = extent
 
 
-def _cheapest(named: Sequence[tuple[Value, str]], out: str) -> tuple[int, int]:
+def _cheapest_pair(named: Sequence[tuple[Value, str]], out: str) -> tuple[int, int]:
     """The two operands whose product takes the fewest multiplications."""
     if len(named) == 2:
         return 0, 1
     sizes: dict[str, int] = {}
     for x, term in named:
         for letter, extent in zip(term, x.shape, strict=True):
-            guessed = known(extent, dict.fromkeys(extent.names(), GUESS)) if isinstance(extent, Size) else extent
+            guessed = known(extent, dict.fromkeys(extent.names(), TYPICAL_SIZE)) if isinstance(extent, Size) else extent
             sizes[letter] = max(sizes.get(letter, 1), guessed)
 
     def work(pair: tuple[int, int]) -> tuple[int, int]:

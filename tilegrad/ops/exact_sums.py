@@ -20,7 +20,7 @@ from .broadcasting import fill, reduce_sum, reshape
 from .cast import cast
 from .comparison import gt
 from .control import where
-from .counting import BLOCK, part_length
+from .counting import BLOCK, histogram_part_length
 from .creation import positions
 from .exponential import exp2
 from .movement import narrow, select
@@ -29,20 +29,20 @@ from .opaque import Opaque
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-POWERS, WORDS = 32, 33
+POWER_WORDS, WORDS_PER_ROW = 32, 33
 """Words of a place: of powers, and last how often there was infinity (1), minus infinity (2^31) or NaN (both)."""
-LEAST = -149
+LOWEST_EXPONENT = -149
 """The power of two that a bit of the first word stands for."""
 
 
 @final
-class PowerSums(Opaque):
+class ExactSums(Opaque):
     """For each part of a list of float32 numbers what they make together at each place, by their powers of two.
 
     >>> from ..ir.dtype import float32, int32
     >>> from ..ir.graph import Input
     >>> given = Input(TensorType(int32, (3,))), Input(TensorType(float32, (3,)))
-    >>> made = PowerSums(*given, 2, 1).reference(np.array([0, 1, 0]), np.float32([1.5, np.inf, -1.0]))
+    >>> made = ExactSums(*given, 2, 1).reference(np.array([0, 1, 0]), np.float32([1.5, np.inf, -1.0]))
     >>> (made[0, 0, 15] * 2.0**(8 * 15 - 149)).item(), made[0, 1, 32].item()
     (0.5, 1)
     """
@@ -55,14 +55,14 @@ class PowerSums(Opaque):
     parts: int
 
     def infer(self) -> TensorType:
-        return self.places.type.with_dtype(int64).with_shape((self.parts, self.most, WORDS))
+        return self.places.type.with_dtype(int64).with_shape((self.parts, self.most, WORDS_PER_ROW))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None, None)
 
     @property
     def length(self) -> int:
-        return part_length(self.places, self.parts)
+        return histogram_part_length(self.places, self.parts)
 
     def reference(self, places: Any, amounts: Any) -> Any:
         bits = np.ascontiguousarray(amounts, np.float32).view(np.int32).astype(np.int64)
@@ -70,24 +70,26 @@ class PowerSums(Opaque):
         power = np.maximum(exponent, 1) - 1
         value = (fraction + np.where(exponent > 0, 1 << 23, 0) << (power & 7)) * np.where(bits < 0, -1, 1)
         odd = np.where(fraction > 0, (1 << 31) + 1, np.where(bits < 0, 1 << 31, 1))
-        word = np.where(exponent == 255, POWERS, power >> 3)
-        made = np.zeros((self.parts, self.most, WORDS), np.int64)
+        word = np.where(exponent == 255, POWER_WORDS, power >> 3)
+        made = np.zeros((self.parts, self.most, WORDS_PER_ROW), np.int64)
         part = np.arange(len(bits)) // self.length
         np.add.at(made, (part, places, word), np.where(exponent == 255, odd, value))
         return made
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         words = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.places.shape[0]}
-        text = filled(POWER_SUMS, {}, words | {"MOST": self.most * WORDS, "WORDS": WORDS, "POWERS": POWERS})
+        text = fill_template(
+            EXACT_SUMS, {}, words | {"MOST": self.most * WORDS_PER_ROW, "WORDS": WORDS_PER_ROW, "POWERS": POWER_WORDS}
+        )
         inputs = {"places": self.places.type, "amounts": self.amounts.type}
         return tile_code(text, inputs, self.type, (Tiles(self.parts, 1),))
 
 
-POWER_SUMS = """
+EXACT_SUMS = """
 @tg.kernel
-def power_sums(PARAMETERS):
+def exact_sums(PARAMETERS):
     # Whole numbers: whichever is added first, the sum is the same.
     part = tl.program_id(0).to(tl.int64)
     own = part * MOST
@@ -112,13 +114,13 @@ def power_sums(PARAMETERS):
 """
 
 
-def total_of(sums: Value) -> Value:
+def exact_total(sums: Value) -> Value:
     """What the parts make together at each place, in float64."""
     words = reduce_sum(sums, 0)
-    power = add(mul(cast(positions(POWERS, sums.device), float64), 8.0), float(LEAST))
-    numbers = cast(narrow(words, 1, 0, POWERS), float64)
-    total = reduce_sum(mul(numbers, reshape(exp2(power), (1, POWERS))), 1)
-    odd = select(words, 1, POWERS)
+    power = add(mul(cast(positions(POWER_WORDS, sums.device), float64), 8.0), float(LOWEST_EXPONENT))
+    numbers = cast(narrow(words, 1, 0, POWER_WORDS), float64)
+    total = reduce_sum(mul(numbers, reshape(exp2(power), (1, POWER_WORDS))), 1)
+    odd = select(words, 1, POWER_WORDS)
     above = where(gt(bitwise_and(odd, (1 << 31) - 1), 0), float("inf"), fill(0.0, (), float64, sums.device))
     below = where(gt(shift_right(odd, 31), 0), float("-inf"), fill(0.0, (), float64, sums.device))
     return add(total, add(above, below))

@@ -14,14 +14,8 @@ from .comparison import eq, ge, gt, isinf, le
 from .control import where
 
 
-class Dear(Unary):
-    """Ops whose elements are better read than computed again."""
-
-    cost = "dear"
-
-
 @final
-class Exp(Dear):
+class Exp(Unary):
     fn = "exp"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -29,7 +23,7 @@ class Exp(Dear):
 
 
 @final
-class Exp2(Dear):
+class Exp2(Unary):
     fn = "exp2"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -37,7 +31,7 @@ class Exp2(Dear):
 
 
 @final
-class Expm1(Dear):
+class Expm1(Unary):
     """exp(x) - 1, exact for small x too."""
 
     fn = "expm1"
@@ -47,7 +41,7 @@ class Expm1(Dear):
 
 
 @final
-class Log(Dear):
+class Log(Unary):
     fn = "log"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -55,7 +49,7 @@ class Log(Dear):
 
 
 @final
-class Log2(Dear):
+class Log2(Unary):
     fn = "log2"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -63,7 +57,7 @@ class Log2(Dear):
 
 
 @final
-class Log10(Dear):
+class Log10(Unary):
     fn = "log10"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -71,7 +65,7 @@ class Log10(Dear):
 
 
 @final
-class Log1p(Dear):
+class Log1p(Unary):
     """log(1 + x), exact for small x too."""
 
     fn = "log1p"
@@ -81,7 +75,7 @@ class Log1p(Dear):
 
 
 @final
-class Sqrt(Dear):
+class Sqrt(Unary):
     fn = "sqrt"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -89,7 +83,7 @@ class Sqrt(Dear):
 
 
 @final
-class Rsqrt(Dear):
+class Rsqrt(Unary):
     """1 / sqrt(x)."""
 
     fn = "rsqrt"
@@ -103,7 +97,7 @@ class Power(Binary):
     """x to the power y."""
 
     fn = "pow"
-    cost = "dear"
+    cost = "expensive"
 
     def share_x(self, upstream: Value) -> Value | None:
         if isinstance(self.y, Fill) and not self.y.shape:
@@ -185,17 +179,17 @@ def _small_power(x: Value, n: float) -> Value | None:
 
 def logaddexp(x: Value, y: Value) -> Value:
     """log(exp(x) + exp(y)), without overflow on the way."""
-    greater, less = _ordered(x, y)
+    greater, less = _greater_and_gap(x, y)
     return add(greater, log1p(exp(less)))
 
 
 def logaddexp2(x: Value, y: Value) -> Value:
     """log2(2**x + 2**y), without overflow on the way."""
-    greater, less = _ordered(x, y)
+    greater, less = _greater_and_gap(x, y)
     return add(greater, mul(log1p(exp2(less)), 1 / math.log(2)))
 
 
-def _ordered(x: Value, y: Value) -> tuple[Value, Value]:
+def _greater_and_gap(x: Value, y: Value) -> tuple[Value, Value]:
     """The greater one, and how far the less is below it. Where both are equal y counts as the greater: the derivatives
     of all orders are then those of what is smooth there."""
     distance = where(logical_and(eq(x, y), isinf(x)), 0.0, sub(x, y))

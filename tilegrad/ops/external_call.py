@@ -19,7 +19,7 @@ from ..ir.tile import Kernel
 from ..runtime.external_work import Each
 from .broadcasting import expand
 from .opaque import Opaque
-from .tile_code import TileCode, repeated
+from .tile_code import TileCode, repeat_kernel
 
 
 class TileWork(Structure):
@@ -45,7 +45,7 @@ class TileWork(Structure):
     def __str__(self) -> str:
         return self.name
 
-    def each(self, mapped: Sequence[bool], types: Sequence[TensorType], entries: Dim) -> TileWork:
+    def each(self, batched_call: Sequence[bool], types: Sequence[TensorType], entries: Dim) -> TileWork:
         """The same for each entry of a leading axis of those tensors that are mapped; `types` are those for one
         entry."""
         if len(self.grid) > 2:
@@ -55,12 +55,12 @@ class TileWork(Structure):
                 "of two"
             )
         code = TileCode(self.kernel, self.grid, self.sizes)
-        made = repeated(code, [types[n] for n in self.places], [mapped[n] for n in self.places], entries)
+        made = repeat_kernel(code, [types[n] for n in self.places], [batched_call[n] for n in self.places], entries)
         return TileWork(made.kernel, made.grid, self.places, made.sizes, self.label)
 
 
 @final
-class Outside(Opaque):
+class ExternalCall(Opaque):
     """One output of a call."""
 
     differentiable: ClassVar[bool] = False
@@ -83,7 +83,7 @@ class Outside(Opaque):
     def kernel(self) -> TileCode:
         raise AssertionError(f"{self.op} is one of several outputs: see schedule/external_calls.py")
 
-    def sibling(self, place: int) -> Outside:
+    def sibling(self, place: int) -> ExternalCall:
         """Another output of the same call."""
         return self if place == self.place else self.replaced(place=place)
 
@@ -101,15 +101,15 @@ class Outside(Opaque):
         return self.op if len(self.results) == 1 else f"{self.op}[{self.place}]"
 
 
-def outside(
+def external_call(
     work: Any, inputs: Sequence[Value], outputs: Sequence[TensorType], starts: Sequence[int | None] = ()
 ) -> list[Value]:
     """The outputs of a call of foreign work. `starts` says from which input an output starts, if from any."""
     begins = tuple(starts) or (None,) * len(outputs)
-    return [Outside(tuple(inputs), work, tuple(outputs), begins, place) for place in range(len(outputs))]
+    return [ExternalCall(tuple(inputs), work, tuple(outputs), begins, place) for place in range(len(outputs))]
 
 
-def mapped(value: Outside, inputs: Sequence[Value], flags: Sequence[bool]) -> Value:
+def batched_call(value: ExternalCall, inputs: Sequence[Value], flags: Sequence[bool]) -> Value:
     """An output of the call done for each entry of the leading axis of those inputs that have it."""
     entries = next(x.shape[0] for x, flag in zip(inputs, flags, strict=True) if flag)
     given, having = list(inputs), list(flags)
@@ -121,4 +121,4 @@ def mapped(value: Outside, inputs: Sequence[Value], flags: Sequence[bool]) -> Va
         work: Any = value.work.each(having, [*(x.type for x in value.arguments), *value.results], entries)
     else:
         work = Each(value.work, tuple(having))
-    return outside(work, given, results, value.starts)[value.place]
+    return external_call(work, given, results, value.starts)[value.place]

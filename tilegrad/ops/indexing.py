@@ -27,7 +27,7 @@ from .bits import bitwise_and
 from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast, detach
 from .comparison import eq, lt
-from .control import Check, Inside, checked, flat_index, moved, parted, where
+from .control import Check, CheckedIndex, flat_index, reshape_index, split_check, where, with_check
 from .movement import Movement, narrow
 from .opaque import Opaque
 from .reduction import reduce_max, reduce_min
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 
-def wrapped(index: Expr, extent: Dim) -> Expr:
+def wrap_index(index: Expr, extent: Dim) -> Expr:
     """The position that an index means on an axis, which is inside of the axis for every index."""
     i = cast_element(index, int64)
     end = size(extent)
@@ -65,11 +65,11 @@ class TakeAlong(Value):
         return x.type.with_shape(index.shape)
 
     def element(self, position: Position, read: Reader) -> Expr:
-        there = wrapped(read(self.index, position), self.x.shape[self.axis])
+        there = wrap_index(read(self.index, position), self.x.shape[self.axis])
         return read(self.x, (*position[: self.axis], there, *position[self.axis + 1 :]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        index, check = parted(self.index)
+        index, check = split_check(self.index)
         return ScatterAlong(_zero(upstream), index, upstream, self.axis, self.x.shape, "add", check), None
 
 
@@ -91,17 +91,17 @@ class Index(Value):
         return self.x.type.with_shape(indexed_shape(self.x.shape, self.indices[0].shape, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
-        place, rank = index_place(self.axes), self.indices[0].type.rank
+        place, rank = result_axes(self.axes), self.indices[0].type.rank
         at = position[place : place + rank]
         rest = iter((*position[:place], *position[place + rank :]))
         there = {
-            axis: wrapped(read(index, at), self.x.shape[axis])
+            axis: wrap_index(read(index, at), self.x.shape[axis])
             for axis, index in zip(self.axes, self.indices, strict=True)
         }
         return read(self.x, tuple([there[n] if n in there else next(rest) for n in range(self.x.type.rank)]))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        indices, checks = zip(*map(parted, self.indices), strict=True)
+        indices, checks = zip(*map(split_check, self.indices), strict=True)
         share = Scatter(_zero(upstream), indices, upstream, self.axes, self.x.shape, "add", checks)
         return share, *(None for _ in self.indices)
 
@@ -176,26 +176,26 @@ class ScatterAlong(Opaque):
         return sum_to(own, self.base.shape), None, others
 
     def reference(self, base: Any, index: Any, source: Any) -> Any:
-        from .scatter import kept_inside, scatter_reference
+        from .scatter import clamp_positions, scatter_reference
 
         at = list(np.indices(index.shape, sparse=True))
-        at[self.axis] = kept_inside(index, int(self.sizes[self.axis]))  # type: ignore[arg-type]
+        at[self.axis] = clamp_positions(index, int(self.sizes[self.axis]))  # type: ignore[arg-type]
         return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
 
     def kernel(self) -> TileCode:
-        from .scatter import Column, Row, Scattering, broadcast_strides, scatter_kernel
+        from .scatter import ColumnAxis, IndexedAxis, ScatterSpec, broadcast_strides, scatter_kernel
 
         out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
         steps = row_major(self.index.shape)
         reach = self.index.shape
         columns = tuple(
-            Column(extent, out[n], base[n], steps[n], steps[n], reach[n] if reach[n] != extent else None)
+            ColumnAxis(extent, out[n], base[n], steps[n], steps[n], reach[n] if reach[n] != extent else None)
             for n, extent in enumerate(self.sizes)
             if n != self.axis
         )
         n = self.axis
-        rows = (Row(self.sizes[n], out[n], base[n], "index", self.check),)
-        work = Scattering(self.fn, columns, rows, True, reach[n], steps[n], steps[n])
+        rows = (IndexedAxis(self.sizes[n], out[n], base[n], "index", self.check),)
+        work = ScatterSpec(self.fn, columns, rows, True, reach[n], steps[n], steps[n])
         inputs = {"base": self.base.type, "index": self.index.type, "source": self.source.type}
         return scatter_kernel(work, inputs, self.type)
 
@@ -221,7 +221,7 @@ class Scatter(Opaque):
         """The indices, each as one that is checked if the kernel checks it."""
         extents = [self.sizes[axis] for axis in self.axes]
         checks = self.checks or (None,) * len(extents)
-        return tuple([checked(*given) for given in zip(self.indices, extents, checks, strict=True)])
+        return tuple([with_check(*given) for given in zip(self.indices, extents, checks, strict=True)])
 
     def infer(self) -> TensorType:
         for index in self.indices:
@@ -245,14 +245,14 @@ class Scatter(Opaque):
         return sum_to(kept, self.base.shape), *nothing, Index(upstream, self.indices, self.axes)
 
     def reference(self, base: Any, *others: Any) -> Any:
-        from .scatter import kept_inside, scatter_reference
+        from .scatter import clamp_positions, scatter_reference
 
         *indices, source = others
         shape = indices[0].shape
-        place, rest = index_place(self.axes), [n for n in range(len(self.sizes)) if n not in self.axes]
+        place, rest = result_axes(self.axes), [n for n in range(len(self.sizes)) if n not in self.axes]
         at: list[Any] = [None] * len(self.sizes)
         for axis, index in zip(self.axes, indices, strict=True):
-            kept = kept_inside(index, int(self.sizes[axis]))  # type: ignore[arg-type]
+            kept = clamp_positions(index, int(self.sizes[axis]))  # type: ignore[arg-type]
             at[axis] = kept.reshape(shape + (1,) * (len(rest) - place))
         for k, axis in enumerate(rest):
             behind = len(rest) - 1 - k + (len(shape) if k < place else 0)
@@ -260,18 +260,20 @@ class Scatter(Opaque):
         return scatter_reference(self.fn, base, self.sizes, tuple(at), source)  # type: ignore[arg-type]
 
     def kernel(self) -> TileCode:
-        from .scatter import Column, Row, Scattering, broadcast_strides, scatter_kernel
+        from .scatter import ColumnAxis, IndexedAxis, ScatterSpec, broadcast_strides, scatter_kernel
 
         out, base = row_major(self.sizes), broadcast_strides(self.base.shape, self.sizes)
         source = row_major(self.source.shape)
-        place, rank = index_place(self.axes), self.indices[0].type.rank
+        place, rank = result_axes(self.axes), self.indices[0].type.rank
         rest = [n for n in range(len(self.sizes)) if n not in self.axes]
         beside = [*source[:place], *source[place + rank :]]
-        columns = tuple(Column(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
+        columns = tuple(ColumnAxis(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
         checks = self.checks or (None,) * len(self.axes)
-        rows = tuple(Row(self.sizes[n], out[n], base[n], f"index{k}", checks[k]) for k, n in enumerate(self.axes))
+        rows = tuple(
+            IndexedAxis(self.sizes[n], out[n], base[n], f"index{k}", checks[k]) for k, n in enumerate(self.axes)
+        )
         step = product(self.source.shape[place + rank :])
-        work = Scattering(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
+        work = ScatterSpec(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
         indices = {f"index{k}": index.type for k, index in enumerate(self.indices)}
         return scatter_kernel(work, {"base": self.base.type, **indices, "source": self.source.type}, self.type)
 
@@ -295,14 +297,14 @@ def _check_differentiable(op: str, fn: str) -> None:
         raise GradientError(f"{op}: {fn!r} has no gradient here; detach its inputs, or use 'add'")
 
 
-def index_place(axes: tuple[int, ...]) -> int:
+def result_axes(axes: tuple[int, ...]) -> int:
     """Where the axes of the indices stand in the result."""
     return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
 
 def indexed_shape(shape: Shape, index: Shape, axes: tuple[int, ...]) -> Shape:
     rest = [extent for n, extent in enumerate(shape) if n not in axes]
-    place = index_place(axes)
+    place = result_axes(axes)
     return (*rest[:place], *index, *rest[place:])
 
 
@@ -347,7 +349,7 @@ def _spread(
         raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
     order = sorted(range(len(axes)), key=lambda n: axes[n])
     shape = broadcast_shapes(*(i.shape for i in indices), op=op)
-    spread = tuple([moved(indices[n], lambda i: expand(i, shape)) for n in order])
+    spread = tuple([reshape_index(indices[n], lambda i: expand(i, shape)) for n in order])
     return spread, tuple([axes[n] for n in order])
 
 
@@ -372,14 +374,14 @@ def embedding(weight: Value, index_: Value) -> Value:
 def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: str = "") -> Value:
     """`torch.scatter` and `scatter_add` (fn "add"); the source may reach further than the index."""
     if base.dtype is bool_ and fn:
-        return _of_bools(lambda x, y, of: scatter_along(x, index_, y, axis, of), base, source, fn)
+        return _scatter_bools(lambda x, y, of: scatter_along(x, index_, y, axis, of), base, source, fn)
     if not base.type.rank:
         one = scatter_along(reshape(base, (1,)), flat_index(index_), _flat(source), 0, fn)
         return reshape(one, ())
     axis = normal_axis(axis, base.type.rank, "scatter")
     if 0 in index_.shape and base.type.rank != index_.type.rank:
         return base
-    index_, check = parted(index_)
+    index_, check = split_check(index_)
     if not isinstance(source, Value):
         source = expand(operand(source, base), index_.shape)
     elif source.shape != index_.shape and source.type.rank == index_.type.rank:
@@ -392,7 +394,9 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
     return ScatterAlong(base, index_, source, axis, base.shape, fn, check)
 
 
-def _of_bools(combine: Callable[[Value, Value | float, str], Value], base: Value, source: Operand, fn: str) -> Value:
+def _scatter_bools(
+    combine: Callable[[Value, Value | float, str], Value], base: Value, source: Operand, fn: str
+) -> Value:
     """A scatter of bools: a sum is true if one of them is, a product if all are."""
     given = cast(source, uint8) if isinstance(source, Value) else int(source)
     of = {"add": "maximum", "mul": "minimum"}.get(fn, fn)
@@ -406,11 +410,11 @@ def _flat(source: Operand) -> Value | float:
 def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Operand, fn: str = "") -> Value:
     """`base[i, j, ...] = source` (fn "add": `+=`, where each entry counts) as a new value."""
     if base.dtype is bool_ and fn:
-        return _of_bools(lambda x, y, of: index_put(x, indices, axes, y, of), base, source, fn)
+        return _scatter_bools(lambda x, y, of: index_put(x, indices, axes, y, of), base, source, fn)
     if not base.type.rank and list(axes) == [0]:
         return reshape(index_put(reshape(base, (1,)), [flat_index(i) for i in indices], axes, _flat(source), fn), ())
     given_indices, ordered = _spread("index_put", base, indices, axes)
-    spread, checks = zip(*map(parted, given_indices), strict=True)
+    spread, checks = zip(*map(split_check, given_indices), strict=True)
     wanted = indexed_shape(base.shape, spread[0].shape, ordered)
     given = operand(source, base)
     if broadcast_shapes(given.shape, wanted, op="index_put") != wanted:
@@ -443,22 +447,22 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
                 f"item assignment through {step.op}: several of its elements may be one element of the base; "
                 "assign to the base, or to a clone()"
             )
-        put_back, written = _put_back(step, put_back), _put_back(step, written)
+        put_back, written = _scatter_view(step, put_back), _scatter_view(step, written)
     return put_back if product(view.shape) == product(base.shape) else where(written, put_back, base)
 
 
-def _put_back(step: Value, x: Value) -> Value:
+def _scatter_view(step: Value, x: Value) -> Value:
     """Put the elements of a view back to where they were taken from, among zeros. Windows are added, as numbers."""
     if isinstance(step, Unfold) and x.dtype is bool_:
-        return cast(_put_back(step, cast(x, uint8)), bool_)
+        return cast(_scatter_view(step, cast(x, uint8)), bool_)
     (found,) = step.gradient(x)
     assert found is not None, f"{step.op} only moves elements"
     return found
 
 
-def kept_inside(index_: Value, extent: int) -> Value:
-    """The positions on an axis that indices mean, as a value: what `wrapped` is for an element."""
-    if isinstance(index_, Inside):
+def clamp_indices(index_: Value, extent: int) -> Value:
+    """The positions on an axis that indices mean, as a value: what `wrap_index` is for an element."""
+    if isinstance(index_, CheckedIndex):
         return index_
     wide = cast(index_, int64)
     wide = where(lt(wide, 0), add(wide, extent), wide)

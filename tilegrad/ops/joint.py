@@ -8,14 +8,14 @@ from typing import ClassVar, TypeAlias, final
 from ..ir.graph import Cost, Reader, TensorType, Value
 from ..ir.scalar import Expr, Position
 
-Rule: TypeAlias = "Callable[[Sequence[Value | None]], Sequence[Value | None]]"
+GradientRule: TypeAlias = "Callable[[Sequence[Value | None]], Sequence[Value | None]]"
 """From the upstream gradients of all outputs (None: nothing flows) the gradients of all arguments."""
 
 
 class Joint:
     """What sibling values share: what they are made from, and the rule for their gradients."""
 
-    def __init__(self, arguments: Sequence[Value], rule: Rule) -> None:
+    def __init__(self, arguments: Sequence[Value], rule: GradientRule) -> None:
         self.arguments = tuple(arguments)
         self.rule = rule
         self.outputs: list[Value | None] = []
@@ -44,7 +44,7 @@ class JointOutput(Value):
 
 
 @final
-class Again(Value):
+class Recompute(Value):
     """A value as it is, but not the same value: what is computed from it is computed anew.
 
     It also reads `after`, so that the computation waits until that is there.
@@ -73,7 +73,7 @@ def joint_output(x: Value, joint: Joint, place: int) -> Value:
     return made
 
 
-def joint_outputs(results: Sequence[Value], arguments: Sequence[Value], rule: Rule) -> list[Value]:
+def joint_outputs(results: Sequence[Value], arguments: Sequence[Value], rule: GradientRule) -> list[Value]:
     """Results that were computed from arguments, with a rule for their gradients.
 
     The results themselves should not be tracked: no gradient flows through what they were computed by.

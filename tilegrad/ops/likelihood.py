@@ -11,9 +11,9 @@ from .base import Binary
 from .cast import cast, widened
 from .exponential import log, log1p
 
-LEAST = -100.0
+MIN_LOGARITHM = -100.0
 """Logarithms end here, so that a wrong certainty has a finite price, as in PyTorch."""
-FLAT = 1e-12
+MIN_VARIANCE = 1e-12
 """The slope of the logarithms is at most the inverse of this."""
 
 
@@ -26,22 +26,22 @@ class BinaryCrossEntropy(Binary):
     """
 
     takes = "f"
-    cost = "dear"
+    cost = "expensive"
 
     def scalar(self, *elements: Expr) -> Expr:
         x, y = elements
-        least, one = const(LEAST, x.dtype), const(1.0, x.dtype)
+        least, one = const(MIN_LOGARITHM, x.dtype), const(1.0, x.dtype)
         right = apply("maximum", apply("log", x), least)
         wrong = apply("maximum", apply("log1p", -x), least)
         return -(y * right + (one - y) * wrong)
 
     def share_x(self, upstream: Value) -> Value | None:
-        spread = maximum(mul(self.x, sub(1.0, self.x)), FLAT)
+        spread = maximum(mul(self.x, sub(1.0, self.x)), MIN_VARIANCE)
         return mul(upstream, div(sub(self.x, self.y), spread))
 
     def share_y(self, upstream: Value) -> Value | None:
-        wrong = maximum(log1p(mul(self.x, -1.0)), LEAST)
-        return mul(upstream, sub(wrong, maximum(log(self.x), LEAST)))
+        wrong = maximum(log1p(mul(self.x, -1.0)), MIN_LOGARITHM)
+        return mul(upstream, sub(wrong, maximum(log(self.x), MIN_LOGARITHM)))
 
 
 def binary_cross_entropy(x: Value, y: Value) -> Value:

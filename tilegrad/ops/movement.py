@@ -14,7 +14,17 @@ from ..ir.scalar import FALSE, TRUE, Expr, Position, apply, const, size
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape, product
 from .base import require_alike
-from .broadcasting import ZERO, exact, expand, least, normal_axes, normal_axis, quotient, reshape, shown
+from .broadcasting import (
+    ZERO,
+    exact_quotient,
+    expand,
+    lower_bound,
+    normal_axes,
+    normal_axis,
+    number_key,
+    reshape,
+    shown,
+)
 
 Item = TypeVar("Item")
 
@@ -29,6 +39,7 @@ class Movement(Value):
 class Permute(Movement):
     """Axes in another order: axis n of the result is axis `axes[n]` of x."""
 
+    moves = True
     x: Value
     axes: tuple[int, ...]
 
@@ -46,6 +57,7 @@ class Permute(Movement):
 class Slice(Movement):
     """Along each axis `sizes[axis]` elements, from `starts[axis]` on, `steps[axis]` apart."""
 
+    moves = True
     x: Value
     starts: Shape
     steps: tuple[int, ...]
@@ -63,7 +75,7 @@ class Slice(Movement):
 
     def __str__(self) -> str:
         axes = zip(self.x.shape, self.starts, self.steps, self.sizes, strict=True)
-        return f"slice[{', '.join(_shown_slice(*axis) for axis in axes)}]"
+        return f"slice[{', '.join(_show_slice(*axis) for axis in axes)}]"
 
 
 @final
@@ -97,12 +109,12 @@ class Pad(Movement):
 
     @property
     def attributes(self) -> tuple[Any, ...]:  # type: ignore[override]
-        return self.starts, self.steps, self.sizes, exact(self.value)
+        return self.starts, self.steps, self.sizes, number_key(self.value)
 
     def __str__(self) -> str:
         axes = zip(self.sizes, self.starts, self.steps, self.x.shape, strict=True)
         filled = f", value={self.value:g}" if self.value else ""
-        return f"pad[{', '.join(_shown_slice(*axis) for axis in axes)}{filled}]"
+        return f"pad[{', '.join(_show_slice(*axis) for axis in axes)}{filled}]"
 
 
 @final
@@ -171,7 +183,7 @@ def replaced(items: tuple[Item, ...], position: int, item: Item) -> tuple[Item, 
     return (*items[:position], item, *items[position + 1 :])
 
 
-def _shown_slice(extent: Dim, start: Dim, step: int, count: Dim) -> str:
+def _show_slice(extent: Dim, start: Dim, step: int, count: Dim) -> str:
     """A slice as Python writes it."""
     if (start, step, count) == (0, 1, extent):
         return ":"
@@ -247,7 +259,7 @@ def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
     n = normal_axis(axis, x.type.rank, "unflatten")
     inner = tuple(sizes)
     if -1 in inner:
-        missing = quotient(x.shape[n], product(extent for extent in inner if extent != -1))
+        missing = exact_quotient(x.shape[n], product(extent for extent in inner if extent != -1))
         if missing is None:
             raise ShapeError(f"unflatten: axis {axis} of {shown(x.shape)} cannot be split into {shown(inner)}")
         inner = tuple([missing if extent == -1 else extent for extent in inner])
@@ -281,17 +293,17 @@ def slice_axis(
     if isinstance(extent, int):
         chosen = range(*slice(start, stop, step).indices(extent))
         return _sliced(x, n, chosen.start if chosen else 0, chosen.step if chosen else 1, len(chosen))
-    return _slice_of_varying(x, n, start, stop, 1 if step is None else step)
+    return _slice_any_size(x, n, start, stop, 1 if step is None else step)
 
 
-def _slice_of_varying(x: Value, axis: int, start: int | None, stop: int | None, step: int) -> Value:
+def _slice_any_size(x: Value, axis: int, start: int | None, stop: int | None, step: int) -> Value:
     """A slice of an axis whose size varies, if it is the same whatever the size."""
     extent = x.shape[axis]
     if (start, stop, step) == (None, None, -1):
         return _sliced(x, axis, extent - 1, -1, extent)
     first = 0 if start is None else start if start >= 0 else extent + start
     end = extent if stop is None else stop if stop >= 0 else extent + stop
-    if step != 1 or least(extent) < max(abs(start or 0), abs(stop or 0)) or least(end - first) < 0:
+    if step != 1 or lower_bound(extent) < max(abs(start or 0), abs(stop or 0)) or lower_bound(end - first) < 0:
         raise ShapeError(
             f"slice: axis {axis} of {shown(x.shape)} varies, and {start}:{stop}:{step} may not fit: "
             "it can be as short as 2; fix its size"
@@ -324,7 +336,7 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
     return x
 
 
-def _axis_to_cut(x: Value, axis: int, op: str) -> int:
+def _split_axis(x: Value, axis: int, op: str) -> int:
     if not x.type.rank:
         raise ShapeError(f"{op}: a tensor without dimensions has no parts; reshape it to (1,)")
     return normal_axis(axis, x.type.rank, op)
@@ -332,7 +344,7 @@ def _axis_to_cut(x: Value, axis: int, op: str) -> int:
 
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
     """Parts of these sizes along an axis; of one size each (the last may be smaller) if there is only one."""
-    n = _axis_to_cut(x, axis, "split")
+    n = _split_axis(x, axis, "split")
     extent = x.shape[n]
     if not isinstance(extent, int):
         raise ShapeError(f"split: axis {axis} of {shown(x.shape)} varies; split an axis of fixed size")
@@ -356,19 +368,11 @@ def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
     if count <= 0:
         raise ArgumentError(f"chunk: into {count} parts")
     if not isinstance(extent, int):
-        part = quotient(extent, count)
+        part = exact_quotient(extent, count)
         if part is None:
             raise ShapeError(f"chunk: axis {axis} of {shown(x.shape)} varies, and may not have {count} equal parts")
         return tuple([narrow(x, axis, part * k, part) for k in range(count)])
     return split(x, -(-extent // count), axis) if extent else tuple([x] * count)
-
-
-def unbind(x: Value, axis: int = 0) -> tuple[Value, ...]:
-    """What stands at each index of an axis."""
-    extent = x.shape[normal_axis(axis, x.type.rank, "unbind")] if x.shape else None
-    if not isinstance(extent, int):
-        raise ShapeError(f"unbind: {shown(x.shape)} has no axis {axis} of fixed size")
-    return tuple([select(x, axis, index) for index in range(extent)])
 
 
 # --- tensors put together ------------------------------------------------------------------------
@@ -430,7 +434,7 @@ def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None
         extent = x.shape[n] if x.shape else 1
         if isinstance(extent, int):
             moved: Dim = distance % extent if extent else 0
-        elif least(extent) < abs(distance):
+        elif lower_bound(extent) < abs(distance):
             raise ShapeError(f"roll: axis {axis} of {shown(x.shape)} varies, and may be shorter than {distance}")
         else:
             moved = distance if distance >= 0 else extent + distance
@@ -457,40 +461,3 @@ def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:
     n = normal_axis(axis, x.type.rank, "repeat_interleave")
     wide = (*x.shape[: n + 1], count, *x.shape[n + 1 :])
     return reshape(expand(unsqueeze(x, n + 1), wide), (*x.shape[:n], x.shape[n] * count, *x.shape[n + 1 :]))
-
-
-def tile(x: Value, counts: Sequence[int]) -> Value:
-    """`repeat`, with ones in front of the counts for the axes that have none."""
-    return repeat(x, (1,) * (x.type.rank - len(counts)) + tuple(counts))
-
-
-def rot90(x: Value, times: int = 1, axes: Sequence[int] = (0, 1)) -> Value:
-    """Turned by right angles, from the first of two axes towards the second."""
-    i, j = (normal_axis(axis, x.type.rank, "rot90") for axis in axes)
-    if i == j:
-        raise AxisError(f"rot90: two different axes are needed, not {shown(tuple(axes))}")
-    match times % 4:
-        case 1:
-            return transpose(flip(x, j), i, j)
-        case 2:
-            return flip(x, (i, j))
-        case 3:
-            return flip(transpose(x, i, j), j)
-    return x
-
-
-def meshgrid(tensors: Sequence[Value], indexing: str = "ij") -> tuple[Value, ...]:
-    """Each vector along its own axis of a grid that all of them span; "xy" exchanges the first two axes."""
-    lines = [x if x.shape else reshape(x, (1,)) for x in tensors]
-    for x in lines:
-        if x.type.rank != 1:
-            raise ShapeError(f"meshgrid: takes vectors, not {shown(x.shape)}")
-    swapped = indexing == "xy" and len(lines) > 1
-    if swapped:
-        lines[:2] = lines[1], lines[0]
-    sizes = tuple([x.shape[0] for x in lines])
-    ones: Shape = (1,) * len(lines)
-    grids = [expand(reshape(x, replaced(ones, n, x.shape[0])), sizes) for n, x in enumerate(lines)]
-    if swapped:
-        grids[:2] = grids[1], grids[0]
-    return tuple(grids)

@@ -22,23 +22,23 @@ from ..ir.graph import TensorType, Value
 from ..ir.node import Structure
 from ..ir.size import product
 from .opaque import Opaque
-from .winograd_tiles import BLOCK, Matrix, Places, lines_of, transformed_by, view_of
+from .winograd_tiles import LANES_PER_INSTANCE, Matrix, TileStrides, tile_view, transform_arrays, transform_code
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-UNEVEN = 128.0
+MAX_RATIO = 128.0
 """How many times as much as the sum of magnitudes under a window that of all of its tile may be. Windows of nothing but
 zeros do not count."""
-LARGE, SMALL = 2.0**50, 2.0**-50
+MAX_MAGNITUDE, MIN_MAGNITUDE = 2.0**50, 2.0**-50
 """Sums of magnitudes above or below which products and transforms might leave the range of float32."""
 
-TILES = 8
-"""Of an instance of `odd_tiles`: it keeps several numbers of each of their elements."""
+TILES_PER_INSTANCE = 8
+"""Of an instance of `irregular_tiles`: it keeps several numbers of each of their elements."""
 
 FLAGS = """
 @tg.kernel
-def odd_tiles(PARAMETERS):
+def irregular_tiles(PARAMETERS):
     square = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
     given = sums + (GIVEN)
     weights = tl.load(weight)
@@ -48,9 +48,9 @@ def odd_tiles(PARAMETERS):
     tl.store(out + square, tl.where(even, 0, 1))
 """
 
-RESTORED = """
+REPAIRED_TILES = """
 @tg.kernel
-def restored(PARAMETERS):
+def repaired_tiles(PARAMETERS):
     lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
     square = tl.program_id(1).to(tl.int64)
     made = MADE + lane * STORED
@@ -71,7 +71,7 @@ def restored(PARAMETERS):
 
 
 @final
-class OddTiles(Opaque):
+class IrregularTiles(Opaque):
     """1 for tiles that are odd, else 0.
 
     `sums` (groups, images, rows, columns) are those of magnitudes, `weight` is that of all weights; `squares` are
@@ -82,36 +82,36 @@ class OddTiles(Opaque):
     sums: Value
     weight: Value
     squares: tuple[int, ...]
-    given: Places
+    given: TileStrides
     side: int
     taps: int
 
     def infer(self) -> TensorType:
-        self.given.check("odd_tiles", self.sums, self.squares, self.side, 1)
+        self.given.check("irregular_tiles", self.sums, self.squares, self.side, 1)
         return self.sums.type.with_shape(self.squares).with_dtype(int32)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise GradientError("odd_tiles: there is no slope")
+        raise GradientError("irregular_tiles: there is no slope")
 
     def reference(self, sums: Any, weight: Any) -> Any:
-        tiles = view_of(np.ascontiguousarray(sums), self.given, (*self.squares, self.side, self.side, 1))[..., 0]
+        tiles = tile_view(np.ascontiguousarray(sums), self.given, (*self.squares, self.side, self.side, 1))[..., 0]
         windows = np.lib.stride_tricks.sliding_window_view(tiles, (self.taps, self.taps), (-2, -1)).sum((-2, -1))
         total = tiles.sum((-2, -1))
         least = np.where(windows > 0, windows, total[..., None, None]).min((-2, -1))
-        even = (total <= LARGE) & ((total >= SMALL) | (total == 0)) & (least * UNEVEN >= total)
-        even = even & (weight <= LARGE) & ((weight >= SMALL) | (weight == 0))
+        even = (total <= MAX_MAGNITUDE) & ((total >= MIN_MAGNITUDE) | (total == 0)) & (least * MAX_RATIO >= total)
+        even = even & (weight <= MAX_MAGNITUDE) & ((weight >= MIN_MAGNITUDE) | (weight == 0))
         return (~even).astype(np.int32)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, offset, tile_code, where_is
+        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
 
         count = product(self.squares)
         assert isinstance(count, int)
-        block = min(TILES, count)
-        given = offset(where_is("square", self.squares), self.given.squares, "square * 0")
-        limits = {"LARGE": LARGE, "SMALL": SMALL, "UNEVEN": UNEVEN}
+        block = min(TILES_PER_INSTANCE, count)
+        given = flat_offset(unravel("square", self.squares), self.given.squares, "square * 0")
+        limits = {"LARGE": MAX_MAGNITUDE, "SMALL": MIN_MAGNITUDE, "UNEVEN": MAX_RATIO}
         words = {"BLOCK": block, "LAST": count - block, "GIVEN": given, **limits}
-        text = filled(FLAGS, {"LINES": "\n".join(self._lines())}, words)
+        text = fill_template(FLAGS, {"LINES": "\n".join(self._lines())}, words)
         types = {"sums": self.sums.type, "weight": self.weight.type}
         return tile_code(text, types, self.type, (Tiles(count, block),))
 
@@ -133,11 +133,11 @@ class OddTiles(Opaque):
         return lines
 
     def __str__(self) -> str:
-        return "odd_tiles"
+        return "irregular_tiles"
 
 
 @final
-class Filters(Structure):
+class FilterLayout(Structure):
     """How weights lie: (groups, outputs, channels, taps, taps), with channels before outputs if `across`; whether their
     taps meet elements in `reverse` order."""
 
@@ -147,7 +147,7 @@ class Filters(Structure):
 
 
 @final
-class Restored(Opaque):
+class RepairedTiles(Opaque):
     """Squares of products, transformed back; where a tile is `odd`, sums of elements times weights.
 
     `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `Transformed`; `lying` has the
@@ -162,18 +162,18 @@ class Restored(Opaque):
     matrix: Matrix
     squares: tuple[int, ...]
     lanes: int
-    given: Places
-    made: Places
-    begins: Places
+    given: TileStrides
+    made: TileStrides
+    begins: TileStrides
     shape_made: tuple[int, ...]
-    filters: Filters
+    filters: FilterLayout
 
     def infer(self) -> TensorType:
         side = len(self.matrix[0])
-        self.given.check("restored", self.x, self.squares, side, self.lanes)
-        self.begins.check("restored", self.lying, self.squares, side, self.lying.shape[-1])
+        self.given.check("repaired_tiles", self.x, self.squares, side, self.lanes)
+        self.begins.check("repaired_tiles", self.lying, self.squares, side, self.lying.shape[-1])
         if self.w.type.count != self.squares[0] * self.lanes * self._terms():
-            raise ShapeError(f"restored: {self.w.type.count} weights for {self.lanes} outputs of {self._terms()}")
+            raise ShapeError(f"repaired_tiles: {self.w.type.count} weights for {self.lanes} outputs of {self._terms()}")
         return self.x.type.with_shape(self.shape_made)
 
     def _terms(self) -> int:
@@ -182,12 +182,12 @@ class Restored(Opaque):
         return channels * self.filters.taps**2
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise GradientError("restored: gradients are taken before convolutions are transformed")
+        raise GradientError("repaired_tiles: gradients are taken before convolutions are transformed")
 
     def reference(self, x: Any, odd: Any, lying: Any, w: Any) -> Any:
         rows, side = len(self.matrix), len(self.matrix[0])
-        made = transformed_by(self.matrix, view_of(x, self.given, (*self.squares, side, side, self.lanes)))
-        elements = view_of(lying, self.begins, (*self.squares, side, side, lying.shape[-1]))
+        made = transform_arrays(self.matrix, tile_view(x, self.given, (*self.squares, side, side, self.lanes)))
+        elements = tile_view(lying, self.begins, (*self.squares, side, side, lying.shape[-1]))
         taps, (groups, lanes, channels) = self.filters.taps, (self.squares[0], self.lanes, lying.shape[-1])
         if self.filters.across:
             weights = w.reshape(groups, channels, lanes, taps, taps).swapaxes(1, 2)
@@ -198,18 +198,18 @@ class Restored(Opaque):
         for at in zip(*np.nonzero(odd), strict=True):
             made[at] = np.einsum("abcij,lcij->abl", windows[at], weights[at[0]])
         out = np.zeros(self.shape_made, x.dtype)
-        view_of(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = made
+        tile_view(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = made
         return out
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, offset, tile_code, where_is
+        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
 
-        where, block = where_is("square", self.squares), min(BLOCK, self.lanes)
+        where, block = unravel("square", self.squares), min(LANES_PER_INSTANCE, self.lanes)
         side, begins = len(self.matrix), self.begins
         places = {
-            "GIVEN": offset(where, self.given.squares, "square * 0"),
-            "MADE": offset(where, self.made.squares, "square * 0"),
-            "BEGIN": offset(where, begins.squares, "square * 0"),
+            "GIVEN": flat_offset(where, self.given.squares, "square * 0"),
+            "MADE": flat_offset(where, self.made.squares, "square * 0"),
+            "BEGIN": flat_offset(where, begins.squares, "square * 0"),
             "WEIGHTS": f"({where[0]}) * {self.lanes * self._terms()}",
         }
         steps = {
@@ -225,7 +225,9 @@ class Restored(Opaque):
         filters = self._places_of_weights()
         lanes = {"BLOCK": block, "LAST": self.lanes - block, "DTYPE": f"tl.{self.x.dtype}"}
         words = {**places, **steps, **filters, **counts, **lanes}
-        text = filled(RESTORED, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
+        text = fill_template(
+            REPAIRED_TILES, {"LINES": "\n".join(transform_code(self.matrix, self.given, self.made))}, words
+        )
         types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
         return tile_code(text, types, self.type, grid)
@@ -239,4 +241,4 @@ class Restored(Opaque):
         return {"FILTER": self._terms(), "WEIGHT": f"n // {area} * {area} + ({tap})" if self.filters.reverse else "n"}
 
     def __str__(self) -> str:
-        return f"restored[{len(self.matrix[0])} to {len(self.matrix)}]"
+        return f"repaired_tiles[{len(self.matrix[0])} to {len(self.matrix)}]"

@@ -16,7 +16,7 @@ class Opaque(Value):
     """An op that is given by a kernel, not by the meaning of one element."""
 
     opaque: ClassVar[bool] = True
-    cost: ClassVar[Cost] = "dear"
+    cost: ClassVar[Cost] = "expensive"
 
     def element(self, position: Position, read: Reader) -> Expr:
         raise AssertionError(f"{self.op} has no element form")

@@ -29,14 +29,15 @@ from ..ir.scalar import cast as cast_element
 from ..ir.size import product
 from .base import require_alike
 from .broadcasting import ZERO, accumulator, require, reshape, reshaped_position
-from .contraction import noted, times
+from .contraction import multiply, precision_note
 from .movement import Movement
 
 
 @final
-class Laid(Movement):
+class PackedRows(Movement):
     """x in memory, in this order: a row of numbers for each element of its first axis."""
 
+    store = "always"
     x: Value
 
     def infer(self) -> TensorType:
@@ -50,9 +51,10 @@ class Laid(Movement):
 
 
 @final
-class Stored(Movement):
+class Materialised(Movement):
     """x in memory, in the order of its axes."""
 
+    store = "always"
     x: Value
 
     def infer(self) -> TensorType:
@@ -74,9 +76,9 @@ def pitches(grid: tuple[int, ...]) -> tuple[int, ...]:
     return tuple([math.prod(grid[n + 1 :]) for n in range(len(grid))])
 
 
-def _summed(x: Expr, y: Expr, over: Sequence[Expr], precision: Precision) -> Expr:
+def _sum_products(x: Expr, y: Expr, over: Sequence[Expr], precision: Precision) -> Expr:
     dtype = x.dtype
-    result = times(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
+    result = multiply(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
     for index in reversed(over):
         if isinstance(index, Index):
             result = reduce("add", index, result)
@@ -87,7 +89,7 @@ def _index(extent: int) -> Expr:
     return fresh_index(extent) if extent != 1 else const(0, int64)
 
 
-def _line(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
+def _row_number(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
     total: Expr = ZERO
     for p, n in zip(at, lines, strict=True):
         total = total + p * n
@@ -95,13 +97,14 @@ def _line(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
 
 
 @final
-class LineProduct(Value):
+class PackedConvolve(Value):
     """(images, groups, outputs, *windows) from rows of x and of weights (outputs, *taps, run).
 
     `grid`: the positions of an image of x; `apart`: how far apart taps are along each axis, in positions.
     """
 
-    cost = "dear"
+    contracts = True
+    cost = "expensive"
     differentiable = False
     x: Value
     w: Value
@@ -125,26 +128,27 @@ class LineProduct(Value):
         *taps, along = over = [_index(n) for n in (*self.taps, self.run)]
         lines = pitches((1, *self.grid))
         at = [q + t * d for q, t, d in zip(windows, taps, self.apart, strict=True)]
-        x = read(self.x, (group, _line((image, *at), lines) * self.channels + along))
-        w = read(self.w, (group, _line((output, *over), pitches((self.outputs, *self.taps, self.run)))))
-        return _summed(w, x, over, self.precision)
+        x = read(self.x, (group, _row_number((image, *at), lines) * self.channels + along))
+        w = read(self.w, (group, _row_number((output, *over), pitches((self.outputs, *self.taps, self.run)))))
+        return _sum_products(w, x, over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return None, None
 
     def __str__(self) -> str:
-        return f"line_product[{self.counts} of {self.grid}{noted(self.precision)}]"
+        return f"packed_convolve[{self.counts} of {self.grid}{precision_note(self.precision)}]"
 
 
 @final
-class LineWeight(Value):
+class PackedConvolveWeight(Value):
     """(groups, outputs, *taps, run) from rows x and y, summed over lines.
 
     `lines`: how many of them are summed; `first`: the line of y that belongs to the first window; `taps`, `run`: those
     of the result.
     """
 
-    cost = "dear"
+    contracts = True
+    cost = "expensive"
     differentiable = False
     x: Value
     y: Value
@@ -170,13 +174,13 @@ class LineWeight(Value):
         group, output, *taps, along = position
         line = fresh_index(self.lines)
         of_x, of_y = self.channels
-        shift = _line([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
+        shift = _row_number([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
         x = read(self.x, (group, (line + shift) * of_x + along))
         y = read(self.y, (group, (line + size(self.first)) * of_y + output * self.pitch))
-        return _summed(y, x, [line], self.precision)
+        return _sum_products(y, x, [line], self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return None, None
 
     def __str__(self) -> str:
-        return f"line_weight[{self.taps} of {self.grid}{noted(self.precision)}]"
+        return f"packed_convolve_weight[{self.taps} of {self.grid}{precision_note(self.precision)}]"

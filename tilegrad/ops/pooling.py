@@ -27,23 +27,23 @@ from .base import Operand
 from .broadcasting import ZERO, accumulator, reduce_sum, require, reshape
 from .cast import cast, widened
 from .movement import Movement
-from .sliding import Axes, Axis, check_fit, coverings, places
+from .sliding import Axes, Axis, check_fit, coverings, tap_positions
 
 
-def _windows(x: Value, axes: Axes) -> Shape:
+def _pooled_shape(x: Value, axes: Axes) -> Shape:
     """The shape of one number for each window."""
     check_fit("pooling", x.shape, *[a.extent for a in axes])
     return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
 
 
-def _extents(y: Value, axes: Axes) -> Shape:
+def _unpooled_shape(y: Value, axes: Axes) -> Shape:
     """The shape of what windows were laid over."""
     check_fit("pooling", y.shape, *[a.count for a in axes])
     return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
 
 
 @final
-class Patches(Movement):
+class Im2col(Movement):
     """The elements of each window, those that do not exist as 0: (..., *taps, *windows)."""
 
     x: Value
@@ -57,21 +57,21 @@ class Patches(Movement):
     def element(self, position: Position, read: Reader) -> Expr:
         n = len(self.axes)
         lead, taps, windows = position[: -2 * n], position[-2 * n : -n], position[-n:]
-        at, exists = places(self.axes, windows, taps)
+        at, exists = tap_positions(self.axes, windows, taps)
         return choose(exists, read(self.x, (*lead, *at)), const(0, self.x.dtype))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (Overlay(upstream, self.axes),)
+        return (Col2im(upstream, self.axes),)
 
 
-FEW = 9
+MAX_UNROLLED_WINDOWS = 9
 """Windows over a position that are added up one by one: so short a sum is no loop, and runs along memory."""
 
 
-def _over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
+def _sum_over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
     """The sum of something over the windows that cover a position."""
     counts = [a.cover for a in axes]
-    if 0 < math.prod(counts) <= FEW:
+    if 0 < math.prod(counts) <= MAX_UNROLLED_WINDOWS:
         numbers = itertools.product(*[[const(n, int64) for n in range(count)] for count in counts])
         first, *others = [part(each) for each in numbers]
         return sum(others, first)
@@ -83,10 +83,10 @@ def _over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
 
 
 @final
-class Overlay(Value):
+class Col2im(Value):
     """The sum of windows laid over axes, from (..., *taps, *windows)."""
 
-    cost = "dear"
+    cost = "expensive"
     y: Value
     axes: Axes
 
@@ -104,13 +104,13 @@ class Overlay(Value):
             element = read(self.y, (*position[:-n], *found.taps, *found.windows))
             return cast_element(choose(found.exists, element, const(0, dtype)), accumulator(dtype))
 
-        return cast_element(_over_covers(self.axes, part), dtype)
+        return cast_element(_sum_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (Patches(upstream, self.axes),)
+        return (Im2col(upstream, self.axes),)
 
 
-def _taps(flat: Expr, axes: Axes) -> list[Expr]:
+def _unflatten_tap(flat: Expr, axes: Axes) -> list[Expr]:
     """The taps along each axis of an element of a window that has one number."""
     taps, behind = [], math.prod(a.width for a in axes)
     for axis in axes:
@@ -119,7 +119,7 @@ def _taps(flat: Expr, axes: Axes) -> list[Expr]:
     return taps
 
 
-def _flat(taps: Sequence[Expr], axes: Axes) -> Expr:
+def _flatten_taps(taps: Sequence[Expr], axes: Axes) -> Expr:
     flat: Expr = ZERO
     for tap, axis in zip(taps, axes, strict=True):
         flat = flat * axis.width + tap
@@ -130,23 +130,23 @@ def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple
     """An index over the elements of a window, and the element; what does not exist is smaller than all."""
     index = fresh_index(math.prod(a.width for a in axes))
     lead, windows = position[: -len(axes)], position[-len(axes) :]
-    at, exists = places(axes, windows, _taps(index, axes))
+    at, exists = tap_positions(axes, windows, _unflatten_tap(index, axes))
     return index, choose(exists, read(x, (*lead, *at)), const(identity("maximum", x.dtype), x.dtype))
 
 
-MOST_TAPS = 16
+MAX_UNROLLED_TAPS = 16
 """Elements of a window that are compared one by one: what follows is part of the same loop along memory."""
 
 
-def _first_greatest(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
+def _unrolled_maximum(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
     """The greatest element of a small window and the number of it, as a chain of choices that both share."""
     lead, windows = position[: -len(axes)], position[-len(axes) :]
     least = const(identity("maximum", x.dtype), x.dtype)
     # where all are as small as can be, padding is not meant, but the first element that exists
-    found = cast_element(_flat([a.first(q, ZERO) for a, q in zip(axes, windows, strict=True)], axes), number)
+    found = cast_element(_flatten_taps([a.first(q, ZERO) for a, q in zip(axes, windows, strict=True)], axes), number)
     greatest: Expr = least
     for flat in range(math.prod(a.width for a in axes)):
-        at, exists = places(axes, windows, _taps(const(flat, int64), axes))
+        at, exists = tap_positions(axes, windows, _unflatten_tap(const(flat, int64), axes))
         if flat == 0 and exists is TRUE:
             greatest = read(x, (*lead, *at))
             continue
@@ -159,58 +159,58 @@ def _first_greatest(x: Value, axes: Axes, position: Position, read: Reader, numb
 
 
 def _is_small(axes: Axes) -> bool:
-    return math.prod(a.width for a in axes) <= MOST_TAPS
+    return math.prod(a.width for a in axes) <= MAX_UNROLLED_TAPS
 
 
 @final
 class MaxPool(Value):
     """The greatest element of each window."""
 
-    cost = "dear"
+    cost = "expensive"
     x: Value
     axes: Axes
 
     def infer(self) -> TensorType:
         require("if", self.x.dtype, "max_pool")
-        return self.x.type.with_shape(_windows(self.x, self.axes))
+        return self.x.type.with_shape(_pooled_shape(self.x, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
         if _is_small(self.axes):
-            return _first_greatest(self.x, self.axes, position, read, uint8)[0]
+            return _unrolled_maximum(self.x, self.axes, position, read, uint8)[0]
         return reduce("maximum", *_candidates(self.x, self.axes, position, read))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return (Returned(upstream, Greatest(self.x, self.axes), self.axes),)
+        return (WindowScatter(upstream, WindowArgmax(self.x, self.axes), self.axes),)
 
 
 @final
-class Greatest(Value):
+class WindowArgmax(Value):
     """Which element of each window is the greatest: its number in the window, in as few bytes as hold it."""
 
-    cost = "dear"
+    cost = "expensive"
     differentiable = False
     x: Value
     axes: Axes
 
     def infer(self) -> TensorType:
         dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
-        return TensorType(dtype, _windows(self.x, self.axes), self.x.device)
+        return TensorType(dtype, _pooled_shape(self.x, self.axes), self.x.device)
 
     def element(self, position: Position, read: Reader) -> Expr:
         if _is_small(self.axes):
-            return _first_greatest(self.x, self.axes, position, read, uint8)[1]
+            return _unrolled_maximum(self.x, self.axes, position, read, uint8)[1]
         found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
         # where all are as small as can be, padding was found: the first element that exists is meant
         windows = position[-len(self.axes) :]
-        taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _taps(found, self.axes), strict=True)]
-        return cast_element(_flat(taps, self.axes), self.dtype)
+        taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _unflatten_tap(found, self.axes), strict=True)]
+        return cast_element(_flatten_taps(taps, self.axes), self.dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,)
 
 
 @final
-class Chosen(Value):
+class WindowGather(Value):
     """The element of each window that has a number."""
 
     x: Value
@@ -218,31 +218,31 @@ class Chosen(Value):
     axes: Axes
 
     def infer(self) -> TensorType:
-        check_fit("pooling", self.numbers.shape, *_windows(self.x, self.axes))
+        check_fit("pooling", self.numbers.shape, *_pooled_shape(self.x, self.axes))
         return self.x.type.with_shape(self.numbers.shape)
 
     def element(self, position: Position, read: Reader) -> Expr:
         lead, windows = position[: -len(self.axes)], position[-len(self.axes) :]
-        taps = _taps(cast_element(read(self.numbers, position), int64), self.axes)
-        at, exists = places(self.axes, windows, taps)
+        taps = _unflatten_tap(cast_element(read(self.numbers, position), int64), self.axes)
+        at, exists = tap_positions(self.axes, windows, taps)
         return choose(exists, read(self.x, (*lead, *at)), const(0, self.x.dtype))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return Returned(upstream, self.numbers, self.axes), None
+        return WindowScatter(upstream, self.numbers, self.axes), None
 
 
 @final
-class Returned(Value):
+class WindowScatter(Value):
     """For each position the sum over the windows that chose it."""
 
-    cost = "dear"
+    cost = "expensive"
     y: Value
     numbers: Value
     axes: Axes
 
     def infer(self) -> TensorType:
         check_fit("pooling", self.numbers.shape, *self.y.shape)
-        return self.y.type.with_shape(_extents(self.y, self.axes))
+        return self.y.type.with_shape(_unpooled_shape(self.y, self.axes))
 
     def element(self, position: Position, read: Reader) -> Expr:
         n, dtype = len(self.axes), self.y.dtype
@@ -251,14 +251,14 @@ class Returned(Value):
             found = coverings(self.axes, position[-n:], numbers)
             window = (*position[:-n], *found.windows)
             chosen = choose(found.exists, read(self.numbers, window), const(0, self.numbers.dtype))
-            mine = apply("eq", cast_element(chosen, int32), cast_element(_flat(found.taps, self.axes), int32))
+            mine = apply("eq", cast_element(chosen, int32), cast_element(_flatten_taps(found.taps, self.axes), int32))
             element = choose(mine, choose(found.exists, read(self.y, window), const(0, dtype)), const(0, dtype))
             return cast_element(element, accumulator(dtype))
 
-        return cast_element(_over_covers(self.axes, part), dtype)
+        return cast_element(_sum_over_covers(self.axes, part), dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        return Chosen(upstream, self.numbers, self.axes), None
+        return WindowGather(upstream, self.numbers, self.axes), None
 
 
 @final
@@ -274,7 +274,9 @@ class PoolIndex(Value):
 
     def element(self, position: Position, read: Reader) -> Expr:
         windows = position[-len(self.axes) :]
-        at, _ = places(self.axes, windows, _taps(cast_element(read(self.numbers, position), int64), self.axes))
+        at, _ = tap_positions(
+            self.axes, windows, _unflatten_tap(cast_element(read(self.numbers, position), int64), self.axes)
+        )
         flat: Expr = ZERO
         for place, axis in zip(at, self.axes, strict=True):
             flat = flat * size(axis.extent) + place
@@ -285,7 +287,7 @@ class PoolIndex(Value):
 
 
 @final
-class WindowSizes(Value):
+class WindowCounts(Value):
     """How many elements the windows of an axis have."""
 
     cost = "free"
@@ -311,12 +313,12 @@ def max_pool(x: Value, axes: Axes) -> Value:
 
 def pool_indices(x: Value, axes: Axes) -> Value:
     """Where the greatest elements are."""
-    return PoolIndex(Greatest(x, axes), axes)
+    return PoolIndex(WindowArgmax(x, axes), axes)
 
 
 def sum_pool(x: Value, axes: Axes) -> Value:
     """The sum of each window."""
-    patches = Patches(x, axes)
+    patches = Im2col(x, axes)
     rank = x.type.rank
     return reduce_sum(patches, tuple(range(rank - len(axes), rank)))
 
@@ -334,6 +336,6 @@ def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None
         if isinstance(count, Const):
             number *= int(count.value)
             continue
-        sizes = cast(WindowSizes(axis, padding, x.device), total.dtype)
+        sizes = cast(WindowCounts(axis, padding, x.device), total.dtype)
         total = quotient(total, reshape(sizes, (axis.count, *(1,) * (len(axes) - 1 - n))))
     return cast(quotient(total, kind(number)) if number != 1 else total, x.dtype)

@@ -2,7 +2,7 @@
 
 An element depends on the seed, on how many elements were drawn before, and on its place: on nothing else, so
 it is the same on every device and for every number of threads. The state is an ordinary tensor
-`(seed, offset)`, which whoever draws advances by the number of elements (`advanced`).
+`(seed, offset)`, which whoever draws advances by the number of elements (`advance`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .bits import bitwise_or, shift_left, shift_right
 from .cast import bitcast, cast
 from .comparison import lt
 from .control import where
-from .creation import number_of, positions
+from .creation import positions, size_number
 from .exponential import log, sqrt
 from .trigonometric import cos
 
@@ -50,7 +50,7 @@ def _xor(x: Expr, y: Expr, z: Expr) -> Expr:
     return apply("bitxor", apply("bitxor", x, y), z)
 
 
-def words(x: Expr) -> tuple[Expr, Expr]:
+def halves(x: Expr) -> tuple[Expr, Expr]:
     """The low and the high half of an int64."""
     return cast_element(x, uint32), cast_element(apply("shr", x, const(32, int64)), uint32)
 
@@ -62,7 +62,7 @@ class Philox(Value):
     The counter of an element is the offset in `state` plus its place in row-major order, the key is the seed.
     """
 
-    cost = "dear"
+    cost = "expensive"
     differentiable = False
     state: Value
     sizes: Shape
@@ -77,7 +77,7 @@ class Philox(Value):
         seed, start = (read(self.state, (const(n, int64),)) for n in (0, 1))
         counter = start + flat_position(position, row_major(self.sizes))
         zero = const(0, uint32)
-        return philox((*words(counter), zero, zero), words(seed))[self.word]
+        return philox((*halves(counter), zero, zero), halves(seed))[self.word]
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,)
@@ -86,9 +86,9 @@ class Philox(Value):
 # --- the functions that draw -----------------------------------------------------------------------
 
 
-def advanced(state: Value, drawn: Dim) -> Value:
+def advance(state: Value, drawn: Dim) -> Value:
     """The state after so many elements have been drawn."""
-    return add(state, mul(positions(2, state.device), number_of(drawn, int64, state.device)))
+    return add(state, mul(positions(2, state.device), size_number(drawn, int64, state.device)))
 
 
 def rand(state: Value, sizes: Shape, dtype: DType = float32) -> Value:

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 """Entries of a block."""
-LANES = 128
+RANGES_PER_INSTANCE = 128
 """Ranges of an instance."""
-WHOLE = {"add": reduce_sum, "mul": reduce_prod, "maximum": amax, "minimum": amin}
+REDUCE = {"add": reduce_sum, "mul": reduce_prod, "maximum": amax, "minimum": amin}
 FUNCTIONS = {"add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-BOTH = {"add": "total + x", "mul": "total * x", "maximum": "tl.maximum(total, x)", "minimum": "tl.minimum(total, x)"}
+COMBINE = {"add": "total + x", "mul": "total * x", "maximum": "tl.maximum(total, x)", "minimum": "tl.minimum(total, x)"}
 
 
 @final
-class OfRanges(Opaque):
+class RangeReduce(Opaque):
     """For each two neighbours in `starts` what the entries between them make, column by column.
 
-    `levels`: (entries, columns), and what blocks of it make, and blocks of these: see `levels_of`.
+    `levels`: (entries, columns), and what blocks of it make, and blocks of these: see `block_levels`.
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ir.graph import Input
-    >>> given = Input(TensorType(int64, (3,))), levels_of(Input(TensorType(float32, (4, 1))), "add")
-    >>> OfRanges(*given, "add").reference(np.array([0, 1, 4]), np.array([[1], [2], [3], [4]])).tolist()
+    >>> given = Input(TensorType(int64, (3,))), block_levels(Input(TensorType(float32, (4, 1))), "add")
+    >>> RangeReduce(*given, "add").reference(np.array([0, 1, 4]), np.array([[1], [2], [3], [4]])).tolist()
     [[1], [9]]
     """
 
@@ -64,25 +64,30 @@ class OfRanges(Opaque):
         return result
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code, written
+        from .tile_code import Tiles, fill_template, show_size, tile_code
 
         results, columns = product(self.type.shape), self.type.shape[1]
         names = [f"level{n}" for n in range(len(self.levels))]
         steps = "".join([ONE_LEVEL.replace("LEVEL", name) for name in names[:-1]]) + LAST_LEVEL.replace(
             "LEVEL", names[-1]
         )
-        words = {"LANES": LANES, "COUNT": written(results), "COLUMNS": written(columns), "BLOCK": BLOCK}
-        text = filled(filled(OF_RANGES, {"STEPS": steps}, {}), {}, words | {"BOTH": BOTH[self.fn]})
+        words = {
+            "LANES": RANGES_PER_INSTANCE,
+            "COUNT": show_size(results),
+            "COLUMNS": show_size(columns),
+            "BLOCK": BLOCK,
+        }
+        text = fill_template(fill_template(RANGE_REDUCE, {"STEPS": steps}, {}), {}, words | {"BOTH": COMBINE[self.fn]})
         nothing = str(identity(self.fn, self.dtype))
         text = text.replace("NOTHING", f'float("{nothing}")' if "inf" in nothing else nothing)
         text = text.replace("DTYPE", f"tl.{self.dtype.name}")
         inputs = {"starts": self.starts.type, **{n: x.type for n, x in zip(names, self.levels, strict=True)}}
-        return tile_code(text, inputs, self.type, (Tiles(results, LANES),))
+        return tile_code(text, inputs, self.type, (Tiles(results, RANGES_PER_INSTANCE),))
 
 
-OF_RANGES = """
+RANGE_REDUCE = """
 @tg.kernel
-def of_ranges(PARAMETERS):
+def range_reduce(PARAMETERS):
     lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
     inside = lane < COUNT
     row = lane // COLUMNS
@@ -112,22 +117,22 @@ for n in range((0).to(tl.int64), tl.max(end - begin, axis=0)):
 """
 
 
-def levels_of(entries: Value, fn: str) -> tuple[Value, ...]:
+def block_levels(entries: Value, fn: str) -> tuple[Value, ...]:
     """Entries, what blocks of them make, what blocks of blocks do, until there is about one.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
-    >>> [x.shape for x in levels_of(Input(TensorType(float32, (9000, 3))), "add")]
+    >>> [x.shape for x in block_levels(Input(TensorType(float32, (9000, 3))), "add")]
     [(9000, 3), (141, 3), (3, 3)]
     """
     found, count = [entries], entries.shape[0]
     if isinstance(count, Size):
-        raise ShapeError(f"of_ranges: {count} entries, a size that varies, are blocks of blocks of no known number")
+        raise ShapeError(f"range_reduce: {count} entries, a size that varies, are blocks of blocks of no known number")
     while count > BLOCK:
         x = found[-1]
         blocks = -(-count // BLOCK)
         if blocks * BLOCK > count:
             x = pad(x, [(0, blocks * BLOCK - count), (0, 0)], identity(fn, x.dtype))
-        found.append(WHOLE[fn](reshape(x, (blocks, BLOCK, x.shape[1])), (1,)))
+        found.append(REDUCE[fn](reshape(x, (blocks, BLOCK, x.shape[1])), (1,)))
         count = blocks
     return tuple(found)

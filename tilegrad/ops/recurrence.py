@@ -28,8 +28,8 @@ from .cast import cast, widened
 from .contraction import contract
 from .movement import Pad, cat, narrow, transpose
 from .opaque import Opaque
-from .recurrence_code import GATES, KEPT, Kind, Layer, Sizes, backward, forward
-from .recurrence_second import Way, before, in_groups, of_kept, pieces, second
+from .recurrence_code import GATES, SAVED_PER_UNIT, CellKind, RecurrenceKernel, RecurrenceSizes, backward, forward
+from .recurrence_second import GateFactors, gate_gradients, group_weights, previous_states, second_gradients, split_rows
 from .tile_code import TileCode, with_precision
 
 
@@ -51,10 +51,10 @@ class _Recurrent(Opaque):
 
     def parts(self) -> dict[str, Value]:
         """The pieces of the result, by name."""
-        return _pieces(self, self.layout)
+        return _split(self, self.layout)
 
 
-def _pieces(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
+def _split(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
     found, start = {}, 0
     for name, shape in layout.items():
         count = known(product(shape), {})
@@ -75,7 +75,7 @@ class Recurrence(_Recurrent):
     """The first hidden state: (units, batch)."""
     more: tuple[Value, ...]
     """The first cells of an LSTM (units, batch), or the bias of a GRU's m (units)."""
-    kind: Kind
+    kind: CellKind
     reverse: bool
     keeps: bool
     precision: Precision
@@ -93,9 +93,9 @@ class Recurrence(_Recurrent):
         return super().infer()
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> RecurrenceSizes:
         units, batch = self.hidden.shape
-        return Sizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
+        return RecurrenceSizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
 
     @property
     def layout(self) -> dict[str, Shape]:
@@ -103,8 +103,8 @@ class Recurrence(_Recurrent):
         found: dict[str, Shape] = {"hidden": (length, units, batch)}
         if self.kind == "lstm":
             found["cell"] = (units, batch)
-        if self.keeps and KEPT[self.kind]:
-            found["kept"] = (length, KEPT[self.kind] * units, batch)
+        if self.keeps and SAVED_PER_UNIT[self.kind]:
+            found["kept"] = (length, SAVED_PER_UNIT[self.kind] * units, batch)
         return found
 
     def reference(self, *arrays: Any) -> Any:
@@ -125,19 +125,19 @@ class Recurrence(_Recurrent):
 
     def kernel(self) -> TileCode:
         given = dict(zip(("x", "weight", "hidden", "more0"), (x.type for x in self.inputs), strict=False))
-        layer = Layer(self.kind, self.sizes, self.reverse, given, self.type)
+        layer = RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)
         return with_precision(forward(layer, self.keeps), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        arriving, own = _pieces(upstream, self.layout), self.parts()
-        way, more, extra = Way(self.kind, self.reverse, self.precision), self.more[:1], None
-        if "kept" in own and _reaches(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
-            count = KEPT[self.kind]
-            kept = (pieces(arriving["kept"], count), pieces(own["kept"], count))
-            extra = of_kept(way, *kept, self.weight, self.hidden, more)
+        arriving, own = _split(upstream, self.layout), self.parts()
+        way, more, extra = GateFactors(self.kind, self.reverse, self.precision), self.more[:1], None
+        if "kept" in own and _reaches_past(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
+            count = SAVED_PER_UNIT[self.kind]
+            kept = (split_rows(arriving["kept"], count), split_rows(own["kept"], count))
+            extra = gate_gradients(way, *kept, self.weight, self.hidden, more)
         of_states = arriving["hidden"] if extra is None else add(arriving["hidden"], extra.upstream)
         last = (*more, arriving["cell"]) if self.kind == "lstm" else ()
-        given = (of_states, in_groups(transpose(self.weight)), self, self.hidden, last)
+        given = (of_states, group_weights(transpose(self.weight)), self, self.hidden, last)
         shares = RecurrenceGradient(*given, *way).parts()
         if extra is not None:
             name = "cell" if self.kind == "lstm" else "m"
@@ -146,7 +146,7 @@ class Recurrence(_Recurrent):
         to_gates = of_hidden = shares["gates"]
         if self.kind == "gru":
             of_hidden = cat([narrow(to_gates, 1, 0, 2 * self.sizes.units), shares["m"]], 1)
-        earlier = before(own["hidden"], self.hidden, self.reverse)
+        earlier = previous_states(own["hidden"], self.hidden, self.reverse)
         to_weight = contract(of_hidden, earlier, "lgn,lhn->gh", self.precision)
         to_more = [shares["cell"]] if self.kind == "lstm" else []
         to_more = [reduce_sum(shares["m"], (0, 2))] if self.kind == "gru" else to_more
@@ -157,10 +157,10 @@ def _ungrouped(weight: Any) -> Any:
     return weight.swapaxes(1, 2).reshape(-1, weight.shape[1])
 
 
-def _reaches(share: Value, start: int) -> bool:
+def _reaches_past(share: Value, start: int) -> bool:
     """Whether something may arrive behind a place of a vector: the gradients of pieces before it do not."""
     if isinstance(share, Add):
-        return _reaches(share.x, start) or _reaches(share.y, start)
+        return _reaches_past(share.x, start) or _reaches_past(share.y, start)
     if isinstance(share, Pad) and share.steps == (1,) and share.value == 0.0:
         return known(share.starts[0] + share.x.shape[0], {}) > start
     return True
@@ -178,14 +178,14 @@ class RecurrenceGradient(_Recurrent):
     hidden: Value
     more: tuple[Value, ...]
     """LSTM: the first cells, the upstream of the last."""
-    kind: Kind
+    kind: CellKind
     reverse: bool
     precision: Precision
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> RecurrenceSizes:
         length, units, batch = (known(extent, {}) for extent in self.upstream.shape)
-        return Sizes(length, units, batch)
+        return RecurrenceSizes(length, units, batch)
 
     @property
     def layout(self) -> dict[str, Shape]:
@@ -201,7 +201,9 @@ class RecurrenceGradient(_Recurrent):
         upstream, grouped, made, hidden, *more = arrays
         weight, (length, units, batch) = _ungrouped(grouped), self.sizes
         states, behind = made[: upstream.size].reshape(upstream.shape), made[upstream.size :]
-        kept = behind[hidden.size if self.kind == "lstm" else 0 :].reshape(length, KEPT[self.kind] * units, batch)
+        kept = behind[hidden.size if self.kind == "lstm" else 0 :].reshape(
+            length, SAVED_PER_UNIT[self.kind] * units, batch
+        )
         to_h = np.zeros_like(hidden)
         to_c = more[1] if self.kind == "lstm" else None
         gates: list[Any] = [None] * length
@@ -228,18 +230,20 @@ class RecurrenceGradient(_Recurrent):
     def kernel(self) -> TileCode:
         names = ("upstream", "weight", "made", "hidden", "more0", "more1")
         given = dict(zip(names, (x.type for x in self.inputs), strict=False))
-        return with_precision(backward(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
+        return with_precision(
+            backward(RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)), self.precision
+        )
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        way, given = Way(self.kind, self.reverse, self.precision), self.inputs[:4]
-        return second(way, given, self.more, self.parts(), _pieces(upstream, self.layout))
+        way, given = GateFactors(self.kind, self.reverse, self.precision), self.inputs[:4]
+        return second_gradients(way, given, self.more, self.parts(), _split(upstream, self.layout))
 
 
 def _logistic(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _step(kind: Kind, x: Any, weight: Any, h: Any, more: Any) -> tuple[Any, Any, Any]:
+def _step(kind: CellKind, x: Any, weight: Any, h: Any, more: Any) -> tuple[Any, Any, Any]:
     """One step on numpy arrays: the new states, and what is kept."""
     added = weight @ h
     if kind == "lstm":
@@ -275,7 +279,7 @@ def recurrence(
     weight: Value,
     hidden: Value,
     more: Value | None,
-    kind: Kind,
+    kind: CellKind,
     reverse: bool,
     precision: Precision = "highest",
 ) -> tuple[Value, Value | None]:

@@ -12,37 +12,37 @@ from typing import Literal, NamedTuple
 
 from ..ir.dtype import float64
 from ..ir.graph import TensorType
-from .tile_code import TileCode, Tiles, filled, tile_code
+from .tile_code import TileCode, Tiles, fill_template, tile_code
 
-Kind = Literal["tanh", "relu", "lstm", "gru"]
-Tangential = Kind | Literal["scan"]
+CellKind = Literal["tanh", "relu", "lstm", "gru"]
+TangentKind = CellKind | Literal["scan"]
 GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3, "scan": 1}
-KEPT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
+SAVED_PER_UNIT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
 """How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
-GROUP = 16
+MAX_GROUP_ROWS = 16
 """Rows of weights in a group: a line of memory of the caches."""
 
 
-def group_of(units: int) -> int:
+def group_rows(units: int) -> int:
     """How many rows of weights are a group.
 
-    >>> group_of(256), group_of(200), group_of(3)
+    >>> group_rows(256), group_rows(200), group_rows(3)
     (16, 8, 1)
     """
-    return gcd(units, GROUP)
+    return gcd(units, MAX_GROUP_ROWS)
 
 
-class Sizes(NamedTuple):
+class RecurrenceSizes(NamedTuple):
     length: int
     units: int
     batch: int
 
 
-class Layer(NamedTuple):
+class RecurrenceKernel(NamedTuple):
     """What a kernel is written for."""
 
-    kind: Tangential
-    sizes: Sizes
+    kind: TangentKind
+    sizes: RecurrenceSizes
     reverse: bool
     given: dict[str, TensorType]
     """The tensors that the kernel takes, by name."""
@@ -190,7 +190,7 @@ state = gate2 * factor2 + (given1 + gate1) * factor1 + state * factor4
 TANGENTS["relu"] = TANGENTS["tanh"]
 
 
-def tangent(op: Layer) -> TileCode:
+def tangent(op: RecurrenceKernel) -> TileCode:
     """The way forward of what is linear in the gates: see `recurrence_tangent.py`."""
     rows, count = 4 if op.kind == "gru" else GATES[op.kind], 0 if op.kind == "scan" else GATES[op.kind]
     dots = "".join(line for line in GATE.splitlines(True) if not line.startswith("given"))
@@ -204,7 +204,7 @@ def tangent(op: Layer) -> TileCode:
     return _code(FORWARD, op, blocks, words)
 
 
-def forward(op: Layer, keeps: bool) -> TileCode:
+def forward(op: RecurrenceKernel, keeps: bool) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
     many: dict[str, list[str]] = {
@@ -230,7 +230,7 @@ def forward(op: Layer, keeps: bool) -> TileCode:
     return _code(FORWARD, op, blocks, words)
 
 
-def backward(op: Layer) -> TileCode:
+def backward(op: RecurrenceKernel) -> TileCode:
     length, units, batch = op.sizes
     count = GATES[op.kind]
     step = BACK[op.kind] + "".join(SLOPE.replace("@", str(n)) for n in range(2 if op.kind == "gru" else count))
@@ -252,7 +252,7 @@ def _lanes(batch: int) -> int:
     return 16 if batch > 8 else 8
 
 
-def _words(op: Layer) -> dict[str, object]:
+def _words(op: RecurrenceKernel) -> dict[str, object]:
     length, units, batch = op.sizes
     partial = batch % _lanes(batch) != 0
     return {
@@ -263,7 +263,7 @@ def _words(op: Layer) -> dict[str, object]:
         "SIZE": units * batch,
         "COUNT": GATES[op.kind],
         "KEPT": (length + (op.kind == "lstm")) * units * batch,
-        "GROUP": group_of(units),
+        "GROUP": group_rows(units),
         "LANES": _lanes(batch),
         "DTYPE": "tl.float64" if op.output.dtype is float64 else "tl.float32",
         "READ": f", mask=(n < {batch})[None, :], other=0.0" if partial else "",
@@ -271,6 +271,6 @@ def _words(op: Layer) -> dict[str, object]:
     }
 
 
-def _code(text: str, op: Layer, blocks: dict[str, str], words: dict[str, object]) -> TileCode:
+def _code(text: str, op: RecurrenceKernel, blocks: dict[str, str], words: dict[str, object]) -> TileCode:
     grid = (Tiles(op.sizes.batch, _lanes(op.sizes.batch)),)
-    return tile_code(filled(text, blocks, words), op.given, op.output, grid)
+    return tile_code(fill_template(text, blocks, words), op.given, op.output, grid)

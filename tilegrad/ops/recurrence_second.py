@@ -21,25 +21,25 @@ from .comparison import gt
 from .contraction import contract
 from .movement import cat, narrow, squeeze, transpose
 from .pullback import pullback
-from .recurrence_code import KEPT, Kind, group_of
-from .recurrence_tangent import linear, scanned
+from .recurrence_code import SAVED_PER_UNIT, CellKind, group_rows
+from .recurrence_tangent import linear_recurrence, linear_scan
 from .trigonometric import tanh
 
 
-def in_groups(weight: Value) -> Value:
+def group_weights(weight: Value) -> Value:
     """Weights (rows, columns) as the way back has them: (rows // group, columns, group)."""
     rows, columns = (known(extent, {}) for extent in weight.shape)
-    group = group_of(rows)
+    group = group_rows(rows)
     return transpose(reshape(weight, (rows // group, group, columns)))
 
 
-def ungrouped(weight: Value) -> Value:
+def ungroup_weights(weight: Value) -> Value:
     """Weights in groups as (rows, columns)."""
     groups, columns, group = (known(extent, {}) for extent in weight.shape)
     return reshape(transpose(weight), (groups * group, columns))
 
 
-def before(states: Value, first: Value, reverse: bool) -> Value:
+def previous_states(states: Value, first: Value, reverse: bool) -> Value:
     """The state that each step began with."""
     length = states.shape[0]
     first = reshape(first, (1, *first.shape))
@@ -48,49 +48,66 @@ def before(states: Value, first: Value, reverse: bool) -> Value:
     return cat([first, narrow(states, 0, 0, length - 1)], 0)
 
 
-def step(states: Value, reverse: bool) -> Value:
+def first_step(states: Value, reverse: bool) -> Value:
     """What belongs to the first step."""
     return squeeze(narrow(states, 0, states.shape[0] - 1 if reverse else 0, 1), 0)
 
 
-def pieces(x: Value, count: int) -> list[Value]:
+def split_rows(x: Value, count: int) -> list[Value]:
     """Parts of the same size along the rows (axis 1)."""
     each = known(x.shape[1], {}) // count if count else 0
     return [narrow(x, 1, n * each, each) for n in range(count)]
 
 
-def rest(x: Value) -> Value:
+def after_first_step(x: Value) -> Value:
     return sub(1.0, x)
 
 
-class Way(NamedTuple):
+class GateFactors(NamedTuple):
     """How a layer goes."""
 
-    kind: Kind
+    kind: CellKind
     reverse: bool
     precision: Precision
 
     def later(self, x: Value, last: Value) -> Value:
         """What belongs to the step after each."""
-        return before(x, last, not self.reverse)
+        return previous_states(x, last, not self.reverse)
 
     def factors(self, hiddens: Value, kept: Sequence[Value], hidden: Value, more: Sequence[Value]) -> list[Value]:
         """What arrives at a step is multiplied by these: (length, units, batch)."""
         if self.kind == "lstm":
             i, f, g, o, cells = kept
-            high, last = tanh(cells), before(cells, more[0], self.reverse)
-            of_i, of_f, of_g = mul(mul(g, i), rest(i)), mul(mul(last, f), rest(f)), mul(i, rest(mul(g, g)))
-            return [of_i, of_f, of_g, mul(mul(high, o), rest(o)), mul(o, rest(mul(high, high))), f]
+            high, last = tanh(cells), previous_states(cells, more[0], self.reverse)
+            of_i, of_f, of_g = (
+                mul(mul(g, i), after_first_step(i)),
+                mul(mul(last, f), after_first_step(f)),
+                mul(i, after_first_step(mul(g, g))),
+            )
+            return [
+                of_i,
+                of_f,
+                of_g,
+                mul(mul(high, o), after_first_step(o)),
+                mul(o, after_first_step(mul(high, high))),
+                f,
+            ]
         if self.kind == "gru":
             r, z, n, m = kept
-            of_z = mul(mul(sub(before(hiddens, hidden, self.reverse), n), z), rest(z))
-            return [mul(mul(m, r), rest(r)), of_z, mul(rest(z), rest(mul(n, n))), r, z]
+            of_z = mul(mul(sub(previous_states(hiddens, hidden, self.reverse), n), z), after_first_step(z))
+            return [
+                mul(mul(m, r), after_first_step(r)),
+                of_z,
+                mul(after_first_step(z), after_first_step(mul(n, n))),
+                r,
+                z,
+            ]
         if self.kind == "tanh":
-            return [rest(mul(hiddens, hiddens))]
+            return [after_first_step(mul(hiddens, hiddens))]
         return [cast(gt(hiddens, 0.0), hiddens.dtype)]
 
 
-class Extra(NamedTuple):
+class SavedGradients(NamedTuple):
     """What the gradients of what is kept add to the way back."""
 
     upstream: Value
@@ -100,69 +117,79 @@ class Extra(NamedTuple):
     """To the gradient of an LSTM's first cells, or to all of a GRU's m."""
 
 
-def of_kept(
-    way: Way, arriving: Sequence[Value], kept: Sequence[Value], weight: Value, hidden: Value, more: Sequence[Value]
-) -> Extra:
+def gate_gradients(
+    way: GateFactors,
+    arriving: Sequence[Value],
+    kept: Sequence[Value],
+    weight: Value,
+    hidden: Value,
+    more: Sequence[Value],
+) -> SavedGradients:
     """What arrives at an LSTM's or a GRU's gates, for the kernel that goes back from the states alone."""
     nothing = zeros_like(hidden)
     if way.kind == "lstm":
         i, f, g, o, _ = kept
         to_i, to_f, to_g, to_o, to_cell = arriving
-        through = scanned(to_cell, way.later(f, nothing), nothing, not way.reverse)
+        through = linear_scan(to_cell, way.later(f, nothing), nothing, not way.reverse)
         of_i, of_f, of_g, *_ = way.factors(through, kept, hidden, more)
         gates = [
-            add(mul(mul(to_i, i), rest(i)), mul(through, of_i)),
-            add(mul(mul(to_f, f), rest(f)), mul(through, of_f)),
+            add(mul(mul(to_i, i), after_first_step(i)), mul(through, of_i)),
+            add(mul(mul(to_f, f), after_first_step(f)), mul(through, of_f)),
         ]
-        gates += [add(mul(to_g, rest(mul(g, g))), mul(through, of_g)), mul(mul(to_o, o), rest(o))]
+        gates += [
+            add(mul(to_g, after_first_step(mul(g, g))), mul(through, of_g)),
+            mul(mul(to_o, o), after_first_step(o)),
+        ]
         to_gates = of_hidden = cat(gates, 1)
-        to_more = step(mul(through, f), way.reverse)
+        to_more = first_step(mul(through, f), way.reverse)
     else:
         r, z, n, m = kept
         to_r, to_z, to_n, to_m = arriving
-        by_n = mul(to_n, rest(mul(n, n)))
-        first = [mul(mul(add(to_r, mul(by_n, m)), r), rest(r)), mul(mul(to_z, z), rest(z))]
+        by_n = mul(to_n, after_first_step(mul(n, n)))
+        first = [mul(mul(add(to_r, mul(by_n, m)), r), after_first_step(r)), mul(mul(to_z, z), after_first_step(z))]
         to_more = add(to_m, mul(by_n, r))
         to_gates, of_hidden = cat([*first, by_n], 1), cat([*first, to_more], 1)
     back = contract(weight, of_hidden, "gu,lgn->lun", way.precision)
-    return Extra(way.later(back, nothing), to_gates, step(back, way.reverse), to_more)
+    return SavedGradients(way.later(back, nothing), to_gates, first_step(back, way.reverse), to_more)
 
 
-def second(
-    way: Way, given: Sequence[Value], more: Sequence[Value], own: dict[str, Value], arriving: dict[str, Value]
+def second_gradients(
+    way: GateFactors, given: Sequence[Value], more: Sequence[Value], own: dict[str, Value], arriving: dict[str, Value]
 ) -> list[Value | None]:
     """The gradients of what `RecurrenceGradient` is given: upstream, weight, what the layer made, hidden, more."""
     upstream, grouped, made, hidden = given
-    weight, nothing = transpose(ungrouped(grouped)), zeros_like(hidden)
+    weight, nothing = transpose(ungroup_weights(grouped)), zeros_like(hidden)
     length, units, batch = (known(extent, {}) for extent in upstream.shape)
-    count, behind = KEPT[way.kind], length + (way.kind == "lstm")
+    count, behind = SAVED_PER_UNIT[way.kind], length + (way.kind == "lstm")
     rows = reshape(made, (behind + length * count, units, batch))
     kept = reshape(narrow(rows, 0, behind, length * count), (length, count * units, batch)) if count else rows
-    factors = way.factors(narrow(rows, 0, 0, length), pieces(kept, count), hidden, more)
+    factors = way.factors(narrow(rows, 0, 0, length), split_rows(kept, count), hidden, more)
     x, of_hidden = arriving["gates"], own["gates"]
     if way.kind == "gru":
         x = cat([x, arriving["m"]], 1)
         of_hidden = cat([narrow(of_hidden, 1, 0, 2 * units), own["m"]], 1)
     firsts = [arriving["cell"]] if way.kind == "lstm" else []
-    forth, *cells = linear(x, factors, arriving["first"], weight, firsts, *way)
-    earlier = before(forth, arriving["first"], way.reverse)
+    forth, *cells = linear_recurrence(x, factors, arriving["first"], weight, firsts, *way)
+    earlier = previous_states(forth, arriving["first"], way.reverse)
     product = contract(weight, earlier, "gu,lun->lgn", way.precision)
     back = add(upstream, way.later(contract(weight, of_hidden, "gu,lgn->lun", way.precision), nothing))
     to_weight = contract(of_hidden, earlier, "lgn,lun->gu", way.precision)
     last: list[Value | None] = []
     if way.kind == "lstm":
-        i, f, g, o = pieces(add(x, product), 4)
-        cell = scanned(mul(back, factors[4]), way.later(factors[5], fill_like(hidden, 1.0)), more[1], not way.reverse)
-        of_cells = before(cells[0], arriving["cell"], way.reverse)
+        i, f, g, o = split_rows(add(x, product), 4)
+        cell = linear_scan(
+            mul(back, factors[4]), way.later(factors[5], fill_like(hidden, 1.0)), more[1], not way.reverse
+        )
+        of_cells = previous_states(cells[0], arriving["cell"], way.reverse)
         to_factors = [mul(i, cell), mul(f, cell), mul(g, cell), mul(o, back), mul(cells[0], back), mul(of_cells, cell)]
-        last = [step(cells[0], not way.reverse)]
+        last = [first_step(cells[0], not way.reverse)]
     elif way.kind == "gru":
-        back = scanned(back, way.later(factors[4], nothing), nothing, not way.reverse)
-        (xr, xz, xn, xm), (pr, pz, pm) = pieces(x, 4), pieces(product, 3)
-        r, m, by_n = add(xr, pr), add(xm, pm), pieces(own["gates"], 3)[2]
+        back = linear_scan(back, way.later(factors[4], nothing), nothing, not way.reverse)
+        (xr, xz, xn, xm), (pr, pz, pm) = split_rows(x, 4), split_rows(product, 3)
+        r, m, by_n = add(xr, pr), add(xm, pm), split_rows(own["gates"], 3)[2]
         n = add(xn, add(mul(r, factors[0]), mul(m, factors[3])))
         to_factors = [mul(r, by_n), mul(add(xz, pz), back), mul(n, back), mul(m, by_n), mul(earlier, back)]
     else:
         to_factors = [mul(add(x, product), back)]
     to_made, to_hidden, *to_more = pullback(factors, to_factors, [made, hidden, *more[:1]])
-    return [forth, in_groups(transpose(to_weight)), to_made, to_hidden, *to_more, *last]
+    return [forth, group_weights(transpose(to_weight)), to_made, to_hidden, *to_more, *last]

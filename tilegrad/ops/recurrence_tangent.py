@@ -26,10 +26,10 @@ from .contraction import matmul
 from .movement import cat, narrow, squeeze, stack
 from .opaque import Opaque
 from .pullback import pullback
-from .recurrence_code import Layer, Sizes, Tangential, tangent
+from .recurrence_code import RecurrenceKernel, RecurrenceSizes, TangentKind, tangent
 from .tile_code import TileCode, with_precision
 
-Both = Callable[[Any, Any], Any]
+ArraysOrValues = Callable[[Any, Any], Any]
 
 
 @final
@@ -45,14 +45,14 @@ class RecurrenceTangent(Opaque):
     weight: tuple[Value, ...]
     more: tuple[Value, ...]
     """The first cells of an LSTM."""
-    kind: Tangential
+    kind: TangentKind
     reverse: bool
     precision: Precision
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> RecurrenceSizes:
         units, batch = self.hidden.shape
-        return Sizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
+        return RecurrenceSizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
 
     def infer(self) -> TensorType:
         shapes = [x.shape for x in self.inputs]
@@ -64,7 +64,9 @@ class RecurrenceTangent(Opaque):
     def kernel(self) -> TileCode:
         names = ("x", "factors", "hidden", *(("weight",) if self.weight else ()), "more0")
         given = dict(zip(names, (x.type for x in self.inputs), strict=False))
-        return with_precision(tangent(Layer(self.kind, self.sizes, self.reverse, given, self.type)), self.precision)
+        return with_precision(
+            tangent(RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)), self.precision
+        )
 
     def reference(self, x: Any, factors: Any, hidden: Any, *rest: Any) -> Any:
         length, units, batch = self.sizes
@@ -93,7 +95,7 @@ class RecurrenceTangent(Opaque):
         return pullback([whole], [upstream], self.inputs)
 
     def _steps(
-        self, rows: Any, factors: Any, gates: Any, state: Any, cell: Any, plus: Both, times: Both
+        self, rows: Any, factors: Any, gates: Any, state: Any, cell: Any, plus: ArraysOrValues, times: ArraysOrValues
     ) -> tuple[list[Any], list[Any]]:
         """All states and cells, of arrays or of values."""
         length = self.sizes.length
@@ -105,7 +107,7 @@ class RecurrenceTangent(Opaque):
 
 
 def _step(
-    kind: Tangential, x: Any, product: Any, f: Any, state: Any, cell: Any, plus: Both, times: Both
+    kind: TangentKind, x: Any, product: Any, f: Any, state: Any, cell: Any, plus: ArraysOrValues, times: ArraysOrValues
 ) -> tuple[Any, Any]:
     if kind == "scan":
         return plus(times(f[0], state), x[0]), cell
@@ -131,18 +133,18 @@ def _parts(x: Value, units: Any, batch: Any) -> list[Value]:
     return [reshape(narrow(x, 0, n * known(units, {}), units), (units, batch)) for n in range(rows)]
 
 
-def scanned(x: Value, factor: Value, first: Value, reverse: bool) -> Value:
+def linear_scan(x: Value, factor: Value, first: Value, reverse: bool) -> Value:
     """Each state is the one before times a factor, plus x."""
     return reshape(RecurrenceTangent(x, factor, first, (), (), "scan", reverse, "highest"), x.shape)
 
 
-def linear(
+def linear_recurrence(
     x: Value,
     factors: Sequence[Value],
     first: Value,
     weight: Value,
     more: Sequence[Value],
-    kind: Tangential,
+    kind: TangentKind,
     reverse: bool,
     precision: Precision,
 ) -> list[Value]:

@@ -125,7 +125,7 @@ class All(Truth):
     fn = "bitand"
 
 
-class Place(Reduction):
+class ArgExtreme(Reduction):
     """Where along one axis an element stands: the first of equal ones, the first NaN if there is one."""
 
     empty = False
@@ -140,12 +140,12 @@ class Place(Reduction):
 
 
 @final
-class Argmax(Place):
+class Argmax(ArgExtreme):
     fn = "argmax"
 
 
 @final
-class Argmin(Place):
+class Argmin(ArgExtreme):
     fn = "argmin"
 
 
@@ -192,7 +192,7 @@ def min_along(x: Value, axis: int, keepdim: bool = False) -> tuple[Value, Value]
     return _extremum(Min, x, axis, keepdim, "first"), argmin(x, axis, keepdim)
 
 
-def _place(op: type[Place], x: Value, axis: int | None, keepdim: bool) -> Value:
+def _arg_extreme(op: type[ArgExtreme], x: Value, axis: int | None, keepdim: bool) -> Value:
     if x.dtype is bool_:
         x = cast(x, uint8)
     if axis is None:
@@ -202,7 +202,7 @@ def _place(op: type[Place], x: Value, axis: int | None, keepdim: bool) -> Value:
     return op(x, (n,), keepdim) if x.shape else zeros((), int64, x.device)
 
 
-def _line(x: Value, op: type[Place]) -> Value:
+def _line(x: Value, op: type[ArgExtreme]) -> Value:
     if 0 in x.shape:
         raise ShapeError(f"{op.__name__.lower()}: {shown(x.shape)} has no elements, so no result")
     return reshape(x, (1,))
@@ -210,12 +210,12 @@ def _line(x: Value, op: type[Place]) -> Value:
 
 def argmax(x: Value, axis: int | None = None, keepdim: bool = False) -> Value:
     """Where the greatest element stands, along an axis or in all elements in order."""
-    return _place(Argmax, x, axis, keepdim)
+    return _arg_extreme(Argmax, x, axis, keepdim)
 
 
 def argmin(x: Value, axis: int | None = None, keepdim: bool = False) -> Value:
     """Where the least element stands, along an axis or in all elements in order."""
-    return _place(Argmin, x, axis, keepdim)
+    return _arg_extreme(Argmin, x, axis, keepdim)
 
 
 def reduce_any(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:

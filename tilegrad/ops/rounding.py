@@ -50,7 +50,7 @@ def trunc(x: Value) -> Value:
     return Trunc(x) if x.dtype.is_float else x
 
 
-def rounded(x: Value, decimals: int = 0) -> Value:
+def round_digits(x: Value, decimals: int = 0) -> Value:
     """x rounded to some digits after the point (before it, if negative), halves to even."""
     if not x.dtype.is_float:
         return x

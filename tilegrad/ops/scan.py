@@ -20,16 +20,16 @@ from .creation import positions, zeros
 from .exponential import exp, log
 from .movement import cat, flip, narrow, pad, replaced, select, unsqueeze
 
-SHORT = 64
+MAX_PAIRWISE = 64
 """Elements up to which the gradient of a running product or extreme goes through all pairs of them."""
 
 
-class Running(Value):
+class ScanOp(Value):
     """Ops whose element comes from all elements of x up to the same place on an axis."""
 
     fn: ClassVar[str]
     takes: ClassVar[str] = "if"
-    cost = "dear"
+    cost = "expensive"
     x: Value
     axis: int
 
@@ -48,7 +48,7 @@ class Running(Value):
 
 
 @final
-class Cumsum(Running):
+class Cumsum(ScanOp):
     """The sum of all elements up to this one; half precision is added up in float32."""
 
     fn = "add"
@@ -58,7 +58,7 @@ class Cumsum(Running):
 
 
 @final
-class Cumprod(Running):
+class Cumprod(ScanOp):
     """The product of all elements up to this one; half precision is multiplied in float32."""
 
     fn = "mul"
@@ -69,11 +69,11 @@ class Cumprod(Running):
         These are n * n factors, none of them found by dividing: elements may be 0.
         """
         axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
-        if isinstance(n, int) and n > SHORT:
+        if isinstance(n, int) and n > MAX_PAIRWISE:
             x = widened(self.x)
             before: Value = self if x is self.x else Cumprod(x, axis)
             first = fill_like(narrow(x, axis, 0, 1), 1.0)
-            after = _followed(narrow(x, axis, 1, n - 1), widened(upstream), axis, n)
+            after = _reverse_recurrence(narrow(x, axis, 1, n - 1), widened(upstream), axis, n)
             return (cast_value(mul(cat([first, narrow(before, axis, 0, n - 1)], axis), after), self.x.dtype),)
         own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
         other = reshape(positions(n, self.x.device), _along(axis + 1, rank + 1, n))
@@ -82,7 +82,7 @@ class Cumprod(Running):
         return (reduce_sum(masked(le(own, other), weighted), axis + 1),)
 
 
-def _followed(factors: Value, sums: Value, axis: int, n: int) -> Value:
+def _reverse_recurrence(factors: Value, sums: Value, axis: int, n: int) -> Value:
     """Numbers, each with a factor times what the next one became: twice as many at each step; nothing is divided by.
 
     Factors may also be bools: whether the next one is added.
@@ -96,26 +96,26 @@ def _followed(factors: Value, sums: Value, axis: int, n: int) -> Value:
     return sums
 
 
-class RunningExtreme(Running):
+class ScanExtreme(ScanOp):
     """The greatest or least element so far; the gradient goes to where it stands, the last such place."""
 
-    place: ClassVar[type[Running]]
+    place: ClassVar[type[ScanOp]]
     takes = "bif"
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
-        if isinstance(n, int) and n > SHORT:
+        if isinstance(n, int) and n > MAX_PAIRWISE:
             found = self.place(self.x, axis)
             kept = eq(narrow(found, axis, 1, n - 1), narrow(found, axis, 0, n - 1))
             own = reshape(positions(n, self.x.device), _along(axis, rank, n))
-            total = masked(eq(found, own), _followed(kept, widened(upstream), axis, n))
+            total = masked(eq(found, own), _reverse_recurrence(kept, widened(upstream), axis, n))
             return (cast_value(total, self.x.dtype),)
         places = unsqueeze(self.place(self.x, axis), axis)
         own = reshape(positions(n, self.x.device), _along(axis, rank + 1, n))
         return (reduce_sum(masked(eq(own, places), unsqueeze(upstream, axis)), axis + 1),)
 
 
-class RunningPlace(Running):
+class ScanArgExtreme(ScanOp):
     """Where the greatest or least element so far stands; of equal ones, the last."""
 
     takes = "bif"
@@ -130,23 +130,23 @@ class RunningPlace(Running):
 
 
 @final
-class CumArgmax(RunningPlace):
+class CumArgmax(ScanArgExtreme):
     fn = "argmax"
 
 
 @final
-class CumArgmin(RunningPlace):
+class CumArgmin(ScanArgExtreme):
     fn = "argmin"
 
 
 @final
-class Cummax(RunningExtreme):
+class Cummax(ScanExtreme):
     fn = "maximum"
     place = CumArgmax
 
 
 @final
-class Cummin(RunningExtreme):
+class Cummin(ScanExtreme):
     fn = "minimum"
     place = CumArgmin
 
@@ -169,15 +169,15 @@ def cumprod(x: Value, axis: int) -> Value:
 
 def cummax(x: Value, axis: int) -> tuple[Value, Value]:
     """The greatest elements so far, and where they stand."""
-    return _running(x, axis, Cummax, CumArgmax)
+    return _scan(x, axis, Cummax, CumArgmax)
 
 
 def cummin(x: Value, axis: int) -> tuple[Value, Value]:
     """The least elements so far, and where they stand."""
-    return _running(x, axis, Cummin, CumArgmin)
+    return _scan(x, axis, Cummin, CumArgmin)
 
 
-def _running(x: Value, axis: int, values: type[Running], places: type[Running]) -> tuple[Value, Value]:
+def _scan(x: Value, axis: int, values: type[ScanOp], places: type[ScanOp]) -> tuple[Value, Value]:
     n = normal_axis(axis, x.type.rank, "cummax")
     if not x.shape:
         return x, zeros((), int64, x.device)
@@ -187,7 +187,7 @@ def _running(x: Value, axis: int, values: type[Running], places: type[Running]) 
     return values(x, n), places(x, n)
 
 
-TOGETHER = 16
+LOGCUMSUMEXP_BLOCK = 16
 """Elements of an axis that are each compared with all before, in `logcumsumexp`."""
 
 
@@ -197,25 +197,25 @@ def logcumsumexp(x: Value, axis: int) -> Value:
     Blocks of 16 elements are done for themselves, and put behind what all before them have.
     """
     n = normal_axis(axis, x.type.rank, "logcumsumexp")
-    return cast_value(_running_logs(widened(x), n), x.dtype) if x.shape else x
+    return cast_value(_scan_logs(widened(x), n), x.dtype) if x.shape else x
 
 
-def _running_logs(x: Value, n: int) -> Value:
+def _scan_logs(x: Value, n: int) -> Value:
     extent = x.shape[n]
-    if not isinstance(extent, int) or extent <= 2 * TOGETHER:
+    if not isinstance(extent, int) or extent <= 2 * LOGCUMSUMEXP_BLOCK:
         return _compared_logs(x, n)
-    blocks, nothing = -(-extent // TOGETHER), float("-inf")
-    behind = [(0, blocks * TOGETHER - extent) if k == n else (0, 0) for k in range(x.type.rank)]
+    blocks, nothing = -(-extent // LOGCUMSUMEXP_BLOCK), float("-inf")
+    behind = [(0, blocks * LOGCUMSUMEXP_BLOCK - extent) if k == n else (0, 0) for k in range(x.type.rank)]
     whole = pad(x, behind, nothing)
-    inner = _compared_logs(reshape(whole, (*x.shape[:n], blocks, TOGETHER, *x.shape[n + 1 :])), n + 1)
-    upto = _running_logs(select(inner, n + 1, TOGETHER - 1), n)
+    inner = _compared_logs(reshape(whole, (*x.shape[:n], blocks, LOGCUMSUMEXP_BLOCK, *x.shape[n + 1 :])), n + 1)
+    upto = _scan_logs(select(inner, n + 1, LOGCUMSUMEXP_BLOCK - 1), n)
     first = [(1, 0) if k == n else (0, 0) for k in range(x.type.rank)]
     before = unsqueeze(pad(narrow(upto, n, 0, blocks - 1), first, nothing), n + 1)
-    made = _log_of_both(before, inner)
+    made = _logaddexp(before, inner)
     return narrow(reshape(made, whole.shape), n, 0, extent)
 
 
-def _log_of_both(x: Value, y: Value) -> Value:
+def _logaddexp(x: Value, y: Value) -> Value:
     """log(exp(x) + exp(y)), with no gradient where both are of nothing."""
     greatest = detach(maximum(x, y))
     shift = where(isfinite(greatest), greatest, 0.0)

@@ -18,20 +18,20 @@ from ..ir.position import row_major
 from ..ir.size import Dim, product
 from ..runtime.device import device
 from .control import Check
-from .tile_code import TileCode, Tiles, offset, tile_code, where_is, written
+from .tile_code import TileCode, Tiles, flat_offset, show_size, tile_code, unravel
 
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
-FEWEST_ROWS, MOST_PARTS = 64, 32
+MIN_ROWS_PER_INSTANCE, MAX_ROW_PARTS = 64, 32
 """Where instances share rows: the fewest of one, and how many there are at most for some columns."""
-COPIED = 512
+COPY_ELEMENTS = 512
 """Elements that are copied at a time."""
 
 FUNCTIONS = {"": None, "add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
 """What becomes of the old and the new element: the new one, or a function of both."""
 
 
-class Column(Node):
+class ColumnAxis(Node):
     """An axis without indices, with the strides of what is read and written along it."""
 
     extent: Dim
@@ -44,7 +44,7 @@ class Column(Node):
     """How far the index reaches, if not as far as the axis."""
 
 
-class Row(Node):
+class IndexedAxis(Node):
     """An axis along which an index says where to write."""
 
     extent: Dim
@@ -56,12 +56,12 @@ class Row(Node):
     """How it is checked, if it is."""
 
 
-class Scattering(Node):
+class ScatterSpec(Node):
     """What a kernel scatters."""
 
     fn: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[ColumnAxis, ...]
+    rows: tuple[IndexedAxis, ...]
     per_column: bool
     """Whether each column has its own index."""
     count: Dim
@@ -124,35 +124,35 @@ def _block(columns: Dim, instances: int) -> int:
     return max(1, min(columns, fitting[-1] if fitting else BLOCKS[0]))
 
 
-def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
+def scatter_kernel(work: ScatterSpec, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
     """The kernel; the inputs are called `base`, `source` and as the rows say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
     beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
     target = device(output.device).target
     block = _block(columns, target.scatter_instances) if beside else 1
-    step = max(1, COPIED // block)
+    step = max(1, COPY_ELEMENTS // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
-    column = where_is("column", tuple(c.extent for c in work.columns))
-    row = where_is("row", tuple(r.extent for r in work.rows))
-    limits = [f"({p} < {written(c.limit)})" for p, c in zip(column, work.columns, strict=True) if c.limit is not None]
+    column = unravel("column", tuple(c.extent for c in work.columns))
+    row = unravel("row", tuple(r.extent for r in work.rows))
+    limits = [f"({p} < {show_size(c.limit)})" for p, c in zip(column, work.columns, strict=True) if c.limit is not None]
     whole = isinstance(columns, int) and columns % block == 0
     mask = "" if whole and not limits else ", mask=reached, other=0"
     parts = {
         "BLOCK": str(block),
-        "COLUMNS": written(columns),
-        "OUT_COLUMN": offset(column, [c.out for c in work.columns], "column * 0"),
-        "BASE_COLUMN": offset(column, [c.base for c in work.columns], "column * 0"),
-        "ROWS": written(rows),
+        "COLUMNS": show_size(columns),
+        "OUT_COLUMN": flat_offset(column, [c.out for c in work.columns], "column * 0"),
+        "BASE_COLUMN": flat_offset(column, [c.base for c in work.columns], "column * 0"),
+        "ROWS": show_size(rows),
         "STEP": str(step),
-        "BASE_ROW": offset(row, [r.base for r in work.rows], "row * 0"),
-        "OUT_ROW": offset(row, [r.out for r in work.rows], "row * 0"),
+        "BASE_ROW": flat_offset(row, [r.base for r in work.rows], "row * 0"),
+        "OUT_ROW": flat_offset(row, [r.out for r in work.rows], "row * 0"),
         "LIMITS": " & ".join(limits if whole else ["inside", *limits]),
-        "INDEX_COLUMN": offset(column, [c.index for c in work.columns], "column * 0"),
-        "SOURCE_COLUMN": offset(column, [c.source for c in work.columns], "column * 0"),
-        "COUNT": written(work.count),
+        "INDEX_COLUMN": flat_offset(column, [c.index for c in work.columns], "column * 0"),
+        "SOURCE_COLUMN": flat_offset(column, [c.source for c in work.columns], "column * 0"),
+        "COUNT": show_size(work.count),
         "PLACES": "".join(_place(work, n, mask) for n in range(len(work.rows))),
-        "OUT_PLACE": offset([f"to{n}" for n in range(len(work.rows))], [r.out for r in work.rows]),
-        "SOURCE_STEP": written(work.source_step),
+        "OUT_PLACE": flat_offset([f"to{n}" for n in range(len(work.rows))], [r.out for r in work.rows]),
+        "SOURCE_STEP": show_size(work.source_step),
         "NEW": MEETING[work.fn].replace(", mask=reached", "") if whole and not limits else MEETING[work.fn],
     }
     text = _unmasked(SCATTER, not limits) if whole else SCATTER
@@ -160,10 +160,10 @@ def scatter_kernel(work: Scattering, inputs: dict[str, TensorType], output: Tens
     text = text.replace("scatter(", f"scatter_{work.fn}(" if work.fn else "scatter(")
     span = _span(work, rows, output)
     if not span:
-        text = re.sub(r"\bLOWER\b", "(0).to(tl.int64)", text).replace("UPPER", written(rows))
+        text = re.sub(r"\bLOWER\b", "(0).to(tl.int64)", text).replace("UPPER", show_size(rows))
         return tile_code(text, inputs, output, (Tiles(columns, block),))
     text = re.sub(r"\bLOWER\b", "lower", text).replace("UPPER", "upper").replace("    out_at =", SHARED, 1)
-    text = text.replace("SPAN", str(span)).replace("ROWS", written(rows))
+    text = text.replace("SPAN", str(span)).replace("ROWS", show_size(rows))
     head, own = text.split("        place = out_at")
     own = "            place = out_at" + own.replace("\n        ", "\n            ")
     text = f"{head}        if (to0 >= lower) & (to0 < upper):\n{own}"
@@ -176,26 +176,26 @@ def _unmasked(text: str, everywhere: bool) -> str:
     return text.replace("    reached = LIMITS\n", "").replace(", mask=reached", "") if everywhere else text
 
 
-def _span(work: Scattering, rows: Dim, output: TensorType) -> int:
+def _span(work: ScatterSpec, rows: Dim, output: TensorType) -> int:
     """Rows of an instance, on a device that wants many: each looks at every entry, and does its own; 0: all."""
     alone = len(work.rows) == 1 and not work.per_column
     if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
         return 0
-    if rows < 2 * FEWEST_ROWS or device(output.device).target.min_instances == 1:
+    if rows < 2 * MIN_ROWS_PER_INSTANCE or device(output.device).target.min_instances == 1:
         return 0
-    return max(FEWEST_ROWS, -(-rows // MOST_PARTS))
+    return max(MIN_ROWS_PER_INSTANCE, -(-rows // MAX_ROW_PARTS))
 
 
-def _place(work: Scattering, n: int, mask: str) -> str:
+def _place(work: ScatterSpec, n: int, mask: str) -> str:
     """The statements that find where an entry goes along the n-th axis."""
-    row, here = work.rows[n], f"entry * {written(work.index_step)}"
+    row, here = work.rows[n], f"entry * {show_size(work.index_step)}"
     pointer = f"{row.index} + (index_at + {here}){mask}" if work.per_column else f"{row.index} + {here}"
     text, kept = PLACE, NEAREST
     if row.check is not None:
         number, from_end = row.check
         kept = f"tl.inside(to, (EXTENT).to(tl.int64), {number})"
         text = text if from_end else "\n".join(line for line in text.split("\n") if "where" not in line)
-    text = text.replace("KEPT", kept).replace("INDEX", pointer).replace("EXTENT", written(row.extent))
+    text = text.replace("KEPT", kept).replace("INDEX", pointer).replace("EXTENT", show_size(row.extent))
     return re.sub(r"\bto\b(?!\()", f"to{n}", text)
 
 
@@ -226,7 +226,7 @@ def _one_by_one(ufunc: Any, result: Any, at: tuple[Any, ...], source: Any) -> No
         elements[place] = ufunc(elements[place], value)
 
 
-def kept_inside(index: Any, length: int) -> Any:
+def clamp_positions(index: Any, length: int) -> Any:
     """Indices as positions: what `indexing.wrapped` means."""
     index = np.asarray(index).astype(np.int64)
     return np.clip(np.where(index < 0, index + length, index), 0, max(length - 1, 0))

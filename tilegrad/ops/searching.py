@@ -20,13 +20,13 @@ from .opaque import Opaque
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-FEW = 64
+MAX_COMPARED_EDGES = 64
 """Edges up to which all are compared: that joins the kernels around it."""
 LANES = 256
 
 
 @final
-class Searched(Opaque):
+class SearchSorted(Opaque):
     """How many edges of its row are less than a value (or equal to it, if `right`); NaN is greater than all.
 
     `edges` are one vector, or have the shape of the values but for the last axis.
@@ -34,7 +34,7 @@ class Searched(Opaque):
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
     >>> given = Input(TensorType(float32, (3,))), Input(TensorType(float32, (2,)))
-    >>> Searched(*given, False).reference(np.array([1.0, 2.0, 2.0]), np.array([2.0, 5.0])).tolist()
+    >>> SearchSorted(*given, False).reference(np.array([1.0, 2.0, 2.0]), np.array([2.0, 5.0])).tolist()
     [1, 3]
     """
 
@@ -57,21 +57,21 @@ class Searched(Opaque):
             return np.sum(~(e > x if self.right else e >= x), -1, dtype=np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         length = self.edges.shape[-1]
         assert isinstance(length, int)
         row = f"lane // {self.values.shape[-1]} * {length}" if self.edges.type.rank > 1 else "lane * 0"
         words = {"LANES": LANES, "COUNT": product(self.values.shape), "LENGTH": length, "ROW": row}
         words |= {"TURNS": length.bit_length(), "FARTHEST": 1 << length.bit_length() >> 1}
-        text = filled(SEARCHED, {}, words | {"BEYOND": ">" if self.right else ">="})
+        text = fill_template(SEARCHSORTED, {}, words | {"BEYOND": ">" if self.right else ">="})
         inputs = {"edges": self.edges.type, "values": self.values.type}
         return tile_code(text, inputs, self.type, (Tiles(product(self.values.shape), LANES),))
 
 
-SEARCHED = """
+SEARCHSORTED = """
 @tg.kernel
-def searched(PARAMETERS):
+def searchsorted(PARAMETERS):
     lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
     inside = lane < COUNT
     x = tl.load(values + lane, mask=inside)
@@ -88,12 +88,12 @@ def searched(PARAMETERS):
 """
 
 
-def searched(edges: Value, values: Value, right: bool = False) -> Value:
+def search_sorted(edges: Value, values: Value, right: bool = False) -> Value:
     """How many edges are less than each value, or equal to it, as int64; sorted rows, or one for all."""
     length = edges.shape[-1]
     known = all(isinstance(d, int) for d in (*edges.shape, *values.shape))
-    if known and isinstance(length, int) and length > FEW and values.type.rank:
-        return Searched(edges, values, right)
+    if known and isinstance(length, int) and length > MAX_COMPARED_EDGES and values.type.rank:
+        return SearchSorted(edges, values, right)
     each = reshape(values, (*values.shape, 1))
     beside = edges if edges.type.rank == 1 else reshape(edges, (*edges.shape[:-1], 1, length))
     return reduce_sum(cast(logical_not((gt if right else ge)(beside, each)), int64), -1)

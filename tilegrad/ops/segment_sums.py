@@ -21,21 +21,21 @@ from .opaque import Opaque
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-STARTS = 256
+STARTS_PER_INSTANCE = 256
 """Rows of a table whose first entries an instance looks for."""
-TOGETHER = 4
+ENTRIES_PER_STEP = 4
 """Entries that are added up at a time: most rows have few, and some have thousands."""
 
 
 @final
-class RowStarts(Opaque):
+class SegmentStarts(Opaque):
     """For each row of a table, and what would be the next, how many entries name an earlier one.
 
     `order` is that of `SortedKeys`.
 
     >>> from ..ir.dtype import int64
     >>> from ..ir.graph import Input
-    >>> RowStarts(Input(TensorType(int64, (2, 3))), 4).reference(np.array([[1, 0, 2], [0, 2, 2]]))
+    >>> SegmentStarts(Input(TensorType(int64, (2, 3))), 4).reference(np.array([[1, 0, 2], [0, 2, 2]]))
     array([0, 1, 1, 3, 3])
     """
 
@@ -53,22 +53,22 @@ class RowStarts(Opaque):
         return np.searchsorted(order[1], np.arange(self.rows + 1)).astype(np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         entries = self.order.shape[1]
         assert isinstance(entries, int)
-        text = filled(
-            ROW_STARTS,
+        text = fill_template(
+            SEGMENT_STARTS,
             {},
-            {"BLOCK": STARTS, "ENTRIES": entries, "ENDS": self.rows + 1, "TURNS": entries.bit_length()}
+            {"BLOCK": STARTS_PER_INSTANCE, "ENTRIES": entries, "ENDS": self.rows + 1, "TURNS": entries.bit_length()}
             | {"FARTHEST": 1 << entries.bit_length() >> 1},
         )
-        return tile_code(text, {"order": self.order.type}, self.type, (Tiles(self.rows + 1, STARTS),))
+        return tile_code(text, {"order": self.order.type}, self.type, (Tiles(self.rows + 1, STARTS_PER_INSTANCE),))
 
 
-ROW_STARTS = """
+SEGMENT_STARTS = """
 @tg.kernel
-def row_starts(PARAMETERS):
+def segment_starts(PARAMETERS):
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     before = row * 0
     step = (FARTHEST).to(tl.int64)
@@ -82,7 +82,7 @@ def row_starts(PARAMETERS):
 
 
 @final
-class SummedRows(Opaque):
+class SegmentSums(Opaque):
     """For each row of a table the sum of the rows of a source that go there, in the order of the entries, some at a
     time."""
 
@@ -107,24 +107,24 @@ class SummedRows(Opaque):
         return result
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, tile_code
+        from .tile_code import Tiles, fill_template, tile_code
 
         block = min(1024, 1 << (self.columns - 1).bit_length())
-        found = "".join([ONE_ROW.replace("NUMBER", str(n)) for n in range(TOGETHER)])
-        total = " + ".join([f"x{n}" for n in range(TOGETHER)])
-        words = {"BLOCK": block, "COLUMNS": self.columns, "TOGETHER": TOGETHER, "SUM": total}
-        text = filled(SUMMED_ROWS, {"FOUND": found}, words)
+        found = "".join([ONE_SEGMENT.replace("NUMBER", str(n)) for n in range(ENTRIES_PER_STEP)])
+        total = " + ".join([f"x{n}" for n in range(ENTRIES_PER_STEP)])
+        words = {"BLOCK": block, "COLUMNS": self.columns, "TOGETHER": ENTRIES_PER_STEP, "SUM": total}
+        text = fill_template(SEGMENT_SUMS, {"FOUND": found}, words)
         inputs = {"order": self.order.type, "starts": self.starts.type, "source": self.source.type}
         return tile_code(text, inputs, self.type, (Tiles(self.type.shape[0], 1), Tiles(self.columns, block)))
 
 
-ONE_ROW = """
+ONE_SEGMENT = """
 entryNUMBER = tl.load(order + (first + NUMBER), mask=first + NUMBER < end, other=0)
 xNUMBER = tl.load(source + (entryNUMBER * COLUMNS + column), mask=inside & (first + NUMBER < end), other=0.0)
 """
-SUMMED_ROWS = """
+SEGMENT_SUMS = """
 @tg.kernel
-def summed_rows(PARAMETERS):
+def segment_sums(PARAMETERS):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = column < COLUMNS

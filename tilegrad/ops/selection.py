@@ -22,7 +22,7 @@ from .broadcasting import broadcast_shapes, expand, reduce_sum, reshape, shown
 from .cast import cast, to_bool
 from .comparison import eq
 from .control import where
-from .creation import number_of, positions
+from .creation import positions, size_number
 from .indexing import Index
 from .movement import stack
 from .opaque import Opaque
@@ -64,10 +64,10 @@ class Compact(Opaque):
         return np.flatnonzero(mask).astype(np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, tile_code, written
+        from .tile_code import Tiles, show_size, tile_code
 
         length = self.mask.shape[0]
-        parts = {"BLOCK": str(BLOCK), "LENGTH": written(length), "COUNT": written(self.count)}
+        parts = {"BLOCK": str(BLOCK), "LENGTH": show_size(length), "COUNT": show_size(self.count)}
         text = COMPACT
         for name, part in parts.items():
             text = text.replace(name, part)
@@ -99,8 +99,8 @@ def nonzero_along(condition: Value, count: Dim) -> tuple[Value, ...]:
     flat = flat_nonzero(condition, count)
     places: list[Value] = []
     for stride, extent in zip(row_major(condition.shape), condition.shape, strict=True):
-        whole = flat if stride == 1 else floor_divide(flat, number_of(stride, int64, flat.device))
-        places.append(remainder(whole, number_of(extent, int64, flat.device)) if places else whole)
+        whole = flat if stride == 1 else floor_divide(flat, size_number(stride, int64, flat.device))
+        places.append(remainder(whole, size_number(extent, int64, flat.device)) if places else whole)
     return tuple(places)
 
 

@@ -21,7 +21,7 @@ from ..ir.size import Dim, Shape
 from .broadcasting import ZERO, shown
 
 
-class Place(NamedTuple):
+class Tap(NamedTuple):
     """Where an element of a window is."""
 
     at: Expr
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     exists: Expr
 
 
-class Cover(NamedTuple):
+class Covering(NamedTuple):
     """A window over a position."""
 
     window: Expr
@@ -40,7 +40,7 @@ class Cover(NamedTuple):
     exists: Expr
 
 
-class Covers(NamedTuple):
+class Coverings(NamedTuple):
     """The same over several axes."""
 
     windows: tuple[Expr, ...]
@@ -65,11 +65,11 @@ class Axis(Structure):
         """The most windows that have a position in common."""
 
     @abstractmethod
-    def place(self, window: Expr, tap: Expr) -> Place:
+    def place(self, window: Expr, tap: Expr) -> Tap:
         """Element `tap` of a window."""
 
     @abstractmethod
-    def covering(self, at: Expr, n: Expr) -> Cover:
+    def covering(self, at: Expr, n: Expr) -> Covering:
         """The n-th of the windows over a position."""
 
     @abstractmethod
@@ -114,23 +114,23 @@ class Sliding(Axis):
         """Of how many taps of neighbouring windows one is at a given position."""
         return self.stride // math.gcd(self.stride, self.dilation)
 
-    def place(self, window: Expr, tap: Expr) -> Place:
+    def place(self, window: Expr, tap: Expr) -> Tap:
         at = window * self.stride + tap * self.dilation - self.padding
-        return Place(at, (at >= 0) & (at < size(self.extent)))
+        return Tap(at, (at >= 0) & (at < size(self.extent)))
 
-    def covering(self, at: Expr, n: Expr) -> Cover:
+    def covering(self, at: Expr, n: Expr) -> Covering:
         # the tap k and the window q with  q * stride + k * dilation = at + padding
         distance = at + self.padding
         common = math.gcd(self.stride, self.dilation)
-        every, apart = self._every, self.dilation // common
-        least = (distance // common) * pow(apart, -1, every) % every if every > 1 else ZERO
-        tap = least + n * every
+        conjunction, apart = self._every, self.dilation // common
+        least = (distance // common) * pow(apart, -1, conjunction) % conjunction if conjunction > 1 else ZERO
+        tap = least + n * conjunction
         whole = distance // self.stride if self.dilation == 1 else (distance - least * self.dilation) // self.stride
         window = whole - n * apart
         reached = tap < self.taps
         if common > 1:
             reached = reached & apply("eq", distance % common, ZERO)
-        return Cover(window, tap, reached, reached & (window >= 0) & (window < size(self.count)))
+        return Covering(window, tap, reached, reached & (window >= 0) & (window < size(self.count)))
 
     def elements(self, window: Expr, padding: bool) -> Expr:
         start = window * self.stride - self.padding
@@ -170,14 +170,14 @@ class Adaptive(Axis):
     def cover(self) -> int:
         return _widest(self.count, self.extent)
 
-    def place(self, window: Expr, tap: Expr) -> Place:
+    def place(self, window: Expr, tap: Expr) -> Tap:
         at = _start(window, self.extent, self.count) + tap
-        return Place(at, at < _end(window, self.extent, self.count))
+        return Tap(at, at < _end(window, self.extent, self.count))
 
-    def covering(self, at: Expr, n: Expr) -> Cover:
+    def covering(self, at: Expr, n: Expr) -> Covering:
         window = _start(at, self.count, self.extent) + n
         exists = window < _end(at, self.count, self.extent)
-        return Cover(window, at - _start(window, self.extent, self.count), exists, exists)
+        return Covering(window, at - _start(window, self.extent, self.count), exists, exists)
 
     def elements(self, window: Expr, padding: bool) -> Expr:
         return _end(window, self.extent, self.count) - _start(window, self.extent, self.count)
@@ -208,20 +208,20 @@ def check_fit(op: str, shape: Shape, *expected: Dim) -> None:
         raise ShapeError(f"{op}: {shown(shape)} does not end in {shown(expected)}, which these windows are made for")
 
 
-def places(axes: Axes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
+def tap_positions(axes: Axes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
     """The position of an element of a window over several axes, and whether it exists."""
     found = [axis.place(q, k) for axis, q, k in zip(axes, windows, taps, strict=True)]
-    return tuple([p.at for p in found]), every(p.exists for p in found)
+    return tuple([p.at for p in found]), conjunction(p.exists for p in found)
 
 
-def coverings(axes: Axes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Covers:
+def coverings(axes: Axes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Coverings:
     """A window over a position of several axes."""
     found = [axis.covering(p, n) for axis, p, n in zip(axes, at, numbers, strict=True)]
     windows, taps, reached, exists = zip(*found, strict=True)
-    return Covers(windows, taps, every(reached), every(exists))
+    return Coverings(windows, taps, conjunction(reached), conjunction(exists))
 
 
-def every(conditions: Iterable[Expr]) -> Expr:
+def conjunction(conditions: Iterable[Expr]) -> Expr:
     """Whether all of some conditions hold."""
     result: Expr = TRUE
     for condition in conditions:

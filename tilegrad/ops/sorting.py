@@ -33,13 +33,13 @@ from .opaque import Opaque
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-MOST_KEPT = 128
+MAX_SELECTED = 128
 """So many least keys are kept in order while a row is read; for more the row is sorted."""
-MOST_COUNTED = 1 << 17
+MAX_COMPARED_ROW = 1 << 17
 """Keys of a row up to which, on a device of many instances, each is compared with all others."""
-COUNTED, COMPARED = 32, 128
+KEYS_PER_INSTANCE, COMPARED_PER_STEP = 32, 128
 """Keys that an instance finds the places of, and how many it compares them with at a time."""
-LEAST = {int32: -(1 << 31), int64: -(1 << 63)}
+MIN_KEY = {int32: -(1 << 31), int64: -(1 << 63)}
 
 
 @final
@@ -65,7 +65,7 @@ def _float_key(x: Expr) -> Expr:
     """The bits of a number, those of negative numbers turned round; 0.0 and -0.0 are one, NaN is the greatest."""
     x = x if x.dtype is float64 else cast_element(x, float32)
     dtype = int64 if x.dtype is float64 else int32
-    greatest = const(-LEAST[dtype] - 1, dtype)
+    greatest = const(-MIN_KEY[dtype] - 1, dtype)
     bits = bitcast(choose(apply("eq", x, const(0.0, x.dtype)), const(0.0, x.dtype), x), dtype)
     ordered = choose(bits < 0, apply("bitxor", bits, greatest), bits)
     return choose(apply("isnan", x), greatest, ordered)
@@ -73,7 +73,7 @@ def _float_key(x: Expr) -> Expr:
 
 def _integer_key(x: Expr) -> Expr:
     if x.dtype is uint64:
-        return apply("bitxor", bitcast(x, int64), const(LEAST[int64], int64))
+        return apply("bitxor", bitcast(x, int64), const(MIN_KEY[int64], int64))
     return cast_element(x, int64 if x.dtype.bits == 64 or x.dtype is uint32 else int32)
 
 
@@ -105,14 +105,15 @@ class SortedKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, tile_code, written
+        from .tile_code import Tiles, fill_template, show_size, tile_code
 
         row = self.keys.shape[-1]
         rows = product(self.keys.shape[:-1])
-        if isinstance(row, int) and 0 < row <= MOST_COUNTED and device(self.type.device).target.parallel_sort:
-            text = COUNT_KEYS.replace("LENGTH", str(row)).replace("KEYS", str(COUNTED)).replace("STEP", str(COMPARED))
-            return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1), Tiles(row, COUNTED)))
-        text = SORT_KEYS.replace("LENGTH", written(row))
+        if isinstance(row, int) and 0 < row <= MAX_COMPARED_ROW and device(self.type.device).target.parallel_sort:
+            words = {"LENGTH": row, "KEYS": KEYS_PER_INSTANCE, "STEP": COMPARED_PER_STEP}
+            text = fill_template(COUNT_KEYS, {}, words)
+            return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1), Tiles(row, KEYS_PER_INSTANCE)))
+        text = SORT_KEYS.replace("LENGTH", show_size(row))
         return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
 
 
@@ -176,7 +177,7 @@ def sort_keys(PARAMETERS):
 
 
 @final
-class LeastKeys(Opaque):
+class SmallestKeys(Opaque):
     """For each row of int32 keys two rows: where its `count` least ones stand, in stable order, and these keys."""
 
     differentiable = False
@@ -185,7 +186,7 @@ class LeastKeys(Opaque):
 
     def infer(self) -> TensorType:
         if self.keys.dtype is not int32:
-            raise DTypeError(f"least_keys: keys are int32, not {self.keys.dtype.name}; use sort_key")
+            raise DTypeError(f"smallest_keys: keys are int32, not {self.keys.dtype.name}; use sort_key")
         return self.keys.type.with_dtype(int64).with_shape((*self.keys.shape[:-1], 2, self.count))
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
@@ -196,16 +197,16 @@ class LeastKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, tile_code, written
+        from .tile_code import Tiles, show_size, tile_code
 
-        text = LEAST_KEYS.replace("LENGTH", written(self.keys.shape[-1])).replace("COUNT", str(self.count))
+        text = SMALLEST_KEYS.replace("LENGTH", show_size(self.keys.shape[-1])).replace("COUNT", str(self.count))
         rows = product(self.keys.shape[:-1])
         return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
 
 
-LEAST_KEYS = """
+SMALLEST_KEYS = """
 @tg.kernel
-def least_keys(PARAMETERS):
+def smallest_keys(PARAMETERS):
     # A key and its place are one number, key << 32 | place. The least so far lie in order at `best`.
     row = tl.program_id(0).to(tl.int64)
     length = (LENGTH).to(tl.int64)
@@ -238,7 +239,7 @@ def least_keys(PARAMETERS):
 # --- the functions that build ----------------------------------------------------------------------
 
 
-class Sorted(NamedTuple):
+class SortResult(NamedTuple):
     """Elements in order, and where they were."""
 
     values: Value
@@ -264,32 +265,32 @@ def _order(keys: Value) -> Value:
     return select(SortedKeys(keys), -2, 0)
 
 
-def sort(x: Value, axis: int = -1, descending: bool = False) -> Sorted:
+def sort(x: Value, axis: int = -1, descending: bool = False) -> SortResult:
     """The elements in ascending (descending) order along an axis; equal elements stay in order, NaN is greatest."""
     order = argsort(x, axis, descending)
-    return Sorted(take_along(x, order, axis), order)
+    return SortResult(take_along(x, order, axis), order)
 
 
-def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> Sorted:
+def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> SortResult:
     """The k greatest (least) elements along an axis, in order."""
     n = normal_axis(axis, x.type.rank, "topk")
     extent = x.shape[n] if x.type.rank else 1
     if k < 0 or (isinstance(extent, int) and k > extent):
         raise ArgumentError(f"topk: axis {axis} of {shown(x.shape)} has {extent} elements, and k is {k}")
-    order = _first(x, k, n, largest) if x.type.rank else argsort(x)
-    return Sorted(take_along(x, order, n), order)
+    order = _first_indices(x, k, n, largest) if x.type.rank else argsort(x)
+    return SortResult(take_along(x, order, n), order)
 
 
-def _first(x: Value, k: int, axis: int, descending: bool) -> Value:
+def _first_indices(x: Value, k: int, axis: int, descending: bool) -> Value:
     """The first k places of `argsort`; without sorting all where that is less work."""
     keys = SortKey(moveaxis(x, axis, -1), descending)
     extent = keys.shape[-1]
-    if keys.dtype is int32 and 0 < k <= MOST_KEPT and isinstance(extent, int) and 4 * k <= extent:
-        return moveaxis(select(LeastKeys(keys, k), -2, 0), -1, axis)
+    if keys.dtype is int32 and 0 < k <= MAX_SELECTED and isinstance(extent, int) and 4 * k <= extent:
+        return moveaxis(select(SmallestKeys(keys, k), -2, 0), -1, axis)
     return narrow(argsort(x, axis, descending), axis, 0, k)
 
 
-def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> Sorted:
+def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> SortResult:
     """The k-th least element along an axis; the least is k = 1."""
     n = normal_axis(axis, x.type.rank, "kthvalue")
     extent = x.shape[n] if x.type.rank else 1
@@ -297,16 +298,16 @@ def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> Sorted:
         raise ArgumentError(f"kthvalue: axis {axis} of {shown(x.shape)} has {extent} elements, and k is {k}")
     order = argsort(x, n)
     if not x.type.rank:
-        return Sorted(x, order)
-    return _at(x, n, narrow(order, n, k - 1, 1), keepdim)
+        return SortResult(x, order)
+    return _take(x, n, narrow(order, n, k - 1, 1), keepdim)
 
 
-def median(x: Value, axis: int = -1, keepdim: bool = False) -> Sorted:
+def median(x: Value, axis: int = -1, keepdim: bool = False) -> SortResult:
     """The middle element along an axis (of two the lower); NaN if there is one."""
     n = normal_axis(axis, x.type.rank, "median")
     order = argsort(x, n)
     if not x.type.rank:
-        return Sorted(x, order)
+        return SortResult(x, order)
     extent = x.shape[n]
     if not isinstance(extent, int) or extent == 0:
         raise ShapeError(f"median: axis {axis} of {shown(x.shape)} needs a known number of elements, at least one")
@@ -314,15 +315,15 @@ def median(x: Value, axis: int = -1, keepdim: bool = False) -> Sorted:
     if x.dtype.is_float:
         last = narrow(order, n, extent - 1, 1)
         middle = where(isnan(take_along(x, last, n)), last, middle)
-    return _at(x, n, middle, keepdim)
+    return _take(x, n, middle, keepdim)
 
 
-def _at(x: Value, axis: int, place: Value, keepdim: bool) -> Sorted:
+def _take(x: Value, axis: int, place: Value, keepdim: bool) -> SortResult:
     found = take_along(x, place, axis)
-    return Sorted(found, place) if keepdim else Sorted(squeeze(found, axis), squeeze(place, axis))
+    return SortResult(found, place) if keepdim else SortResult(squeeze(found, axis), squeeze(place, axis))
 
 
-class Runs(NamedTuple):
+class SortedRuns(NamedTuple):
     """What `unique` needs before it knows how many runs of equal elements there are."""
 
     values: Value
@@ -331,12 +332,12 @@ class Runs(NamedTuple):
     order: Value
 
 
-def sorted_runs(x: Value) -> Runs:
+def sorted_runs(x: Value) -> SortedRuns:
     """All elements in order, and where new ones begin. `masked_select(values, starts, count)` are the unique ones."""
     values, order = sort(reshape(x, (product(x.shape),)))
     length = values.shape[0]
     if length == 0:
-        return Runs(values, cast(order, bool_), order)
+        return SortedRuns(values, cast(order, bool_), order)
     changes = ne(narrow(values, 0, 1, length - 1), narrow(values, 0, 0, length - 1))
     first = fill(True, (1,), bool_, x.device)
-    return Runs(values, cat([first, changes]), order)
+    return SortedRuns(values, cat([first, changes]), order)

@@ -22,16 +22,16 @@ from .exponential import exp
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
 """B2, B4, B6, ..."""
-FAR = 10
+ASYMPTOTIC_FROM = 10
 """From here on, the asymptotic series in 1 / x has all digits; smaller numbers are moved up by as much."""
 
-NEAR, POWERS, POWERS_FAR = 15.0, 50, 26
+BESSEL_SERIES_UP_TO, SERIES_TERMS, ASYMPTOTIC_TERMS = 15.0, 50, 26
 """Up to where Bessel functions are the sums of this many powers, and the powers of 1 / x beyond."""
 
 
 class _InFloat64(Unary):
     takes = "f"
-    cost = "dear"
+    cost = "expensive"
 
     def scalar(self, *elements: Expr) -> Expr:
         (x,) = elements
@@ -46,13 +46,13 @@ def _number(x: float) -> Expr:
     return const(x, float64)
 
 
-def _moved_up(x: Expr) -> tuple[Expr, Expr]:
-    """A number from `FAR` on, and whether the number was moved there."""
-    near = x < FAR
-    return where(near, x + FAR, x), near
+def _shift_up(x: Expr) -> tuple[Expr, Expr]:
+    """A number from `ASYMPTOTIC_FROM` on, and whether the number was moved there."""
+    near = x < ASYMPTOTIC_FROM
+    return where(near, x + ASYMPTOTIC_FROM, x), near
 
 
-def _sine_of_turns(x: Expr) -> Expr:
+def _abs_sin_pi(x: Expr) -> Expr:
     """sin(pi x) up to its sign: that of the part behind the point, which is exact."""
     return apply("sin", (x - apply("floor", x)) * math.pi)
 
@@ -64,9 +64,9 @@ class Lgamma(_InFloat64):
     def exact(self, x: Expr) -> Expr:
         mirrored = x < 0.5
         z = where(mirrored, 1.0 - x, x)
-        y, near = _moved_up(z)
+        y, near = _shift_up(z)
         product = z
-        for k in range(1, FAR):
+        for k in range(1, ASYMPTOTIC_FROM):
             product = product * (z + float(k))
         inverse = 1.0 / y
         series: Expr = _number(0.0)
@@ -75,7 +75,7 @@ class Lgamma(_InFloat64):
         large = (y - 0.5) * apply("log", y) - y + (series * inverse + 0.5 * math.log(2 * math.pi))
         value = large - where(near, apply("log", product), _number(0.0))
         value = where(apply("isinf", x), _number(math.inf), value)
-        other = math.log(math.pi) - apply("log", apply("abs", _sine_of_turns(x))) - value
+        other = math.log(math.pi) - apply("log", apply("abs", _abs_sin_pi(x))) - value
         return where(mirrored & (x > -math.inf), other, value)
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -89,13 +89,13 @@ class Digamma(_InFloat64):
     def exact(self, x: Expr) -> Expr:
         mirrored = x < 0.0
         z = where(mirrored, 1.0 - x, x)
-        y, near = _moved_up(z)
+        y, near = _shift_up(z)
         inverse = 1.0 / y
         series: Expr = _number(0.0)
         for k, b in reversed(list(enumerate(BERNOULLI, 1))):
             series = (series + b / (2 * k)) * (inverse * inverse)
         passed: Expr = _number(0.0)
-        for k in range(FAR):
+        for k in range(ASYMPTOTIC_FROM):
             passed = passed + 1.0 / (z + float(k))
         value = apply("log", y) - inverse * 0.5 - series - where(near, passed, _number(0.0))
         part = x - apply("floor", x)
@@ -119,7 +119,7 @@ class Polygamma(_InFloat64):
         n, sign = self.n, (-1.0) ** (self.n + 1)
         mirrored = x <= -1.0
         z = where(mirrored, 1.0 - x, x)
-        y, near = _moved_up(z)
+        y, near = _shift_up(z)
         inverse = 1.0 / y
         series: Expr = _number(0.0)
         for k, b in reversed(list(enumerate(BERNOULLI, 1))):
@@ -127,13 +127,13 @@ class Polygamma(_InFloat64):
             series = (series + factor) * (inverse * inverse)
         series = series + math.factorial(n - 1) + inverse * (0.5 * math.factorial(n))
         passed: Expr = _number(0.0)
-        for k in range(FAR):
+        for k in range(ASYMPTOTIC_FROM):
             passed = passed + _power(1.0 / (z + float(k)), n + 1)
         value = (series * _power(inverse, n) + where(near, passed * float(math.factorial(n)), _number(0.0))) * sign
         part = x - apply("floor", x)  # the cotangent of a turn is that of the part behind the point
-        cotangent = apply("cos", part * math.pi) / _sine_of_turns(x)
+        cotangent = apply("cos", part * math.pi) / _abs_sin_pi(x)
         slope: Expr = _number(0.0)
-        for factor in reversed(_cotangent_slope(n)):
+        for factor in reversed(_cotangent_derivative(n)):
             slope = slope * cotangent + factor
         reflected = (-1.0) ** n * value - slope * math.pi ** (n + 1)
         return where(mirrored, where(apply("eq", part, _number(0.0)), _number(sign * math.inf), reflected), value)
@@ -142,10 +142,10 @@ class Polygamma(_InFloat64):
         return mul(upstream, Polygamma(self.x, self.n + 1))
 
 
-def _cotangent_slope(n: int) -> list[float]:
+def _cotangent_derivative(n: int) -> list[float]:
     """The coefficients of the n-th derivative of the cotangent, as a polynomial in the cotangent.
 
-    >>> _cotangent_slope(1), _cotangent_slope(2)
+    >>> _cotangent_derivative(1), _cotangent_derivative(2)
     ([-1.0, 0.0, -1.0], [0.0, 2.0, 0.0, 2.0])
     """
     found = [0.0, 1.0]
@@ -166,18 +166,18 @@ class BesselI(_InFloat64):
         n, size = self.order, apply("abs", x)
         square = size * size * 0.25
         near: Expr = _number(0.0)
-        for k in reversed(range(POWERS)):
+        for k in reversed(range(SERIES_TERMS)):
             near = near * square + 1 / (math.factorial(k) * math.factorial(k + n))
         near = near * _power(size * 0.5, n) if n else near
         inverse, far, factors = 1.0 / size, _number(0.0), [1.0]
-        for k in range(1, POWERS_FAR):
+        for k in range(1, ASYMPTOTIC_TERMS):
             factors.append(-factors[-1] * (4 * n * n - (2 * k - 1) ** 2) / (8 * k))
         for factor in reversed(factors):
             far = far * inverse + factor
         half = apply("exp", size * 0.5)  # its square overflows only where the result does
         far = half * (half * (far / apply("sqrt", size * (2 * math.pi))))
         far = where(apply("isinf", size), size, far)
-        value = where(size < NEAR, near, far)
+        value = where(size < BESSEL_SERIES_UP_TO, near, far)
         return where(x < 0.0, -value, value) if n % 2 else value
 
     def share_x(self, upstream: Value) -> Value | None:

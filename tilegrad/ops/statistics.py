@@ -15,7 +15,7 @@ from .broadcasting import Axes, fill, normal_axes, reduce_sum, require, reshape
 from .cast import cast, detach, widened
 from .comparison import eq, isfinite, ne
 from .control import where
-from .creation import number_of
+from .creation import size_number
 from .exponential import exp, log, power, sqrt
 from .reduction import amax, amin
 
@@ -27,7 +27,7 @@ def mean(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
 
 def _mean(x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
     count = product(x.shape[axis] for axis in axes)
-    return div(reduce_sum(x, axes, keepdim), number_of(count, x.dtype, x.device)) if axes else x
+    return div(reduce_sum(x, axes, keepdim), size_number(count, x.dtype, x.device)) if axes else x
 
 
 def var_mean(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Value, Value]:
@@ -43,7 +43,7 @@ def var_mean(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool =
     if isinstance(count, int):
         divisor = fill(max(0.0, count - correction), (), wide.dtype, x.device)
     else:
-        divisor = sub(number_of(count, wide.dtype, x.device), float(correction))
+        divisor = sub(size_number(count, wide.dtype, x.device), float(correction))
     outer = middle if keepdim else reshape(middle, squares.shape)
     return cast(div(squares, divisor), x.dtype), cast(outer, x.dtype)
 

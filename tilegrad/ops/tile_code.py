@@ -32,7 +32,7 @@ def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, g
     """A kernel from its text, in which `PARAMETERS` stands for the parameters."""
     names = _size_names([d for t in inputs.values() for d in t.shape])
     pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
-    sizes = [f'{parameter(n)}: "i64"' for n in names]
+    sizes = [f'{size_parameter(n)}: "i64"' for n in names]
     kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
@@ -48,10 +48,10 @@ def with_precision(code: TileCode, precision: Precision) -> TileCode:
     return code._replace(kernel=code.kernel.replaced(body=rewrite(code.kernel.body, at)))
 
 
-def filled(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
+def fill_template(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
     """A text with lines put in place of words, indented as these are, and with words put in place of words.
 
-    >>> print(filled("for k in range(0, N):\\n    BODY", {"BODY": "x += 1\\ny += 2"}, {"N": 8}))
+    >>> print(fill_template("for k in range(0, N):\\n    BODY", {"BODY": "x += 1\\ny += 2"}, {"N": 8}))
     for k in range(0, 8):
         x += 1
         y += 2
@@ -68,43 +68,43 @@ def filled(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) ->
     return made
 
 
-def written(size: Dim) -> str:
+def show_size(size: Dim) -> str:
     """A size as it is written in tile code.
 
-    >>> written(3), written(Size.named("n") * 2 + 1)
+    >>> show_size(3), show_size(Size.named("n") * 2 + 1)
     ('3', '(2*size_n + 1)')
     """
     if not isinstance(size, Size):
         return str(size)
-    return f"({Size({tuple(map(parameter, names)): c for names, c in size.terms.items()})})"
+    return f"({Size({tuple(map(size_parameter, names)): c for names, c in size.terms.items()})})"
 
 
-def parameter(size: str) -> str:
+def size_parameter(size: str) -> str:
     """What a size that varies is called in a kernel: its own name may be that of a variable there."""
     return f"size_{size}"
 
 
-def where_is(flat: str, shape: Shape) -> list[str]:
+def unravel(flat: str, shape: Shape) -> list[str]:
     """The position, in a shape, of the element with this number in row-major order, in tile code.
 
-    >>> where_is("i", (2, 3, 4))
+    >>> unravel("i", (2, 3, 4))
     ['i // 4 // 3', 'i // 4 % 3', 'i % 4']
     """
     position: list[str] = []
     for size in reversed(shape[1:]):
-        position.append(f"{flat} % {written(size)}")
-        flat = f"{flat} // {written(size)}"
+        position.append(f"{flat} % {show_size(size)}")
+        flat = f"{flat} // {show_size(size)}"
     return [flat, *reversed(position)] if shape else []
 
 
-def offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
+def flat_offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
     """Where an element at a position lies, counted in elements, in tile code.
 
-    >>> offset(["i // 4", "i % 4"], [8, 1]), offset(["i"], [0], "i * 0")
+    >>> flat_offset(["i // 4", "i % 4"], [8, 1]), flat_offset(["i"], [0], "i * 0")
     ('(i // 4) * 8 + (i % 4)', 'i * 0')
     """
     terms = [
-        f"({p})" if stride == 1 else f"({p}) * {written(stride)}"
+        f"({p})" if stride == 1 else f"({p}) * {show_size(stride)}"
         for p, stride in zip(position, strides, strict=True)
         if stride != 0
     ]
@@ -114,7 +114,7 @@ def offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> 
 # --- kernels that do the work of another for each entry of an axis ------------------------------
 
 
-def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:
+def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:
     """A kernel that does the work of another once per entry of a leading axis.
 
     `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry
@@ -124,7 +124,7 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     taken = strings_in(kernel)
     entry = next(n for k in range(99) if (n := f"entry{k or ''}") not in taken)
     moved: dict[Tile, Tile] = {
-        Name(p.name): Name(p.name) + Name(entry) * size_tile(t.count)
+        Name(p.name): Name(p.name) + Name(entry) * size_expression(t.count)
         for p, t, has_axis in zip(kernel.parameters, types, mapped, strict=False)
         if has_axis
     }
@@ -133,7 +133,7 @@ def repeated(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool]
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
-        (*pointers, *(Parameter(parameter(n), int64, pointer=False) for n in names)),
+        (*pointers, *(Parameter(size_parameter(n), int64, pointer=False) for n in names)),
         (Assign(entry, Cast(ProgramId(len(grid)), int64)), *body),
         kernel.origin,
     )
@@ -144,7 +144,7 @@ def _size_names(dims: Sequence[Dim]) -> list[str]:
     return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
 
 
-def size_tile(size: Dim) -> Tile:
+def size_expression(size: Dim) -> Tile:
     """A size as an expression of the tile language."""
     if not isinstance(size, Size):
         return Literal(size)
@@ -152,6 +152,6 @@ def size_tile(size: Dim) -> Tile:
     for names, coefficient in size.terms.items():
         term: Tile = Literal(coefficient)
         for name in names:
-            term = term * Name(parameter(name))
+            term = term * Name(size_parameter(name))
         total = term if total == Literal(0) else total + term
     return total

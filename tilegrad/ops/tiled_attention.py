@@ -19,7 +19,7 @@ from ..ir.size import known, product
 from ..runtime.device import device
 from .arithmetic import add, mul, sub
 from .attention_gradient import AttentionGradient
-from .attention_shapes import Attending, Setting, Sizes
+from .attention_shapes import AttentionMask, AttentionOp, AttentionSizes
 from .broadcasting import reduce_sum, reshape
 from .cast import cast, widened
 from .creation import zeros
@@ -28,37 +28,37 @@ from .movement import narrow
 if TYPE_CHECKING:
     from .tile_code import TileCode
 
-TILE = 64
+LENGTH_MULTIPLE = 64
 """Queries and keys come in multiples of this, and so do their widths."""
-WIDEST = 128
+MAX_WIDTH = 128
 
 
-def is_tiled(query: Value, key: Value, value: Value, setting: Setting) -> bool:
+def is_tiled(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
     """Whether the kernels are for these."""
     if not device(query.device).target.tensor_core_attention:
         return False
     return may_be_tiled(query, key, value, setting)
 
 
-def may_be_tiled(query: Value, key: Value, value: Value, setting: Setting) -> bool:
+def may_be_tiled(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
     """The same, whatever the device."""
     plain = setting.mask is None and setting.state is None and setting.scale > 0
     plain = plain and query.dtype in (bfloat16, float16)
     if not plain or any(not isinstance(n, int) for x in (query, key, value) for n in x.shape):
         return False
     lengths = [known(n, {}) for n in (query.shape[2], key.shape[2], query.shape[3], value.shape[3])]
-    return all(n % TILE == 0 < n for n in lengths) and max(lengths[2:]) <= WIDEST
+    return all(n % LENGTH_MULTIPLE == 0 < n for n in lengths) and max(lengths[2:]) <= MAX_WIDTH
 
 
-class _Tiled(Attending):
+class _TiledOp(AttentionOp):
     """Axes before the last two are heads, in whatever shape: memory is taken as it lies."""
 
     @property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> AttentionSizes:
         numbers = [known(extent, {}) for extent in (*self.query.shape[-2:], *self.value.shape[-2:])]
         queries, width, keys, features = numbers
         n, m = (known(product(x.shape[:-2]), {}) for x in (self.query, self.key))
-        return Sizes(n, m, queries, keys, width, features)
+        return AttentionSizes(n, m, queries, keys, width, features)
 
     def given_here(self) -> dict[str, Any]:
         """What others of its kind have, too."""
@@ -74,7 +74,7 @@ class _Tiled(Attending):
 
 
 @final
-class TiledAttention(_Tiled):
+class TiledAttention(_TiledOp):
     """All means; or, with levels, these in a row, and behind them the logarithms of the sums of powers, as sums of
     three numbers each."""
 
@@ -87,7 +87,7 @@ class TiledAttention(_Tiled):
         return self.query.type.with_shape((n * queries * (features + 3),))
 
     def reference(self, *arrays: Any) -> Any:
-        from .tiled_attention_code import share_of
+        from .tiled_attention_code import level_scale
 
         n, m, _, _, _, _ = self.sizes
         query, key, value = self.wide_arrays(arrays)
@@ -99,7 +99,7 @@ class TiledAttention(_Tiled):
         means = (np.swapaxes(powers / total, 1, 2) @ np.repeat(value, n // m, 0)).astype(low)
         if not self.levels:
             return means.reshape(self.shape)
-        level = (most + np.log(total)).ravel() * np.float32(share_of(self))
+        level = (most + np.log(total)).ravel() * np.float32(level_scale(self))
         upper = level.astype(low)
         rest = level - upper.astype(np.float32)
         middle = rest.astype(low)
@@ -131,18 +131,18 @@ class TiledAttention(_Tiled):
 
     def parts(self, x: Value, thirds: int = 3) -> tuple[Value, Value]:
         """The means and the logarithms (or what has their layout)."""
-        from .tiled_attention_code import share_of
+        from .tiled_attention_code import level_scale
 
         n, _, queries, _, _, features = self.sizes
         count = n * queries * features
         means = reshape(narrow(x, 0, 0, count), (*self.query.shape[:-1], features))
         three = [widened(narrow(x, 0, count + k * n * queries, n * queries)) for k in range(thirds)]
         level = three[0] if thirds == 1 else add(add(three[2], three[1]), three[0])
-        factor = share_of(self) if thirds == 1 else 1 / share_of(self)
+        factor = level_scale(self) if thirds == 1 else 1 / level_scale(self)
         return means, reshape(mul(level, factor) if factor != 1.0 else level, (n, queries))
 
 
-class _Gradient(_Tiled):
+class _TiledGradient(_TiledOp):
     """What both gradients have: what arrives for means, and for each query its level and delta."""
 
     upstream: Value
@@ -175,7 +175,7 @@ class _Gradient(_Tiled):
 
 
 @final
-class TiledQueryGradient(_Gradient):
+class TiledQueryGradient(_TiledGradient):
     """The gradient of queries."""
 
     def infer(self) -> TensorType:
@@ -197,7 +197,7 @@ class TiledQueryGradient(_Gradient):
 
 
 @final
-class TiledKeyGradient(_Gradient):
+class TiledKeyGradient(_TiledGradient):
     """The gradients of keys and of values, in a row."""
 
     def infer(self) -> TensorType:
@@ -227,7 +227,7 @@ class TiledKeyGradient(_Gradient):
         return reshape(narrow(x, 0, 0, count), self.key.shape), reshape(to_value, self.value.shape)
 
 
-def tiled(query: Value, key: Value, value: Value, setting: Setting) -> Value:
+def tiled_attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
     """The mean of values for each query, by these kernels."""
     given: dict[str, Any] = {"query": query, "key": key, "value": value, "mask": (), "state": (), "p": 0.0}
     given |= {"heads": known(query.shape[1], {}), "causal": setting.causal, "scale": setting.scale}

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from ..ir.dtype import bfloat16
-from .attention_shapes import Attending
-from .tile_code import TileCode, Tiles, filled, tile_code
+from .attention_shapes import AttentionOp
+from .tile_code import TileCode, Tiles, fill_template, tile_code
 
 LOG2E = 1 / math.log(2)
 
@@ -136,22 +136,22 @@ BY_QUERY = 'scores@ = tl.where((start@ + t)[None, :] <= i[:, None], scores@, -fl
 BY_KEY = 'scores@ = tl.where(j[:, None] <= ((start@ + t) % QUERIES)[None, :], scores@, -float("inf"))\n'
 
 
-def share_of(op: Attending) -> float:
+def level_scale(op: AttentionOp) -> float:
     """What levels are multiplied by before they are kept as three numbers of half precision, so that they fit."""
     return 1.0 if op.query.dtype is bfloat16 else 2.0**-10
 
 
-def forward(op: Attending, levels: bool) -> TileCode:
+def forward(op: AttentionOp, levels: bool) -> TileCode:
     """Each instance has a tile of queries of one head."""
     return _along_keys(op, FORWARD, FORWARD_STEP, op.sizes.width, LEVELS if levels else "")
 
 
-def query_gradient(op: Attending) -> TileCode:
+def query_gradient(op: AttentionOp) -> TileCode:
     """Each instance has a tile of queries of one head."""
     return _along_keys(op, QUERY_GRADIENT, QUERY_STEP, 64)
 
 
-def _along_keys(op: Attending, text: str, step: str, most: int, kept: str = "") -> TileCode:
+def _along_keys(op: AttentionOp, text: str, step: str, most: int, kept: str = "") -> TileCode:
     n, _, queries, keys, _, _ = op.sizes
     rows, columns = _side(queries, 128), _side(keys, most)
     loops = [("0", str(keys), "")]
@@ -161,7 +161,7 @@ def _along_keys(op: Attending, text: str, step: str, most: int, kept: str = "") 
     return _made(op, text, step, loops, (n * (queries // rows), queries // rows, rows, columns), kept)
 
 
-def key_gradient(op: Attending) -> TileCode:
+def key_gradient(op: AttentionOp) -> TileCode:
     """Each instance has a tile of keys, and goes through all queries that share them."""
     n, m, queries, keys, _, _ = op.sizes
     rows, columns = _side(keys, 128), _side(queries, 64)
@@ -179,7 +179,7 @@ def _side(extent: int, most: int) -> int:
 
 
 def _made(
-    op: Attending,
+    op: AttentionOp,
     text: str,
     step: str,
     loops: list[tuple[str, str, str]],
@@ -192,11 +192,11 @@ def _made(
     words = {"GROUP": n // m, "QUERIES": queries, "KEYS": keys, "WIDTH": width, "FEATURES": features}
     words |= {"ROWS": rows, "COLUMNS": columns, "TILES": tiles, "BEHIND": behind, "COUNT": n * queries}
     words |= {"SCALE": repr(op.scale), "BINARY": repr(op.scale * LOG2E), "LOG2E": repr(LOG2E)}  # type: ignore[dict-item]
-    words |= {"LOW": f"tl.{op.query.dtype.name}", "SHARE": repr(share_of(op))}  # type: ignore[dict-item]
+    words |= {"LOW": f"tl.{op.query.dtype.name}", "SHARE": repr(level_scale(op))}  # type: ignore[dict-item]
     lines = []
     for suffix, (begin, end, masked) in zip("ab", loops, strict=False):
-        inner = filled(step, {"MASKED": masked}, {}).replace("@", f"_{suffix}")
+        inner = fill_template(step, {"MASKED": masked}, {}).replace("@", f"_{suffix}")
         lines.append(f"for start_{suffix} in range({begin}, {end}, {columns}):")
         lines += [f"    {line}" for line in inner.splitlines() if line]
-    made = filled(text, {"LOOPS": "\n".join(lines), "KEPT": kept}, words)
+    made = fill_template(text, {"LOOPS": "\n".join(lines), "KEPT": kept}, words)
     return tile_code(made, op.given(), op.type, (Tiles(instances, 1),))

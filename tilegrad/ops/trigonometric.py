@@ -7,17 +7,17 @@ from typing import final
 
 from ..ir.graph import Value
 from .arithmetic import absolute, add, div, mul, neg, square, sub
-from .base import Binary, Operand, pair
+from .base import Binary, Operand, Unary, pair
 from .comparison import eq, lt
 from .control import where
-from .exponential import Dear, exp, rsqrt
+from .exponential import exp, rsqrt
 
-NEAR_ZERO, SINC_TERMS = 0.05, 5
+SINC_SERIES_UP_TO, SINC_TERMS = 0.05, 5
 """Where sinc is its series, and of how many terms: the next one is below 3e-16 there."""
 
 
 @final
-class Sin(Dear):
+class Sin(Unary):
     fn = "sin"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -25,7 +25,7 @@ class Sin(Dear):
 
 
 @final
-class Cos(Dear):
+class Cos(Unary):
     fn = "cos"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -33,7 +33,7 @@ class Cos(Dear):
 
 
 @final
-class Tan(Dear):
+class Tan(Unary):
     fn = "tan"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -41,7 +41,7 @@ class Tan(Dear):
 
 
 @final
-class Asin(Dear):
+class Asin(Unary):
     fn = "asin"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -49,7 +49,7 @@ class Asin(Dear):
 
 
 @final
-class Acos(Dear):
+class Acos(Unary):
     fn = "acos"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -57,7 +57,7 @@ class Acos(Dear):
 
 
 @final
-class Atan(Dear):
+class Atan(Unary):
     fn = "atan"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -69,7 +69,7 @@ class Atan2(Binary):
     """The angle of the point (y, x), in all four quadrants; here `x` is the first argument."""
 
     fn = "atan2"
-    cost = "dear"
+    cost = "expensive"
 
     def _share(self, upstream: Value, other: Value) -> Value:
         norm = add(square(self.x), square(self.y))
@@ -83,7 +83,7 @@ class Atan2(Binary):
 
 
 @final
-class Sinh(Dear):
+class Sinh(Unary):
     fn = "sinh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -91,7 +91,7 @@ class Sinh(Dear):
 
 
 @final
-class Cosh(Dear):
+class Cosh(Unary):
     fn = "cosh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -99,7 +99,7 @@ class Cosh(Dear):
 
 
 @final
-class Tanh(Dear):
+class Tanh(Unary):
     fn = "tanh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -107,7 +107,7 @@ class Tanh(Dear):
 
 
 @final
-class Asinh(Dear):
+class Asinh(Unary):
     fn = "asinh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -115,7 +115,7 @@ class Asinh(Dear):
 
 
 @final
-class Acosh(Dear):
+class Acosh(Unary):
     fn = "acosh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -123,7 +123,7 @@ class Acosh(Dear):
 
 
 @final
-class Atanh(Dear):
+class Atanh(Unary):
     fn = "atanh"
 
     def share_x(self, upstream: Value) -> Value | None:
@@ -131,7 +131,7 @@ class Atanh(Dear):
 
 
 @final
-class Erf(Dear):
+class Erf(Unary):
     """The error function."""
 
     fn = "erf"
@@ -141,7 +141,7 @@ class Erf(Dear):
 
 
 @final
-class Erfc(Dear):
+class Erfc(Unary):
     """1 - erf(x), exact for large x too."""
 
     fn = "erfc"
@@ -212,7 +212,7 @@ def erfc(x: Value) -> Value:
 
 def sinc(x: Value) -> Value:
     """sin(pi x) / (pi x), and 1 at 0: near there by its series, as derivatives of the quotient lose all digits."""
-    near = lt(absolute(x), NEAR_ZERO)
+    near = lt(absolute(x), SINC_SERIES_UP_TO)
     angle = mul(where(near, 1.0, x), math.pi)
     z = square(mul(where(near, x, 0.0), math.pi))
     series: Value = mul(z, 0.0)

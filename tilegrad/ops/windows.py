@@ -15,7 +15,7 @@ from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim
 from .arithmetic import sub
-from .broadcasting import ZERO, accumulator, least, normal_axis, quotient, reduce_sum, reshape, shown
+from .broadcasting import ZERO, accumulator, exact_quotient, lower_bound, normal_axis, reshape, shown
 from .comparison import ge, le
 from .control import masked
 from .creation import positions
@@ -148,7 +148,7 @@ def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value
     rows, columns = x.shape[i], x.shape[j]
     if isinstance(rows, int) and isinstance(columns, int):
         length: Dim = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    elif rows == columns and least(rows) >= abs(offset):
+    elif rows == columns and lower_bound(rows) >= abs(offset):
         length = rows - abs(offset)
     else:
         raise ShapeError(f"diagonal: the length of diagonal {offset} of {shown(x.shape)} is not known; fix the sizes")
@@ -172,11 +172,6 @@ def diag(x: Value, offset: int = 0) -> Value:
     if x.type.rank not in (1, 2):
         raise ShapeError(f"diag: takes a vector or a matrix, not {shown(x.shape)}")
     return diagonal_embed(x, offset) if x.type.rank == 1 else diagonal(x, offset)
-
-
-def trace(x: Value) -> Value:
-    """The sum of the diagonal of a matrix."""
-    return reduce_sum(diagonal(x))
 
 
 def _distance(x: Value, op: str) -> Value:
@@ -203,9 +198,9 @@ def unfold(x: Value, axis: int, width: int, step: int) -> Value:
         raise ArgumentError(f"unfold: windows of {width} elements, {step} apart")
     n = normal_axis(axis, x.type.rank, "unfold")
     extent = x.shape[n] if x.shape else 1
-    if least(extent) < width:
+    if lower_bound(extent) < width:
         raise ShapeError(f"unfold: windows of {width} do not (always) fit in axis {axis} of {shown(x.shape)}")
-    windows = (extent - width) // step + 1 if isinstance(extent, int) else quotient(extent - width + step, step)
+    windows = (extent - width) // step + 1 if isinstance(extent, int) else exact_quotient(extent - width + step, step)
     if windows is None:
         raise ShapeError(f"unfold: how many windows {step} apart are in axis {axis} of {shown(x.shape)} is not known")
     if not x.shape:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Matrix = tuple[tuple[float, ...], ...]
 
-BLOCK = 64
+LANES_PER_INSTANCE = 64
 """Lanes of an instance: what it reads and stores stays in the first cache."""
 
 CODE = """
 @tg.kernel
-def transformed(PARAMETERS):
+def transformed_tiles(PARAMETERS):
     lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
     square = tl.program_id(1).to(tl.int64)
     given = GIVEN + lane * READ
@@ -39,7 +39,7 @@ def transformed(PARAMETERS):
 
 
 @final
-class Places(Structure):
+class TileStrides(Structure):
     """How far apart, in elements: squares along each of their axes, rows, columns, and lanes."""
 
     squares: tuple[int, ...]
@@ -64,7 +64,7 @@ class Places(Structure):
 
 
 @final
-class Transformed(Opaque):
+class TransformedTiles(Opaque):
     """Squares of x, of which there are `squares` along each of some axes, and `lanes` beside each other."""
 
     differentiable = False
@@ -72,46 +72,46 @@ class Transformed(Opaque):
     matrix: Matrix
     squares: tuple[int, ...]
     lanes: int
-    given: Places
-    made: Places
+    given: TileStrides
+    made: TileStrides
     shape_made: tuple[int, ...]
 
     def infer(self) -> TensorType:
-        self.given.check("transformed", self.x, self.squares, len(self.matrix[0]), self.lanes)
+        self.given.check("transformed_tiles", self.x, self.squares, len(self.matrix[0]), self.lanes)
         return self.x.type.with_shape(self.shape_made)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        raise GradientError("transformed: gradients are taken before convolutions are transformed")
+        raise GradientError("transformed_tiles: gradients are taken before convolutions are transformed")
 
     def reference(self, x: Any) -> Any:
         rows, side = len(self.matrix), len(self.matrix[0])
-        read = view_of(np.ascontiguousarray(x), self.given, (*self.squares, side, side, self.lanes))
+        read = tile_view(np.ascontiguousarray(x), self.given, (*self.squares, side, side, self.lanes))
         out = np.zeros(self.shape_made, x.dtype)
-        view_of(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = transformed_by(self.matrix, read)
+        tile_view(out, self.made, (*self.squares, rows, rows, self.lanes))[...] = transform_arrays(self.matrix, read)
         return out
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, filled, offset, tile_code, where_is
+        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
 
-        block = min(BLOCK, self.lanes)
-        where = where_is("square", self.squares)
+        block = min(LANES_PER_INSTANCE, self.lanes)
+        where = unravel("square", self.squares)
         words = {
             "BLOCK": block,
             "LAST": self.lanes - block,
-            "GIVEN": offset(where, self.given.squares, "square * 0"),
-            "MADE": offset(where, self.made.squares, "square * 0"),
+            "GIVEN": flat_offset(where, self.given.squares, "square * 0"),
+            "MADE": flat_offset(where, self.made.squares, "square * 0"),
             "READ": self.given.lane,
             "STORED": self.made.lane,
         }
-        text = filled(CODE, {"LINES": "\n".join(lines_of(self.matrix, self.given, self.made))}, words)
+        text = fill_template(CODE, {"LINES": "\n".join(transform_code(self.matrix, self.given, self.made))}, words)
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
         return tile_code(text, {"x": self.x.type}, self.type, grid)
 
     def __str__(self) -> str:
-        return f"transformed[{len(self.matrix[0])} to {len(self.matrix)}]"
+        return f"transformed_tiles[{len(self.matrix[0])} to {len(self.matrix)}]"
 
 
-def lines_of(matrix: Matrix, given: Places, made: Places) -> list[str]:
+def transform_code(matrix: Matrix, given: TileStrides, made: TileStrides) -> list[str]:
     """Tile code: first along columns, as far as they are needed for a row; then along rows."""
     side, rows, lines = len(matrix[0]), len(matrix), []
     for j in range(side):
@@ -136,13 +136,13 @@ def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
     return " + ".join(terms)
 
 
-def transformed_by(matrix: Matrix, squares: Any) -> Any:
+def transform_arrays(matrix: Matrix, squares: Any) -> Any:
     """The same in numpy: squares (..., side, side, lanes)."""
     factors = np.array(matrix, squares.dtype)
     return np.einsum("ai,bj,...ijl->...abl", factors, factors, squares, optimize=True)
 
 
-def view_of(array: Any, places: Places, shape: tuple[int, ...]) -> Any:
+def tile_view(array: Any, places: TileStrides, shape: tuple[int, ...]) -> Any:
     """The squares of an array: (*squares, side, side, lanes)."""
     strides = (*places.squares, places.row, places.column, places.lane)
     return np.lib.stride_tricks.as_strided(array, shape, [n * array.itemsize for n in strides])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Buffer, Copy, Launch, Program, Role, Step, uses
 from ..ir.size import Dim, Size
-from ..ops.external_call import Outside
+from ..ops.external_call import ExternalCall
 from ..runtime.choice import Choice
 from ..runtime.lock import Lock
 from .external_calls import in_one_place, steps_of
@@ -89,7 +89,7 @@ class _Assembly:
 
     def _steps(self, group: Group) -> list[Step]:
         """What a group becomes."""
-        if isinstance(group.stored[0], Outside):
+        if isinstance(group.stored[0], ExternalCall):
             return steps_of(group, self.names)
         return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
 

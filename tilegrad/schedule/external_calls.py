@@ -12,7 +12,7 @@ from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..ir.program import Copy, Foreign, Launch, Step
 from ..ir.scalar import const
-from ..ops.external_call import Outside, TileWork
+from ..ops.external_call import ExternalCall, TileWork
 from .group import Group, Schedule, Store
 from .inline import canonical
 
@@ -20,9 +20,9 @@ WORK = 1e5
 """A guess of the operations of an instance of a kernel that somebody has written."""
 
 
-def call_of(value: Outside, nodes: Iterable[Value]) -> Group:
+def call_of(value: ExternalCall, nodes: Iterable[Value]) -> Group:
     """The group of a call; outputs that nobody reads are added, since the call makes them."""
-    known = {v.place: v for v in nodes if isinstance(v, Outside) and (v is value or v.call == value.call)}
+    known = {v.place: v for v in nodes if isinstance(v, ExternalCall) and (v is value or v.call == value.call)}
     outputs = [known.get(place) or value.sibling(place) for place in range(len(value.results))]
     members = tuple([Store(v, canonical(v.shape), const(0, int64)) for v in outputs])
     return Group("opaque", (), (), members, tuple(outputs))
@@ -38,7 +38,7 @@ def in_one_place(schedule: Schedule, names: Mapping[Value, str]) -> dict[Value, 
     renamed: dict[Value, str] = {}
     for n, group in reversed(list(enumerate(schedule.groups))):
         for new in group.stored:
-            if not isinstance(new, Outside) or new in taken or new.starts[new.place] is None:
+            if not isinstance(new, ExternalCall) or new in taken or new.starts[new.place] is None:
                 continue
             old = new.arguments[new.starts[new.place] or 0]
             if old in made and last[old] == n and new.overwrites(old):
@@ -49,7 +49,7 @@ def in_one_place(schedule: Schedule, names: Mapping[Value, str]) -> dict[Value, 
 def steps_of(group: Group, names: Mapping[Value, str]) -> list[Step]:
     """The steps of a call: what outputs start from is copied, unless it is there already; then the call."""
     value = group.stored[0]
-    assert isinstance(value, Outside)
+    assert isinstance(value, ExternalCall)
     inputs = [names[x] for x in value.arguments]
     outputs = [names[v] for v in group.stored]
     steps: list[Step] = []

@@ -12,7 +12,7 @@ from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
 from ..ir.size import Dim, product
-from ..ops.external_call import Outside
+from ..ops.external_call import ExternalCall
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
 from .external_calls import call_of
@@ -74,7 +74,7 @@ class _Fusion:
         for number, (value, element) in enumerate(self.nodes.items()):
             if value in self.place:
                 continue  # an output of a call that is here already
-            group = call_of(value, self.nodes) if isinstance(value, Outside) else _alone(value, element)
+            group = call_of(value, self.nodes) if isinstance(value, ExternalCall) else _alone(value, element)
             self.groups[number] = group
             self.choices[number] = facts(element.expr).choices
             self.place.update(dict.fromkeys(group.values(), number))
@@ -95,7 +95,7 @@ class _Fusion:
         for number in order:
             group = self.groups[number]
             needed = {x for other, reads in self.reads.items() if other != number for x in reads} | outputs
-            whole = isinstance(group.members[0].value, Outside)  # a call gives all of its outputs, wanted or not
+            whole = isinstance(group.members[0].value, ExternalCall)  # a call gives all of its outputs, wanted or not
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         if self.target.recompute_is_cheap:

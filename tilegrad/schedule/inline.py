@@ -2,7 +2,7 @@
 
 Composing `element` rules is fusion of everything that only moves or transforms elements: a value that
 is *inlined* never exists in memory. What remains are the *nodes*: outputs, reductions, opaque values,
-and what is too dear to be computed again for each of its readers.
+and what is too expensive to be computed again for each of its readers.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from ..ir.dtype import int64
+from ..ir.functions import FUNCTIONS
 from ..ir.graph import Graph, Reader, Value
 from ..ir.node import Node
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, const, facts, substitute
 from ..ir.size import Dim, Size, product
+from ..ops.broadcasting import Reshape
 from ..ops.cast import Cast
+from ..ops.contraction import Contract
+from ..ops.movement import Permute, Slice
+from ..ops.packed_rows import PackedRows
 from ..runtime.target_model import TargetModel
 from .one_hot_reduce import picked
 from .products import SHORT
 
-WEIGHTS = {"free": 0, "cheap": 1, "dear": 8}
-DEAR = ("exp", "log", "sin", "cos", "tan", "erf", "pow", "sigmoid", "sqrt", "div")
-"""How the names of functions begin that take many instructions."""
+WEIGHTS = {"free": 0, "cheap": 1, "expensive": 8}
 RECOMPUTED = 3
 """The weight up to which elements are computed again for each reader rather than kept."""
 MOST_READS = 2
@@ -33,14 +36,6 @@ LONGEST = 48
 MOST_CHOICES = 64
 """Choices inside each other, as many updates of parts of one tensor make, that are one element: each is under the
 conditions of all around it."""
-PRODUCTS = ("contract", "convolve", "convolve_back", "convolve_weight", "line_product", "line_weight")
-"""Ops that read each element many times, whatever the sizes of operands and result."""
-LAID_OUT = ("convolve_back",)
-"""Those of them that want a permuted operand to lie in memory in its new order: they read straight on along it."""
-MOVING = ("permute", "slice", "reshape", "expand")
-"""Ops that only say where an element is."""
-SLOPES = ("gelu_slope",)
-"""Derivatives that are dear to compute: made beside what they belong to, where that is computed by few strong cores."""
 LARGE_OPERAND, SMALL_OPERAND = 1 << 18, 1 << 15
 """Elements from which on an operand of a product is worth a kernel of its own, and where the other one is long."""
 LONG_OPERAND = 1 << 22
@@ -52,7 +47,7 @@ TYPICAL_SIZE = 64
 @cache
 def weight_of(fn: str) -> int:
     """What a function of one element costs."""
-    return WEIGHTS["dear" if fn.startswith(DEAR) else "cheap"]
+    return WEIGHTS["expensive" if fn in FUNCTIONS and FUNCTIONS[fn].expensive else "cheap"]
 
 
 class Element(Node):
@@ -76,7 +71,7 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
     if target.matmul.async_copy_bytes:
         kept |= _operands(graph, consumers)
     if not target.recompute_is_cheap:
-        kept |= {v for v in consumers if v.op in SLOPES}
+        kept |= {v for v in consumers if v.store == "where recomputing is expensive"}
     nodes: dict[Value, Element] = {}
     inlined: dict[Value, Element] = {}
     weights: dict[Value, int] = {}
@@ -86,7 +81,7 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
         if value.opaque:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
-        element = compose(value, inlined) if value.op != "laid" else _laid(value, inlined)
+        element = _packed(value, inlined) if isinstance(value, PackedRows) else compose(value, inlined)
         if target.gathers_are_cheap:
             element = Element(element.position, picked(element.expr))
         known = facts(element.expr)
@@ -115,8 +110,8 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
         if not any(met):
             continue
         read[value] = max(met)
-        turned = value.op == "reshape" and value.inputs[0].op in ("permute", "slice")
-        moves = (value.op in MOVING and not turned) or value in widened
+        reordered = isinstance(value, Reshape) and isinstance(value.x, Permute | Slice)
+        moves = (value.moves and not reordered) or value in widened
         least = SMALL_OPERAND if read[value] >= LONG_OPERAND else LARGE_OPERAND
         if not moves and typical(value.type.count) >= least:
             found.add(value)
@@ -125,9 +120,9 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
 
 def _met(reader: Value, read: Mapping[Value, int], widened: set[Value]) -> int:
     """Elements of the largest operand of the products that read what a reader reads, through it or themselves."""
-    if reader.op == "contract":
+    if isinstance(reader, Contract):
         return max(typical(x.type.count) for x in reader.inputs)
-    return read.get(reader, 0) if reader.op in MOVING or reader in widened else 0
+    return read.get(reader, 0) if reader.moves or reader in widened else 0
 
 
 def _widened(values: Iterable[Value]) -> set[Value]:
@@ -135,7 +130,7 @@ def _widened(values: Iterable[Value]) -> set[Value]:
     found: set[Value] = set()
     others: set[Value] = set()
     for value in values:
-        if value.op == "contract":
+        if isinstance(value, Contract):
             x, y = map(_unmoved, value.inputs)
             short = isinstance(x, Cast) and isinstance(y, Cast) and x.x.dtype is y.x.dtype
             (found if short and x.x.dtype in SHORT.get(x.dtype, ()) else others).update((x, y))  # type: ignore[attr-defined]
@@ -144,7 +139,7 @@ def _widened(values: Iterable[Value]) -> set[Value]:
 
 def _unmoved(value: Value) -> Value:
     """What a value is, wherever its elements are."""
-    while value.op in MOVING:
+    while value.moves:
         value = value.inputs[0]
     return value
 
@@ -162,9 +157,9 @@ def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Val
 def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mapping[Value, list[Value]]) -> bool:
     """Whether elements are better computed once than for each reader."""
     readers = consumers[value]
-    if value.op in ("laid", "stored"):
+    if value.store == "always":
         return True
-    if value.op == "permute" and any(reader.op in LAID_OUT for reader in readers):
+    if isinstance(value, Permute) and any(reader.reads_in_order for reader in readers):
         return True
     size = typical(product(value.shape))
     large = [r.source for r in reads if typical(product(r.source.shape)) * 4 > size]
@@ -177,7 +172,7 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
 def _repeats(value: Value, reader: Value) -> float:
     """How often a reader asks for each element."""
     work = typical(product(reader.shape))
-    if reader.op in PRODUCTS:
+    if reader.contracts:
         return 2  # each element meets a whole row or column of the other operand
     return work / max(1, typical(product(value.shape)))
 
@@ -193,7 +188,7 @@ def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
     return Element(position, value.element(position, _reader(inlined)))
 
 
-def _laid(value: Value, inlined: Mapping[Value, Element]) -> Element:
+def _packed(value: PackedRows, inlined: Mapping[Value, Element]) -> Element:
     """The element of what is only stored in one row, at the indices of its operand: they say more than one number."""
     (x,) = value.inputs
     position = canonical(x.shape)

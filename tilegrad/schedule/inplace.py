@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
-from ..ops.external_call import Outside
+from ..ops.external_call import ExternalCall
 from .group import Group, Schedule
 from .small_tensors import is_whole
 
@@ -51,7 +51,7 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
 
 def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
     """Whether a group may write `new` where `old` is: it reads no element of it that another instance writes."""
-    if isinstance(new, Outside):
+    if isinstance(new, ExternalCall):
         return new.overwrites(old)
     if group.kind == "opaque" or new.type != old.type:
         return False

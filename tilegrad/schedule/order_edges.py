@@ -1,6 +1,6 @@
 """What is computed again waits until its time has come, and then is no different from other values.
 
-`Again` keeps a second computation apart from the first while passes look for equal values. For kernels it is the
+`Recompute` keeps a second computation apart from the first while passes look for equal values. For kernels it is the
 value itself; what remains of it is who must come before whom. Without that, both computations would be done at once.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..ir.graph import Graph, Value
-from ..ops.joint import Again
+from ..ops.joint import Recompute
 from ..transform.share import on_inputs
 
 Waits = dict[Value, set[Value]]
@@ -17,7 +17,7 @@ Waits = dict[Value, set[Value]]
 
 
 def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
-    """The graph without `Again`, which of its values wait for which, and what those that changed come from.
+    """The graph without `Recompute`, which of its values wait for which, and what those that changed come from.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -25,7 +25,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
     >>> from ..ops.trigonometric import sin
     >>> x = Input(TensorType(float32, (3,)), "x")
     >>> u = sin(exp(x))
-    >>> made, waits, back = waiting(Graph((x,), (u, exp(Again(x, u)))))
+    >>> made, waits, back = waiting(Graph((x,), (u, exp(Recompute(x, u)))))
     >>> print(made)
     graph(x: f32[3])
       %0: f32[3] = exp x
@@ -35,10 +35,10 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
     >>> {str(v): [str(w) for w in ws] for v, ws in waits.items()}
     {'exp': ['sin']}
     >>> [type(x).__name__ for old in back.values() for x in old.inputs]
-    ['Again']
+    ['Recompute']
     """
     values = graph.values()
-    if not any(type(v) is Again for v in values):
+    if not any(type(v) is Recompute for v in values):
         return graph, {}, {}
     given = set(graph.inputs)
     new: dict[Value, Value] = {}
@@ -47,7 +47,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
     for value in values:
         if value in given:
             new[value] = value
-        elif isinstance(value, Again):
+        elif isinstance(value, Recompute):
             new[value] = new[value.x]
             after[value] = {new[value.after]} | after.get(value.x, set())
         else:
@@ -55,7 +55,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
             own: set[Value] = set().union(*[after[x] for x in value.inputs if x in after])
             if own:
                 waits.setdefault(made, set()).update(own)
-    back = {made: old for old, made in new.items() if made is not old and not isinstance(old, Again)}
+    back = {made: old for old, made in new.items() if made is not old and not isinstance(old, Recompute)}
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs])), waits, back
 
 

@@ -63,7 +63,7 @@ def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Va
         return nodes
     made: dict[Value, Element] = {}
     for value, element in nodes.items():
-        if value.cost == "dear" and not value.opaque:
+        if value.cost == "expensive" and not value.opaque:
             made |= _in_pieces(value, element, target, nodes)
         else:
             made[value] = element

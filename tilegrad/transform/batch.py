@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir.graph import Value
-from ..ops.batched import Part, rebuilt
+from ..ops.batched import BatchedValue, rebuilt
 from ..ops.broadcasting import expand
 
 
@@ -23,10 +23,10 @@ def batch(outputs: Sequence[Value], inputs: Mapping[Value, Value]) -> list[Value
       return %0
     """
     entries = next(iter(inputs.values())).shape[0]
-    parts = rebuilt(outputs, {one: Part(many, True) for one, many in inputs.items()})
+    parts = rebuilt(outputs, {one: BatchedValue(many, True) for one, many in inputs.items()})
     return [p.value if p.mapped else expand(p.value, (entries, *p.value.shape)) for p in parts]
 
 
 def substitute(outputs: Sequence[Value], changes: Mapping[Value, Value]) -> list[Value]:
     """The outputs computed again from other inputs of the same types."""
-    return [p.value for p in rebuilt(outputs, {old: Part(new, False) for old, new in changes.items()})]
+    return [p.value for p in rebuilt(outputs, {old: BatchedValue(new, False) for old, new in changes.items()})]

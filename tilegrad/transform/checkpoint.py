@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..ir.graph import Input, Value, topological
-from ..ops.joint import Again, joint_outputs
+from ..ops.joint import Recompute, joint_outputs
 from .autodiff import gradients, is_leaf
 from .batch import substitute
 
@@ -23,7 +23,7 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
 
     def rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
         flowing = [(y, u) for y, u in zip(outputs, upstreams, strict=True) if u is not None]
-        return recomputed_gradients(flowing, {x: Again(x, flowing[0][1]) for x in arguments})
+        return recomputed_gradients(flowing, {x: Recompute(x, flowing[0][1]) for x in arguments})
 
     return joint_outputs(outputs, arguments, rule)
 

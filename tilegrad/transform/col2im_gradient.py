@@ -14,7 +14,7 @@ from ..ir.graph import Graph, Value
 from ..ops.broadcasting import reshape
 from ..ops.contraction import contract
 from ..ops.convolution import ConvolveBack
-from ..ops.pooling import Overlay
+from ..ops.pooling import Col2im
 from .rewrite import rewrite
 
 FEWER = 4
@@ -32,7 +32,7 @@ def col2im_gradient(graph: Graph) -> Graph:
     >>> print(col2im_gradient(Graph((y, turned), (ConvolveBack(y, turned, (Sliding(12, 9, 4),)),))))
     graph(y: f32[2,1,64,9], turned: f32[1,3,64,4])
       %0: f32[2,1,3,4,9] = contract[bcdk,abdj->abckj] turned y
-      %1: f32[2,1,3,12] = overlay[axes=(4)] %0
+      %1: f32[2,1,3,12] = col2im[axes=(4)] %0
       %2: f32[2,1,3,12,1] = reshape[sizes=(2, 1, 3, 12, 1)] %1
       return %2
     """
@@ -53,5 +53,5 @@ def _as_col2im(back: Value) -> Value | None:
     flat = reshape(turned, (groups, channels, outputs, prod(taps)))
     lines = reshape(y, (batch, groups, outputs, prod(counts)))
     parts = contract(flat, lines, "bcdk,abdj->abckj", back.precision)
-    made = Overlay(reshape(parts, (batch, groups, channels, *taps, *counts)), axes)
+    made = Col2im(reshape(parts, (batch, groups, channels, *taps, *counts)), axes)
     return reshape(made, back.shape)

@@ -12,7 +12,7 @@ from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
 from ..ops.contraction import Contract, letters
 from ..ops.movement import Permute, permute
-from ..ops.packed_rows import Stored
+from ..ops.packed_rows import Materialised
 from .rewrite import rewrite
 
 MIN_MULTIPLICATIONS = 1 << 28
@@ -30,7 +30,7 @@ def contiguous_k(graph: Graph) -> Graph:
     >>> print(contiguous_k(Graph((x, y), (Contract(x, y, "ki,kj->ij", "high"),))))
     graph(x: f32[4096,512], y: f32[4096,512])
       %0: f32[512,4096] = permute[axes=(1, 0)] y
-      %1: f32[512,4096] = stored %0
+      %1: f32[512,4096] = materialised %0
       %2: f32[512,512] = contract[ki,jk->ij, high] x %1
       return %2
     """
@@ -77,4 +77,4 @@ def _with_k_last(value: Value, axes: str, summed: list[str]) -> tuple[Value, str
     """In memory with what is summed as the last axes."""
     order = [n for n, a in enumerate(axes) if a not in summed] + [axes.index(a) for a in summed]
     moved = value if order == sorted(order) else permute(value, order)
-    return Stored(moved), "".join(axes[n] for n in order)
+    return Materialised(moved), "".join(axes[n] for n in order)

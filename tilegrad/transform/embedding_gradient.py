@@ -12,8 +12,8 @@ from ..ir.graph import Graph, Value
 from ..ir.size import product
 from ..ops.broadcasting import Expand, Fill, reshape
 from ..ops.cast import cast
-from ..ops.indexing import Scatter, kept_inside
-from ..ops.segment_sums import RowStarts, SummedRows
+from ..ops.indexing import Scatter, clamp_indices
+from ..ops.segment_sums import SegmentStarts, SegmentSums
 from ..ops.sorting import SortedKeys
 from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
@@ -38,8 +38,8 @@ def embedding_gradient(graph: Graph, target: TargetModel = TargetModel()) -> Gra
     graph(index: i64[512], source: f32[512,128])
       ...
       %10: i64[2,512] = sorted_keys %9
-      %11: i64[1001] = row_starts[rows=1000] %10
-      %12: f32[1000,128] = summed_rows[columns=128] %10 %11 source
+      %11: i64[1001] = segment_starts[rows=1000] %10
+      %12: f32[1000,128] = segment_sums[columns=128] %10 %11 source
       return %12
     """
     columns = MIN_COLUMNS if target.matmul.async_copy_bytes else MIN_CPU_COLUMNS
@@ -54,7 +54,7 @@ def row_sums(value: Value, least_columns: int = MIN_COLUMNS) -> Value | None:
     >>> from ..ops.broadcasting import fill
     >>> index, source = Input(TensorType(int64, (512,))), Input(TensorType(float32, (512, 64)))
     >>> row_sums(Scatter(fill(0.0, (), float32), (index,), source, (0,), (1000, 64), "add")).op
-    'summed_rows'
+    'segment_sums'
     """
     if not isinstance(value, Scatter) or value.fn != "add" or value.axes != (0,) or value.dtype is not float32:
         return None
@@ -67,5 +67,5 @@ def row_sums(value: Value, least_columns: int = MIN_COLUMNS) -> Value | None:
         return None
     if not MIN_ENTRIES <= entries <= MAX_ENTRIES or columns < least_columns:
         return None
-    order = SortedKeys(cast(reshape(kept_inside(index, rows), (entries,)), int32))
-    return reshape(SummedRows(order, RowStarts(order, rows), value.source, columns), value.sizes)
+    order = SortedKeys(cast(reshape(clamp_indices(index, rows), (entries,)), int32))
+    return reshape(SegmentSums(order, SegmentStarts(order, rows), value.source, columns), value.sizes)

@@ -22,7 +22,7 @@ from ..ir.graph import Graph, Value
 from ..ir.size import Dim, known, product
 from ..ops.broadcasting import expand, fill, reshape
 from ..ops.contraction import Contract, letters
-from ..ops.control import parted, where
+from ..ops.control import split_check, where
 from ..ops.indexing import Index, Scatter
 from ..ops.movement import Permute, permute
 from .rewrite import rewrite
@@ -142,7 +142,7 @@ def _scatter_sum(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tu
     y, of_y = _unpermuted(y, of_y)
     rest = "".join(a for a in of_y if a not in many)
     entries = "".join(a for a in of_y if a in many)
-    index, check = parted(index)
+    index, check = split_check(index)
     index = permute(index, [many.index(a) for a in entries])
     y = permute(y, [of_y.index(a) for a in entries + rest])
     sizes = (count, *y.shape[len(many) :])
@@ -153,7 +153,7 @@ def _zero_unread_rows(table: Value, index: Value) -> Value:
     """A table with zeros for the rows that nobody looks up."""
     rows = table.shape[:1]
     nowhere, here = (fill(flag, shape, bool_, table.device) for flag, shape in ((False, ()), (True, index.shape)))
-    index, check = parted(index)
+    index, check = split_check(index)
     there = Scatter(nowhere, (index,), here, (0,), rows, "", (check,))
     return where(expand(reshape(there, (*rows, *(1,) * (table.type.rank - 1))), table.shape), table, 0.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.graph import Graph, Value
 from ..ir.size import Dim
-from ..ops.broadcasting import Expand, Reshape, exact
+from ..ops.broadcasting import Expand, Reshape, number_key
 from ..ops.cast import Detach
 from ..ops.movement import Cat, Pad, Permute, Slice, narrow
 from .rewrite import rewrite
@@ -88,7 +88,7 @@ def _fold_pad(value: Pad) -> Value | None:
     x = value.x
     if value.sizes == x.shape and _is_whole(value.starts, value.steps):
         return x
-    if isinstance(x, Pad) and exact(x.value) == exact(value.value):
+    if isinstance(x, Pad) and number_key(x.value) == number_key(value.value):
         starts, steps = _composed(x, value)
         return Pad(x.x, starts, steps, value.sizes, value.value)
     return None

@@ -11,13 +11,9 @@ from collections.abc import Mapping, Set
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.size import Size
-from ..ops.broadcasting import Expand, Reshape
-from ..ops.movement import Permute, Slice
-from ..ops.packed_rows import Stored
+from ..ops.packed_rows import Materialised
 from .share import on_inputs
 
-MOVEMENTS = (Permute, Slice, Reshape, Expand)
-"""What costs nothing where it is read."""
 MIN_ELEMENTS = 1024
 """Elements from which on it is worth memory of its own."""
 
@@ -34,7 +30,7 @@ def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
     >>> print(hoist_constants(Graph((x, w), (contract(x, Cast(w, bfloat16), "ik,jk->ij"),)), {w}))
     graph(x: bf16[4,64], w: f32[32,64])
       %0: bf16[32,64] = cast[bf16] w
-      %1: bf16[32,64] = stored %0
+      %1: bf16[32,64] = materialised %0
       %2: bf16[4,32] = contract[ik,jk->ij] x %1
       return %2
     """
@@ -47,7 +43,7 @@ def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
     for value in graph.values():
         made = value if value in given else on_inputs(value, tuple([new[x] for x in value.inputs]))
         with working_for(value.location):
-            new[value] = Stored(made) if value in found else made
+            new[value] = Materialised(made) if value in found else made
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
@@ -69,10 +65,10 @@ def _boundary(graph: Graph, sources: Mapping[Value, frozenset[Value]]) -> list[V
 
 def _stored_part(value: Value, sources: Mapping[Value, frozenset[Value]]) -> Value | None:
     """What is kept of a value, if anything: reading it must be less work than reading what it is computed from."""
-    while isinstance(value, MOVEMENTS) and not _is_small(value, sources):
+    while value.moves and not _is_small(value, sources):
         (value,) = value.inputs
     below = value
-    while isinstance(below, MOVEMENTS):
+    while below.moves:
         (below,) = below.inputs
     return value if below.inputs and _is_small(value, sources) else None
 

@@ -23,8 +23,8 @@ from ..ir.size import Dim
 from ..ops.broadcasting import reshape
 from ..ops.convolution import CONVOLUTIONS, Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import flip, moveaxis, narrow, pad, permute
-from ..ops.packed_rows import Laid, LineProduct, LineWeight, pitches
-from ..ops.pooling import Patches
+from ..ops.packed_rows import PackedConvolve, PackedConvolveWeight, PackedRows, pitches
+from ..ops.pooling import Im2col
 from ..ops.sliding import Sliding
 from ..runtime.target_model import TargetModel
 from .contiguous_k import LINE_MULTIPLE
@@ -161,13 +161,13 @@ def _pack(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> PackedTenso
         if a.folded:
             at = names.index(f"step {n}")
             windows = Sliding(x.shape[at], a.steps, a.folded)
-            x = Patches(moveaxis(x, at, -1), (windows,))
+            x = Im2col(moveaxis(x, at, -1), (windows,))
             names = [*names[:at], *names[at + 1 :], f"tap {n}", f"step {n}"]
     steps = [f"step {n}" for n in range(len(axes))]
     x = _pad_channels(_channels_last(x, names, ["group", "outer", *steps], axes), piece)
     channels = x.shape[-1]
     assert isinstance(channels, int)
-    return PackedTensor(Laid(x), grid, channels)
+    return PackedTensor(PackedRows(x), grid, channels)
 
 
 def _slack_lines(images: int, grid: tuple[int, ...]) -> int:
@@ -252,7 +252,7 @@ def _forward(x: Value, w: Value, axes: Windows, piece: int, precision: Precision
     grids = _grids(axes, _known(x.shape[2]), MAX_FOLDED_BYTES // x.dtype.bytes)
     rows = _pack_input(x, axes, grids, piece)
     taps, run = _loop_taps(axes, grids, rows.channels)
-    made = LineProduct(
+    made = PackedConvolve(
         rows.value,
         _pack_weights(w, axes, grids, piece),
         _known(x.shape[0]),
@@ -275,7 +275,7 @@ def _pack_weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) ->
     names = [name.replace("step", "tap") if grids[int(name[-1])].folded else name for name in names[3:]]
     names = ["group", "outer", "channel", *names]
     steps = [f"step {n}" for n, g in enumerate(grids) if not g.folded]
-    return Laid(_pad_channels(_channels_last(w, names, ["group", "outer", *steps], grids), piece))
+    return PackedRows(_pad_channels(_channels_last(w, names, ["group", "outer", *steps], grids), piece))
 
 
 def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
@@ -299,7 +299,7 @@ def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, pre
     if pitch == 1:
         sums = _known(x.shape[1]) * math.prod(taps)
         pieces = _part_count(lines, _known(y.shape[2]), run, sums, target.workers)
-    made: Value = LineWeight(
+    made: Value = PackedConvolveWeight(
         rows.value,
         upstream.value,
         lines + _missing_lines(lines, pieces),
@@ -324,7 +324,7 @@ def _pack_channels_first(y: Value, grid: tuple[int, ...]) -> PackedTensor:
     more = next(n for n in range(least, least + LINE_MULTIPLE) if (images + n) * lines % LINE_MULTIPLE == 0)
     y = pad(y, [(0, more), (0, 0), (0, 0), *[(0, n - _known(e)) for n, e in zip(grid, y.shape[3:], strict=True)]])
     y = permute(y, [1, 2, 0, *range(3, y.type.rank)])
-    return PackedTensor(Laid(y), grid, 1)
+    return PackedTensor(PackedRows(y), grid, 1)
 
 
 def _unpack_weights(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:

@@ -15,7 +15,7 @@ from ..ir.graph import Graph, Value
 from ..ops.broadcasting import Sum
 from ..ops.comparison import Comparison
 from ..ops.control import Where, where
-from ..ops.pooling import Greatest, MaxPool, Returned
+from ..ops.pooling import MaxPool, WindowArgmax, WindowScatter
 from .rewrite import rewrite
 from .simplify import constant_of
 
@@ -29,7 +29,7 @@ def pool_gradient(graph: Graph) -> Graph:
     >>> from ..ops.sliding import Sliding
     >>> x, u = Input(TensorType(float32, (3, 8)), "x"), Input(TensorType(float32, (3, 4)), "u")
     >>> axes = (Sliding(8, 4, 2, 2),)
-    >>> found, back = MaxPool(x, axes), Returned(u, Greatest(x, axes), axes)
+    >>> found, back = MaxPool(x, axes), WindowScatter(u, WindowArgmax(x, axes), axes)
     >>> print(pool_gradient(Graph((x, u), (found, where(le(x, 0.0), 0.0, back)))))
     graph(x: f32[3,8], u: f32[3,4])
       %0: f32[3,4] = max_pool[axes=(2/2)] x
@@ -37,8 +37,8 @@ def pool_gradient(graph: Graph) -> Graph:
       %2: bool[3,4] = less_equal %0 %1
       %3: f32[] = fill[0]
       %4: f32[3,4] = where %2 %3 u
-      %5: u8[3,4] = greatest[axes=(2/2)] x
-      %6: f32[3,8] = returned[axes=(2/2)] %4 %5
+      %5: u8[3,4] = window_argmax[axes=(2/2)] x
+      %6: f32[3,8] = window_scatter[axes=(2/2)] %4 %5
       return %0, %6
     """
     pooled = {(v.x, v.axes): v for v in graph.values() if type(v) is MaxPool}
@@ -48,16 +48,16 @@ def pool_gradient(graph: Graph) -> Graph:
 def _pushed(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
     """The choice or the sum before it is spread over the windows, or None."""
     match value:
-        case Sum(Returned(y, Greatest(), spread), axes, keepdim):
+        case Sum(WindowScatter(y, WindowArgmax(), spread), axes, keepdim):
             over = range(y.type.rank - len(spread), y.type.rank)
             return Sum(y, axes, keepdim) if set(over) <= set(axes) else None
-        case Where(condition, x, Returned() as back) if _is_zero(x):
+        case Where(condition, x, WindowScatter() as back) if _is_zero(x):
             kept = False
-        case Where(condition, Returned() as back, y) if _is_zero(y):
+        case Where(condition, WindowScatter() as back, y) if _is_zero(y):
             kept = True
         case _:
             return None
-    if not isinstance(back.numbers, Greatest) or back in busy or back.shape != value.shape:
+    if not isinstance(back.numbers, WindowArgmax) or back in busy or back.shape != value.shape:
         return None
     greatest = pooled.get((back.numbers.x, back.axes))
     if greatest is None or back.numbers.axes != back.axes:

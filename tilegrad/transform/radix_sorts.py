@@ -14,11 +14,11 @@ from ..ops.bits import bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_r
 from ..ops.broadcasting import expand, reshape
 from ..ops.cast import cast
 from ..ops.creation import positions
-from ..ops.digits import BITS, ByDigit, DigitCounts
+from ..ops.digits import BITS, DigitCounts, SortByDigit
 from ..ops.indexing import take_along
 from ..ops.movement import pad, select, stack
 from ..ops.scan import cumsum
-from ..ops.sorting import LeastKeys, SortedKeys
+from ..ops.sorting import SmallestKeys, SortedKeys
 from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
@@ -35,7 +35,7 @@ def radix_sorts(graph: Graph, target: TargetModel) -> Graph:
     def split(value: Value, _: set[Value]) -> Value | None:
         return radix_sort(value) or split_selection(value, target)
 
-    return rewrite(graph, split, of=(SortedKeys, LeastKeys))
+    return rewrite(graph, split, of=(SortedKeys, SmallestKeys))
 
 
 def radix_sort(value: Value) -> Value | None:
@@ -66,7 +66,7 @@ def radix_order(keys: Value, bits: int) -> Value:
     for shift in range(32, 32 + bits, BITS):
         counts = DigitCounts(made, shift)
         flat = reshape(counts, (rows, product(counts.shape[1:])))
-        made = ByDigit(made, reshape(sub(cumsum(flat, 1), flat), counts.shape), shift)
+        made = SortByDigit(made, reshape(sub(cumsum(flat, 1), flat), counts.shape), shift)
     return made
 
 
@@ -90,10 +90,10 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
 
     >>> from ..ir.graph import Input, TensorType
     >>> from ..backend.cuda.costs import gpu_model
-    >>> print(split_selection(LeastKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
+    >>> print(split_selection(SmallestKeys(Input(TensorType(int32, (1 << 20,))), 5), gpu_model(132)).type)
     i64[2,5]
     """
-    if not isinstance(value, LeastKeys):
+    if not isinstance(value, SmallestKeys):
         return None
     keys, count = value.keys, value.count
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
@@ -106,9 +106,9 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
     flat = reshape(keys, (rows, length))
     if parts * size > length:
         flat = pad(flat, [(0, 0), (0, parts * size - length)], -SIGN_BIT - 1)  # equal keys stand before, and come first
-    found = LeastKeys(reshape(flat, (rows, parts, size)), count)
+    found = SmallestKeys(reshape(flat, (rows, parts, size)), count)
     begins = reshape(mul(positions(parts, keys.device), size), (1, parts, 1))
     place = reshape(add(select(found, 2, 0), begins), (rows, parts * count))
-    least = LeastKeys(cast(reshape(select(found, 2, 1), (rows, parts * count)), int32), count)
+    least = SmallestKeys(cast(reshape(select(found, 2, 1), (rows, parts * count)), int32), count)
     order = take_along(place, select(least, 1, 0), 1)
     return reshape(stack([order, select(least, 1, 1)], 1), value.shape)

@@ -14,7 +14,7 @@ from ..errors import BudgetError
 from ..ir.graph import Graph, Value
 from ..ir.node import Node
 from ..ir.size import Dim
-from ..ops.joint import Again
+from ..ops.joint import Recompute
 from .operation_count import operations
 from .share import on_inputs
 
@@ -80,17 +80,17 @@ def recomputed(graph: Graph) -> list[Value]:
     later: set[Value] = set()
     found = []
     for value in graph.values():
-        if isinstance(value, Again) or not later.isdisjoint(value.inputs):
+        if isinstance(value, Recompute) or not later.isdisjoint(value.inputs):
             if _is_backward(value):
                 continue
             later.add(value)
-            if not isinstance(value, Again):
+            if not isinstance(value, Recompute):
                 found.append(value)
     return found
 
 
 def _is_backward(value: Value) -> bool:
-    return value.location is not None and value.location.derived and not isinstance(value, Again)
+    return value.location is not None and value.location.derived and not isinstance(value, Recompute)
 
 
 def _extra_share(graph: Graph) -> float:
@@ -340,7 +340,7 @@ class _Recomputation:
             if not v.inputs and v not in self.search.given:
                 self.copies[key] = v
             elif self.search.is_there(v, self.dropped):
-                self.copies[key] = Again(v, self.new[start])
+                self.copies[key] = Recompute(v, self.new[start])
             else:
                 parts = [(x, self.starts[x] if x in self.dropped else start) for x in v.inputs]
                 waiting = [p for p in parts if p not in self.copies]

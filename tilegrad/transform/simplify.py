@@ -11,10 +11,10 @@ from ..ir.dtype import float32, float64, int32, int64
 from ..ir.functions import FUNCTIONS
 from ..ir.graph import Graph, Input, Value
 from ..ops.base import Elementwise
-from ..ops.broadcasting import Expand, Fill, Reduction, Reshape, accumulator
+from ..ops.broadcasting import Expand, Fill, Reduction, accumulator
 from ..ops.cast import Cast
 from ..ops.control import Where
-from ..ops.movement import Cat, Pad, Permute, Slice
+from ..ops.movement import Cat, Pad
 from .rewrite import rewrite
 from .rules import RULES, Rule
 
@@ -38,7 +38,6 @@ CORRECTLY_ROUNDED = (
 )
 """Functions that are computed alike everywhere, so that a constant may be computed now."""
 
-MOVEMENTS = {Expand, Reshape, Permute, Slice}
 EXACT_BITS = {float32: 24, float64: 53, int32: 31, int64: 63}
 """The bits in which whole numbers of a type are added up without rounding."""
 
@@ -109,7 +108,7 @@ def _typed(number: float, value: Value) -> float:
 
 def constant_of(value: Value) -> float | None:
     """The number that all elements of a value are, where that is plain."""
-    while type(value) in MOVEMENTS:
+    while value.moves:
         value = value.inputs[0]
     return value.value if type(value) is Fill else None
 
@@ -121,7 +120,7 @@ def _fold(value: Value) -> Value | None:
     if 0 in value.shape:
         return Fill(value.dtype.numpy.type(0).item(), value.type)
     constant = None
-    if type(value) in MOVEMENTS:
+    if value.moves:
         number = constant_of(value)
         return None if number is None else Fill(number, value.type)
     match value:

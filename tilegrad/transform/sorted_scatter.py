@@ -15,14 +15,14 @@ from ..ops.arithmetic import add, maximum, minimum, mul, sub
 from ..ops.broadcasting import Expand, Fill, Reshape, expand, reduce_sum, reshape
 from ..ops.cast import cast, widened
 from ..ops.comparison import lt
-from ..ops.control import checked, where
-from ..ops.counting import Counts
+from ..ops.control import where, with_check
+from ..ops.counting import PartialHistograms
 from ..ops.creation import positions
-from ..ops.exact_sums import WORDS, PowerSums, total_of
-from ..ops.indexing import Index, Scatter, ScatterAlong, kept_inside
+from ..ops.exact_sums import WORDS_PER_ROW, ExactSums, exact_total
+from ..ops.indexing import Index, Scatter, ScatterAlong, clamp_indices
 from ..ops.movement import narrow, select
-from ..ops.ranges import OfRanges, levels_of
-from ..ops.segment_sums import RowStarts
+from ..ops.ranges import RangeReduce, block_levels
+from ..ops.segment_sums import SegmentStarts
 from ..runtime.target_model import TargetModel
 from .radix_sorts import stable_order
 from .rewrite import rewrite
@@ -82,7 +82,7 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
     if made is not None:
         return reshape(made, value.sizes)
     order = stable_order(found.to, found.rows)
-    starts = RowStarts(order, found.rows)
+    starts = SegmentStarts(order, found.rows)
     base = _base(value, found)
     made = (
         _reduce_entries(base, found, order, starts, value.fn) if value.fn else _last_entries(base, found, order, starts)
@@ -109,9 +109,9 @@ def _count_entries(value: Scatter | ScatterAlong, found: FlatScatter, target: Ta
     if found.rows <= MAX_COUNTED_ROWS:
         count: int = found.to.shape[0]  # type: ignore[assignment]
         parts = max(1, min(target.min_instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // found.rows))
-        many = reduce_sum(Counts(found.to, found.rows, parts), 0)
+        many = reduce_sum(PartialHistograms(found.to, found.rows, parts), 0)
     else:
-        starts = RowStarts(stable_order(found.to, found.rows), found.rows)
+        starts = SegmentStarts(stable_order(found.to, found.rows), found.rows)
         many = sub(*(narrow(starts, 0, n, found.rows) for n in (1, 0)))
     base = widened(_base(value, found))
     total = reshape(mul(cast(many, base.dtype), number.value), (found.rows, 1))
@@ -125,9 +125,11 @@ def _exact_sums(value: Scatter | ScatterAlong, found: FlatScatter, target: Targe
     if found.rows > MAX_SUMMED_ROWS:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
-    parts = max(1, min(target.min_instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // (WORDS * found.rows)))
+    parts = max(
+        1, min(target.min_instances, count // ENTRIES_PER_INSTANCE, MAX_COUNTERS // (WORDS_PER_ROW * found.rows))
+    )
     source = value.source if value.source.shape == (count,) else reshape(found.source, (count,))
-    total = reshape(total_of(PowerSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
+    total = reshape(exact_total(ExactSums(found.to, widened(source), found.rows, parts)), (found.rows, 1))
     return cast(add(cast(_base(value, found), float64), total), value.dtype)
 
 
@@ -138,7 +140,7 @@ def _base(value: Scatter | ScatterAlong, found: FlatScatter) -> Value:
 def _reduce_entries(base: Value, found: FlatScatter, order: Value, starts: Value, fn: str) -> Value:
     """Of the entries of a place what they make together."""
     sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
-    total = OfRanges(starts, levels_of(widened(sorted_source), fn), fn)
+    total = RangeReduce(starts, block_levels(widened(sorted_source), fn), fn)
     return cast(COMBINE[fn](widened(base), total), base.dtype)
 
 
@@ -149,9 +151,9 @@ def _flat_scatter(value: Scatter) -> FlatScatter | None:
     if value.axes != tuple(range(count)):
         return None
     indices = value.checked_indices
-    to = kept_inside(indices[0], sizes[0])
+    to = clamp_indices(indices[0], sizes[0])
     for index, extent in zip(indices[1:], sizes[1:], strict=False):
-        to = add(mul(to, extent), kept_inside(index, extent))
+        to = add(mul(to, extent), clamp_indices(index, extent))
     shape: tuple[int, ...] = to.shape  # type: ignore[assignment]
     entries, columns = prod(shape), prod(sizes[count:])
     source = reshape(value.source, (entries, columns))
@@ -165,7 +167,7 @@ def _flat_scatter_along(value: ScatterAlong) -> FlatScatter:
     to: Value | None = None
     for n, extent in enumerate(sizes):
         if n == value.axis:
-            here = kept_inside(checked(value.index, extent, value.check), extent)
+            here = clamp_indices(with_check(value.index, extent, value.check), extent)
         else:
             line = reshape(positions(shape[n], value.device), tuple([d if k == n else 1 for k, d in enumerate(shape)]))
             here = expand(line, shape)

@@ -17,7 +17,7 @@ from ..ops.comparison import eq, isnan
 from ..ops.control import where
 from ..ops.creation import positions
 from ..ops.movement import pad
-from ..ops.reduction import Argmax, Max, Min, Place
+from ..ops.reduction import ArgExtreme, Argmax, Max, Min
 from ..runtime.target_model import TargetModel
 from .share import on_inputs
 
@@ -98,7 +98,7 @@ def _longest(value: Reduction) -> int:
 
 def _split(value: Reduction, count: int) -> Value:
     """The same reduction over parts of its longest axis first: of short floats in float32, and rounded once."""
-    if not isinstance(value, Place) and value.dtype.is_float and value.dtype.bits < 32:
+    if not isinstance(value, ArgExtreme) and value.dtype.is_float and value.dtype.bits < 32:
         with working_for(value.location):
             wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
             return cast(_split(wide, count), value.dtype)
@@ -112,7 +112,7 @@ def _split(value: Reduction, count: int) -> Value:
             widths = [(0, count * length - extent) if n == axis else (0, 0) for n in range(x.type.rank)]
             x = pad(x, widths, identity(EXTREME.get(value.fn, value.fn), x.dtype))
         cut = reshape(x, (*x.shape[:axis], count, length, *x.shape[axis + 1 :]))
-        if isinstance(value, Place):
+        if isinstance(value, ArgExtreme):
             return reshape(_split_place(value, cut, axis), value.shape)
         inner = tuple(a + (a >= axis) for a in value.axes)
         parts = type(value)(cut, inner, False)
@@ -121,7 +121,7 @@ def _split(value: Reduction, count: int) -> Value:
         return reshape(whole, value.shape)
 
 
-def _split_place(value: Place, cut: Value, axis: int) -> Value:
+def _split_place(value: ArgExtreme, cut: Value, axis: int) -> Value:
     """The first place in any part that has the extreme of all, or NaN if there is one; `cut` has parts along an axis,
     and their elements along the next."""
     places = type(value)(cut, (axis + 1,), False)

@@ -20,7 +20,7 @@ from ..ops.control import where
 from ..ops.creation import positions
 from ..ops.movement import cat, narrow, pad
 from ..ops.reduction import Max, Min, Prod
-from ..ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, Running, RunningPlace
+from ..ops.scan import CumArgmax, CumArgmin, Cummax, Cummin, Cumprod, Cumsum, ScanArgExtreme, ScanOp
 from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
@@ -28,8 +28,8 @@ MIN_EXTENT = 1 << 15
 """Elements of an axis that one instance goes through about as soon as three kernels are started."""
 CONTIGUOUS_LENGTHS, STRIDED_LENGTHS = (1024, 8192), (64, 512)
 """How long parts are, where the axis lies in memory and where it does not."""
-REDUCTION: dict[type[Running], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
-COMBINE: dict[type[Running], Callable[[Operand, Operand], Value]] = {
+REDUCTION: dict[type[ScanOp], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
+COMBINE: dict[type[ScanOp], Callable[[Operand, Operand], Value]] = {
     Cumsum: add,
     Cumprod: mul,
     Cummax: maximum,
@@ -39,7 +39,7 @@ COMBINE: dict[type[Running], Callable[[Operand, Operand], Value]] = {
 
 def split_scans(graph: Graph, target: TargetModel) -> Graph:
     """Split scans along few long axes into parts, one for each instance."""
-    return rewrite(graph, lambda value, _: split_scan(value, target), of=Running)
+    return rewrite(graph, lambda value, _: split_scan(value, target), of=ScanOp)
 
 
 def split_scan(value: Value, target: TargetModel) -> Value | None:
@@ -52,7 +52,7 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
     >>> print(split_scan(Cumsum(x, 0), gpu_model(132)).type)
     f32[1048576]
     """
-    if not isinstance(value, Running) or not all(type(d) is int for d in value.shape):
+    if not isinstance(value, ScanOp) or not all(type(d) is int for d in value.shape):
         return None
     x, axis = value.x, value.axis
     shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
@@ -60,7 +60,7 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
     instances = prod(shape[:axis]) * -(-beside // target.column_tile_width)
     if shape[axis] < MIN_EXTENT or instances >= target.workers:
         return None
-    if isinstance(value, RunningPlace):
+    if isinstance(value, ScanArgExtreme):
         return _scan_places(value)
     length = _part_length(
         shape[axis],
@@ -80,7 +80,7 @@ def _part_length(extent: int, parts: int, least: int, most: int) -> int:
     return next((n for n in range(wanted, wanted // 2, -1) if extent % n == 0), wanted)
 
 
-def _scan_parts(value: Running, x: Value, axis: int, length: int) -> Value:
+def _scan_parts(value: ScanOp, x: Value, axis: int, length: int) -> Value:
     """What runs along parts of x, behind what the parts before have together."""
     kind = type(value)
     extent = x.shape[axis]
@@ -97,7 +97,7 @@ def _scan_parts(value: Running, x: Value, axis: int, length: int) -> Value:
     return narrow(reshape(made, x.shape), axis, 0, extent)
 
 
-def _scan_places(value: RunningPlace) -> Value:
+def _scan_places(value: ScanArgExtreme) -> Value:
     """The last place so far where the extreme was met is the greatest of such places."""
     x, axis = value.x, value.axis
     greatest = isinstance(value, CumArgmax)

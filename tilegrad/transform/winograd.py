@@ -29,9 +29,9 @@ from ..ops.broadcasting import Reshape, reduce_sum, reshape
 from ..ops.contraction import contract
 from ..ops.convolution import CONVOLUTIONS, Convolve, ConvolveBack, ConvolveWeight, Windows
 from ..ops.movement import Permute, narrow, pad, permute
-from ..ops.odd_tiles import Filters, OddTiles, Restored
+from ..ops.odd_tiles import FilterLayout, IrregularTiles, RepairedTiles
 from ..ops.sliding import Sliding
-from ..ops.winograd_tiles import Matrix, Places, Transformed
+from ..ops.winograd_tiles import Matrix, TileStrides, TransformedTiles
 from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
@@ -190,15 +190,15 @@ def _convolved(x: Value, w: Value, axes: Windows, precision: Precision, back: bo
     )
     given = _matrix_layout(squares, outputs)
     apart = _row_major((groups, images, tall, side * side * wide * outputs))[:3]
-    results = Places((*apart, side * outputs), side * wide * outputs, outputs, 1)
+    results = TileStrides((*apart, side * outputs), side * wide * outputs, outputs, 1)
     matrix, shape = transposed(evaluation_matrix(side)), (groups, images, side * tall, side * wide, outputs)
     whole: Value
     if precision == "highest":
         w = _unreshaped(weights)
-        flags, how = _irregular_tiles(lying, w, squares, begins, taps), Filters(taps, axis == 2, back)
-        whole = Restored(made, flags, lying, w, matrix, squares, outputs, given, results, begins, shape, how)
+        flags, how = _irregular_tiles(lying, w, squares, begins, taps), FilterLayout(taps, axis == 2, back)
+        whole = RepairedTiles(made, flags, lying, w, matrix, squares, outputs, given, results, begins, shape, how)
     else:
-        whole = Transformed(made, matrix, squares, outputs, given, results, shape)
+        whole = TransformedTiles(made, matrix, squares, outputs, given, results, shape)
     whole = permute(whole, (1, 0, 4, 2, 3))
     return narrow(narrow(whole, 3, 0, axes[0].count), 4, 0, axes[1].count)
 
@@ -211,12 +211,14 @@ def _weights_in_memory(w: Value) -> tuple[Value, int]:
     return w, 1
 
 
-def _irregular_tiles(lying: Value, w: Value, squares: tuple[int, ...], begins: Places, taps: int) -> Value:
+def _irregular_tiles(lying: Value, w: Value, squares: tuple[int, ...], begins: TileStrides, taps: int) -> Value:
     """Which tiles have to be summed directly."""
     sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(w))
     channels = _known(lying.shape[4])
-    apart = Places(tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1)
-    return OddTiles(sums, weight, squares, apart, SIDE, taps)
+    apart = TileStrides(
+        tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1
+    )
+    return IrregularTiles(sums, weight, squares, apart, SIDE, taps)
 
 
 def _unreshaped(w: Value) -> Value:
@@ -231,31 +233,31 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple([prod(shape[n + 1 :]) for n in range(len(shape))])
 
 
-def _matrix_layout(squares: tuple[int, ...], lanes: int) -> Places:
+def _matrix_layout(squares: tuple[int, ...], lanes: int) -> TileStrides:
     """Where elements are that lie as matrices, one for each place in a square: (6, 6, *squares, lanes)."""
     apart = _row_major((SIDE, SIDE, *squares, lanes))
-    return Places(apart[2:-1], apart[0], apart[1], 1)
+    return TileStrides(apart[2:-1], apart[0], apart[1], 1)
 
 
-def _padded_input(x: Value, axes: Windows) -> tuple[Value, Places]:
+def _padded_input(x: Value, axes: Windows) -> tuple[Value, TileStrides]:
     """The input with its padding, channels last, and where tiles are in it."""
     tiles, results = _tiles(axes), _results(axes)
     ends = [n * results + a.taps - 1 - a.padding - _known(a.extent) for a, n in zip(axes, tiles, strict=True)]
     return _padded(x, [(a.padding, end) for a, end in zip(axes, ends, strict=True)], results)
 
 
-def _padded(x: Value, reach: Sequence[tuple[int, int]], step: int) -> tuple[Value, Places]:
+def _padded(x: Value, reach: Sequence[tuple[int, int]], step: int) -> tuple[Value, TileStrides]:
     """x padded so far, channels last: (groups, images, rows, columns, channels), and squares `step` apart in it."""
     lying = permute(pad(x, [(0, 0)] * 3 + list(reach)), (1, 0, 3, 4, 2))
     apart = _row_major(tuple(map(_known, lying.shape)))
-    return lying, Places((*apart[:2], step * apart[2], step * apart[3]), apart[2], apart[3], 1)
+    return lying, TileStrides((*apart[:2], step * apart[2], step * apart[3]), apart[2], apart[3], 1)
 
 
-def _transformed_tiles(lying: Value, given: Places, matrix: Matrix, squares: tuple[int, ...]) -> Value:
+def _transformed_tiles(lying: Value, given: TileStrides, matrix: Matrix, squares: tuple[int, ...]) -> Value:
     """Squares, transformed: (6, 6, *squares, channels)."""
     channels = _known(lying.shape[4])
     made = _matrix_layout(squares, channels)
-    return Transformed(lying, matrix, squares, channels, given, made, (SIDE, SIDE, *squares, channels))
+    return TransformedTiles(lying, matrix, squares, channels, given, made, (SIDE, SIDE, *squares, channels))
 
 
 def _transformed_weights(w: Value, back: bool) -> Value:
@@ -263,12 +265,12 @@ def _transformed_weights(w: Value, back: bool) -> Value:
     groups, one, other, taps = map(_known, w.shape[:4])
     lanes = one * other
     matrix = scaled_evaluation_matrix(taps)
-    made = Transformed(
+    made = TransformedTiles(
         _unreshaped(w),
         tuple([row[::-1] for row in matrix]) if back else matrix,
         (groups,),
         lanes,
-        Places((lanes * taps**2,), taps, 1, taps**2),
+        TileStrides((lanes * taps**2,), taps, 1, taps**2),
         _matrix_layout((groups,), lanes),
         (SIDE, SIDE, groups, lanes),
     )
@@ -285,6 +287,6 @@ def _weight_gradient(x: Value, y: Value, axes: Windows, precision: Precision) ->
     lying = _transformed_tiles(*_padded_input(x, axes), interpolation_matrix(), squares)
     made = contract(upstream, lying, "abgitjo,abgitjc->abgoc", precision)
     lanes = outputs * channels
-    given, made_at = _matrix_layout((groups,), lanes), Places((lanes * taps**2,), taps, 1, taps**2)
+    given, made_at = _matrix_layout((groups,), lanes), TileStrides((lanes * taps**2,), taps, 1, taps**2)
     shape = (groups, outputs, channels, taps, taps)
-    return Transformed(made, transposed(evaluation_matrix(taps)), (groups,), lanes, given, made_at, shape)
+    return TransformedTiles(made, transposed(evaluation_matrix(taps)), (groups,), lanes, given, made_at, shape)

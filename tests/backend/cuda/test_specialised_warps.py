@@ -15,11 +15,11 @@ from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import Input, TensorType
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
-from tilegrad.ops.attention_shapes import Attending
+from tilegrad.ops.attention_shapes import AttentionOp
 from tilegrad.ops.tiled_attention import TiledAttention, TiledKeyGradient, TiledQueryGradient
 
 
-def ops(heads: int, length: int, width: int, causal: bool = True) -> list[Attending]:
+def ops(heads: int, length: int, width: int, causal: bool = True) -> list[AttentionOp]:
     wide, row = (
         TensorType(bfloat16, (1, heads, length, width)),
         TensorType(float32, (heads, length)),
@@ -29,7 +29,7 @@ def ops(heads: int, length: int, width: int, causal: bool = True) -> list[Attend
     return [TiledAttention(*given), TiledQueryGradient(*given, *more), TiledKeyGradient(*given, *more)]  # type: ignore[arg-type]
 
 
-def kernel(op: Attending) -> Kernel:
+def kernel(op: AttentionOp) -> Kernel:
     return op.kernel().kernel
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from ...ir.graph import Graph, Value
 from ...ir.scalar import Expr, Index, Position, Read
 from ...ir.size import known
-from ...ops.bind_sizes import settled
-from ...ops.external_call import Outside, TileWork
+from ...ops.bind_sizes import with_sizes
+from ...ops.external_call import ExternalCall, TileWork
 from ...runtime.external_work import settled as settled_type
 from .scalar import evaluate
 from .tile import run
@@ -27,10 +27,10 @@ def interpret(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int] = {}
 
 
 def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) -> Any:
-    if isinstance(value, Outside):
+    if isinstance(value, ExternalCall):
         return _called(value, [arrays[x] for x in value.inputs], sizes)
     if value.opaque:
-        op = settled(value, sizes) if sizes else value
+        op = with_sizes(value, sizes) if sizes else value
         return op.reference(*(arrays[x] for x in value.inputs))  # type: ignore[attr-defined]
 
     def read(x: Value, position: Position) -> Expr:
@@ -40,7 +40,7 @@ def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) 
     return evaluate(value.element(indices, read), indices, arrays.__getitem__, sizes)
 
 
-def _called(value: Outside, arrays: Sequence[Any], sizes: dict[str, int]) -> Any:
+def _called(value: ExternalCall, arrays: Sequence[Any], sizes: dict[str, int]) -> Any:
     """One output of a call, which is made on copies."""
     given = [np.array(x, order="C") for x in arrays]
     types = [settled_type(t, sizes) for t in value.results]

@@ -15,7 +15,7 @@ from ...ir.size import Dim, Shape, product
 from ...lazy.handle import wrap
 from ...lazy.layout import lay, layout, strides_of
 from ...ops.attention import attention
-from ...ops.attention_shapes import Setting
+from ...ops.attention_shapes import AttentionMask
 from ...ops.broadcasting import broadcast_shapes, expand, reshape, shown
 from ...random import generator_of
 from ...tensor import Tensor
@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
     if dropout_p:
         state = generator_of(q.device).draw(product((*batch, heads, q.shape[-2], k.shape[-2])))
     scaling = 1 / sqrt(_number(q.shape[-1]) or 1) if scale is None else float(scale)
-    setting = Setting(mask, is_causal, scaling, state, dropout_p, product_precision(q.dtype))
+    setting = AttentionMask(mask, is_causal, scaling, state, dropout_p, product_precision(q.dtype))
     made = attention(_flat(q, batch, heads), _flat(k, batch, few), _flat(v, batch, few), setting)
     leading: Shape = (*batch, heads) if q.type.rank > 2 else ()
     result = wrap(reshape(made, (*leading, q.shape[-2], v.shape[-1])))

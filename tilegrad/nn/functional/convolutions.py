@@ -14,10 +14,10 @@ from ...ir.size import Dim
 from ...lazy.handle import wrap
 from ...lazy.layout import keeping_format
 from ...ops.arithmetic import add
-from ...ops.broadcasting import least, reshape, shown
+from ...ops.broadcasting import lower_bound, reshape, shown
 from ...ops.cast import cast
 from ...ops.convolution import Convolve, convolve_back
-from ...ops.pooling import Overlay, Patches
+from ...ops.pooling import Col2im, Im2col
 from ...ops.sliding import Sliding
 from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
@@ -197,7 +197,7 @@ def _transposed(
         if m >= max(s, d):
             raise ArgumentError(f"{op}: output_padding={m} must be smaller than the stride ({s}) or the dilation ({d})")
         extent = (count - 1) * s - 2 * p + d * (k - 1) + m + 1
-        if least(extent) < 1:
+        if lower_bound(extent) < 1:
             raise ShapeError(
                 f"{op}: padding={p} takes more than there is: of an input of the shape {shown(input.shape)} an axis "
                 f"of {extent} elements would be left; use less padding"
@@ -274,7 +274,7 @@ def unfold(input: Tensor, kernel_size: Each, dilation: Each = 1, padding: Each =
     """
     x, had_batch = batched(value_of(input, "unfold"), 2, "unfold")
     axes = _image_axes("unfold", x.shape[2:], kernel_size, dilation, padding, stride, x.shape)
-    patches = Patches(x, axes)
+    patches = Im2col(x, axes)
     batch, channels = x.shape[:2]
     windows = axes[0].count * axes[1].count
     return wrap(unbatched(reshape(patches, (batch, channels * axes[0].taps * axes[1].taps, windows)), had_batch))
@@ -303,7 +303,7 @@ def fold(
             f"of {extents[0]} x {extents[1]} are C * {math.prod(taps)} by {counts[0] * counts[1]}"
         )
     numbers = cast(y, int32) if y.dtype is bool_ else y  # of bools: whether one of those that meet is true
-    made = Overlay(reshape(numbers, (batch, columns // math.prod(taps), *taps, *counts)), axes)
+    made = Col2im(reshape(numbers, (batch, columns // math.prod(taps), *taps, *counts)), axes)
     return wrap(unbatched(cast(made, y.dtype), had_batch))
 
 

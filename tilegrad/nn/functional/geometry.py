@@ -10,7 +10,7 @@ from ...functions.declared import LARGEST
 from ...functions.promotion import kind_of
 from ...ir.graph import Value
 from ...ir.size import Dim
-from ...ops.broadcasting import least, quotient, shown
+from ...ops.broadcasting import exact_quotient, lower_bound, shown
 from ...ops.movement import squeeze, unsqueeze
 
 Each: TypeAlias = "int | Sequence[int]"
@@ -65,7 +65,7 @@ def window_count(
     """How many windows fit on an axis that was padded by `padding` altogether; with `ceil`, also a last one that
     does not."""
     room = extent + padding - (dilation * (taps - 1) + 1)
-    if least(room) < (1 - stride if ceil else 0):
+    if lower_bound(room) < (1 - stride if ceil else 0):
         raise ShapeError(
             f"{op}: windows of {dilation * (taps - 1) + 1} do not fit: an axis of the input of the shape "
             f"{shown(tuple(shape))} has {extent} elements, {extent + padding} with padding; use a smaller kernel or "
@@ -73,7 +73,7 @@ def window_count(
         )
     if isinstance(room, int):
         return (room + (stride - 1 if ceil else 0)) // stride + 1
-    count = quotient(room + stride, stride)
+    count = exact_quotient(room + stride, stride)
     if count is None:
         raise ShapeError(
             f"{op}: how many windows {stride} apart lie on an axis of {extent} elements, a size that varies, is not "
