@@ -3,6 +3,7 @@ holds the ones from before keeps their elements."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -433,7 +434,10 @@ def test_programs_are_made_once() -> None:
     assert all(fn.fast_call is not None for fn in functions)
 
 
-def test_threads_that_assign() -> None:
+@pytest.mark.parametrize("repetition", range(5))
+def test_threads_that_assign(repetition: int) -> None:
+    """Neither a run nor a trace of one function undoes what another thread assigns meanwhile."""
+    interval = sys.getswitchinterval()
     state, held = SimpleNamespace(m=tg.zeros(2)), list[Any]()
 
     def write(x: tg.Tensor) -> None:
@@ -451,10 +455,14 @@ def test_threads_that_assign() -> None:
             failures.append(failure)
 
     team = [threading.Thread(target=work) for _ in range(4)]
-    for thread in team:
-        thread.start()
-    for thread in team:
-        thread.join()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in team:
+            thread.start()
+        for thread in team:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert not failures
     assert state.m.tolist() == [80.0, 80.0]
     assert all(0 < x[0].item() == x[1].item() <= 80 for x in held)

@@ -92,6 +92,11 @@ class CapturedState(Node):
     groups: list[dict[str, Any]]
     """Parameter groups of the library's optimizers: programs read them anew at every call."""
 
+    def refreshed(self) -> CapturedState:
+        """Read the tensors in variables again: another thread may have assigned others since the search."""
+        others = [(w, w.read() if isinstance(x, Handle) else x) for w, x in self.others]
+        return self.replaced(others=others)  # type: ignore[no-any-return]
+
 
 def outside(fn: Callable[..., Any], arguments: Sequence[Any] = ()) -> CapturedState:
     """Find what the code of a function, and of the user's functions that it mentions, reads by name.

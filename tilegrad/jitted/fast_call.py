@@ -28,6 +28,8 @@ class FastCall(NamedTuple):
     call: Callable[..., Any]
     writes: bool
     """Whether a call has effects that outlive it."""
+    assigns: bool
+    """Whether it assigns tensors to variables, which no other function may be tracing meanwhile."""
     program: Specialised
 
 
@@ -59,6 +61,7 @@ def fast_call(program: Specialised, watched: Sequence[Variable]) -> FastCall | N
         len(signature.types) - len(program.input_variables),
         names["call"],
         bool(program.writes or program.gradients),
+        bool(program.assigned),
         program,
     )
 

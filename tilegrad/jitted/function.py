@@ -31,6 +31,7 @@ from ..ir.dtype import float64
 from ..ir.graph import TensorType
 from ..ir.size import Size
 from ..lazy.handle import mode, state, wrap
+from ..lazy.storage import one_writer
 from ..runtime.buffer import Buffer
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.singletons import lock
@@ -38,9 +39,10 @@ from ..tensor import Tensor
 from ..tree import flatten
 from .assigned_variables import NewVariables, variables_for, with_variables
 from .captured_state import CapturedState, display_name, outside
+from .equivalence import computes_same
 from .fast_call import MISS, FastCall, fast_call
-from .numbers import may_vary, present, same_number
-from .signature import CallArguments, Signature, generalise, signature_of
+from .numbers import may_vary, present
+from .signature import CallArguments, differs_in_numbers, generalise, signature_of, varies
 from .specialised import Specialised
 from .variables import Variable
 
@@ -205,7 +207,10 @@ class Jitted(Generic[P, R]):
             return self.fn(*args, **kwargs)
         known = self.fast_call
         if known is not None and not kwargs and len(args) == known.arity:
-            if known.writes:
+            if known.assigns:
+                with self._exclusively(), one_writer:
+                    result = known.call(*args)
+            elif known.writes:
                 with self._exclusively():
                     result = known.call(*args)
             else:
@@ -216,7 +221,11 @@ class Jitted(Generic[P, R]):
         if made is not None and not made.program.writes and not made.program.gradients:
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]
         with self._exclusively():  # looked for again: another thread may have made what this one would have made anew
-            return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
+            made = self.prepared(*args, **kwargs)
+            if made.program.assigned:
+                with one_writer:  # a function that is traced meanwhile has placeholders in variables, and restores them
+                    return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
+            return self._run(made, args, kwargs)  # type: ignore[no-any-return]
 
     def _exclusively(self) -> AbstractContextManager[bool]:
         """Lock a call from tracing to the end of its run: traced state (of an optimizer, gradients) is only then in
@@ -337,7 +346,7 @@ class Jitted(Generic[P, R]):
             if sizes is not None and not made.sizes_fit(sizes):
                 self.programs.append(made)  # for other calls
                 continue
-            self._say_what_varies(types, known.signature.types, symbolic)
+            self._say_whatvaries(types, known.signature.types, symbolic)
             break
         else:
             made = self._traced(call, types)
@@ -391,7 +400,7 @@ class Jitted(Generic[P, R]):
         self, call: CallArguments, types: list[TensorType | None], varying: list[tuple[bool, int]]
     ) -> list[Specialised]:
         """Trace with the values that varying numbers had in another call."""
-        known = [p for p in self.programs if _differs_in_numbers(p.signature, call, types)]
+        known = [p for p in self.programs if differs_in_numbers(p.signature, call, types)]
         if known:
             return known[:1]
         leaves, numbers = list(call.leaves), list(call.numbers)
@@ -412,7 +421,10 @@ class Jitted(Generic[P, R]):
         """Trace with some numbers as inputs, without compiling."""
         assert self.outside is not None
         among, outside = ({n for is_captured, n in inputs if is_captured is wanted} for wanted in (False, True))
-        return Specialised(self.fn, signature_of(call, types, among, outside), call.leaves, self.outside, self.fit)
+        with one_writer:  # until the placeholders in variables are gone, no other thread assigns to these
+            return Specialised(
+                self.fn, signature_of(call, types, among, outside), call.leaves, self.outside.refreshed(), self.fit
+            )
 
     def _trace_checked(
         self,
@@ -421,14 +433,12 @@ class Jitted(Generic[P, R]):
         inputs: list[tuple[bool, int]],
         points: list[Specialised],
     ) -> Specialised | None:
-        """Trace with inputs, and check the result against traces with the numbers themselves: of this call, and of
-        another.
-        """
+        """Trace with inputs, and compare with traces in which the numbers are constants."""
         try:
             made = self._trace_with_inputs(call, types, inputs)
         except Exception:  # whatever a function raises that cannot do with placeholders for numbers
             return None
-        return made if all(made.computes_same_as(point) for point in points) else None
+        return made if all(computes_same(made, point) for point in points) else None
 
     def _mark_varying_numbers(self, call: CallArguments) -> None:
         """Mark the numbers that differ from an otherwise equal call: they become inputs."""
@@ -437,15 +447,15 @@ class Jitted(Generic[P, R]):
             if known.structure != call.structure:
                 continue
             for n, (x, before) in enumerate(zip(call.leaves, known.leaves, strict=True)):
-                if _varies(x, before):
+                if varies(x, before):
                     self.varying.add(n)
                     self.previous_values[False, n] = before
             for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
-                if _varies(x, before):
+                if varies(x, before):
                     self.varying_outside.add(n)
                     self.previous_values[True, n] = before
 
-    def _say_what_varies(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
+    def _say_whatvaries(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
         for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
             for axis, extent in enumerate(() if both is None else both.shape):
                 if isinstance(extent, Size) and not isinstance(old.shape[axis], Size):
@@ -487,16 +497,3 @@ def _converted(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return tensor(x)
     return x.item() if isinstance(x, np.generic) else x
-
-
-def _varies(x: Any, before: Any) -> bool:
-    return before.__class__ is x.__class__ and may_vary(x) and not same_number(x, before)
-
-
-def _differs_in_numbers(signature: Signature, call: CallArguments, types: list[TensorType | None]) -> bool:
-    """Whether a call may be of a signature except for the values of numbers."""
-    known = signature.call
-    if signature.types != types or known.structure != call.structure or known.recorded is not call.recorded:
-        return False
-    pairs = zip([*known.leaves, *known.numbers], [*call.leaves, *call.numbers], strict=True)
-    return all(x.__class__ is y.__class__ or isinstance(y, Tensor) for x, y in pairs)

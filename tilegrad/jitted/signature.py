@@ -11,7 +11,7 @@ from ..lazy.handle import Handle
 from ..lazy.layout import strides_of
 from ..tensor import Tensor
 from ..tree import Tree
-from .numbers import may_vary
+from .numbers import may_vary, same_number
 from .variables import Variable, same
 
 
@@ -152,3 +152,17 @@ def generalise(known: Signature, call: CallArguments, types: list[TensorType | N
                 extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
         result.append(type.with_shape(tuple(extents)))
     return result if names else None
+
+
+def varies(x: Any, before: Any) -> bool:
+    """Whether a number differs from that of an earlier call, so that it becomes an input."""
+    return before.__class__ is x.__class__ and may_vary(x) and not same_number(x, before)
+
+
+def differs_in_numbers(signature: Signature, call: CallArguments, types: list[TensorType | None]) -> bool:
+    """Whether a call may be of a signature except for the values of numbers."""
+    known = signature.call
+    if signature.types != types or known.structure != call.structure or known.recorded is not call.recorded:
+        return False
+    pairs = zip([*known.leaves, *known.numbers], [*call.leaves, *call.numbers], strict=True)
+    return all(x.__class__ is y.__class__ or isinstance(y, Tensor) for x, y in pairs)

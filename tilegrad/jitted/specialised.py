@@ -40,7 +40,7 @@ from .memory import (
     varying,
 )
 from .nondeterminism import same_again
-from .numbers import from_argument, from_outside, graph_key, number_placeholder, number_type
+from .numbers import from_argument, from_outside, number_placeholder, number_type
 from .rebind import inputs_overlap, rebind, storages_of
 from .side_effects import Effects
 from .signature import Signature
@@ -128,19 +128,19 @@ class Specialised:
             trace.arguments.update(id(x) for x in self.arguments if x is not None)
             call = self.signature.call
             args, kwargs, *_ = unflatten(call.structure, stand_ins)
-            at = list(zip(self.input_variables, call.variable_leaves(), strict=True))
+            at = [(w, n, w.read()) for w, n in zip(self.input_variables, call.variable_leaves(), strict=True)]
             try:
                 for w, _, number, varies in before:
                     made = trace.number(w.read, number_type(number), number.__class__) if varies else None
                     w.write(number if made is None else number_placeholder(made, number, from_outside(w.read)))
-                for watched, n in at:
-                    replaced_tensors[id(stand_ins[n])] = leaves[n]
+                for watched, n, found in at:
+                    replaced_tensors[id(stand_ins[n])] = found
                     watched.write(stand_ins[n])
                 effects.begin()
                 symbols = any(type is not None and varying(type) for type in self.signature.types)
                 self._run_traced(fn, args, kwargs, symbols)
                 if effects.note((args, kwargs), call.arguments(), call.argument_leaves(stand_ins)):
-                    self._note_assigned(assigned_tensors(outside, {w.key(): stand_ins[n] for w, n in at}))
+                    self._note_assigned(assigned_tensors(outside, {w.key(): stand_ins[n] for w, n, _ in at}))
                 self.aliases = aliases(self.results, self.arguments, trace, symbols)
                 self.result_values = [
                     r.value if isinstance(r, Tensor) and n not in self.aliases else None
@@ -148,7 +148,7 @@ class Specialised:
                 ]
                 trace.refuse_history([v for v in self.result_values if v is not None])
             finally:
-                restore_variables(trace, outside, [(w, leaves[n]) for w, n in at])
+                restore_variables(trace, outside, [(w, found) for w, _, found in at])
                 replaced_tensors.clear()
                 for w, now, _, _ in before:
                     w.write(now)
@@ -272,33 +272,6 @@ class Specialised:
     def _gradient_of(self, n: int) -> Any:
         argument = self.arguments[n]
         return None if argument is None else argument._gradient
-
-    def computes_same_as(self, other: Specialised) -> bool:
-        """Whether the program computes the same as another in which the numbers are constants."""
-        if self.unjitted_reason or other.unjitted_reason:
-            return False
-        given = [[r for r in p.results if not isinstance(r, Tensor)] for p in (self, other)]
-        alike = len(given[0]) == len(given[1]) and all(map(same, *given))
-        return alike and self._graph_key(other) == other._graph_key(self)
-
-    def _graph_key(self, other: Specialised) -> tuple[Any, ...]:
-        """Key what the program computes, for the numbers that are not inputs of the other one."""
-        known: dict[Value, Any] = {}
-        for n in self.signature.number_inputs - other.signature.number_inputs:
-            known[self.placeholders[n]] = other.signature.call.leaves[n]  # type: ignore[index]
-        watched = sorted(self.signature.captured_inputs)
-        for n, host in zip(watched, self.host, strict=False):  # they come first
-            if n not in other.signature.captured_inputs:
-                known[host.placeholder] = other.signature.call.numbers[n]
-        forms = [form and form.type for form in self.forms]
-        ends = [id(holder) for holder, _ in self.gradients], [form and form.type for form in self.gradient_forms]
-        return (
-            self.result_structure, forms, self.changed, self.updated, [id(base.storage) for base in self.captured],
-            ends, self.differentiable, [(n, a.key()) for n, a in self.aliases.items()], self.changed_with_gradient,
-            [(w.key(), n) for w, n in self.assigned],
-            [(n, form and form.type) for n, form, _ in self.own_gradients],
-            graph_key(self.graph, known, self.constants),
-        )  # fmt: skip
 
     def compile(self) -> Specialised:
         """Compile the program."""
