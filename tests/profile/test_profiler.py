@@ -228,3 +228,19 @@ def test_a_fork_within_a_profile() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         (tg.ones(5) * 2).realize()
     assert p.timeline.launches
+
+
+@checklist(116)
+def test_three_squares_one_by_one() -> None:
+    """The names are those of the functions that were called, beside what the machine moved."""
+    x = tg.rand(300, 300).realize()
+    with profile(one_by_one=True) as p:
+        found = [tg.square(x), x * x, x**2]
+    assert [r.name for r in p.events()] == ["square", "mul", "pow"]
+    assert [r.bytes for r in p.events()] == [2 * 4 * 300 * 300] * 3
+    assert all((y == found[0]).all() for y in found)
+    assert "3 operations, computed one by one" in p.table()
+    with profile(one_by_one=True) as p:
+        layer = tg.nn.Linear(4, 3)
+        (layer(tg.ones(2, 4)) @ tg.ones(3, 1)).sum().backward()
+    assert {"linear", "matmul", "sum"} <= {r.name for r in p.events()}

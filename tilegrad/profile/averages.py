@@ -43,7 +43,7 @@ class Average:
     def _limit(self, limits: Mapping[str, Mapping[str, Any]]) -> tuple[float, str] | None:
         """The seconds that the machine needs for all of it, and what bounds it."""
         known = limits.get(self.device)
-        if not known or self.work is None or self.kind != "launch":
+        if not known or self.work is None or self.kind not in ("launch", "operation"):
             return None
         each = Work(*(round(x / self.count) for x in self.work))
         found = limit_of(each, known)
@@ -198,7 +198,7 @@ def averages(
     found: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         found.setdefault((record.kind, record.device, *key(record)), []).append(record)
-    used = {r.device for r in records if r.kind == "launch"}
+    used = {r.device for r in records if r.kind in ("launch", "operation")}
     limits = {place.name: place.limits for place in known_devices() if place.name in used}
     rows = [Average(own[0].name, own, limits) for own in found.values()]
     return Averages(rows, whole, notes)

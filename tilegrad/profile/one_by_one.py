@@ -5,18 +5,34 @@ Elsewhere tilegrad fuses operations; a profile without `one_by_one` shows what i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from types import FrameType
 from typing import Any
 
 from ..errors import TraceError
 from ..ir.graph import Value, topological
+from ..ir.location import is_inside
 from ..lazy.evaluation import compute
 from ..lazy.handle import state
 from ..lazy.storage import Storage
 from ..ops.broadcasting import fill
 from ..runtime import events
 from .recorder import Range
+
+
+class Runs:
+    """Collects the runs of programs, and no other events."""
+
+    def __init__(self) -> None:
+        self.runs: list[events.Run] = []
+
+    def __call__(self, event: events.Event) -> None: ...
+
+    def run(self, run: events.Run) -> None:
+        self.runs.append(run)
 
 
 class OneByOne:
@@ -42,18 +58,20 @@ class OneByOne:
         name = _named(value)
         if not name:
             return
-        ran: list[int] = []
+        ran = Runs()
         start = events.now()
         state.trace = None
         try:
-            with quiet(), events.listening(lambda e: ran.append(e.stop - e.start) if e.kind == "run" else None):
+            with quiet(), events.listening(ran):
                 compute(tensor)
         except TraceError:
             return  # it stands for nothing outside of a function that is mapped
         finally:
             state.trace = self
         if value.buffer is not None:
-            self.record(Range("operation", name, start, start + sum(ran), value.device, tuple(value.shape)))
+            took = sum(run.stamps[-1] - run.stamps[0] for run in ran.runs if run.stamps)
+            shape = tuple(n for n in value.shape if isinstance(n, int))
+            self.record(Range("operation", called() or name, start, start + took, value.device, shape, tuple(ran.runs)))
 
     def stored(self, tensor: Any, storage: Any) -> None: ...
 
@@ -76,6 +94,39 @@ class OneByOne:
 
     def number(self, read: Callable[[], float], type: Any) -> Value:
         return fill(read(), type.shape, type.dtype, type.device)
+
+
+def called() -> str:
+    """The name of the outermost function of the library that is running, as `square` or `matmul`; empty: none is known.
+
+    An operator has the name of its function: `*` is `mul`.
+    """
+    public = _public()
+    frame: FrameType | None = sys._getframe(2)
+    found = ""
+    while frame is not None and is_inside(frame.f_code.co_filename):
+        name = frame.f_code.co_name
+        if name.startswith("__"):
+            plain = name.strip("_")
+            name = plain if plain in public else OPERATORS.get(plain, plain[1:])
+        if name in public:
+            found = name
+        elif name in ("backward", "step"):
+            return ""
+        frame = frame.f_back
+    return found
+
+
+OPERATORS = {"truediv": "div", "rtruediv": "div", "itruediv": "div", "invert": "bitwise_not", "getitem": "index_select"}
+
+
+@cache
+def _public() -> frozenset[str]:
+    """The names of functions."""
+    from .. import functional
+    from ..nn import functional as layers
+
+    return frozenset(functional.__all__) | {name for name in dir(layers) if not name.startswith("_")}
 
 
 def _named(value: Value) -> str:

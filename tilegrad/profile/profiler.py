@@ -96,7 +96,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self.step_num = 0
         self.metadata: dict[str, str] = {}
         self._recorder = Recorder(with_stack=with_stack, memory=profile_memory)
-        self._watch = OneByOne(self._recorder.note) if self.one_by_one else None
+        self._watch = OneByOne(self._recorder.operation) if self.one_by_one else None
         self._action = ProfilerAction.NONE
         self._running = False
         self._recorded = False

@@ -32,6 +32,8 @@ class Range(NamedTuple):
     stop: int
     device: str = "cpu"
     shapes: tuple[Any, ...] = ()
+    runs: tuple[events.Run, ...] = ()
+    """The runs of programs that an operation computed by itself took."""
 
 
 class Noted(NamedTuple):
@@ -84,13 +86,25 @@ class Recorder:
     def run(self, run: events.Run) -> None:
         """A run of a program."""
         start = events.now()
+        self._keep(run)
+        self.note(run)
+        if self.memory and self.recording:
+            self._sample(run.launches.device)
+        self.cost += events.now() - start
+
+    def _keep(self, run: events.Run) -> None:
+        """Keep the compilation of a program that ran."""
         if self.recording and run.launches not in self.compiled:
             executable = run.launches.executable and run.launches.executable()
             origin = executable.origin if executable is not None else None
             self.compiled[run.launches] = origin and origin()
-        self.note(run)
-        if self.memory and self.recording:
-            self._sample(run.launches.device)
+
+    def operation(self, what: Range) -> None:
+        """An operation that was computed by itself."""
+        start = events.now()
+        for run in what.runs:
+            self._keep(run)
+        self.note(what)
         self.cost += events.now() - start
 
     def note(self, what: events.Event | events.Run | Range) -> None:

@@ -104,7 +104,13 @@ def _columns(
 
 
 def _rate(a: Average, amount: float | None, scale: float) -> float | None:
-    if not amount or not a.timed or a.timed != a.count or not a.self_time or a.kind not in ("launch", "copy"):
+    if (
+        not amount
+        or not a.timed
+        or a.timed != a.count
+        or not a.self_time
+        or a.kind not in ("launch", "copy", "operation")
+    ):
         return None
     return amount / (a.self_time * 1e-6) * scale
 
@@ -121,6 +127,10 @@ def _footer(everything: Averages) -> list[str]:
         return []
     launches = whole.launches
     timed = sum(r.timed for r in launches)
+    operations = whole.of("operation")
+    if operations and not launches:
+        count = f"{len(operations):,} operation{'' if len(operations) == 1 else 's'}"
+        return [f"{count}, computed one by one: profile(one_by_one=False) shows what really runs", *everything.notes]
     lines = [f"{len(launches):,} launches, {timed:,} timed"]
     if timed < len(launches):
         devices = ", ".join(sorted({r.device for r in launches if not r.timed}))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..runtime import events
 from .attribution import UNKNOWN, Source, sources_of
+from .count import Work
 from .recorder import Noted, Range, Recorder, Sample
 
 
@@ -129,11 +130,9 @@ def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, li
     lane = recorder.names.get(noted.thread, str(noted.thread))
     match noted.what:
         case events.Run() as run:
-            if run.launches not in sources:
-                sources[run.launches] = sources_of(run.launches, recorder.compiled.get(run.launches))
-            yield from _of_run(run, lane, sources[run.launches], noted.stack)
-        case Range(kind, name, start, stop, device, shapes):
-            source = Source(shapes=(shapes,) if shapes else ())
+            yield from _of_run(run, lane, _sources(run, recorder, sources), noted.stack)
+        case Range(kind, name, start, stop, device, shapes, runs):
+            source = Source((), _work(runs, recorder, sources), (shapes,) if shapes else ())
             yield Record(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
         case event:
             name = event.name if event.kind != "copy" else f"copy {event.name}"
@@ -141,6 +140,23 @@ def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, li
                 event.kind, name, event.device, lane, event.start, event.stop, bytes=event.bytes, origin=event.origin,
                 stack=noted.stack,
             )  # fmt: skip
+
+
+def _work(runs: Sequence[events.Run], recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Work | None:
+    """The work of all launches of some runs; None: it is not known."""
+    whole = Work()
+    for run in runs:
+        for source in _sources(run, recorder, sources):
+            if source.work is None:
+                return None
+            whole = whole.plus(source.work)
+    return whole if runs else None
+
+
+def _sources(run: events.Run, recorder: Recorder, known: dict[events.Launches, list[Source]]) -> list[Source]:
+    if run.launches not in known:
+        known[run.launches] = sources_of(run.launches, recorder.compiled.get(run.launches))
+    return known[run.launches]
 
 
 def _of_run(run: events.Run, lane: str, sources: Sequence[Source], stack: tuple[str, ...]) -> Iterator[Record]:
