@@ -29,7 +29,7 @@ CALLS = {
     r"cp\.async\.c[ag]\.shared\.global \[(.*)\], \[(.*)\], (\d+);": r"::copy_later(\1, \2, \3);",
     r"cp\.async\.commit_group;": "::commit_copies();",
     r"cp\.async\.wait_group (.*);": r"::wait_copies(\1);",
-    r"bar\.sync 1, (.*);": r"::meet_among(\1);",
+    r"bar\.sync 1, (.*);": r"::consumer_barrier(\1);",
     r"mbarrier\.init\.shared::cta\.b64 \[(.*)\], (.*);": r"::barrier_start(\1, \2);",
     r"mbarrier\.arrive\.shared::cta\.b64 _, \[(.*)\];": r"::barrier_arrive(\1);",
     r"mbarrier\.arrive\.expect_tx\.shared::cta\.b64 _, \[(.*)\], (.*);": (

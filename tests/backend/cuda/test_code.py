@@ -87,7 +87,7 @@ def test_neighbours_in_memory_are_in_neighbouring_threads_where_rows_have_gaps()
 def test_what_meets_a_product_is_loaded_for_some_turns_together() -> None:
     """All loads are begun before the first of them is waited for."""
     text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text
-    loads, rest = text[text.index("float forward[8][4];") :].split("loaded(forward);")
+    loads, rest = text[text.index("float forward[8][4];") :].split("force_loads(forward);")
     assert "? &upstream[" in loads
     assert "out[" in rest
     assert "upstream[" not in rest

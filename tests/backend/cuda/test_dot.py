@@ -207,10 +207,10 @@ def test_a_group_multiplies_all_that_there_is(k: int) -> None:
         lines[at : at + 5] = [line[4:].replace("k + tl", "tl") for line in lines[at + 1 : at + 5]]
         kernel = parse("\n".join(lines))
     text = kernel_source(kernel, "sm_90a")
-    if "begin_products" not in text:
+    if "fence_products" not in text:
         assert k < 64
         return
-    loop = re.findall(r"for \(int (\w+) = 0; \w+ < (\d+); \w+ \+= (\d+)\)", text.split("settle(acc);")[1])[0]
+    loop = re.findall(r"for \(int (\w+) = 0; \w+ < (\d+); \w+ \+= (\d+)\)", text.split("fence_registers(acc);")[1])[0]
     index, stop, step = loop[0], int(loop[1]), int(loop[2])
     guard = re.search(r"if \((.*)\) multiply\(", text)
     made = [

@@ -58,10 +58,10 @@ def test_what_needs_a_barrier_has_a_block_for_each_tile() -> None:
 def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
     for kernel in (product(1000, 1000, 768, (128, 256, 64), masked=True), product(1024, 1024, 768, (64, 128, 64))):
         text = own_text(kernel)
-        assert "exchange(words[c0])" in text
+        assert "exchange_lanes(words[c0])" in text
         assert "staged" not in text
-    assert "exchange(" not in own_text(product(1024, 1024, 768, (128, 256, 64), "MK,NK", "f32", "high"))
-    assert "exchange(" not in lower(product(1024, 1024, 768, (128, 256, 64)), "sm_80").text
+    assert "exchange_lanes(" not in own_text(product(1024, 1024, 768, (128, 256, 64), "MK,NK", "f32", "high"))
+    assert "exchange_lanes(" not in lower(product(1024, 1024, 768, (128, 256, 64)), "sm_80").text
 
 
 def test_how_many_are_launched() -> None:

@@ -33,7 +33,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_where_there_is_room() -> None:
     text = {a: lower(ROWS, a).text for a in ("sm_75", "sm_80", "sm_90a")}
     assert ["copy_16(" in t for t in text.values()] == [False, True, True]
-    assert "ask_for(" in text["sm_75"]
+    assert "prefetch_l2(" in text["sm_75"]
     wide = parse(str(ROWS).replace("2048", "16384"))
     assert "copy_16(" not in lower(wide, "sm_90a").text
 

@@ -87,7 +87,7 @@ def test_sums_that_the_next_product_takes_are_waited_for() -> None:
     text = lower(parse(LINEAR), "sm_90a").text
     (between,) = re.findall(r"\bmultiply_64ss\(scores, (.*?)pack\(packed, scores\)", text, re.DOTALL)
     assert "wait_for_products<0>();" in between
-    assert "settle(scores);" in between
+    assert "fence_registers(scores);" in between
 
 
 @pytest.mark.parametrize(

@@ -290,7 +290,7 @@ void run_block() {
 }  // namespace
 
 void meet_block() { meet(BLOCK); }
-void meet_among(int count) {
+void consumer_barrier(int count) {
     meetings[AMONG].count = count;
     meet(AMONG);
 }

@@ -20,7 +20,7 @@ extern unsigned char* shared;
 
 // --- fibers: each of these may let others run first ---------------------------------------------
 void meet_block();
-void meet_among(int threads);
+void consumer_barrier(int threads);
 void meet_warp();
 unsigned shuffled(unsigned x, int lane);
 

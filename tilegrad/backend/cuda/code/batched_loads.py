@@ -128,7 +128,7 @@ def write_batched(fused: FusedLoop, heads: list[str], lanes: list[str]) -> None:
                 _nested(out, heads, [*fused.heads.lines, *lines])
             if lines is fused.fetches.lines:
                 for array in fused.arrays:
-                    out.add(f"loaded({array.split()[1].partition('[')[0]});")
+                    out.add(f"force_loads({array.split()[1].partition('[')[0]});")
 
 
 def _nested(out: Lines, heads: list[str], lines: list[str]) -> None:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 SHARED_BYTES = 96 * 1024
 """Bytes of shared memory that every GPU since sm_80 grants a block."""
 TEXT_NAMES = set(
-    "plane within first_row rows_here in_rows lane warp row column operands full empty turns copy at turn part place "
-    "stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
+    "plane within first_row rows_here in_rows lane warp row column operands full empty iterations copy at turn part "
+    "place stage phase before group x_map y_map x_place y_place x_from y_from x_first y_first x_column y_column x_line "
     "y_line x_spot y_spot x_own y_own x_start y_start x_at y_at x_tile y_tile values a b i j p q pp qq n step line "
     "piece multiply tile tiles ready packed".split()
 ) | set(re.findall(r"(\w+)\((?:uint32|int|const|float|uint64)", helpers.ALL))
@@ -258,7 +258,7 @@ class DotLowering:
         if not self.roles_split_at and not is_uniform(statement, self.types):
             before()
             begin(self, low, plan)
-            low.elements.fast_functions = {"exp2": "quick_exp2", "fma": "fmaf"}
+            low.elements.fast_functions = {"exp2": "fast_exp2", "fma": "fmaf"}
         if id(statement) in plan.skipped:
             return True
         loop = next((iteration.loop for iteration in plan.loops if iteration.loop is statement), None)
@@ -349,7 +349,7 @@ class DotLowering:
             zero_fill(low, shared, shared_bytes((x, y)))
         self.fill_lines(low, dot, (x, y), dtype)
         low.barrier()
-        low.out.add("uint32 x_place = address_of(x_at), y_place = address_of(y_at);")
+        low.out.add("uint32 x_place = shared_address(x_at), y_place = shared_address(y_at);")
         for line in warp_products(sums, tiling, x, y):
             low.out.add(line)
 

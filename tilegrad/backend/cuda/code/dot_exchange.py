@@ -55,9 +55,9 @@ def exchange_lines(
         pointer = elements.of(store.pointer, piece_view, low.types.of(store.pointer).dtype)
         condition = guard(low, store, piece_view)
     return [
-        f"{words}[{row}][{column} % 4] = pair_of({values}[0], {values}[1]);",
+        f"{words}[{row}][{column} % 4] = packed_pair({values}[0], {values}[1]);",
         f"if ({column} % 4 == 3) {{",
-        f"    exchange({words}[{row}]);",
+        f"    exchange_lanes({words}[{row}]);",
         f"    const int column = {column} / 4 * {EXCHANGED_COLUMNS} + thread % 4 * 8;",
         f"    {condition}write_words({pointer}, {words}[{row}]);",
         "}",

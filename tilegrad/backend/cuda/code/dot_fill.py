@@ -30,26 +30,27 @@ def fill_lines(
         view, conditions = low.positions(layout)
         guard = _guard(low, layout, conditions)
 
-        def spot(view: View, more: str = "") -> str:
+        def element_address(view: View, more: str = "") -> str:
             at = [f"{axis.at}{more if n == along else ''}" for n, axis in enumerate(view)]
             line, piece = operand.place(at[position], at[k])
             per_piece = 16 // operand.bytes
-            return f"{place} + spot({line}, {piece}) + ({at[along]}) % {per_piece} * {operand.bytes}"
+            return f"{place} + swizzled_offset({line}, {piece}) + ({at[along]}) % {per_piece} * {operand.bytes}"
 
         if layout.vector < 0:
             value = _value(low, x, view, t.dtype, dtype)
-            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(view)}) = stored<{element}>({value});")
+            low.out.add(f"{guard}*reinterpret_cast<{element}*>({element_address(view)}) = stored<{element}>({value});")
             return
         pieces = layout.width // width
         low.out.add(f"{TYPES[dtype.name]} values[{layout.width}];")
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
             low.out.add(f"values[v] = {_value(low, x, element_view(view, layout), t.dtype, dtype)};")
         if layout.vector == along and pieces == 1:
-            low.out.add(f"{guard}write(reinterpret_cast<{element}*>({spot(view)}), values);")
+            low.out.add(f"{guard}write(reinterpret_cast<{element}*>({element_address(view)}), values);")
             return
         with low.out.block(f"for (int v = 0; v < {layout.width}; ++v)", unrolled=True):
             at_lane = tuple([_at_lane(axis) if n == layout.vector else axis for n, axis in enumerate(view)])
-            low.out.add(f"{guard}*reinterpret_cast<{element}*>({spot(at_lane)}) = stored<{element}>(values[v]);")
+            target = f"*reinterpret_cast<{element}*>({element_address(at_lane)})"
+            low.out.add(f"{guard}{target} = stored<{element}>(values[v]);")
 
 
 def _at_lane(axis: Axis) -> Axis:

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from .dot_specialised_warps import SpecialisedProduct
 
 SHARED = """\
-__device__ __forceinline__ uint32 address_of(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
-// Where a piece of 16 bytes is in an operand.
-__device__ __forceinline__ int spot(int line, int piece) { return line * 128 + ((piece ^ (line & 7)) << 4); }
-__device__ __forceinline__ uint32 piece_of(uint32 operand, int line, int piece) { return operand + spot(line, piece); }
+__device__ __forceinline__ uint32 shared_address(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
+// The offset of a 16-byte piece in an operand.
+__device__ __forceinline__ int swizzled_offset(int line, int piece) { return line * 128 + ((piece ^ (line & 7)) << 4); }
+__device__ __forceinline__ uint32 piece_address(uint32 operand, int line, int piece) {
+  return operand + swizzled_offset(line, piece);
+}
 """
 
 COPIES = """\
@@ -30,7 +32,7 @@ __device__ __forceinline__ void copy_4(uint32 to, const void* from) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(to), "l"(from) : "memory");
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most so many of the last groups of copies are under way.
+// Waits until at most `left` of the last groups of copies are in flight.
 template <int left> __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(left) : "memory");
 }
@@ -41,29 +43,30 @@ __device__ __forceinline__ void read_fragments(uint32 (&r)[4], uint32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
-__device__ __forceinline__ void read_turned_fragments(uint32 (&r)[4], uint32 from) {
+__device__ __forceinline__ void read_transposed_fragments(uint32 (&r)[4], uint32 from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(from) : "memory");
 }
 """
 
 NUMBERS = """\
-__device__ __forceinline__ uint32 number_at(uint32 from) {
+__device__ __forceinline__ uint32 load_shared(uint32 from) {
   uint32 x;
   asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(from) : "memory");
   return x;
 }
-// Of lines along the rows: numbers of 32 bits as tensor cores take them, of two pieces and two quarters of k each.
+// Reads 32-bit fragments of an operand whose lines run along the rows: two pieces and two quarters of k.
 template <bool left>
-__device__ __forceinline__ void read_numbers(uint32 (&r)[4], uint32 operand, int line, int piece, int lane) {
+__device__ __forceinline__ void read_words(uint32 (&r)[4], uint32 operand, int line, int piece, int lane) {
   #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const int far = left ? n % 2 : n / 2, late = left ? n / 2 : n % 2;
-    r[n] = number_at(piece_of(operand, line + lane % 4 + 4 * late, piece + lane / 16 + 2 * far) + lane / 4 % 4 * 4);
+    const uint32 address = piece_address(operand, line + lane % 4 + 4 * late, piece + lane / 16 + 2 * far);
+    r[n] = load_shared(address + lane / 4 % 4 * 4);
   }
 }
-// To the nearest number of 11 bits: tensor cores would cut off the others.
-__device__ __forceinline__ void round_numbers(uint32 (&r)[4]) {
+// Rounds to nearest: tensor cores would truncate.
+__device__ __forceinline__ void round_to_tf32(uint32 (&r)[4]) {
   #pragma unroll
   for (int n = 0; n < 4; ++n) {
     const float x = __uint_as_float(r[n]);
@@ -74,7 +77,7 @@ __device__ __forceinline__ void round_numbers(uint32 (&r)[4]) {
 
 BARRIERS = """\
 struct alignas(64) TensorMap { uint64 words[16]; };
-__device__ __forceinline__ void start_barrier(uint32 barrier, int arrivals) {
+__device__ __forceinline__ void init_barrier(uint32 barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(arrivals));
 }
 __device__ __forceinline__ void arrive(uint32 barrier) {
@@ -95,7 +98,7 @@ __device__ __forceinline__ void copy_box(uint32 to, const TensorMap& map, int co
 """
 
 BOXES = """\
-// A box of a matrix that begins so many times 16 bytes further on.
+// A box of a matrix that begins 16 * start bytes behind its parameter.
 __device__ __forceinline__ void copy_box(
   uint32 to, const TensorMap& map, int column, int line, int start, uint32 barrier
 ) {
@@ -106,39 +109,39 @@ __device__ __forceinline__ void copy_box(
 """
 
 WARPGROUP = """\
-// How a matrix lies is fetched from memory, too, before the first box of it is copied.
-__device__ __forceinline__ void ask_for_map(const TensorMap& map) {
+// Prefetches the descriptor that the first copy of a box needs.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" :: "l"(&map) : "memory");
 }
-// An operand in shared memory, for a group of four warps: distances of panels and of eight lines, in bytes.
-__device__ __forceinline__ uint64 operand_at(uint32 address, int panel, int lines) {
+// The descriptor of an operand for a warpgroup: distances of panels and of eight lines, in bytes.
+__device__ __forceinline__ uint64 operand_descriptor(uint32 address, int panel, int lines) {
   return uint64((address & 0x3FFFF) >> 4) | uint64(panel >> 4) << 16 | uint64(lines >> 4) << 32 | uint64(1) << 62;
 }
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int left> __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(left) : "memory");
 }
-// Products write sums after the instruction that begins them: other uses must not be moved across this.
-template <int m, int n> __device__ __forceinline__ void settle(float (&sums)[m][n][2]) {
+// Products write accumulators asynchronously: other uses must not be moved across this.
+template <int m, int n> __device__ __forceinline__ void fence_registers(float (&sums)[m][n][2]) {
   #pragma unroll
   for (int i = 0; i < m; ++i)
     #pragma unroll
     for (int j = 0; j < n; ++j) asm volatile("" : "+f"(sums[i][j][0]), "+f"(sums[i][j][1]) :: "memory");
 }
-// All products are done. The assembler lets what only uses registers pass a wait that it stands beside, but not a loop:
-// this one has one turn, which it cannot know.
+// Waits for all products. The assembler moves register-only instructions across an adjacent wait, but not a loop:
+// this one has a single iteration, which it cannot know.
 template <int m, int n> __device__ __forceinline__ void finish_products(float (&sums)[m][n][2]) {
-  uint32 turn = 0;
+  uint32 iteration = 0;
   #pragma unroll 1
-  do wait_for_products<0>(); while (++turn < gridDim.z);
-  settle(sums);
+  do wait_for_products<0>(); while (++iteration < gridDim.z);
+  fence_registers(sums);
 }
 """
 
 EXCHANGE = """\
-// Four neighbouring lanes each have a word of each of four pieces of 16 bytes; then each has the words of one piece.
-__device__ __forceinline__ void exchange(uint32 (&words)[4]) {
+// Transposes words over four neighbouring lanes: from a word of each of four 16-byte pieces to one piece per lane.
+__device__ __forceinline__ void exchange_lanes(uint32 (&words)[4]) {
   const bool odd = threadIdx.x & 1, far = threadIdx.x & 2;
   #pragma unroll
   for (int n = 0; n < 4; n += 2) {
@@ -157,13 +160,15 @@ __device__ __forceinline__ void write_words(void* to, const uint32 (&words)[4]) 
 """
 
 WARP_SPECIALISATION = """\
-__device__ __forceinline__ float quick_exp2(float x) {
+__device__ __forceinline__ float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// A barrier for those who compute.
-__device__ __forceinline__ void meet_among(int threads) { asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory"); }
+// A barrier of the consumers.
+__device__ __forceinline__ void consumer_barrier(int threads) {
+  asm volatile("bar.sync 1, %0;" :: "r"(threads) : "memory");
+}
 """
 
 ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, WARPGROUP, EXCHANGE, WARP_SPECIALISATION))
@@ -286,7 +291,7 @@ __device__ __forceinline__ void {product.function}(float (&sums)[2][{pairs}][2],
 def rounding_pairs(dtype: str) -> str:
     """Return the function that rounds two numbers into one register."""
     return f"""\
-__device__ __forceinline__ uint32 pair_of(float first, float second) {{
+__device__ __forceinline__ uint32 packed_pair(float first, float second) {{
   uint32 both;
   asm("cvt.rn.{PTX_TYPES[dtype]}x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
   return both;
@@ -300,7 +305,7 @@ template <int steps> __device__ __forceinline__ void pack(uint32 (&to)[steps][4]
   for (int step = 0; step < steps; ++step)
     #pragma unroll
     for (int n = 0; n < 4; ++n)
-      to[step][n] = pair_of(from[n % 2][2 * step + n / 2][0], from[n % 2][2 * step + n / 2][1]);
+      to[step][n] = packed_pair(from[n % 2][2 * step + n / 2][0], from[n % 2][2 * step + n / 2][1]);
 }
 """
 

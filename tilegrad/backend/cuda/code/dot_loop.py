@@ -57,7 +57,7 @@ class AsyncCopyLoop(NamedTuple):
         places = [f"uint32 x_place = {x_place}, y_place = x_place + {self.sides[0].size};"]
         products = warp_products(sums, self.tiling, *self.sides)
         pipeline = Pipeline(iteration, parts, self.stages, places, copies, products)
-        return [f"const uint32 operands = address_of({shared});", pipeline.trip_count, *pipeline.lines]
+        return [f"const uint32 operands = shared_address({shared});", pipeline.trip_count, *pipeline.lines]
 
 
 def plan_async_copy_loop(

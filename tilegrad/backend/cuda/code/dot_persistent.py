@@ -51,7 +51,7 @@ def write_persistent(
         out.add(line)
     out.lines += [f"    {line}" for line in before]
     last = "if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);"
-    head = ("int before = -1;", f"settle({sums});")
+    head = ("int before = -1;", f"fence_registers({sums});")
     for line in (*head, *consumer, f"finish_products({sums});", last):
         out.add(line)
     products.roles_split_at = len(out.lines)

@@ -96,15 +96,15 @@ def _write_iterations(
     )
     if dtype is not None and -low.types.of(dot.x).shape[1] % (32 // dtype.bytes):
         zero_fill(low, "held", 2 * bytes)
-    out.add(f"const int turns = (({stop}) - ({start}) + {step} - 1) / ({step});")
-    with out.block("for (int at = -1; at < turns; ++at)"):
+    out.add(f"const int iterations = (({stop}) - ({start}) + {step} - 1) / ({step});")
+    with out.block("for (int at = -1; at < iterations; ++at)"):
         low.scopes.append({loop.index})
-        with out.block("if (at + 1 < turns)"):
+        with out.block("if (at + 1 < iterations)"):
             out.add(f"const {TYPES[index.name]} {low.names.of(loop.index)} = {start} + (at + 1) * {step};")
             low.block(loop.body[:-1])
         with out.block("if (at >= 0)"):
             _multiply(products, low, dot, scheme, loop)
-        with out.block("if (at + 1 < turns)"):
+        with out.block("if (at + 1 < iterations)"):
             _fill(products, low, dot, scheme)
         low.barrier()
         low.scopes.pop()
@@ -120,7 +120,7 @@ def _multiply(
     if dtype is not None:
         products.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
         x, y = products.operands(low, tiling, dot, dtype)
-        low.out.add(f"const uint32 x_place = address_of(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
+        low.out.add(f"const uint32 x_place = shared_address(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
         lines = warp_products(sums, tiling, x, y)
     else:
         pitches, depth, kind = _rows(low, tiling, dot)

@@ -28,12 +28,12 @@ def begin(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation) ->
     place = low.take_shared(plan.shared)
     out, tiles = low.out, plan.held + plan.stages * plan.stage
     count = len(plan.staged)
-    out.add(f"const uint32 tiles = address_of({place}), ready = tiles + {tiles}, full = ready + 8;")
+    out.add(f"const uint32 tiles = shared_address({place}), ready = tiles + {tiles}, full = ready + 8;")
     out.add(f"const uint32 empty = full + {8 * plan.stages * count};")
     with out.block("if (threadIdx.x == 0)"):
-        out.add("start_barrier(ready, 1);")
-        out.add(f"for (int n = 0; n < {plan.stages * count}; ++n) start_barrier(full + n * 8, 1);")
-        out.add(f"for (int n = 0; n < {plan.stages}; ++n) start_barrier(empty + n * 8, {plan.tiling.down});")
+        out.add("init_barrier(ready, 1);")
+        out.add(f"for (int n = 0; n < {plan.stages * count}; ++n) init_barrier(full + n * 8, 1);")
+        out.add(f"for (int n = 0; n < {plan.stages}; ++n) init_barrier(empty + n * 8, {plan.tiling.down});")
         out.add('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
     out.add("__syncthreads();")
     few, many = ROLE_REGISTERS[plan.tiling.down]
@@ -170,7 +170,7 @@ class IterationWriter:
                 self.products.use(helpers.packing(product.dtype.name))
                 out.add(f"uint32 packed[{product.depth // 16}][4];")
                 out.add(f"pack(packed, {held});")
-            out.add("begin_products();")
+            out.add("fence_products();")
             with out.block(f"for (int step = 0; step < {product.depth // 16}; ++step)", unrolled=True):
                 more = "step" if product.fresh else "1"
                 out.add(f"{product.function}({sums}, {left}, {self._address(product.right, own=False)}, {more});")
@@ -199,12 +199,12 @@ class IterationWriter:
         if own and plan.tiling.down > 1:
             place += f" + group * {panel if side.transposed else 64 * LINE}"
         if side.transposed:
-            return f"operand_at({place} + step * {16 * LINE}, {panel}, {8 * LINE})"
-        return f"operand_at({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE})"
+            return f"operand_descriptor({place} + step * {16 * LINE}, {panel}, {8 * LINE})"
+        return f"operand_descriptor({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE})"
 
     def _wait(self) -> None:
         if self.running:
             self.low.out.add("wait_for_products<0>();")
             for sums in self.running:
-                self.low.out.add(f"settle({sums});")
+                self.low.out.add(f"fence_registers({sums});")
             self.running = []

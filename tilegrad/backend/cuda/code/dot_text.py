@@ -47,7 +47,7 @@ class Pipeline(NamedTuple):
         """The line that declares the number of stages in all."""
         _, _, start, stop, step = self.iteration.loops[-1]
         total = f"(({stop}) - ({start}) + {step} - 1) / ({step})"
-        return f"const int turns = {total}{f' * {self.parts}' if self.parts > 1 else ''};"
+        return f"const int iterations = {total}{f' * {self.parts}' if self.parts > 1 else ''};"
 
     @property
     def lines(self) -> list[str]:
@@ -60,13 +60,13 @@ class Pipeline(NamedTuple):
             *[f"    {line}" for line in (*self.iteration.numbers, *self.places, *self.copies)],
             "};",
             f"for (int at = 0; at < {ahead}; ++at) {{",
-            "    if (at < turns) copy(at);",
+            "    if (at < iterations) copy(at);",
             "    commit_copies();",
             "}",
-            "for (int at = 0; at < turns; ++at) {",
+            "for (int at = 0; at < iterations; ++at) {",
             f"    wait_for_copies<{ahead - 1}>();",
             "    __syncthreads();",
-            f"    if (at + {ahead} < turns) copy(at + {ahead});",
+            f"    if (at + {ahead} < iterations) copy(at + {ahead});",
             "    commit_copies();",
             *[f"    {line}" for line in (*self.places, *self.products)],
             "}",
@@ -149,12 +149,12 @@ def _reads(operand: Operand, target: str, at: tuple[str, str], loop: str, left: 
     """Read a step of an operand to registers; 32-bit numbers are rounded there."""
     line, piece = at
     if operand.bytes != 4:
-        read = "read_turned_fragments" if operand.transposed else "read_fragments"
-        return [f"    {loop}", f"        {read}({target}, piece_of({operand.address}, {line}, {piece}));"]
-    text = f"read_fragments({target}, piece_of({operand.address}, {line}, {piece}));"
+        read = "read_transposed_fragments" if operand.transposed else "read_fragments"
+        return [f"    {loop}", f"        {read}({target}, piece_address({operand.address}, {line}, {piece}));"]
+    text = f"read_fragments({target}, piece_address({operand.address}, {line}, {piece}));"
     if operand.transposed:
-        text = f"read_numbers<{str(left).lower()}>({target}, {operand.address}, {line}, {piece}, lane);"
-    return [f"    {loop} {{", f"        {text}", f"        round_numbers({target});", "    }"]
+        text = f"read_words<{str(left).lower()}>({target}, {operand.address}, {line}, {piece}, lane);"
+    return [f"    {loop} {{", f"        {text}", f"        round_to_tf32({target});", "    }"]
 
 
 def thread_products(sums: str, tiling: Tiling, depth: int, pitches: tuple[int, int], kind: str) -> list[str]:
@@ -199,7 +199,7 @@ def copy_lines(name: str, operand: Operand, source: str, element: str, pitch: in
     rows = operand.depth if operand.transposed else operand.extent
     lines_per_pass = threads // 8
     text = [f"const {element}* {name}_from = {source} + threadIdx.x % 8 * {per_piece};"]
-    to = f"piece_of({operand.address}, {{}}, threadIdx.x % 8)"
+    to = f"piece_address({operand.address}, {{}}, threadIdx.x % 8)"
     if rows % lines_per_pass == 0:
         panels, each = lines // rows, rows // lines_per_pass
         line = f"threadIdx.x / 8 + n * {lines_per_pass}" if each > 1 else "threadIdx.x / 8"

@@ -194,12 +194,12 @@ class _Copies:
             )
             more = (f" + turn * {here}", f" + int64(turn) * {there}") if several else ("", "")
             row = f"{self._place(distribution.own)[1]}" + (f" + turn * {lines_per_iteration}" if several else "")
-            copy = f"copy_{size}(address_of({name}_tile + {name}_spot{more[0]}), {source} + {name}_own{more[1]});"
+            copy = f"copy_{size}(shared_address({name}_tile + {name}_spot{more[0]}), {source} + {name}_own{more[1]});"
             body = [self._guarded(copy, row)]
         else:
             k, row = self._place("n")
             number = f"const int n = {distribution.own}" + (f" + turn * {distribution.threads};" if several else ";")
-            to = f"address_of({name}_tile + ({k}) * {self.side.pitch} + {row})"
+            to = f"shared_address({name}_tile + ({k}) * {self.side.pitch} + {row})"
             copy = self._guarded(f"copy_{size}({to}, {source} + {self._from(k, row)});", row)
             body = [
                 number,

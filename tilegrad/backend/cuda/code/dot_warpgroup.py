@@ -255,7 +255,7 @@ def consumer_lines(plan: WarpgroupLoop, sums: str, guard: str) -> list[str]:
         f"for (int part = 0; part < {plan.depth // plan.piece}; ++part) {{",
         f"    uint32 place = operands + stage * {plan.stage};",
         "    wait(full + stage * 8, phase);",
-        "    begin_products();",
+        "    fence_products();",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
         f"        {guard}multiply({sums}, {places[0]}, {places[1]});",
@@ -275,7 +275,7 @@ def _address(plan: WarpgroupLoop, side: BoxedOperand) -> str:
     if side is plan.sides[0] and plan.tiling.down > 1:
         own += f" + group * {64 * LINE_BYTES}"
     advance, panel = (step * LINE_BYTES, plan.piece * LINE_BYTES) if side.transposed else (32, 16)
-    return f"operand_at({own} + step * {advance}, {panel}, {8 * LINE_BYTES})"
+    return f"operand_descriptor({own} + step * {advance}, {panel}, {8 * LINE_BYTES})"
 
 
 def _register_consumer_lines(plan: WarpgroupLoop, sums: str) -> list[str]:
@@ -292,8 +292,8 @@ def _register_consumer_lines(plan: WarpgroupLoop, sums: str) -> list[str]:
         f"    uint32 left[4][4], panel = {first} + row / 32 * {plan.piece * LINE_BYTES};",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
-        "        read_numbers<true>(left[step], panel, step * 8, row % 32 / 4, lane);",
-        "    begin_products();",
+        "        read_words<true>(left[step], panel, step * 8, row % 32 / 4, lane);",
+        "    fence_products();",
         "    #pragma unroll",
         "    for (int step = 0; step < 4; ++step)",
         f"        multiply({sums}, left[step], {_address(plan, right)});",
@@ -307,13 +307,13 @@ def _register_consumer_lines(plan: WarpgroupLoop, sums: str) -> list[str]:
 def barrier_lines(plan: WarpgroupLoop, shared: str) -> list[str]:
     """Return the lines before the roles of the warps split."""
     return [
-        f"const uint32 operands = address_of({shared}), "
+        f"const uint32 operands = shared_address({shared}), "
         f"full = operands + {plan.stages * plan.stage}, empty = full + {8 * plan.stages};",
-        f"if (threadIdx.x == {plan.tiling.threads}) ask_for_map(x_map), ask_for_map(y_map);",
+        f"if (threadIdx.x == {plan.tiling.threads}) prefetch_map(x_map), prefetch_map(y_map);",
         "if (threadIdx.x == 0) {",
         f"    for (int stage = 0; stage < {plan.stages}; ++stage) {{",
-        "        start_barrier(full + stage * 8, 1);",
-        f"        start_barrier(empty + stage * 8, {plan.tiling.down});",
+        "        init_barrier(full + stage * 8, 1);",
+        f"        init_barrier(empty + stage * 8, {plan.tiling.down});",
         "    }",
         '    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");',
         "}",
@@ -337,7 +337,7 @@ def split_roles(plan: WarpgroupLoop, sums: str, producer: list[str], consumer: l
         "{",
         "    int stage = 0, phase = 0, before = -1;",
         "    const int group = threadIdx.x / 128;",
-        f"    settle({sums});",
+        f"    fence_registers({sums});",
         *[f"    {line}" for line in consumer],
         f"    finish_products({sums});",
         "}",

@@ -1,7 +1,7 @@
 """8-bit floats in CUDA C++: converted by instructions from sm_89 on, in software before."""
 
 EIGHT_BITS = """
-// eight_bits: the size of a float with fewer digits, from which that of infinity follows on the largest.
+// eight_bits: the magnitude of a float rounded to fewer digits; infinity follows the largest.
 template <int digits, int bias> __device__ uint32 eight_bits(float x) {
     const int fewer = 23 - digits;
     uint32 size = __float_as_uint(x) & 0x7fffffff;
@@ -12,7 +12,7 @@ template <int digits, int bias> __device__ uint32 eight_bits(float x) {
     return (size + (1u << (fewer - 1)) - 1 + (size >> fewer & 1) - (uint32(127 - bias) << 23)) >> fewer;
 }
 
-// float8_e4m3, as_float8_e4m3: 4 bits of exponent, 3 digits, and nothing infinite, so what is larger is 448.
+// float8_e4m3, as_float8_e4m3: 4 bits of exponent, 3 digits, no infinities: saturates at 448.
 struct float8_e4m3 { uint8 bits; };
 template <> __device__ float8_e4m3 stored<float8_e4m3, float>(float x) {
 #if __CUDA_ARCH__ >= 890

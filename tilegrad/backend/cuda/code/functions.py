@@ -245,7 +245,7 @@ _WRITERS: dict[str, FunctionWriter] = {
     "round": _library("rint"),
     "rsqrt": lambda dtype, args, position: call("inverse_root", *args),
     "sigmoid": lambda dtype, args, position: call("sigmoid", *args),
-    "inside": lambda dtype, args, position: call("kept_inside", *args, RECORD),
+    "inside": lambda dtype, args, position: call("clamp_index", *args, RECORD),
     "where": lambda dtype, args, position: Text(
         f"{args[0].within(OR)} ? {args[1].within(OR)} : {args[2].within(TERNARY)}", TERNARY
     ),
@@ -255,12 +255,12 @@ _WRITERS: dict[str, FunctionWriter] = {
 
 FAST_LOW_PRECISION = {
     "exp": (("__expf", float16), ("__expf", bfloat16)),
-    "sigmoid": (("short_sigmoid", float16), ("short_sigmoid", bfloat16)),
-    "tanh": (("short_tanh", bfloat16),),
-    "erf": (("short_erf", float16), ("short_erf", bfloat16)),
+    "sigmoid": (("half_precision_sigmoid", float16), ("half_precision_sigmoid", bfloat16)),
+    "tanh": (("half_precision_tanh", bfloat16),),
+    "erf": (("half_precision_erf", float16), ("half_precision_erf", bfloat16)),
 }
 """Fast functions that are accurate enough for 16-bit results."""
-FAST_BEFORE_ROUNDING = {"exp": "close_exp", "erf": "close_erf"}
+FAST_BEFORE_ROUNDING = {"exp": "approximate_exp", "erf": "approximate_erf"}
 """Fast functions, accurate to some millionths, for float32 results that are rounded to 16 bits afterwards."""
 
 

@@ -321,7 +321,7 @@ class FusedLoop:
         target = self.target(name, True).removesuffix("[v]")
         pointer, condition = self._current(load.pointer, t), self.condition(load.mask)
         with self.fetches.block(f"for (int v = 0; v < {self.layout.width}; v += {each})", unrolled=True):
-            load_vector(self, load, "read", f"some<{each}>({target} + v)", pointer, condition, other)
+            load_vector(self, load, "read", f"subarray<{each}>({target} + v)", pointer, condition, other)
 
     def _memory(self, pointer: ir.Tile, view: View) -> Text:
         """Return the element of memory at a view; a scalar pointer has no positions."""
@@ -332,7 +332,7 @@ class FusedLoop:
     def _load_vector(self, name: str, load: ir.Load, t: TileType) -> None:
         target = self.target(name, True).removesuffix("[v]")
         pointer = self._vector_start(load.pointer, t)
-        function = "read" if self._is_aligned(load.pointer, t) else "read_anywhere"
+        function = "read" if self._is_aligned(load.pointer, t) else "read_unaligned"
         if name in self.low.prefetched:
             pointer = Text(self.low.prefetched[name])
         other = self._replacement(load, t)
@@ -410,7 +410,7 @@ class FusedLoop:
             conditions.append(self._vector_start(store.mask, TileType(bool_)).within(functions.AND))
         guard = f"if ({self._conjunction(conditions)}) " if conditions else ""
         if even:
-            write = "write" if self._is_aligned(store.pointer, t) else "write_anywhere"
+            write = "write" if self._is_aligned(store.pointer, t) else "write_unaligned"
             self.stores.add(f"{guard}{write}({pointer}, {values});")
             return
         assert store.mask is not None

@@ -199,7 +199,7 @@ class CudaLowering(Registers):
             self.out.depth -= 1
             self.out.add("}")
         elif products.roles_split_at:  # producers do not take part in barriers
-            rest = [line.replace("__syncthreads()", f"meet_among({self.threads})") for line in self.out.lines]
+            rest = [line.replace("__syncthreads()", f"consumer_barrier({self.threads})") for line in self.out.lines]
             self.out.lines[products.roles_split_at :] = rest[products.roles_split_at :]
         checks = checks_indices(self.out.lines)
         body = "\n".join([*self._head(), *self.out.lines, *(fault_report(bool(products.dots)) if checks else [])])

@@ -132,10 +132,10 @@ class LoopPrefetch:
                 guard = f"if ({' && '.join(conditions)}) " if conditions else ""
                 there = low.elements.of(pointer, view, low.types.of(pointer).dtype)
                 if not self.bytes:
-                    low.out.add(f"{guard}ask_for({there});")
+                    low.out.add(f"{guard}prefetch_l2({there});")
                     continue
                 own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE_BYTES}"
-                low.out.add(f"{guard}copy_16(address_of(held + {own}), {there});")
+                low.out.add(f"{guard}copy_16(shared_address(held + {own}), {there});")
 
     def _piece(self, w: PrefetchedLoad) -> str:
         return self.low.flat(w.layout, self.low.threads * PIECE_BYTES, {(w.layout.vector, 0)})

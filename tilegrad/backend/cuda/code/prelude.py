@@ -38,7 +38,7 @@ template <class To, class From> __device__ To same_bits(From x) {
     return y;
 }
 
-// stored: what memory holds of a number.
+// stored: a number as its memory type.
 template <class M, class T> __device__ M stored(T x) { return M(x); }
 template <> __device__ half stored<half, float>(float x) {
     half y;
@@ -51,7 +51,7 @@ template <> __device__ bfloat16 stored<bfloat16, float>(float x) {
     return y;
 }
 
-// number: what is computed with, from what memory holds.
+// number: an element of memory as the type it is computed in.
 template <class M> __device__ M number(M x) { return x; }
 __device__ float number(half x) {
     float y;
@@ -68,7 +68,7 @@ __device__ float as_bfloat16(float x) {
     return __uint_as_float(both);
 }
 
-// whole: a float as an integer, the nearest end of its range if it is beyond; NaN is 0.
+// whole: a float as an integer, saturating; NaN becomes 0.
 template <class T, class F> __device__ T whole(F x);
 template <> __device__ int whole<int, float>(float x) { return __float2int_rz(x); }
 template <> __device__ int64 whole<int64, float>(float x) { return x != x ? 0 : __float2ll_rz(x); }
@@ -77,13 +77,13 @@ template <> __device__ int whole<int, double>(double x) { return x != x ? 0 : __
 template <> __device__ int64 whole<int64, double>(double x) { return x != x ? 0 : __double2ll_rz(x); }
 template <> __device__ uint64 whole<uint64, double>(double x) { return x != x ? 0 : __double2ull_rz(x); }
 
-// quotient, rest: of a number that is not negative.
+// quotient, rest: of a non-negative number, by unsigned division.
 __device__ int quotient(int x, uint32 n) { return int(uint32(x) / n); }
 __device__ int64 quotient(int64 x, uint32 n) { return int64(uint64(x) / n); }
 __device__ int rest(int x, uint32 n) { return int(uint32(x) % n); }
 __device__ int64 rest(int64 x, uint32 n) { return int64(uint64(x) % n); }
 
-// plus, minus, times: integers that wrap.
+// plus, minus, times: wrapping integer arithmetic.
 __device__ int plus(int x, int y) { return int(uint32(x) + uint32(y)); }
 __device__ int64 plus(int64 x, int64 y) { return int64(uint64(x) + uint64(y)); }
 __device__ int minus(int x, int y) { return int(uint32(x) - uint32(y)); }
@@ -99,7 +99,7 @@ template <class T> __device__ bool is_nan(T x) { return x != x; }
 __device__ bool is_infinite(float x) { return fabsf(x) == infinity<float>(); }
 __device__ bool is_infinite(double x) { return fabs(x) == infinity<double>(); }
 
-// maximum, minimum: NaN passes.
+// maximum, minimum: propagate NaN.
 template <class T> __device__ T maximum(T x, T y) { return x > y || x != x ? x : y; }
 template <class T> __device__ T minimum(T x, T y) { return x < y || x != x ? x : y; }
 __device__ float maximum(float x, float y) {
@@ -113,14 +113,14 @@ __device__ float minimum(float x, float y) {
     return z;
 }
 
-// quotient: rounded to zero; 0 where the divisor is 0.
+// quotient: truncated; 0 if the divisor is 0.
 template <class T> __device__ T quotient(T x, T y) {
     if (y == 0) return 0;
     if (T(-1) < T(0) && y == T(-1)) return T(-uint64(x));
     return x / y;
 }
 
-// remainder_of: of the quotient rounded to zero.
+// remainder_of: of truncated division.
 template <class T> __device__ T remainder_of(T x, T y) {
     return y == 0 || (T(-1) < T(0) && y == T(-1)) ? T(0) : T(x % y);
 }
@@ -147,7 +147,7 @@ __device__ double floor_divide(double x, double y) {
     return q - down > 0.5 ? down + 1.0 : down;
 }
 
-// modulo: has the sign of the divisor; of integers 0 where that is 0.
+// modulo: has the sign of the divisor; integers modulo 0 are 0.
 template <class T> __device__ T modulo(T x, T y) {
     T rest = remainder_of(x, y);
     return rest != 0 && (rest < 0) != (y < 0) ? T(rest + y) : rest;
@@ -161,7 +161,7 @@ __device__ double modulo(double x, double y) {
     return rest == 0.0 ? copysign(0.0, y) : (rest < 0.0) != (y < 0.0) ? rest + y : rest;
 }
 
-// power: of integers, wrapping; a negative exponent gives what division to 0 would.
+// power: of integers, wrapping; negative exponents truncate towards 0.
 template <class T> __device__ T power(T x, T y) {
     if (y < 0) return x == 1 ? T(1) : T(-1) < T(0) && x == T(-1) ? (y & 1 ? T(-1) : T(1)) : T(0);
     uint64 result = 1, base = uint64(x);
@@ -170,7 +170,7 @@ template <class T> __device__ T power(T x, T y) {
     return T(result);
 }
 
-// shift_left, shift_right: by as many bits as there are or more: 0, or the sign.
+// shift_left, shift_right: shifts by the width or more give 0 or the sign.
 template <class T> __device__ T shift_left(T x, T y) {
     return y >= 0 && y < T(8 * sizeof(T)) ? T(uint64(x) << y) : T(0);
 }
@@ -184,12 +184,12 @@ template <class T> __device__ T shift_right(T x, T y) {
 __device__ float inverse_root(float x) { return rsqrtf(x); }
 __device__ double inverse_root(double x) { return rsqrt(x); }
 
-// sigmoid, short_sigmoid: the latter to the 16 bits of a narrow float.
+// sigmoid, half_precision_sigmoid: the latter is accurate to 16-bit floats.
 __device__ float sigmoid(float x) {
     float e = expf(-fabsf(x));
     return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
 }
-__device__ float short_sigmoid(float x) {
+__device__ float half_precision_sigmoid(float x) {
     float e = __expf(-fabsf(x));
     return __fdividef(x >= 0.0f ? 1.0f : e, 1.0f + e);
 }
@@ -198,15 +198,15 @@ __device__ double sigmoid(double x) {
     return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
 }
 
-// short_tanh: to the 8 bits of a bfloat16.
-__device__ float short_tanh(float x) {
+// half_precision_tanh: accurate to the 8 bits of a bfloat16.
+__device__ float half_precision_tanh(float x) {
     float y;
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// short_erf: a polynomial that is nowhere wrong by more than 2^-14.8 of the result; beyond 3 it is that of 3.
-__device__ float short_erf(float x) {
+// half_precision_erf: a polynomial with a relative error of at most 2^-14.8, constant beyond 3.
+__device__ float half_precision_erf(float x) {
     const float y = x > 3.0f ? 3.0f : x < -3.0f ? -3.0f : x, t = y * y;
     float sum = 4.52114115e-08f;
     sum = fmaf(sum, t, -2.12038003e-06f);
@@ -219,13 +219,13 @@ __device__ float short_erf(float x) {
     return fmaf(sum, t, 1.12835348f) * y;
 }
 
-// close_exp, close_erf: exact to some millionths, for results that are rounded to 16 bits; numbers below 2^-126 are 0.
-__device__ float close_exp(float x) {
+// approximate_exp, approximate_erf: relative errors of some millionths; subnormal results are 0.
+__device__ float approximate_exp(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.442695041f));
     return y;
 }
-__device__ float close_erf(float x) {
+__device__ float approximate_erf(float x) {
     const float y = fabsf(x);
     float t;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(t) : "f"(fmaf(0.3275911f, y, 1.0f)));
@@ -233,14 +233,14 @@ __device__ float close_erf(float x) {
     sum = fmaf(sum, t, 1.421413741f);
     sum = fmaf(sum, t, -0.284496736f);
     sum = fmaf(sum, t, 0.254829592f);
-    return copysignf(fmaf(-sum * t, close_exp(-y * y), 1.0f), x);
+    return copysignf(fmaf(-sum * t, approximate_exp(-y * y), 1.0f), x);
 }
 
-// Pack, piece: elements that are read and written in pieces of at most 16 bytes.
+// Pack, piece: vectors of at most 16 bytes.
 template <class M, int n> struct alignas(sizeof(M) * n) Pack { M x[n]; };
 template <class M> __device__ constexpr int piece(int n) { return n * sizeof(M) > 16 ? 16 / sizeof(M) : n; }
 
-// read: neighbours in memory, the first at a multiple of their size (at most 16 bytes).
+// read: contiguous elements, aligned to their size (at most 16 bytes).
 template <class T, class M, int n> __device__ void read(T (&x)[n], const M* from) {
     constexpr int k = piece<M>(n);
     for (int p = 0; p < n; p += k) {
@@ -249,13 +249,13 @@ template <class T, class M, int n> __device__ void read(T (&x)[n], const M* from
     }
 }
 
-// ask_for: memory that will be read soon is brought to the second cache.
-template <class M> __device__ void ask_for(const M* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
+// prefetch_l2: prefetches memory to the L2 cache.
+template <class M> __device__ void prefetch_l2(const M* p) { asm volatile("prefetch.global.L2 [%0];" :: "l"(p)); }
 
-// some: a few elements of an array, as one.
-template <int n, class T> __device__ T (&some(T* x))[n] { return *reinterpret_cast<T (*)[n]>(x); }
+// subarray: consecutive elements of an array as an array.
+template <int n, class T> __device__ T (&subarray(T* x))[n] { return *reinterpret_cast<T (*)[n]>(x); }
 
-// write: neighbours in memory, the first at a multiple of their size (at most 16 bytes).
+// write: contiguous elements, aligned to their size (at most 16 bytes).
 template <class T, class M, int n> __device__ void write(M* to, const T (&x)[n]) {
     constexpr int k = piece<M>(n);
     for (int p = 0; p < n; p += k) {
@@ -265,17 +265,17 @@ template <class T, class M, int n> __device__ void write(M* to, const T (&x)[n])
     }
 }
 
-// aligned: whether n elements can be read or written in one piece.
+// aligned: whether n elements can be accessed as vectors.
 template <int n, class M> __device__ bool aligned(const M* p) {
     return reinterpret_cast<uint64>(p) % (sizeof(M) * piece<M>(n)) == 0;
 }
 
-// read_anywhere, write_anywhere: neighbours in memory, wherever they are.
-template <class T, class M, int n> __device__ void read_anywhere(T (&x)[n], const M* from) {
+// read_unaligned, write_unaligned: contiguous elements with any alignment.
+template <class T, class M, int n> __device__ void read_unaligned(T (&x)[n], const M* from) {
     if (aligned<n>(from)) read(x, from);
     else for (int v = 0; v < n; ++v) x[v] = T(number(from[v]));
 }
-template <class T, class M, int n> __device__ void write_anywhere(M* to, const T (&x)[n]) {
+template <class T, class M, int n> __device__ void write_unaligned(M* to, const T (&x)[n]) {
     if (aligned<n>(to)) write(to, x);
     else for (int v = 0; v < n; ++v) to[v] = stored<M>(x[v]);
 }
@@ -287,13 +287,13 @@ template <int n> __device__ bool all_of(const bool (&mask)[n]) {
     return all;
 }
 
-// read_masked, write_masked: those of some neighbours whose mask is true; x keeps the others.
+// read_masked, write_masked: contiguous elements whose mask is true; x keeps the others.
 template <class T, class M, int n> __device__ void read_masked(T (&x)[n], const M* from, const bool (&mask)[n]) {
     if (all_of(mask) && aligned<n>(from)) return read(x, from);
     int first = -1;
     for (int v = n - 1; v >= 0; --v) first = mask[v] ? v : first;
     if (first < 0) return;
-    M held[n];  // all are read, from where it is allowed: so that all are under way at a time
+    M held[n];  // reads all elements, from valid addresses: keeps all loads in flight
     for (int v = 0; v < n; ++v) held[v] = from[mask[v] ? v : first];
     for (int v = 0; v < n; ++v) x[v] = mask[v] ? T(number(held[v])) : x[v];
 }
@@ -302,21 +302,21 @@ template <class T, class M, int n> __device__ void write_masked(M* to, const T (
     else for (int v = 0; v < n; ++v) if (mask[v]) to[v] = stored<M>(x[v]);
 }
 
-// fill: one number for all.
+// fill: assigns one number to all elements.
 template <class T, int n> __device__ void fill(T (&x)[n], T value) {
     for (int v = 0; v < n; ++v) x[v] = value;
 }
 
-// loaded: what was loaded so far is in registers before anything that follows; the compiler would load it later.
-template <class T> __device__ void loaded(T&) {}
-__device__ void loaded(float& x) { asm volatile("" : "+f"(x) :: "memory"); }
-__device__ void loaded(int& x) { asm volatile("" : "+r"(x) :: "memory"); }
-template <class T, int n> __device__ void loaded(T (&x)[n]) {
+// force_loads: completes loads to registers before anything that follows; the compiler would delay them.
+template <class T> __device__ void force_loads(T&) {}
+__device__ void force_loads(float& x) { asm volatile("" : "+f"(x) :: "memory"); }
+__device__ void force_loads(int& x) { asm volatile("" : "+r"(x) :: "memory"); }
+template <class T, int n> __device__ void force_loads(T (&x)[n]) {
     #pragma unroll
-    for (int v = 0; v < n; ++v) loaded(x[v]);
+    for (int v = 0; v < n; ++v) force_loads(x[v]);
 }
 
-// exchanged: x of the thread of this warp whose lane differs in these bits; from_lane: x of a lane.
+// exchanged: x of the lane whose number differs in these bits; from_lane: x of a lane.
 template <class T> __device__ T from_lane(T x, int lane) {
     uint32 words[(sizeof(T) + 3) / 4] = {};
     memcpy(words, &x, sizeof(T));
@@ -332,7 +332,7 @@ template <class T> __device__ T exchanged(T x, int bits) {
     return x;
 }
 
-// Add, Multiply, Maximum, Minimum, And, Or, Xor, Replace: what reductions and scans combine with.
+// Add, Multiply, Maximum, Minimum, And, Or, Xor, Replace: operations of reductions, scans and atomics.
 struct Add {
     template <class T> static __device__ T of(T x, T y) { return x + y; }
     static __device__ int of(int x, int y) { return int(uint32(x) + uint32(y)); }
@@ -350,10 +350,10 @@ struct Xor { template <class T> static __device__ T of(T x, T y) { return x ^ y;
 struct Replace { template <class T> static __device__ T of(T x, T y) { return y; } };
 struct Or { template <class T> static __device__ T of(T x, T y) { return x | y; } };
 
-// Place: an element and where it is; Greatest, Least: the first place of the extreme, or of the first NaN.
+// Place: an element and its index; Greatest, Least: the first index of the extreme, or of the first NaN.
 template <class T> struct Place { T value; int at; };
 template <bool greatest> struct Extreme {
-    // Whether an element is better than one before it.
+    // Whether an element beats an earlier one.
     template <class T> static __device__ bool beats(T x, T y) { return greatest ? x > y : x < y; }
     static __device__ bool beats(float x, float y) { return !(greatest ? x <= y : x >= y) && y == y; }
     static __device__ bool beats(double x, double y) { return !(greatest ? x <= y : x >= y) && y == y; }
@@ -367,7 +367,7 @@ template <bool greatest> struct Extreme {
 typedef Extreme<true> Greatest;
 typedef Extreme<false> Least;
 
-// swapped: puts bits in memory if others are there, and gives those that were there.
+// swapped: compare and swap; returns the old bits.
 __device__ uint16 swapped(uint16* p, uint16 x, uint16 y) { return atomicCAS(p, x, y); }
 __device__ uint32 swapped(uint32* p, uint32 x, uint32 y) { return atomicCAS(p, x, y); }
 __device__ uint64 swapped(uint64* p, uint64 x, uint64 y) { return atomicCAS(p, x, y); }
@@ -383,21 +383,21 @@ __device__ uint8 swapped(uint8* p, uint8 x, uint8 y) {
     }
 }
 
-// Bits: the integer that is as large.
+// Bits: the unsigned integer of a size.
 template <int bytes> struct Bits;
 template <> struct Bits<1> { typedef uint8 type; };
 template <> struct Bits<2> { typedef uint16 type; };
 template <> struct Bits<4> { typedef uint32 type; };
 template <> struct Bits<8> { typedef uint64 type; };
 
-// compare_and_swap: gives what was there before.
+// compare_and_swap: returns the old element.
 template <class M, class T> __device__ T compare_and_swap(M* p, T expected, T value) {
     typedef typename Bits<sizeof(M)>::type B;
     B x = same_bits<B>(stored<M>(expected)), y = same_bits<B>(stored<M>(value));
     return T(number(same_bits<M>(swapped(reinterpret_cast<B*>(p), x, y))));
 }
 
-// Atomic: changes an element, and gives what was there before.
+// Atomic: updates an element; returns the old one.
 template <class Fn> struct Atomic {
     template <class M, class T> static __device__ T of(M* p, T value) {
         typedef typename Bits<sizeof(M)>::type B;
@@ -429,20 +429,20 @@ template <> struct Atomic<Add> {
     }
 };
 
-// over_lanes: combines what the threads of a warp hold that differ in `count` values of a digit.
+// over_lanes: combines the values of lanes that differ in a digit of `count` values.
 template <class Fn, int stride, int count, class T> __device__ T over_lanes(T x) {
     for (int bits = stride; bits < stride * count; bits *= 2) x = Fn::of(x, exchanged(x, bits));
     return x;
 }
 
-// over_warps: combines `count` numbers that lie `stride` apart in shared memory, in their order.
+// over_warps: combines `count` numbers `stride` apart in shared memory, in order.
 template <class Fn, int stride, int count, class T> __device__ T over_warps(const T* parts) {
     T x = parts[0];
     for (int n = 1; n < count; ++n) x = Fn::of(x, parts[n * stride]);
     return x;
 }
 
-// scan_lanes: of the threads of a warp that differ in a digit, combines those up to this one.
+// scan_lanes: scans the lanes that differ in a digit.
 template <class Fn, int stride, int count, class T> __device__ T scan_lanes(T x, int thread) {
     for (int n = 1; n < count; n *= 2) {
         T below = from_lane(x, thread - n * stride);
@@ -451,7 +451,7 @@ template <class Fn, int stride, int count, class T> __device__ T scan_lanes(T x,
     return x;
 }
 
-// scan_warps: combines the first `done` of `count` numbers that lie `stride` apart in shared memory with x.
+// scan_warps: combines the first `done` of `count` numbers `stride` apart in shared memory with x.
 template <class Fn, int stride, int count, class T> __device__ T scan_warps(T x, const T* parts, int done) {
     for (int n = 0; n < count; ++n) if (n < done) x = Fn::of(x, parts[n * stride]);
     return x;
