@@ -108,7 +108,7 @@ def called() -> str:
         name = frame.f_code.co_name
         if name.startswith("__"):
             plain = name.strip("_")
-            name = plain if plain in public else OPERATORS.get(plain, plain[1:])
+            name = plain if plain in public else OPERATORS.get(plain.lstrip("ri"), plain)
         if name in public:
             found = name
         elif name in ("backward", "step"):
@@ -117,7 +117,11 @@ def called() -> str:
     return found
 
 
-OPERATORS = {"truediv": "div", "rtruediv": "div", "itruediv": "div", "invert": "bitwise_not", "getitem": "index_select"}
+OPERATORS = {
+    "truediv": "div", "add": "add", "sub": "sub", "mul": "mul", "matmul": "matmul", "pow": "pow",
+    "floordiv": "floor_divide",
+}  # fmt: skip
+"""The functions of operators, without the `r` or `i` that marks the reflected and the in-place ones."""
 
 
 @cache
