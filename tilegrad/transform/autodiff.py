@@ -1,17 +1,17 @@
-"""Differentiation: from a graph to the graph of its gradients.
+"""Reverse-mode differentiation: from a graph to the graph of its gradients.
 
-The recorded graph is walked in reverse topological order; every op turns the gradient of its result
-into shares of the gradients of its inputs (`Value.gradient`), and shares of one value are added. What
-comes out is graph, so it is optimised, printed and differentiated again like everything else.
+The recorded graph is walked in reverse topological order; `Value.gradient` turns the upstream gradient of a value into
+contributions to the gradients of its inputs, and contributions to one value are added. The result is a graph, which is
+optimised, printed and differentiated again like any other.
 
-A gradient flows along values that are `tracked`, and only along those which lead to something whose
-gradient is wanted. What else this module reads in a value's dict, put there by whoever holds tensors:
+A gradient flows along `tracked` values that lead to a value whose gradient is wanted. Tensors annotate values, and this
+module reads these annotations in `value.__dict__`:
 
 - `leaf`: history ends here, although the value was computed from others (an updated parameter).
-- `renews`: the value that a tensor had before its elements were replaced with no record of it.
-- `hooks`: functions that see the accumulated gradient and may give another.
+- `renews`: the value that a tensor had before its elements were replaced without a record.
+- `hooks`: functions that receive the accumulated gradient and may replace it.
 - `joint`: see `ops/joint.py`.
-- `released`: set here, by a walk that does not retain the graph.
+- `released`: set here, when a backward pass does not retain the graph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .batch import substitute
 def gradients(
     outputs: Sequence[Value], upstreams: Sequence[Value], inputs: Sequence[Value], retain: bool = True
 ) -> list[Value | None]:
-    """The gradients of the inputs, from those of the outputs; None where nothing flows.
+    """Return the gradients of the inputs, given those of the outputs; None where no gradient flows.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph
@@ -53,29 +53,29 @@ def gradients(
 
 
 def gradient_place(value: Value) -> object:
-    """Identify where a gradient arrives: all values that a written leaf has had are one place."""
+    """Identify where gradients accumulate: all values of a leaf that was written in place share one place."""
     holder = value.__dict__.get("leaf")
     return value if holder is None else id(holder)
 
 
 def _before_replacement(value: Value) -> Value:
-    """The value of a computed tensor before its elements were replaced with no record of it: gradients flow to it."""
+    """Return the value of a computed tensor before its elements were replaced without a record: gradients flow to it."""
     while "renews" in value.__dict__:
         value = value.__dict__["renews"]
     return value
 
 
 def leaf_gradients(outputs: Sequence[Value], upstreams: Sequence[Value], retain: bool = True) -> dict[Value, Value]:
-    """The gradients of all tracked leaves that the outputs are computed from."""
+    """Return the gradients of all tracked leaves that the outputs depend on."""
     order = _order(outputs, is_leaf)
     return _shares(order, zip(outputs, upstreams, strict=True), is_leaf, retain)
 
 
 def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Value]) -> list[Value | None]:
-    """How the outputs change when the inputs move along the tangents.
+    """Return the directional derivatives of the outputs for tangents of the inputs.
 
-    A gradient is linear in the upstream gradient; its own gradient with respect to that is the
-    linear map the other way round.
+    A gradient is linear in the upstream gradient; its own gradient with respect to the upstream gradient is the
+    transposed map, the JVP.
     """
     upstreams = [tracked_input(value.type) for value in outputs]
     pulled = gradients(outputs, upstreams, inputs)
@@ -91,7 +91,7 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
 
 
 def undifferentiated(graph: Graph) -> Graph:
-    """What a graph was before it was differentiated: without gradients and what is computed from them.
+    """Return the forward part of a graph: without gradients and the values computed from them.
 
     >>> from ..ir.dtype import float32
     >>> from ..ops.exponential import exp
@@ -121,19 +121,19 @@ def undifferentiated(graph: Graph) -> Graph:
 
 
 def tracked_input(type: TensorType, name: str = "") -> Input:
-    """A placeholder that gradients are taken for."""
+    """Make a placeholder that gradients are computed for."""
     made = Input(type, name)
     made.__dict__["tracked"] = True
     return made
 
 
 def is_leaf(value: Value) -> bool:
-    """Whether history ends at a value."""
+    """Return whether history ends at a value."""
     return not value.inputs or "leaf" in value.__dict__
 
 
 def _gradient_targets(value: Value) -> tuple[Value, ...]:
-    """What a gradient of the value flows to."""
+    """Return the values that the gradient of a value contributes to."""
     own = value.__dict__
     if "leaf" in own:
         return ()
@@ -141,7 +141,7 @@ def _gradient_targets(value: Value) -> tuple[Value, ...]:
 
 
 def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Value]:
-    """The values between the wanted ones and the outputs, producers first."""
+    """List the values between the wanted ones and the outputs, producers first."""
     needed: dict[Value, bool | None] = {}  # None: entered, but what it reads is not done
     order = []
     stack = [value for value in outputs if value.tracked]
@@ -165,7 +165,7 @@ def _shares(
     wanted: Callable[[Value], bool],
     retain: bool,
 ) -> dict[Value, Value]:
-    """Walks from the outputs down; gives the gradients of the wanted values."""
+    """Walk from the outputs to the inputs and return the gradients of the wanted values."""
     total: dict[Value, Value | None] = dict.fromkeys(order)
     _add_shares(total, upstreams)
     found: dict[Value, Value] = {}
@@ -200,7 +200,7 @@ def _add_shares(total: dict[Value, Value | None], shares: Iterable[tuple[Value, 
 
 
 class _Siblings:
-    """Collects the upstream gradients of values that share a joint until all are known."""
+    """Collect the upstream gradients of values that share a joint until all are known."""
 
     def __init__(self, order: Sequence[Value]) -> None:
         self.waiting: dict[int, int] = {}
@@ -211,7 +211,7 @@ class _Siblings:
                 self.waiting[key] = self.waiting.get(key, 0) + 1
 
     def shares(self, value: Value, upstream: Value | None) -> Iterable[tuple[Value, Value | None]]:
-        """The shares of the inputs, once the last sibling has its gradient."""
+        """Return the contributions to the arguments of the joint, once its last output has a gradient."""
         joint: Joint = value.__dict__["joint"]
         self.upstreams[value] = upstream
         self.waiting[id(joint)] -= 1
@@ -222,7 +222,7 @@ class _Siblings:
 
 
 def _check_nothing_saved(value: Value, upstream: Value, shares: Sequence[Value | None]) -> None:
-    """Refuses to use a released value again, unless its gradient needs nothing but the upstream gradient."""
+    """Refuse to differentiate a released value again, unless its gradient only needs the upstream gradient."""
     saved = {value, *(x for x in value.inputs if x.tracked or x.type.shape)}
     seen = {upstream}
     stack = [share for share in shares if share is not None]

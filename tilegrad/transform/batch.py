@@ -1,4 +1,4 @@
-"""Batching: a graph for single entries becomes the graph that does all entries of a leading axis at once."""
+"""Batch a graph over a leading axis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..ops.broadcasting import expand
 
 
 def batch(outputs: Sequence[Value], inputs: Mapping[Value, Value]) -> list[Value]:
-    """The outputs with a leading axis, when each of the inputs is replaced by a value that has one.
+    """Vectorise: return the outputs with a leading axis, for inputs that are replaced by values with a leading axis.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
@@ -28,5 +28,5 @@ def batch(outputs: Sequence[Value], inputs: Mapping[Value, Value]) -> list[Value
 
 
 def substitute(outputs: Sequence[Value], changes: Mapping[Value, Value]) -> list[Value]:
-    """The outputs computed again from other inputs of the same types."""
+    """Recompute the outputs from other inputs of the same types."""
     return [p.value for p in rebuilt(outputs, {old: BatchedValue(new, False) for old, new in changes.items()})]

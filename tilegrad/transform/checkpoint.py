@@ -1,7 +1,7 @@
-"""Checkpointing: values between some inputs and outputs are computed again for the gradient, not kept.
+"""Checkpointing: recompute intermediate values for the gradient instead of storing them.
 
-It trades work for memory: between the forward and the backward pass only the inputs stay alive. Random numbers
-come out equal, because the state that they were drawn from is an input like any other.
+This trades work for memory: between the forward and the backward pass only the inputs stay alive. Random numbers are
+the same in both passes, because their state is an input.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .batch import substitute
 
 
 def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
-    """The outputs, with gradients for which everything between them and the inputs is computed again."""
+    """Return the outputs, with gradients that recompute everything between the inputs and the outputs."""
     given = set(inputs)
     reached = topological(outputs, lambda v: v in given or is_leaf(v))
     captured = [v for v in reached if is_leaf(v) and v not in given and (type(v) is Input or v.inputs)]
@@ -29,7 +29,7 @@ def checkpointed(outputs: Sequence[Value], inputs: Sequence[Value]) -> list[Valu
 
 
 def recomputed_gradients(flowing: Sequence[tuple[Value, Value]], again: Mapping[Value, Value]) -> list[Value | None]:
-    """Gradients for values, with their upstream gradients, that are computed again from others (`again`)."""
+    """Return the gradients with respect to `again`, the inputs that the differentiated values are recomputed from."""
     anew = substitute([y for y, _ in flowing], again)
     for copy in again.values():
         copy.__dict__["leaf"] = None  # what x was computed from gets its share through x

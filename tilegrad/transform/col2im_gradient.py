@@ -1,9 +1,9 @@
-"""The way back through a convolution of few channels, for devices that compute operands as they pack them.
+"""Compute input gradients of convolutions with few channels as a matrix product and col2im, on targets that compute
+operands while packing them.
 
-As a product whose rows are the channels, each number of its other operand, which is masked and moved, serves as many
-products as there are channels: packing it takes several times as long as they do. Instead the weights of all taps and
-channels are the rows of a product with what comes back as it lies; what it gives for each tap is then laid over the
-input.
+As an implicit GEMM whose rows are the channels, each masked and shifted element of the other operand is used in only a
+few products, so that packing it takes several times as long as the products. Instead, the weights of all taps and
+channels are the rows of a product with the upstream gradient as stored, and col2im adds up the results of the taps.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..ops.pooling import Col2im
 from .rewrite import rewrite
 
 FEWER = 4
-"""How many times fewer numbers must be laid over the input than would be packed: each is stored, and read again."""
+"""Lowest ratio of packed elements to col2im elements: the latter are stored and read again."""
 
 
 def col2im_gradient(graph: Graph) -> Graph:
-    """The graph with such convolutions as products whose results are laid over one another.
+    """Rewrite input gradients of convolutions with few channels as a contraction followed by col2im.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType

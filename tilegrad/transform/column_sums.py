@@ -1,7 +1,7 @@
-"""Sums across rows, where something else is reduced along them, are made in parts: of a few rows at a time.
+"""Split sums over rows into partial sums over a few rows, where the same rows are reduced along their elements.
 
-Whoever goes through rows, to normalise them or to take a gradient back through that, has their elements at
-hand, but not those of all rows at once. Parts of a sum over rows are made on that way, and memory is gone through once.
+A kernel that normalises rows, or takes the gradient of a normalisation, has the elements of some rows in registers.
+Partial sums over these rows fuse into it, so that memory is read once.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from ..runtime.target_model import TargetModel
 from .share import on_inputs
 
 MIN_ELEMENTS = 1 << 16
-"""Elements from which on it matters how often memory is gone through."""
+"""Elements from which the number of passes over memory matters."""
 MIN_PART_ROWS, MAX_PART_ROWS = 8, 32
-"""Rows of a part: the more, the less is left to sum."""
+"""Rows of a partial sum; with more rows fewer partial sums are left to add."""
 MAX_PART_ROWS_OF_MANY_WORKERS = 128
-"""The same where there are many workers, and enough for all."""
+"""Rows of a partial sum on targets with many workers, if there are enough parts for all of them."""
 MAX_VISITED = 48
-"""How many values are looked at to find out what a reduction is made of."""
+"""Values visited to find the operands of a reduction."""
 
 
 def column_sums(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
-    """A sum over all rows of what is also reduced along the rows becomes one of sums over a few rows.
+    """Rewrite a sum over all rows as a sum of partial sums, if a reduction along these rows can compute the partial
+    sums.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -54,7 +55,7 @@ def column_sums(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
 
 
 def _sums_to_split(graph: Graph, target: TargetModel) -> dict[Value, int]:
-    """The sums that are made in parts, and how many rows each part has."""
+    """Map each sum that is split to the number of rows of a part."""
     sums = {v: rows for v in graph.values() if isinstance(v, Sum) and (rows := _part_rows(v, target))}
     if not sums:
         return {}
@@ -66,7 +67,7 @@ def _sums_to_split(graph: Graph, target: TargetModel) -> dict[Value, int]:
 
 
 def _part_rows(value: Sum, target: TargetModel) -> int:
-    """How many rows are summed at a time; 0: the sum stays as it is."""
+    """Return the number of rows of a part; 0 if the sum is not split."""
     shape = value.x.shape
     if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
         return 0
@@ -86,7 +87,7 @@ def _part_rows(value: Sum, target: TargetModel) -> int:
 
 
 def _divisor(extent: int, most: int) -> int:
-    """The largest divisor that is not above a number, if it is no less than `MIN_PART_ROWS`; else 0.
+    """Return the largest divisor between `MIN_PART_ROWS` and a limit; 0 if there is none.
 
     >>> _divisor(3072, 50), _divisor(3163, 50)
     (48, 0)
@@ -95,8 +96,8 @@ def _divisor(extent: int, most: int) -> int:
 
 
 def _balanced_rows(extent: int, all_rows: int, target: TargetModel) -> int:
-    """How many of such long rows a part has that a worker has room for one part only: such that all are done soonest,
-    and then as many as possible.
+    """Return the number of rows of a part for rows so long that a worker runs one part at a time: minimise the time
+    until all parts are done, then maximise the rows.
 
     >>> from ..backend.cuda.costs import gpu_model
     >>> [_balanced_rows(rows, rows, gpu_model(132)) for rows in (8192, 2048, 1000)]
@@ -107,7 +108,9 @@ def _balanced_rows(extent: int, all_rows: int, target: TargetModel) -> int:
 
 
 def _joins_row_reductions(value: Sum, along: list[Reduction]) -> bool:
-    """Whether rows of the same elements are reduced, by something that need not wait for other kernels."""
+    """Return whether a row reduction over the same elements can compute the partial sums without waiting for another
+    kernel.
+    """
     if not along:
         return False
     own = _row_sources(value.x)
@@ -118,7 +121,7 @@ def _joins_row_reductions(value: Sum, along: list[Reduction]) -> bool:
 
 
 def _row_sources(x: Value) -> set[Value]:
-    """What the elements of a value are made of at the same place, or at their row."""
+    """Return the values that a value is computed from elementwise or by reductions of the same row."""
     found: set[Value] = set()
     stack = [x]
     while stack and len(found) < MAX_VISITED:
@@ -132,7 +135,7 @@ def _row_sources(x: Value) -> set[Value]:
 
 
 def _ancestors(value: Value) -> set[Value]:
-    """All that a value is computed from."""
+    """Return all values that a value is computed from."""
     found: set[Value] = set()
     stack = [value]
     while stack:
@@ -144,7 +147,7 @@ def _ancestors(value: Value) -> set[Value]:
 
 
 def _split(value: Sum, rows: int) -> Value:
-    """The same sum, over a few rows first."""
+    """Rewrite a sum as a sum of partial sums."""
     with working_for(value.location):
         shape = value.x.shape
         axis = len(shape) - 2

@@ -1,7 +1,7 @@
-"""Operands of 32 bits lie along what is summed: tensor cores take them in no other order.
+"""Store an operand of large float32 products with the summed axes contiguous, as tensor cores require.
 
-One that does not goes through registers on its way; where neither does, the smaller one is put in order before, which
-takes a small part of what the product takes.
+An operand in another layout passes through registers. If neither operand has the required layout, transposing the
+smaller one first takes a small part of the time of the product.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ..ops.packed_rows import Materialised
 from .rewrite import rewrite
 
 MIN_MULTIPLICATIONS = 1 << 28
-"""Products from which on a kernel more is soon made up for."""
+"""Multiplications from which an additional kernel pays off."""
 MIN_EXTENT = 64
 LINE_MULTIPLE = 4
-"""Elements of a piece of memory: lines are a multiple of it."""
+"""Elements of an asynchronous copy: the length of rows is a multiple of it."""
 
 
 def contiguous_k(graph: Graph) -> Graph:
@@ -38,7 +38,7 @@ def contiguous_k(graph: Graph) -> Graph:
 
 
 def with_contiguous_k(value: Value) -> Value | None:
-    """A large product at `high` with one of its operands in order, if neither is.
+    """Rewrite a large product at `high` whose operands both lack the layout; None for any other value.
 
     >>> from ..ir.graph import Input, TensorType
     >>> x, y = (Input(TensorType(float32, (4096, 512)), name) for name in "xy")
@@ -66,7 +66,7 @@ def with_contiguous_k(value: Value) -> Value | None:
 
 
 def contiguous_axis(value: Value, axes: str) -> str:
-    """The letter of the axis whose elements are neighbours in memory."""
+    """Return the letter of the axis whose elements are adjacent in memory."""
     while isinstance(value, Permute):
         axes = "".join(axes[value.axes.index(n)] for n in range(len(axes)))
         value = value.x
@@ -74,7 +74,7 @@ def contiguous_axis(value: Value, axes: str) -> str:
 
 
 def _with_k_last(value: Value, axes: str, summed: list[str]) -> tuple[Value, str]:
-    """In memory with what is summed as the last axes."""
+    """Materialise an operand with the summed axes last."""
     order = [n for n, a in enumerate(axes) if a not in summed] + [axes.index(a) for a in summed]
     moved = value if order == sorted(order) else permute(value, order)
     return Materialised(moved), "".join(axes[n] for n in order)

@@ -1,8 +1,7 @@
-"""The gradient of a table: which entries go to a row is found first, so that no row looks through all of them.
+"""Compute gradients of embedding tables as segment sums over sorted indices.
 
-A scatter that adds must add what meets in one place in one order. Where that is left to one instance for some columns,
-it goes through all entries one after the other: 8 ms for the 16,384 letters of a step of GPT-2, on a GPU that could
-write the table in 0.04.
+A scatter that adds must add entries with the same destination in a fixed order, so one instance would process all
+entries of some columns sequentially. With sorted indices each row of the table is summed independently.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
 MIN_ENTRIES, MAX_ENTRIES = 256, 1 << 17
-"""Of an index: for fewer the scatter is soon done, for more it would take long to count for each who comes before."""
+"""Entries of an index: fewer are scattered in little time, and more take long to sort by counting."""
 MIN_COLUMNS = 32
 MIN_CPU_COLUMNS = 128
 """Columns from which sorting the entries costs less than adding them up one after the other on a CPU."""

@@ -1,15 +1,12 @@
-"""Products with the rows of a table are made for the rows of the table, where more rows are looked up than it has.
-
-A network that reads letters looks up 2048 rows of a table of 256, and multiplies them with weights: as many rows of 256
-products, looked up, are the same. On the way back, what arrives at equal rows is added up first, and multiplied then.
+"""Rewrite `table[i] @ w` as `(table @ w)[i]` when more rows are looked up than the table has, and the gradients
+accordingly.
 
     table[index] @ w                       ->  (table @ w)[index]
     table[index]' @ y                      ->  table' @ s    (s: zeros with y added at index)
     zeros with (y @ w) added at index      ->  s @ w
 
-What is added to the rows of a table, here or elsewhere, is added up row by row (`embedding_gradient.py`).
-
-A row that nobody looks up has no part in a sum, whatever numbers it has (zero times infinity is none): it is made zero.
+Rows of the table that no index reads are set to zero before they are multiplied in a sum: their infinities and NaN must
+not contribute.
 """
 
 from __future__ import annotations
@@ -29,9 +26,9 @@ from .rewrite import rewrite
 from .simplify import constant_of
 
 MULTIPLIES_PER_MOVE = 64
-"""Products that pay for an element that is moved instead."""
+"""Multiplications that take as long as moving an element."""
 SUMMED_TYPES = (float32, float64)
-"""Elements that may be added up before they are multiplied: others would be rounded after each sum."""
+"""Element types that may be summed before they are multiplied; narrower ones would be rounded after each sum."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -68,14 +65,14 @@ class GatheredRows(NamedTuple):
 
     table: Value
     entries: Value
-    """Which row each of them is."""
+    """Index of the row that each entry reads."""
     many: str
-    """Of the axes of the entries."""
+    """Letters of the axes of the entries."""
     rest: str
 
 
 def _gathered(x: Value, of_x: str) -> GatheredRows | None:
-    """The rows of a table that something is, with their axes in any order."""
+    """Match rows gathered from a table, with permuted axes; None for anything else."""
     x, of_x = _unpermuted(x, of_x)
     if not isinstance(x, Index) or x.axes != (0,):
         return None
@@ -85,7 +82,7 @@ def _gathered(x: Value, of_x: str) -> GatheredRows | None:
 
 
 def _unpermuted(x: Value, of_x: str) -> tuple[Value, str]:
-    """What has its axes in another order, and their letters."""
+    """Undo permutations of a value and of the letters of its axes."""
     while isinstance(x, Permute):
         of_x = "".join(of_x[x.axes.index(n)] for n in range(len(of_x)))
         x = x.x
@@ -93,7 +90,7 @@ def _unpermuted(x: Value, of_x: str) -> tuple[Value, str]:
 
 
 def _pays(rows: Dim, index: Value, depths: Iterable[Dim]) -> bool:
-    """Whether as many products are saved, of such a depth, as pay for moving the results of so many."""
+    """Return whether the multiplications saved outweigh moving the results."""
     few, many, depth = (known(product(extents), {}) for extents in ((rows,), index.shape, depths))
     return (many - few) * depth >= MULTIPLIES_PER_MOVE * many
 
@@ -103,7 +100,7 @@ def _known(*values: Value) -> bool:
 
 
 def _multiply_table(value: Contract, side: int) -> Value | None:
-    """A product with looked up rows on one side as one with the table; None if it is something else."""
+    """Multiply the table instead of gathered rows on one side of a product; None if neither applies or pays."""
     *axes, out = letters(value.equation)
     other, of_other = value.inputs[1 - side], axes[1 - side]
     rows = _gathered(value.inputs[side], axes[side])
@@ -131,14 +128,15 @@ def _multiply_table(value: Contract, side: int) -> Value | None:
 
 
 def _contract(value: Contract, side: int, x: tuple[Value, str], y: tuple[Value, str], out: str) -> Value:
-    """A product like another, of x on one side and y on the other."""
+    """Contract x on one side with y on the other, with the precision of another contraction."""
     first, second = (x, y) if side == 0 else (y, x)
     return Contract(first[0], second[0], f"{first[1]},{second[1]}->{out}", value.precision)
 
 
 def _scatter_sum(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tuple[Value, str]:
-    """What arrives at each row of a table of so many, and the letters of its other axes; entries are taken in the order
-    in which they lie there."""
+    """Add up the rows of y for each row of the table, and return the letters of its axes. Entries are added in memory
+    order.
+    """
     y, of_y = _unpermuted(y, of_y)
     rest = "".join(a for a in of_y if a not in many)
     entries = "".join(a for a in of_y if a in many)
@@ -150,7 +148,7 @@ def _scatter_sum(count: Dim, index: Value, many: str, y: Value, of_y: str) -> tu
 
 
 def _zero_unread_rows(table: Value, index: Value) -> Value:
-    """A table with zeros for the rows that nobody looks up."""
+    """Set the rows of a table that no index reads to zero."""
     rows = table.shape[:1]
     nowhere, here = (fill(flag, shape, bool_, table.device) for flag, shape in ((False, ()), (True, index.shape)))
     index, check = split_check(index)
@@ -159,7 +157,7 @@ def _zero_unread_rows(table: Value, index: Value) -> Value:
 
 
 def _multiply_sums(value: Scatter, busy: set[Value]) -> Value | None:
-    """Products that are added up by rows, as products of what is added up by rows; None if it is something else."""
+    """Rewrite a scatter that adds rows of a product as a product of added rows; None if it does not apply or pay."""
     if value.fn != "add" or value.axes != (0,) or str(constant_of(value.base)) != "0.0":
         return None
     (index,), source = value.checked_indices, value.source
@@ -182,7 +180,7 @@ def _multiply_sums(value: Scatter, busy: set[Value]) -> Value | None:
 
 
 def _has_readers(x: Value, busy: set[Value]) -> bool:
-    """Whether something has more than one reader, or what it has in another order."""
+    """Return whether a value, or what it permutes, has several readers."""
     while isinstance(x, Permute) and x not in busy:
         x = x.x
     return x in busy

@@ -1,4 +1,4 @@
-"""Operators that somebody declared are replaced by what computes them on their device."""
+"""Replace declared operators by the code that computes them on their device."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .share import on_inputs
 
 
 def has_declared(graph: Graph) -> bool:
-    """Whether there is anything to expand."""
+    """Return whether a graph has declared operators."""
     return any(isinstance(v, Declared) for v in graph.values())
 
 
 def expand(graph: Graph) -> Graph:
-    """The graph without `Declared` values: in their place stands the kernel for the device, or the reference.
+    """Replace `Declared` values by the kernel for the device, or by the reference implementation.
 
-    It comes first, so that all other passes see what is computed.
+    This pass runs first, so that all other passes see the code.
     """
     if not has_declared(graph):
         return graph
@@ -40,7 +40,7 @@ def expand(graph: Graph) -> Graph:
 
 
 def _code(value: Declared, inputs: tuple[Value, ...]) -> list[Value]:
-    """All outputs of an operator."""
+    """Instantiate all outputs of an operator."""
     code = expand(value.meaning.code(value.type.device))  # an operator may be made of others
     new: dict[Value, Value] = dict(zip(code.inputs, inputs, strict=True))
     for part in code.values():

@@ -1,4 +1,4 @@
-"""Movement that comes to nothing, or to one movement instead of two."""
+"""Fold movements of elements that cancel or compose."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .rewrite import rewrite
 
 
 def fold_movement(graph: Graph) -> Graph:
-    """Elements that are put back where they came from, or moved twice, are not moved, or once.
+    """Remove movements that undo each other and compose consecutive ones.
 
-    The kernels would come out alike, as positions are composed; but equal values are recognised only where
-    they are written alike, and the fewer there are, the faster is everything that follows.
+    Kernels would be the same without this pass, since positions are composed when values are fused. But common
+    subexpressions are only found if they are written alike, and smaller graphs compile faster.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -78,7 +78,7 @@ def _is_whole(starts: tuple[Dim, ...], steps: tuple[int, ...]) -> bool:
 
 
 def _composed(inner: Slice | Pad, outer: Slice | Pad) -> tuple[tuple[Dim, ...], tuple[int, ...]]:
-    """Where the first elements are after two movements, and how far apart the others."""
+    """Compose the starts and steps of two movements."""
     far, near = (outer, inner) if isinstance(outer, Pad) else (inner, outer)
     axes = list(zip(far.starts, far.steps, near.starts, near.steps, strict=True))
     return tuple([a + c * b for a, b, c, _ in axes]), tuple([b * d for _, b, _, d in axes])
@@ -95,7 +95,7 @@ def _fold_pad(value: Pad) -> Value | None:
 
 
 def _slice_of_part(value: Slice, x: Cat) -> Value | None:
-    """Elements all of which are in one of the tensors that were put together."""
+    """Slice the one operand of a concatenation that holds all sliced elements; None if there are several."""
     axis = x.axis
     start, step, size = value.starts[axis], value.steps[axis], value.sizes[axis]
     if type(start) is not int or type(size) is not int or not size:
@@ -136,7 +136,7 @@ def _fold_cat(value: Cat) -> Value | None:
 
 
 def _neighbours(x: Value, y: Value, axis: int) -> Value | None:
-    """Two slices of one tensor that follow each other, as one."""
+    """Merge two adjacent slices of one tensor; None if they are not adjacent."""
     if not (isinstance(x, Slice) and isinstance(y, Slice) and x.x is y.x):
         return None
     whole = x.x.shape

@@ -1,7 +1,7 @@
-"""What is computed from steady inputs alone, such as weights, is kept apart from what reads it, where that is worth it.
+"""Hoist values that depend on constant inputs alone, such as weights, out of the program that runs in each call.
 
-Such a value is computed once, and then again only when the inputs have changed (`Executable.hoisted`). Fused into its
-readers it would be computed in every call.
+A hoisted value is computed once, and again only when its inputs change (`Executable.hoisted`). Fused into its readers
+it would be computed in every call.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..ops.packed_rows import Materialised
 from .share import on_inputs
 
 MIN_ELEMENTS = 1024
-"""Elements from which on it is worth memory of its own."""
+"""Elements from which a value is worth memory of its own."""
 
 
 def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
-    """The graph with what depends only on steady inputs, and takes no more memory than they do, in memory.
+    """Materialise values that depend on constant inputs alone and take no more memory than these.
 
     >>> from ..ir.dtype import bfloat16, float32
     >>> from ..ir.graph import Input, TensorType
@@ -48,7 +48,7 @@ def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
 
 
 def _sources(graph: Graph, steady: Set[Value]) -> dict[Value, frozenset[Value]]:
-    """Of each value that depends on steady inputs alone, those inputs; of one that depends on none, nothing."""
+    """Map each value that depends on constant inputs alone to these inputs."""
     found: dict[Value, frozenset[Value]] = {x: frozenset([x]) for x in steady}
     given = set(graph.inputs)
     for value in graph.values():
@@ -58,13 +58,13 @@ def _sources(graph: Graph, steady: Set[Value]) -> dict[Value, frozenset[Value]]:
 
 
 def _boundary(graph: Graph, sources: Mapping[Value, frozenset[Value]]) -> list[Value]:
-    """The values that others read which depend on more."""
+    """List the constant values that have a reader which is not constant."""
     readers, outputs = graph.consumers(), set(graph.outputs)
     return [v for v in readers if v in sources and v not in outputs and any(r not in sources for r in readers[v])]
 
 
 def _stored_part(value: Value, sources: Mapping[Value, frozenset[Value]]) -> Value | None:
-    """What is kept of a value, if anything: reading it must be less work than reading what it is computed from."""
+    """Return the part of a constant value to store, without movements; None if reading it would not save work."""
     while value.moves and not _is_small(value, sources):
         (value,) = value.inputs
     below = value

@@ -1,13 +1,13 @@
-"""Convolutions are laid out for devices: for those that copy operands in pieces while they multiply, in rows; where
-products take most of the time and 3 x 3 taps may be computed by fewer of them, in tiles (`winograd.py`).
+"""Rewrite convolutions as matrix products over packed rows (implicit GEMM), for targets that copy operands
+asynchronously.
 
-In rows, what an operand costs is how it lies in memory: computing where each element is takes longer than the
-products. So the input gets its padding and the order (groups, images, *positions, channels) once, in memory, and so do
-the weights; what is left are products of matrices (`ops/packed_rows.py`). Windows that are a stride apart become
-neighbours: the positions of a stride are channels.
+On these targets the cost of an operand is its memory layout: computing the address of each element takes longer than
+the products. So the input is padded and stored once in the order (groups, images, *positions, channels), and the
+weights accordingly; then the convolution is a product of matrices (`ops/packed_rows.py`). With a stride, positions
+modulo the stride become channels.
 
-The rows of an image are as far apart as they need be for the padding of one to be that of the next; windows that
-would begin in it are computed with the others, and not stored.
+The padding of a row also serves as the padding of the next one. Windows that begin in the padding are computed with the
+others and not stored.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from .contiguous_k import LINE_MULTIPLE
 from .rewrite import rewrite
 
 MAX_FOLDED_BYTES = 64
-"""Of the channels of a position, up to which those of neighbouring rows are put beside them."""
+"""Bytes of the channels of a position up to which taps of neighbouring rows become channels."""
 LINES_MULTIPLE, MIN_LINES = 512, 8192
-"""Of which the number of lines is a multiple where there are many: sums over them are cut into pieces."""
+"""Padded number of lines, and the number of lines from which it is padded: sums over them are split."""
 PART_LINES, MAX_PARTS = 64, 8
-"""Lines of which such a piece has a multiple, and how many pieces lines are made even for."""
+"""Lines that the parts of a split sum are a multiple of, and the largest number of parts considered."""
 TILE_HEIGHT, TILE_WIDTHS = 128, (256, 240, 192)
-"""The tiles of gradients for weights."""
+"""Tile sizes of weight gradients."""
 MIN_GROUP_CHANNELS = 8
-"""Channels of a group, where there are several: products with fewer are mostly zeros."""
+"""Channels of a group from which grouped convolutions become products: with fewer most products would be zeros."""
 
 
 def implicit_gemm(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
-    """The graph with convolutions as products of lines, where the target model says so; elsewhere see `overlaid`.
+    """Rewrite convolutions of known sizes as products over packed rows.
 
     >>> from ..ir.dtype import bfloat16
     >>> from ..ir.graph import Input, TensorType
@@ -59,8 +59,7 @@ def implicit_gemm(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
 
 
 def _as_gemm(value: Value, target: TargetModel) -> Value | None:
-    """A convolution as products of lines, if it is one, and all of its extents are known; other products `along`, and
-    gradients of tables `row_sums`."""
+    """Rewrite a convolution as a product over packed rows; None for anything else."""
     piece = target.matmul.async_copy_bytes
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
@@ -83,25 +82,25 @@ def _fits(value: Value, weight: Value, axes: Windows) -> bool:
 
 
 def _transposed_padding(axis: Sliding) -> int:
-    """How many taps of a window, but for the padding, are behind its first one: the padding of the way back, negative
-    where windows begin with nothing but padding."""
+    """Return the padding of the transposed convolution, negative where windows only see padding."""
     return (axis.taps - 1) * axis.dilation - axis.padding
 
 
 def _transposed(axis: Sliding) -> Sliding:
-    """The windows of the way back, over what windows made."""
+    """Return the windows of the transposed convolution."""
     return Sliding(axis.count, axis.extent, axis.taps, 1, _transposed_padding(axis), axis.dilation)
 
 
 def _known(extent: Dim) -> int:
-    """An extent that `_fits` has looked at."""
+    """Narrow the type of an extent that `_fits` has checked."""
     assert isinstance(extent, int)
     return extent
 
 
 class Grid(NamedTuple):
-    """How an axis is laid out: `before` positions of padding, `steps` of `stride` positions of which the first
-    `phases` meet taps, and taps as counted in steps. Of `folded` taps, if any, each is a channel of its own."""
+    """The layout of an axis: `before` positions of padding, `steps` of `stride` positions of which the first `phases`
+    meet taps, and taps counted in steps. Of `folded` taps, if any, each is a channel.
+    """
 
     before: int
     steps: int
@@ -112,8 +111,9 @@ class Grid(NamedTuple):
 
 
 def _grids(axes: Windows, channels: int, room: int) -> list[Grid]:
-    """How axes are laid out. With few channels those of the taps of the last axis but one are put beside each other,
-    so that products are long."""
+    """Choose the layout of all axes. If there are few channels, the taps of the last axis but one become channels,
+    which makes products longer.
+    """
     found = [_grid(a) for a in axes]
     if len(axes) > 1 and axes[-2].dilation == 1 and axes[-2].taps > 1:
         if channels * math.prod(g.phases for g in found) <= room:
@@ -140,7 +140,7 @@ def _grid(axis: Sliding) -> Grid:
 
 
 class PackedTensor(NamedTuple):
-    """A tensor in memory: (groups, numbers), lines of `channels`, `grid` of them an image."""
+    """A packed tensor (groups, elements): lines of `channels` elements, `grid` lines an image."""
 
     value: Value
     grid: tuple[int, ...]
@@ -148,7 +148,7 @@ class PackedTensor(NamedTuple):
 
 
 def _pack(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> PackedTensor:
-    """x (images, groups, channels, *positions) in rows, at least `slack` lines longer than its images."""
+    """Pack x (images, groups, channels, *positions), followed by at least `slack` lines of zeros."""
     grid = tuple([a.steps for a in axes])
     images = -(-(slack + _slack_lines(_known(x.shape[0]), grid)) // math.prod(grid))
     widths = [(0, images), (0, 0), (0, 0)]
@@ -171,7 +171,7 @@ def _pack(x: Value, axes: Sequence[Grid], slack: int, piece: int) -> PackedTenso
 
 
 def _slack_lines(images: int, grid: tuple[int, ...]) -> int:
-    """Lines of zeros behind those of all images: room for `_missing_lines`.
+    """Return the lines of zeros behind all images that `_missing_lines` needs.
 
     >>> _slack_lines(128, (13, 13)), _slack_lines(2, (13, 13))
     (512, 0)
@@ -180,7 +180,7 @@ def _slack_lines(images: int, grid: tuple[int, ...]) -> int:
 
 
 def _missing_lines(lines: int, pieces: int = LINES_MULTIPLE // PART_LINES) -> int:
-    """Lines of zeros behind those of all images, which make their number even: a multiple of whole pieces.
+    """Return the lines of zeros that pad the lines of all images to whole parts.
 
     >>> _missing_lines(128 * 169), _missing_lines(128 * 169, 7), _missing_lines(2 * 169)
     (384, 320, 0)
@@ -189,7 +189,7 @@ def _missing_lines(lines: int, pieces: int = LINES_MULTIPLE // PART_LINES) -> in
 
 
 def _part_count(lines: int, outputs: int, run: int, sums: int, workers: int) -> int:
-    """Into how many pieces lines can be cut so that workers share the tiles of so many matrices of sums evenly.
+    """Return the number of parts of a sum over lines that balances the tiles of several matrices over the workers.
 
     >>> _part_count(128 * 784, 256, 480, 5, 132), _part_count(128 * 169, 384, 768, 3, 132)
     (6, 7)
@@ -198,7 +198,7 @@ def _part_count(lines: int, outputs: int, run: int, sums: int, workers: int) -> 
     """
 
     def rounds(pieces: int, width: int) -> int:
-        """Columns that the worker with most tiles computes, times lines."""
+        """Return the time of the worker with most tiles, in columns times lines."""
         tiles = -(-outputs // TILE_HEIGHT) * -(-run // width) * sums * pieces
         return -(-tiles // workers) * width * -(-lines // (PART_LINES * pieces))
 
@@ -206,7 +206,7 @@ def _part_count(lines: int, outputs: int, run: int, sums: int, workers: int) -> 
 
 
 def _split_strides(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
-    """Each axis behind the third as two: steps, and the positions of a step that matter; and what axes are then."""
+    """Split each spatial axis into steps and the phases that meet taps; return the names of the axes."""
     cut = [n for extent, a in zip(x.shape[3:], axes, strict=True) for n in (extent // a.stride, a.stride)]
     x = reshape(x, (*x.shape[:3], *cut))
     for n, a in enumerate(axes):
@@ -215,20 +215,20 @@ def _split_strides(x: Value, axes: Sequence[Grid]) -> tuple[Value, list[str]]:
 
 
 def _channels_last(x: Value, names: list[str], first: list[str], axes: Sequence[Grid]) -> Value:
-    """Some axes first, and then as one what else is a channel of its own."""
+    """Permute some axes to the front and merge all others into one axis of channels."""
     line = _channel_axes(axes)
     x = permute(x, [names.index(name) for name in (*first, *line)])
     return reshape(x, (*x.shape[: len(first)], -1))
 
 
 def _channel_axes(axes: Sequence[Grid]) -> list[str]:
-    """What the channels of a line are made of."""
+    """Return the names of the axes that make up the channels of a line."""
     taps = [f"tap {n}" for n, a in enumerate(axes) if a.folded]
     return [*taps, *[f"phase {n}" for n in range(len(axes))], "channel"]
 
 
 def _pad_channels(x: Value, piece: int) -> Value:
-    """With zeros behind the last axis, so that it takes whole pieces of memory."""
+    """Pad the last axis with zeros to whole asynchronous copies."""
     each = max(1, piece // x.dtype.bytes)
     extent = x.shape[-1]
     assert isinstance(extent, int)
@@ -242,8 +242,9 @@ def _pack_input(x: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> P
 
 
 def _loop_taps(axes: Windows, grids: Sequence[Grid], channels: int) -> tuple[tuple[int, ...], int]:
-    """The taps that are gone through one by one, and how far each runs along a row: where taps of the last axis are
-    neighbours, through all of them."""
+    """Return the taps that are looped over and the length of a contiguous run: taps of the last axis are contiguous if
+    they are not dilated.
+    """
     taps = tuple([g.taps for g in grids])
     return ((*taps[:-1], 1), channels * taps[-1]) if axes[-1].dilation == 1 else (taps, channels)
 
@@ -269,7 +270,7 @@ def _forward(x: Value, w: Value, axes: Windows, piece: int, precision: Precision
 
 
 def _pack_weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) -> Value:
-    """Weights (groups, outputs, channels, *taps) in the order of rows: (groups, outputs, *taps, run)."""
+    """Pack weights (groups, outputs, channels, *taps) as (groups, outputs, *taps, run)."""
     more = [(0, (g.folded or g.taps) * g.stride - a.taps) for g, a in zip(grids, axes, strict=True)]
     w, names = _split_strides(pad(w, [(0, 0)] * 3 + more), grids)
     names = [name.replace("step", "tap") if grids[int(name[-1])].folded else name for name in names[3:]]
@@ -279,7 +280,7 @@ def _pack_weights(w: Value, axes: Windows, grids: Sequence[Grid], piece: int) ->
 
 
 def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, precision: Precision) -> Value:
-    """The gradient for weights (groups, outputs, channels, *taps)."""
+    """Compute the gradient of weights (groups, outputs, channels, *taps) over packed rows."""
     piece, pieces = target.matmul.async_copy_bytes, LINES_MULTIPLE // PART_LINES
     grids = _grids(axes, _known(x.shape[2]), MAX_FOLDED_BYTES // x.dtype.bytes)
     rows = _pack_input(x, axes, grids, piece)
@@ -317,8 +318,9 @@ def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, pre
 
 
 def _pack_channels_first(y: Value, grid: tuple[int, ...]) -> PackedTensor:
-    """y (images, groups, channels, *positions) with a row of lines for each channel: numbers of 32 bits are multiplied
-    so, along what is summed."""
+    """Pack y (images, groups, channels, *positions) with a row for each channel: float32 operands need contiguous
+    summed axes.
+    """
     images, lines = _known(y.shape[0]), math.prod(grid)
     least = -(-_missing_lines(images * lines) // lines)
     more = next(n for n in range(least, least + LINE_MULTIPLE) if (images + n) * lines % LINE_MULTIPLE == 0)
@@ -328,7 +330,7 @@ def _pack_channels_first(y: Value, grid: tuple[int, ...]) -> PackedTensor:
 
 
 def _unpack_weights(w: Value, channels: int, axes: Windows, grids: Sequence[Grid], pitch: int) -> Value:
-    """Weights in the order of rows as (groups, outputs, channels, *taps)."""
+    """Unpack weights to (groups, outputs, channels, *taps)."""
     rank = len(axes)
     line = _channel_axes(grids)
     sizes = [channels if name == "channel" else _axis_size(name, grids) for name in line]
@@ -348,7 +350,7 @@ def _unpack_weights(w: Value, channels: int, axes: Windows, grids: Sequence[Grid
 
 
 def _axis_size(name: str, grids: Sequence[Grid]) -> int:
-    """How many channels a line has of one kind."""
+    """Return the extent of a named channel axis."""
     kind, number = name.split()
     grid = grids[int(number)]
     return grid.folded if kind == "tap" else grid.phases

@@ -1,4 +1,4 @@
-"""Conversions of element types where there are the fewest elements, and the narrowest."""
+"""Move casts to the point in the graph with the fewest bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ CANDIDATES = {Cast, Expand, Reshape, Permute, Slice, Index, TakeAlong, Max, Min}
 
 
 def move_casts(graph: Graph) -> Graph:
-    """Casts move past what only moves elements: to where there are fewer of them; of as many, narrower ones move.
+    """Move casts past movements of elements, to where there are fewer elements; with equal counts move the narrower
+    type.
 
-    A cast costs little where it is computed, but a value that is kept in memory should be kept narrow, and what
-    is gathered, sliced or repeated should not be converted first if most of it is left behind.
+    A cast costs little where it is computed, but stored values should be narrow, and elements that are gathered, sliced
+    or repeated should not be cast before most of them are dropped.
 
     >>> from ..ir.dtype import float16, float32
     >>> from ..ir.graph import Input, TensorType
@@ -50,7 +51,7 @@ def _moved(value: Value, busy: set[Value]) -> Value | None:
 
 
 def _is_cheaper(there: Value, here: Value, narrow: bool) -> bool:
-    """Whether a cast is better there than here: of fewer elements, or of as many if that moves narrower ones."""
+    """Return whether a cast is cheaper at `there`: of fewer elements, or of as many if narrower ones are moved then."""
     a, b = _count(there), _count(here)
     return a is not None and b is not None and (a < b or (a == b and narrow)) or (there.shape == here.shape and narrow)
 

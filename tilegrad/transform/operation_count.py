@@ -1,4 +1,4 @@
-"""How many operations a value takes, from what it means."""
+"""Count the operations that a value takes, from its element expression."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, parts
 from ..ir.size import Dim, Size
 
 TYPICAL_SIZE = 64
-"""What a size that varies is taken for."""
+"""Assumed value of a symbolic size."""
 
 
 def operations(value: Value) -> int:
-    """The operations of all elements; those of a product are two for each of its terms.
+    """Count the operations of all elements; each term of a contraction counts as two.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -38,7 +38,7 @@ def operations(value: Value) -> int:
 
 
 def element_count(value: Value) -> int:
-    """The elements of a value, as if each took one."""
+    """Count the elements of a value."""
     count = 1
     for extent in value.shape:
         count *= _known(extent)
@@ -50,7 +50,7 @@ def _known(extent: Dim) -> int:
 
 
 def _count(expressions: Sequence[Expr]) -> int:
-    """The operations of expressions, what they share once. Positions cost nothing.
+    """Count the operations of expressions, common subexpressions once. Address arithmetic is free.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.scalar import Const

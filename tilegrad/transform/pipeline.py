@@ -1,4 +1,4 @@
-"""The passes from graph to graph, in the order in which they run, each with the targets it is for."""
+"""The passes from graph to graph in their order, each with the condition on the target under which it runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def has_winograd_costs(target: TargetModel) -> bool:
 
 
 class Pass(Node):
-    """A pass and the targets it is for: all, those that `when` accepts; `costs` if it also reads the target model."""
+    """A pass with its condition on the target (`when`); `costs` says whether it also reads the target model."""
 
     run: Callable[..., Graph]
     when: Callable[[TargetModel], bool] | None = None

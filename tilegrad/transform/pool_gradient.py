@@ -1,9 +1,9 @@
-"""What is done with what pooling gives back is done sooner: to the few numbers of the windows.
+"""Apply masks and sums to the pooled gradient before it is scattered back.
 
-Behind an activation and a pooling, the gradient needs the sign of every element that was pooled. But only the chosen
-elements get a gradient, and those are what pooling gave. So the large tensor need not live until then: in an AlexNet
-training step that is half of all memory. And the sum of what is given back, for the bias before it, is the sum of what
-is there to give.
+Behind an activation and a max-pooling, the gradient masks every element that was pooled by its sign. But only the
+maxima get a gradient, and their signs are those of the pooled values. So the large tensor need not live until the
+backward pass: in an AlexNet training step it is half of all memory. The sum of the scattered gradient, for the bias
+before it, is the sum of the pooled gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .simplify import constant_of
 
 
 def pool_gradient(graph: Graph) -> Graph:
-    """A choice by comparing each element with a number, of what was returned to the greatest, is made before; sums too.
+    """Apply a mask that compares with a number, or a sum over windows, before the gradient is scattered to the maxima.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -46,7 +46,7 @@ def pool_gradient(graph: Graph) -> Graph:
 
 
 def _pushed(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
-    """The choice or the sum before it is spread over the windows, or None."""
+    """Push a mask or a sum through the scatter; None for any other value."""
     match value:
         case Sum(WindowScatter(y, WindowArgmax(), spread), axes, keepdim):
             over = range(y.type.rank - len(spread), y.type.rank)
@@ -73,7 +73,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _compare_pooled(condition: Value, each: Value, greatest: Value) -> Value | None:
-    """The comparison of each element with a number as one of the greatest elements; None if it is something else."""
+    """Rewrite a comparison of each element with a number as one of the maxima; None for anything else."""
     if not isinstance(condition, Comparison) or each not in condition.inputs:
         return None
     inputs = [greatest if x is each else x for x in condition.inputs]

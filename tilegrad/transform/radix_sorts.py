@@ -1,7 +1,7 @@
-"""Long rows are sorted by digits, on devices of many instances: all of these work on one row.
+"""Sort long rows by radix sort, on devices where all instances should share the work of one row.
 
-Four bits at a time, the lowest first: how often each digit is there, where those with it begin, and everybody to its
-place (`ops/digits.py`). What is sorted are numbers `key << 32 | place`.
+Each pass sorts by four bits, lowest first: count the digits, scan the counts, scatter stably (`ops/digits.py`). The
+sorted numbers are `key << 32 | position`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
 MIN_ROW, MIN_COMPARISONS = 4096, 1 << 31
-"""Up to so long a row, or so many pairs of keys, each key is compared with all others: that is one kernel."""
+"""Length of a row and number of comparisons up to which one kernel compares each key with all others."""
 MIN_SELECTION_ROW, SELECTION_BLOCK = 1 << 14, 1 << 12
-"""A row from which on the first few keys are looked for in parts, and about how long these are."""
+"""Length of a row from which selection is split, and the approximate length of a part."""
 SIGN_BIT = -(1 << 31)
 
 
@@ -39,7 +39,7 @@ def radix_sorts(graph: Graph, target: TargetModel) -> Graph:
 
 
 def radix_sort(value: Value) -> Value | None:
-    """The order of long rows, digit by digit; None if it is something else, or soon done.
+    """Sort the keys of long rows by radix sort; None for anything else or short rows.
 
     >>> from ..ir.graph import Input, TensorType
     >>> print(radix_sort(SortedKeys(Input(TensorType(int32, (1 << 20,))))).type)
@@ -59,7 +59,7 @@ def radix_sort(value: Value) -> Value | None:
 
 
 def radix_order(keys: Value, bits: int) -> Value:
-    """`key << 32 | place` of each row in stable order of so many low bits of int32 keys, taken as unsigned numbers."""
+    """Sort `key << 32 | position` of each row stably by the lowest bits of unsigned int32 keys."""
     rows, length = keys.shape
     place = expand(reshape(positions(length, keys.device), (1, length)), keys.shape)
     made = bitwise_or(shift_left(cast(keys, int64), 32), place)
@@ -71,7 +71,7 @@ def radix_order(keys: Value, bits: int) -> Value:
 
 
 def stable_order(keys: Value, most: int) -> Value:
-    """What `SortedKeys` has of a vector of int32 keys of 0 to less than `most`."""
+    """Compute `SortedKeys` of a vector of int32 keys from 0 to `most - 1`."""
     (length,) = keys.shape
     assert isinstance(length, int)
     if length < MIN_ROW or length * length < MIN_COMPARISONS:
@@ -81,12 +81,12 @@ def stable_order(keys: Value, most: int) -> Value:
 
 
 def sorted_places(made: Value) -> Value:
-    """Where the numbers of `radix_order` stood."""
+    """Return the original positions of the numbers of `radix_order`."""
     return bitwise_and(made, (1 << 32) - 1)
 
 
 def split_selection(value: Value, target: TargetModel) -> Value | None:
-    """The least keys of few long rows: those of their parts, and of these the least.
+    """Select the smallest keys of a few long rows: first those of each part, then the smallest of these.
 
     >>> from ..ir.graph import Input, TensorType
     >>> from ..backend.cuda.costs import gpu_model

@@ -1,8 +1,8 @@
-"""Rematerialisation: a program that takes too much memory computes values again instead of keeping them.
+"""Rematerialisation: recompute values for the gradients to fit a program into a memory budget.
 
-What the forward part leaves for the gradients lives longest. Where the most memory is in use, those that save most
-bytes for each operation are dropped, and computed again when the gradients need them; the plan is made anew, and so on.
-Random numbers come out equal, since they depend on a state that is kept.
+Values of the forward part that the gradients read live longest. Where most memory is in use, drop the values that save
+most bytes for each recomputed operation, plan again, and repeat. Random numbers stay the same, because their state is
+an input.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from .operation_count import operations
 from .share import on_inputs
 
 MAX_PLANS = 40
-"""How often a plan is made at most: each time a part of what is too much is dropped."""
+"""Largest number of plans made; each drops half of the excess."""
 SEGMENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Into how many parts the forward part is cut, of each of which only the ends are kept, where that is not enough."""
+"""Numbers of segments of the forward part tried in the end; only the values at their ends are kept."""
 MAX_KEPT = 6
-"""How many of the dearest are tried to be kept after all, once all fits."""
+"""Most expensive dropped values that are tried to be kept once the program fits."""
 
 
 class MemoryPlan(Node):
-    """In which order a graph is computed, and what is in memory when most is."""
+    """The order of the kernels of a graph and the memory in use at the peak."""
 
     bytes: int
-    """The most that are in use at a time: inputs, outputs and temporaries."""
+    """Peak memory: inputs, outputs and temporaries."""
     kept: int
-    """Those of inputs and outputs, which no plan changes."""
+    """Bytes of inputs and outputs, which every plan keeps."""
     made: tuple[tuple[Value, ...], ...]
-    """What each kernel computes, in order."""
+    """Values that each kernel computes, in order."""
     needs: tuple[tuple[Value, ...], ...]
-    """What each kernel reads from memory."""
+    """Values that each kernel reads from memory."""
     stored: frozenset[Value]
     peak: int
-    """The number of the kernel that runs then."""
+    """Number of the kernel at which the peak occurs."""
     live: tuple[Value, ...]
-    """The temporaries that are in use then."""
+    """Temporaries that are live at the peak."""
 
 
 Planner: TypeAlias = "Callable[[Graph], MemoryPlan]"
 
 
 def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
-    """The graph with so much computed again for its gradients that it fits; an error if that cannot be.
+    """Recompute values for the gradients until the program fits the budget; raise `BudgetError` if it cannot.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -76,7 +76,7 @@ def rematerialise(graph: Graph, planner: Planner, budget: int) -> Graph:
 
 
 def recomputed(graph: Graph) -> list[Value]:
-    """What of the forward part is computed a second time, by checkpoints or to fit."""
+    """List the values of the forward part that are computed a second time, by checkpoints or to fit a budget."""
     later: set[Value] = set()
     found = []
     for value in graph.values():
@@ -94,7 +94,7 @@ def _is_backward(value: Value) -> bool:
 
 
 def _extra_share(graph: Graph) -> float:
-    """How much more is computed, as a part of what must be."""
+    """Return the recomputed operations relative to all others."""
     again = recomputed(graph)
     extra = sum(map(operations, again))
     return extra / max(1, sum(map(operations, set(graph.values()).difference(again))))
@@ -105,7 +105,7 @@ def _known(dim: Dim) -> int:
 
 
 class _DropSearch:
-    """A graph, and what is dropped of it so far."""
+    """A search for the values to drop: the graph, and the values dropped so far."""
 
     def __init__(self, graph: Graph, planner: Planner, plan: MemoryPlan) -> None:
         self.original, self.first, self.planner = graph, plan, planner
@@ -124,7 +124,7 @@ class _DropSearch:
         self.graph, self.best, self.back = graph, plan, {v: v for v in self.values}
 
     def _times(self) -> dict[Value, int]:
-        """For what belongs to the gradients, the first kernel that computes it or a part of it."""
+        """Map each value of the gradients to the first kernel that computes it or a value made from it."""
         times: dict[Value, int] = {}
         for v in reversed(self.values):
             if v in self.backward:
@@ -133,7 +133,7 @@ class _DropSearch:
         return times
 
     def until(self, budget: int) -> bool:
-        """Drops values until the rest fits; whether that was possible."""
+        """Drop values until the program fits; return whether it does."""
         least = self._state()
         for trial in self._trials(budget):
             self._settle(trial)
@@ -144,7 +144,9 @@ class _DropSearch:
         return False
 
     def _trials(self, budget: int) -> Iterator[set[Value]]:
-        """What might be dropped: ever more of what saves most for its cost; then all, but for the ends of segments."""
+        """Yield sets of values to drop: first those that save most bytes for their cost, then all but the ends of
+        segments.
+        """
         for _ in range(MAX_PLANS):
             chosen = self._chosen((self.best.bytes - budget) // 2 + 1)
             if not chosen:
@@ -154,7 +156,7 @@ class _DropSearch:
             yield self._within(count)
 
     def _within(self, count: int) -> set[Value]:
-        """What is only needed within one of so many segments of the forward part, and then by the gradients."""
+        """Return the values of the forward part that are live only within one of `count` segments."""
         kept = {*self.backward, *self.original.outputs}
         last = {v: self._last_forward(v) for v in self.first.stored - kept if not v.opaque}
         across = [0] * len(self.first.made)
@@ -174,7 +176,7 @@ class _DropSearch:
         return {v for v, end in last.items() if not any(self.kernel[v] <= cut < end for cut in cuts)}
 
     def _last_forward(self, value: Value) -> int:
-        """The last kernel of the forward part that needs a value."""
+        """Return the last kernel of the forward part that needs a value."""
         found, seen = self.kernel[value], {value}
         stack = [value]
         while stack:
@@ -193,7 +195,7 @@ class _DropSearch:
         self.dropped, self.graph, self.best, self.back = state
 
     def relent(self, budget: int) -> None:
-        """Keeps the dearest after all, where there is room."""
+        """Keep the most expensive dropped values where the budget allows."""
         dear = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
         for v in dear[:MAX_KEPT]:
             before = self._state()
@@ -207,7 +209,7 @@ class _DropSearch:
         self.best = self.planner(self.graph)
 
     def _chosen(self, bytes: int) -> set[Value]:
-        """What to drop next, to save so many bytes where most is in use."""
+        """Choose values to drop that save a number of bytes at the peak."""
         now = {self.back.get(v, v): n for n, made in enumerate(self.best.made) for v in made}
         candidates = []
         for v in self.best.live:
@@ -227,11 +229,13 @@ class _DropSearch:
         return chosen
 
     def is_there(self, value: Value, dropped: set[Value]) -> bool:
-        """Whether a value of the forward part is in memory, or needs none."""
+        """Return whether a value of the forward part is in memory or needs none."""
         return value in self.given or not value.inputs or (value in self.first.stored and value not in dropped)
 
     def _needed(self, dropped: set[Value]) -> dict[Value, int]:
-        """For values of the forward part the first kernel of the gradients that needs them, or what is made of them."""
+        """Map values of the forward part to the first kernel of the gradients that needs them or a dropped value made
+        from them.
+        """
         needed: dict[Value, int] = {}
         for v in reversed(self.values):
             if v in self.backward:
@@ -243,12 +247,12 @@ class _DropSearch:
         return needed
 
     def starts(self, dropped: set[Value]) -> dict[Value, Value]:
-        """For what is dropped, what must be there before it is computed again."""
+        """Map each dropped value to the value that its recomputation waits for."""
         needed = self._needed(dropped)
         return {v: start for v in dropped if v in needed and (start := self.trigger(needed[v])) is not None}
 
     def trigger(self, time: int) -> Value | None:
-        """What is there last before a kernel of the gradients can run."""
+        """Return the last value that is computed before a kernel of the gradients can run."""
         if time >= len(self.first.made):
             return None
         own = [v for v in self.first.needs[time] if v in self.backward and v in self.kernel]
@@ -257,8 +261,9 @@ class _DropSearch:
         return self.first.made[time - 1][-1] if time else None
 
     def _cost(self, value: Value, dropped: set[Value]) -> int:
-        """The operations to drop a value, too: it is made of what was dropped, or that is made of it. So of many alike
-        every other is dropped first."""
+        """Count the operations of recomputing a value, including dropped values it needs or that need it: of a chain of
+        similar values every other one is dropped first.
+        """
         total, sources = self._parts(value)
         stack = [x for x in sources if x in dropped]
         seen = set(stack)
@@ -270,7 +275,7 @@ class _DropSearch:
         return 1 + total + sum(own for own, sources in map(self._parts, dropped - {value}) if value in sources)
 
     def _parts(self, value: Value) -> tuple[int, set[Value]]:
-        """The operations to compute a value from others in memory, and which those are."""
+        """Count the operations of computing a value from values in memory, and return these values."""
         if value not in self.parts:
             seen, sources = {value}, set()
             stack = list(value.inputs)
@@ -286,7 +291,7 @@ class _DropSearch:
 
 
 class _Recomputation:
-    """The graph in which the gradients read values that are computed again."""
+    """Builder of the graph in which the gradients read recomputed values."""
 
     def __init__(self, search: _DropSearch, dropped: set[Value]) -> None:
         self.search = search
@@ -294,10 +299,10 @@ class _Recomputation:
         self.dropped = dropped & set(self.starts)
         self.new: dict[Value, Value] = {}
         self.copies: dict[tuple[Value, Value], Value] = {}
-        """Of a value, by what its computation waits for."""
+        """Recomputed values, by the original and the value that the computation waits for."""
 
     def graph(self) -> tuple[Graph, dict[Value, Value]]:
-        """The graph, and for its values those that they come from."""
+        """Build the graph; also map its values to the original ones."""
         search = self.search
         late: dict[Value, Value] = {}
         for v in search.values:
@@ -312,7 +317,7 @@ class _Recomputation:
         return Graph(search.original.inputs, outputs), {new: old for old, new in self.new.items()}
 
     def _late(self, wanted: Value, late: dict[Value, Value]) -> Value:
-        """What the gradients read for a value."""
+        """Return the value that the gradients read in place of a value of the forward part."""
         stack = [wanted]
         while stack:
             v = stack[-1]
@@ -330,7 +335,7 @@ class _Recomputation:
         return late[wanted]
 
     def _copy(self, wanted: Value, start: Value) -> Value:
-        """A value computed again from what is in memory then, when the start is there."""
+        """Recompute a value from values in memory, after `start`."""
         stack = [(wanted, start)]
         while stack:
             v, start = key = stack[-1]
@@ -351,7 +356,7 @@ class _Recomputation:
 
 
 def summary(values: Sequence[Value]) -> str:
-    """Values that are computed again, for people: the ops by how often.
+    """Show recomputed values as a count of each op.
 
     >>> summary([])
     'nothing'

@@ -1,4 +1,4 @@
-"""What passes that look at one value at a time have in common: the walk from inputs to outputs."""
+"""Rewrite graphs value by value: the traversal that passes share."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..ir.location import working_for
 from .share import on_inputs
 
 Rewrite: TypeAlias = Callable[[Value, set[Value]], "Value | None"]
-"""What may be written for a value, or None. The set has the values that more than one reader needs."""
+"""Return a replacement for a value, or None. The set holds values with several readers."""
 
 MAX_STEPS = 64
-"""A value that is rewritten more often is in a circle of rules."""
+"""Most rewrites of one value; more mean that rules undo each other."""
 
 
 def rewrite(graph: Graph, simpler: Rewrite, of: type[Value] | tuple[type[Value], ...] = Value) -> Graph:
@@ -43,7 +43,7 @@ def rewrite(graph: Graph, simpler: Rewrite, of: type[Value] | tuple[type[Value],
 
 
 def _rewritten(value: Value, new: dict[Value, Value], simpler: Rewrite, busy: set[Value], of: Any) -> Value:
-    """A value on settled inputs, in its simplest form; what a rule makes on the way is settled too."""
+    """Rewrite the inputs of a value, then the value; values made by a rewrite are rewritten too."""
     for _ in range(MAX_STEPS):
         for x in value.inputs:
             if x not in new:

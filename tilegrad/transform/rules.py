@@ -1,7 +1,7 @@
-"""Algebra as data: what may be written for what.
+"""Algebraic rewrite rules as data.
 
-Each rule holds for every element, NaN, infinities and both zeros included: so there is no `x * 0 -> 0` for
-floats, and `x + 0 -> x` only for the zero that changes nothing, -0.0. One property test checks them all.
+Each rule holds for every element, including NaN, infinities and both zeros: so there is no `x * 0 -> 0` for floats, and
+`x + 0 -> x` only for -0.0. One property test checks all rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..ops.exponential import Power
 
 
 class Rule(Node):
-    """`pattern` becomes `result`, for elements of the kinds in `kinds` (b, i, f). Inputs are wildcards."""
+    """A rewrite of `pattern` to `result` for element kinds in `kinds` (b, i, f). Inputs are wildcards."""
 
     pattern: Value
     result: Value
@@ -28,7 +28,7 @@ class Rule(Node):
 
 
 def shown(value: Value) -> str:
-    """A pattern on one line."""
+    """Format a pattern on one line."""
     return f"{value}({', '.join(map(shown, value.inputs))})" if value.inputs else str(value)
 
 
@@ -42,7 +42,7 @@ p, q, condition = _wildcards(bool_)
 
 
 def number(value: float, like: Value = x) -> Value:
-    """A number, of the type of a wildcard."""
+    """Make a constant of the type of a wildcard."""
     return fill(value, (), like.dtype)
 
 

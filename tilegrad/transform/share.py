@@ -1,4 +1,4 @@
-"""Equal subexpressions become one value."""
+"""Eliminate common subexpressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..ir.graph import Graph, Input, Value
 
 
 def share(graph: Graph) -> Graph:
-    """Values of the same op, with the same attributes, of the same inputs, are computed once.
+    """Merge values of the same op with equal attributes and inputs.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import TensorType
@@ -40,7 +40,7 @@ def share(graph: Graph) -> Graph:
 
 
 def on_inputs(value: Value, inputs: tuple[Value, ...]) -> Value:
-    """The same op on other inputs, still at the user's line."""
+    """Apply the op of a value to other inputs, at the user's line of the original."""
     made = value.with_inputs(inputs)
     if made is not value:
         made.__dict__["location"] = value.location
@@ -48,5 +48,5 @@ def on_inputs(value: Value, inputs: tuple[Value, ...]) -> Value:
 
 
 def _exact(attributes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Attributes such that 0.0 and -0.0, 1 and 1.0 and True are different, and NaN equals itself."""
+    """Make attributes comparable: 0.0 and -0.0, 1 and 1.0 and True differ, and NaN equals itself."""
     return tuple([(type(a), repr(a)) if isinstance(a, float | int) else a for a in attributes])

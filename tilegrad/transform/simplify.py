@@ -1,4 +1,4 @@
-"""Algebraic simplification: the rules of `rules.py`, applied until none fits; and arithmetic on constants."""
+"""Simplify algebraically by the rules of `rules.py`, and fold constants."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CORRECTLY_ROUNDED = (
     "ge",
     "sqrt",
 )
-"""Functions that are computed alike everywhere, so that a constant may be computed now."""
+"""Functions with the same result on every device, which may be folded at compile time."""
 
 EXACT_BITS = {float32: 24, float64: 53, int32: 31, int64: 63}
-"""The bits in which whole numbers of a type are added up without rounding."""
+"""Bits up to which sums of integers of a type are exact."""
 
 _by_op: dict[type[Value], list[Rule]] = {}
 for _rule in RULES:
@@ -47,7 +47,7 @@ for _rule in RULES:
 
 
 def simplify(graph: Graph) -> Graph:
-    """Values that are known without computing them, or with less.
+    """Fold constants and apply algebraic rules until none matches.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import TensorType
@@ -62,7 +62,7 @@ def simplify(graph: Graph) -> Graph:
 
 
 def _simpler(value: Value) -> Value | None:
-    """One step: the value in a simpler form, or None."""
+    """Apply one rewrite, or return None."""
     folded = _fold(value)
     if folded is not None:
         return folded
@@ -77,7 +77,7 @@ def _simpler(value: Value) -> Value | None:
 
 
 def _matches(pattern: Value, value: Value, found: dict[Value, Value]) -> bool:
-    """Whether a value has the form of a pattern; `found` gets what the wildcards stand for."""
+    """Match a value with a pattern; bind its wildcards in `found`."""
     if isinstance(pattern, Input):
         return found.setdefault(pattern, value) is value
     if isinstance(pattern, Fill):
@@ -107,14 +107,14 @@ def _typed(number: float, value: Value) -> float:
 
 
 def constant_of(value: Value) -> float | None:
-    """The number that all elements of a value are, where that is plain."""
+    """Return the number that all elements of a value are, if it is known."""
     while value.moves:
         value = value.inputs[0]
     return value.value if type(value) is Fill else None
 
 
 def _fold(value: Value) -> Value | None:
-    """A value that needs no computing: it has no elements, or all are one number that can be known now."""
+    """Fold a value without elements or with one known number for all elements."""
     if isinstance(value, Fill):
         return None
     if 0 in value.shape:
@@ -140,7 +140,7 @@ def _fold(value: Value) -> Value | None:
 
 
 def _common(numbers: list[float | None]) -> float | None:
-    """The number that all of these are."""
+    """Return the number that all numbers are equal to, or None."""
     first = numbers[0]
     if first is None or any(n is None or not _same(n, first) for n in numbers):
         return None
@@ -170,7 +170,7 @@ def _fold_where(value: Where) -> Value | None:
 
 
 def _fold_reduction(value: Reduction) -> float | None:
-    """A reduction of equal elements, where every way to do it gives the same number."""
+    """Fold a reduction of equal elements if the order of evaluation does not matter."""
     constant, count = constant_of(value.x), value.count
     if constant is None or type(count) is not int or constant != constant:
         return None
@@ -210,9 +210,9 @@ WIDER = {
     "i32": ("i64", "f64"),
     "u8": ("i16", "i32", "i64", "u16", "u32", "u64", "f32", "f64"),
 }
-"""Types that hold every element of a type: a cast there and back gives the element."""
+"""Types that represent every element of a type: a cast there and back is exact."""
 
 
 def is_exact_in(wide: str, narrow: str) -> bool:
-    """Whether one type has every value of another."""
+    """Return whether a wide type represents every element of a narrow one."""
     return wide in WIDER.get(narrow, ())

@@ -1,7 +1,7 @@
-"""What is written where an index says, with the entries in the order of where they go: each place looks for its own.
+"""Sort the entries of scatters by destination, so that all instances work on one scatter.
 
-A scatter must write what meets in one place in one order, so one instance goes through all entries. On a device of
-many instances that is what takes long: 16 million entries took seconds. Sorted, those of a place are neighbours.
+Entries with the same destination must be combined in a fixed order, which one instance can do by processing all entries
+sequentially. After sorting, the entries of a destination are adjacent, and destinations are independent.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from .radix_sorts import stable_order
 from .rewrite import rewrite
 
 KERNELS_NS = 1 << 17
-"""Nanoseconds, about, of the kernels that this takes; and one for each entry."""
+"""Approximate nanoseconds that sorting takes, without one nanosecond for each entry."""
 SERIAL_ENTRY_NS = 512
-"""Nanoseconds of an entry that is written after another."""
+"""Nanoseconds of an entry that is written sequentially."""
 MAX_COUNTED_ROWS, ENTRIES_PER_INSTANCE, MAX_COUNTERS = 1 << 14, 1 << 12, 1 << 22
-"""Places that each instance keeps a count of, entries of an instance, and counts of all."""
+"""Destinations that each instance counts, entries of an instance, and counters of all instances."""
 MAX_SUMMED_ROWS = 1 << 12
-"""Places of sums in a word for each few powers of two: with more, too few instances have room for their own."""
+"""Destinations of exact sums: with more, too few instances have room for sums of their own."""
 COMBINE = {"add": add, "mul": mul, "maximum": maximum, "minimum": minimum}
 
 
 class FlatScatter(Node):
-    """What goes where: rows of a source to rows of a result."""
+    """A scatter of rows (entries, columns) to rows of the result."""
 
     to: Value
-    """int32, for each entry its row."""
+    """Destination row of each entry, int32."""
     rows: int
     columns: int
     source: Value
-    """(entries, columns)."""
+    """The entries, (entries, columns)."""
     in_turn: int
-    """How many entries one instance would write."""
+    """Entries that one instance would write sequentially."""
 
 
 def sorted_scatter(graph: Graph, target: TargetModel) -> Graph:
@@ -57,7 +57,7 @@ def sorted_scatter(graph: Graph, target: TargetModel) -> Graph:
 
 
 def sort_scatter(value: Value, target: TargetModel) -> Value | None:
-    """A scatter with many entries as what each place of the result takes of them; None if it is something else.
+    """Rewrite a scatter with many entries; None for anything else.
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ops.broadcasting import fill
@@ -91,7 +91,7 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
 
 
 def _last_entries(base: Value, found: FlatScatter, order: Value, starts: Value) -> Value:
-    """Of the entries of a place the last one."""
+    """Write the last entry of each destination."""
     begin, end = (narrow(starts, 0, n, found.rows) for n in range(2))
     which = Index(select(order, 0, 0), (maximum(sub(end, 1), 0),), (0,))
     new = Index(found.source, (which,), (0,))
@@ -100,7 +100,7 @@ def _last_entries(base: Value, found: FlatScatter, order: Value, starts: Value) 
 
 
 def _count_entries(value: Scatter | ScatterAlong, found: FlatScatter, target: TargetModel) -> Value | None:
-    """One number that is added for each entry: how often that is, times the number."""
+    """Add one constant for each entry, by counting the entries of each destination."""
     number = found.source
     while isinstance(number, Expand | Reshape):
         number = number.inputs[0]
@@ -119,7 +119,7 @@ def _count_entries(value: Scatter | ScatterAlong, found: FlatScatter, target: Ta
 
 
 def _exact_sums(value: Scatter | ScatterAlong, found: FlatScatter, target: TargetModel) -> Value | None:
-    """Sums of numbers at few places, that all instances add to as to whole numbers."""
+    """Add entries with few destinations by exact integer sums, which may be added in any order."""
     if value.fn != "add" or value.dtype not in (float32, float16, bfloat16) or found.columns > 1:
         return None
     if found.rows > MAX_SUMMED_ROWS:
@@ -138,14 +138,14 @@ def _base(value: Scatter | ScatterAlong, found: FlatScatter) -> Value:
 
 
 def _reduce_entries(base: Value, found: FlatScatter, order: Value, starts: Value, fn: str) -> Value:
-    """Of the entries of a place what they make together."""
+    """Reduce the sorted entries of each destination."""
     sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
     total = RangeReduce(starts, block_levels(widened(sorted_source), fn), fn)
     return cast(COMBINE[fn](widened(base), total), base.dtype)
 
 
 def _flat_scatter(value: Scatter) -> FlatScatter | None:
-    """Of index tensors for the first axes."""
+    """Flatten the index tensors of the first axes to destination rows."""
     sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
     count = len(value.axes)
     if value.axes != tuple(range(count)):
@@ -161,7 +161,7 @@ def _flat_scatter(value: Scatter) -> FlatScatter | None:
 
 
 def _flat_scatter_along(value: ScatterAlong) -> FlatScatter:
-    """Of an index for each element: all elements are places of their own."""
+    """Flatten a scatter along one axis: each element of the result is a destination."""
     sizes: tuple[int, ...] = value.sizes  # type: ignore[assignment]
     shape: tuple[int, ...] = value.index.shape  # type: ignore[assignment]
     to: Value | None = None

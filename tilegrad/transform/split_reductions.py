@@ -1,5 +1,4 @@
-"""Long reductions to few results are cut into parts, so that every core has some; on devices of many instances running
-results, sorts and what is written where an index says, too."""
+"""Split long reductions with few results into two stages, so that all cores have work."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ from .share import on_inputs
 
 EXTREME = {"argmax": "maximum", "argmin": "minimum"}
 MAX_VISITED = 24
-"""How many values are looked at to find out what a reduction is made of."""
+"""Values visited to find the operands of a reduction."""
 
 
 def split_reductions(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
-    """A reduction of very many elements to few becomes one to more, and one of those.
+    """Rewrite a reduction of many elements to few results as a reduction of partial results.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -59,7 +58,7 @@ def split_reductions(graph: Graph, target: TargetModel = TargetModel()) -> Graph
 
 
 def part_count(value: Reduction, target: TargetModel) -> int:
-    """Into how many parts a reduction is cut.
+    """Choose the number of parts of a reduction.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -97,7 +96,7 @@ def _longest(value: Reduction) -> int:
 
 
 def _split(value: Reduction, count: int) -> Value:
-    """The same reduction over parts of its longest axis first: of short floats in float32, and rounded once."""
+    """Reduce parts of the longest axis first; half precision is reduced in float32 and rounded once."""
     if not isinstance(value, ArgExtreme) and value.dtype.is_float and value.dtype.bits < 32:
         with working_for(value.location):
             wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
@@ -122,8 +121,9 @@ def _split(value: Reduction, count: int) -> Value:
 
 
 def _split_place(value: ArgExtreme, cut: Value, axis: int) -> Value:
-    """The first place in any part that has the extreme of all, or NaN if there is one; `cut` has parts along an axis,
-    and their elements along the next."""
+    """Return the first position of the extreme over parts (NaN first); `cut` has the parts along an axis and their
+    elements along the next.
+    """
     places = type(value)(cut, (axis + 1,), False)
     extreme = Max if isinstance(value, Argmax) else Min
     ends = extreme(cut, (axis + 1,), False)
@@ -138,7 +138,7 @@ def _split_place(value: ArgExtreme, cut: Value, axis: int) -> Value:
 
 
 def _reads_row_reductions(value: Reduction) -> bool:
-    """Whether something is reduced, along its last axis and others, that is made of reductions of its rows."""
+    """Return whether a reduction over rows and other axes reads reductions of the same rows."""
     last = value.x.type.rank - 1
     if len(value.axes) < 2 or last not in value.axes or value.fn.startswith("arg"):
         return False
@@ -154,7 +154,7 @@ def _reads_row_reductions(value: Reduction) -> bool:
 
 
 def _reduce_rows_first(value: Reduction) -> Value:
-    """The same reduction, first along the rows: that joins the kernel in which they are made."""
+    """Reduce along the rows first, which fuses with the kernel that computes them."""
     with working_for(value.location):
         rows = type(value)(value.x, (value.axes[-1],), True)
         return type(value)(rows, value.axes, value.keepdim)

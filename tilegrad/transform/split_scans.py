@@ -1,6 +1,7 @@
-"""Running results along few long axes are made in parts, so that every core has some.
+"""Split scans along few long axes into parts, so that all cores have work.
 
-What runs along each part is put behind what all parts before have together: elements are read twice, and written once.
+Each part is scanned by itself and combined with the reduction of all parts before it: elements are read twice and
+written once.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
 MIN_EXTENT = 1 << 15
-"""Elements of an axis that one instance goes through about as soon as three kernels are started."""
+"""Elements of an axis from which three kernels take less time than one instance."""
 CONTIGUOUS_LENGTHS, STRIDED_LENGTHS = (1024, 8192), (64, 512)
-"""How long parts are, where the axis lies in memory and where it does not."""
+"""Shortest and longest part along a contiguous and along a strided axis, in elements."""
 REDUCTION: dict[type[ScanOp], type[Reduction]] = {Cumsum: Sum, Cumprod: Prod, Cummax: Max, Cummin: Min}
 COMBINE: dict[type[ScanOp], Callable[[Operand, Operand], Value]] = {
     Cumsum: add,
@@ -43,7 +44,7 @@ def split_scans(graph: Graph, target: TargetModel) -> Graph:
 
 
 def split_scan(value: Value, target: TargetModel) -> Value | None:
-    """A running sum, product or extreme (or its places) of few long rows in parts of these; None if it stays whole.
+    """Rewrite a scan of few long rows as scans of parts; None for anything else.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
@@ -71,7 +72,7 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
 
 
 def _part_length(extent: int, parts: int, least: int, most: int) -> int:
-    """How long a part is: about as long as there are wanted parts, and such that all are alike, if that is possible.
+    """Choose the length of a part, close to extent / parts and a divisor of the extent if possible.
 
     >>> [_part_length(extent, 528, 1024, 8192) for extent in (1 << 26, 1 << 20, 1000003)]
     [8192, 2048, 2048]
@@ -81,7 +82,7 @@ def _part_length(extent: int, parts: int, least: int, most: int) -> int:
 
 
 def _scan_parts(value: ScanOp, x: Value, axis: int, length: int) -> Value:
-    """What runs along parts of x, behind what the parts before have together."""
+    """Scan parts of x, and combine them with the reduction of all parts before."""
     kind = type(value)
     extent = x.shape[axis]
     assert type(extent) is int
@@ -98,7 +99,7 @@ def _scan_parts(value: ScanOp, x: Value, axis: int, length: int) -> Value:
 
 
 def _scan_places(value: ScanArgExtreme) -> Value:
-    """The last place so far where the extreme was met is the greatest of such places."""
+    """Scan positions: the last position of the extreme so far is the maximum of the positions where it is attained."""
     x, axis = value.x, value.axis
     greatest = isinstance(value, CumArgmax)
     assert greatest or isinstance(value, CumArgmin)

@@ -1,18 +1,17 @@
-"""Convolutions with 3 x 3 or 5 x 5 taps as products of fewer numbers, where that is faster.
+"""Compute convolutions with 3 x 3 or 5 x 5 taps by Winograd's algorithm.
 
-Windows that overlap have products in common (Winograd, 1980; Lavin and Gray, 2016). Of 6 x 6 elements and 9 taps, 4 x 4
-results take 36 products instead of 144, of 25 taps, 2 x 2 results take 36 instead of 100, if both are transformed
-before and the products after them: they are values of polynomials at six points, of which products are those of the
-values. So a convolution becomes 36 products of matrices, (tiles, channels) times (channels, outputs), and the two
-others of `ops/convolution.py` in the same way:
+Overlapping windows share products (Winograd, 1980; Lavin and Gray, 2016). Tiles of 6 x 6 elements give 4 x 4 results of
+9 taps by 36 products instead of 144, and 2 x 2 results of 25 taps by 36 instead of 100: tiles and weights are
+transformed to values of polynomials at six points, multiplied there, and transformed back. So a convolution becomes 36
+matrix products (tiles, channels) times (channels, outputs); its gradients (`ops/convolution.py`) likewise:
 
     Convolve        y = R' (L x L' * U w U') R        with 4 results of 6 elements and 3 taps
-    ConvolveBack    the same of turned weights
+    ConvolveBack    the same with transposed weights
     ConvolveWeight  w of x and y: as above with 3 results of 6 elements and 4 "taps", summed over tiles
 
-The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the error of 0, 1, -1, 2, -2 and infinity. Elements of a tile
-share their errors: at `highest`, tiles whose elements are not of a size, or not finite, are summed directly
-(`ops/odd_tiles.py`), and weights' gradients, to which all tiles are added, are as they were.
+The points 0, 3/4, -3/4, 3/2, -3/2 and infinity have half the rounding error of 0, 1, -1, 2, -2 and infinity. All
+elements of a tile share their errors: at `highest`, tiles with elements of very different magnitudes, or that are not
+finite, are summed directly (`ops/odd_tiles.py`), and weight gradients, which sum over all tiles, are not transformed.
 """
 
 from __future__ import annotations
@@ -36,27 +35,29 @@ from ..runtime.target_model import TargetModel
 from .rewrite import rewrite
 
 POINTS = tuple([Fraction(n, 4) for n in (0, 3, -3, 6, -6)])
-"""And infinity."""
+"""Interpolation points besides infinity."""
 SIDE = 6
-"""Elements of a tile along an axis: with 3 taps it has 4 results, with 5 it has 2."""
+"""Side of a tile, in elements: with 3 taps it has 4 results, with 5 it has 2."""
 TAPS = (3, 5)
 
 INPUT_CYCLES, OUTPUT_CYCLES, WEIGHT_CYCLES = 3.5, 4.0, 4.0
-"""Cycles that an element takes to be transformed, that a product takes to be transformed back, and that a weight takes
-(measured on one core of a Zen 3 and of a Sapphire Rapids, from 4 x 48 channels of 32 x 32 to 16 x 512 of 7 x 7)."""
+"""Cycles to transform an element, a product and a weight (one core of a Zen 3 and of a Sapphire Rapids; 4 x 48 channels
+of 32 x 32 to 16 x 512 of 7 x 7).
+"""
 MULTIPLIES_PER_CYCLE = 16
-"""Products that a core adds up in a cycle, about: there also where vectors of 512 bits could do twice as many, and in
-six products of parts in a matrix unit, which must be packed."""
+"""Approximate multiply-adds of a core per cycle, also with vectors of 512 bits or six products in a matrix unit, whose
+operands must be packed.
+"""
 MATRIX_UNIT_MULTIPLIES = 29
-"""The same at `high`, of three products of parts."""
+"""Multiply-adds of a core per cycle at `high`, with three products in a matrix unit."""
 MAX_TIME_RATIO = 0.85
-"""The share of the time up to which it is worth the memory."""
+"""Largest ratio to the time of the direct convolution that is worth the memory."""
 MAX_TILE_BYTES = 320 << 20
-"""Bytes that the tiles of a convolution may take."""
+"""Largest size of the tiles of a convolution, in bytes."""
 
 
 def evaluation_matrix(terms: int) -> Matrix:
-    """The matrix that makes values of a polynomial of so many terms: a row for each point.
+    """Return the matrix that evaluates a polynomial at all points: a row for each point.
 
     >>> evaluation_matrix(2)
     ((1.0, 0.0), (1.0, 0.75), (1.0, -0.75), (1.0, 1.5), (1.0, -1.5), (0.0, 1.0))
@@ -65,7 +66,7 @@ def evaluation_matrix(terms: int) -> Matrix:
 
 
 def scaled_evaluation_matrix(terms: int) -> Matrix:
-    """The same, each row divided by what `interpolation_matrix` has too much there."""
+    """Return the evaluation matrix with the rows divided by the factors that `interpolation_matrix` lacks."""
     scales = [prod([p - q for q in POINTS if q != p], start=Fraction(1)) for p in POINTS]
     return tuple(
         [
@@ -76,7 +77,7 @@ def scaled_evaluation_matrix(terms: int) -> Matrix:
 
 
 def interpolation_matrix() -> Matrix:
-    """The polynomials that are 0 at all points but one, by their coefficients: a row for each point.
+    """Return the coefficients of the polynomials that vanish at all points but one: a row for each point.
 
     >>> interpolation_matrix()[0]
     (1.265625, 0.0, -2.8125, 0.0, 1.0, 0.0)
@@ -86,7 +87,7 @@ def interpolation_matrix() -> Matrix:
 
 
 def _polynomial(places: Sequence[Fraction]) -> list[Fraction]:
-    """The coefficients of the polynomial with these zeros, the first that of no power."""
+    """Return the coefficients of the polynomial with the given zeros, constant term first."""
     found = [Fraction(1)]
     for zero in places:
         found = [a - zero * b for a, b in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
@@ -98,12 +99,14 @@ def transposed(matrix: Matrix) -> Matrix:
 
 
 def winograd(graph: Graph, target: TargetModel) -> Graph:
-    """Compute convolutions of few taps by Winograd's algorithm, where the target model says that it pays."""
+    """Compute convolutions of few taps by Winograd's algorithm where the cost model says that it pays."""
     return rewrite(graph, lambda value, _: as_winograd(value, target), of=CONVOLUTIONS)
 
 
 def as_winograd(value: Value, target: TargetModel) -> Value | None:
-    """A convolution as products of transformed tiles, if it has 3 x 3 or 5 x 5 taps, that is allowed, and it pays."""
+    """Rewrite a convolution as products of transformed tiles; None where the taps, the precision or the cost do not
+    allow it.
+    """
     if not isinstance(value, CONVOLUTIONS):
         return None
     axes, precision = value.axes, value.precision
@@ -134,12 +137,12 @@ def _is_plain(axis: Sliding, taps: int) -> bool:
 
 
 def _transposed_windows(axes: Windows) -> Windows:
-    """The windows of the way back, over what windows made."""
+    """Return the windows of the transposed convolution."""
     return tuple([Sliding(a.count, a.extent, a.taps, 1, a.taps - 1 - a.padding) for a in axes])
 
 
 def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Precision, target: TargetModel) -> bool:
-    """Whether it takes fewer cycles: those of products, and those of transforming what goes in and what comes out."""
+    """Compare the cycles of transforms and fewer products with those of the direct products."""
     (images, _, channels, *_), outputs = map(_known, x), _known(w[1])
     results = prod([_known(a.count) for a in axes])
     tiles = images * prod(_tiles(axes))
@@ -156,25 +159,24 @@ def _pays(x: Sequence[object], w: Sequence[object], axes: Windows, precision: Pr
 
 
 def _known(extent: object) -> int:
-    """An extent that `as_winograd` has looked at."""
+    """Narrow the type of an extent that `as_winograd` has checked."""
     assert isinstance(extent, int)
     return extent
 
 
 def _results(axes: Windows) -> int:
-    """Results of a tile along each axis."""
+    """Return the results of a tile along each axis."""
     return SIDE + 1 - axes[0].taps
 
 
 def _tiles(axes: Windows) -> list[int]:
-    """How many tiles there are along each axis."""
+    """Return the number of tiles along each axis."""
     return [-(-_known(a.count) // _results(axes)) for a in axes]
 
 
 def _convolved(x: Value, w: Value, axes: Windows, precision: Precision, back: bool = False) -> Value:
-    """x (images, groups, channels, *positions) and w (groups, outputs, channels, *taps): as `Convolve` gives it.
-
-    On the way back taps are in reverse order.
+    """Convolve x (images, groups, channels, *positions) with w (groups, outputs, channels, *taps); `back` reverses the
+    taps.
     """
     images, groups, outputs = _known(x.shape[0]), _known(x.shape[1]), _known(w.shape[1])
     (tall, wide), side, taps = _tiles(axes), _results(axes), axes[0].taps
@@ -204,7 +206,7 @@ def _convolved(x: Value, w: Value, axes: Windows, precision: Precision, back: bo
 
 
 def _weights_in_memory(w: Value) -> tuple[Value, int]:
-    """Weights (groups, outputs, channels, *taps) as they are in memory, and which axis of these has the outputs."""
+    """Return weights (groups, outputs, channels, *taps) in their memory layout, and the axis of the outputs in it."""
     match w:
         case Permute(x, (0, 2, 1, 3, 4)):
             return x, 2
@@ -212,7 +214,7 @@ def _weights_in_memory(w: Value) -> tuple[Value, int]:
 
 
 def _irregular_tiles(lying: Value, w: Value, squares: tuple[int, ...], begins: TileStrides, taps: int) -> Value:
-    """Which tiles have to be summed directly."""
+    """Mark the tiles that must be summed directly."""
     sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(w))
     channels = _known(lying.shape[4])
     apart = TileStrides(
@@ -222,46 +224,48 @@ def _irregular_tiles(lying: Value, w: Value, squares: tuple[int, ...], begins: T
 
 
 def _unreshaped(w: Value) -> Value:
-    """What a value is in memory, where its shape does not matter."""
+    """Strip reshapes from a value."""
     while isinstance(w, Reshape):
         w = w.x
     return w
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """How far apart elements are along each axis."""
+    """Return the row-major strides of a shape."""
     return tuple([prod(shape[n + 1 :]) for n in range(len(shape))])
 
 
 def _matrix_layout(squares: tuple[int, ...], lanes: int) -> TileStrides:
-    """Where elements are that lie as matrices, one for each place in a square: (6, 6, *squares, lanes)."""
+    """Return the strides of tiles stored as matrices, one for each place in a tile: (6, 6, *squares, lanes)."""
     apart = _row_major((SIDE, SIDE, *squares, lanes))
     return TileStrides(apart[2:-1], apart[0], apart[1], 1)
 
 
 def _padded_input(x: Value, axes: Windows) -> tuple[Value, TileStrides]:
-    """The input with its padding, channels last, and where tiles are in it."""
+    """Pad the input, store it channels-last, and return the strides of its tiles."""
     tiles, results = _tiles(axes), _results(axes)
     ends = [n * results + a.taps - 1 - a.padding - _known(a.extent) for a, n in zip(axes, tiles, strict=True)]
     return _padded(x, [(a.padding, end) for a, end in zip(axes, ends, strict=True)], results)
 
 
 def _padded(x: Value, reach: Sequence[tuple[int, int]], step: int) -> tuple[Value, TileStrides]:
-    """x padded so far, channels last: (groups, images, rows, columns, channels), and squares `step` apart in it."""
+    """Pad x and permute it to (groups, images, rows, columns, channels); return it with the strides of tiles `step`
+    apart.
+    """
     lying = permute(pad(x, [(0, 0)] * 3 + list(reach)), (1, 0, 3, 4, 2))
     apart = _row_major(tuple(map(_known, lying.shape)))
     return lying, TileStrides((*apart[:2], step * apart[2], step * apart[3]), apart[2], apart[3], 1)
 
 
 def _transformed_tiles(lying: Value, given: TileStrides, matrix: Matrix, squares: tuple[int, ...]) -> Value:
-    """Squares, transformed: (6, 6, *squares, channels)."""
+    """Transform tiles to (6, 6, *squares, channels)."""
     channels = _known(lying.shape[4])
     made = _matrix_layout(squares, channels)
     return TransformedTiles(lying, matrix, squares, channels, given, made, (SIDE, SIDE, *squares, channels))
 
 
 def _transformed_weights(w: Value, back: bool) -> Value:
-    """Weights, transformed: (6, 6, groups, outputs, channels), or whatever their axes before taps are."""
+    """Transform weights to (6, 6, groups, outputs, channels), or in their order of axes."""
     groups, one, other, taps = map(_known, w.shape[:4])
     lanes = one * other
     matrix = scaled_evaluation_matrix(taps)
@@ -278,7 +282,7 @@ def _transformed_weights(w: Value, back: bool) -> Value:
 
 
 def _weight_gradient(x: Value, y: Value, axes: Windows, precision: Precision) -> Value:
-    """The gradient for weights (groups, outputs, channels, *taps)."""
+    """Compute the gradient of weights (groups, outputs, channels, *taps)."""
     groups, outputs, channels = _known(x.shape[1]), _known(y.shape[2]), _known(x.shape[2])
     tiles, results, taps = _tiles(axes), _results(axes), axes[0].taps
     squares = (groups, _known(x.shape[0]), *tiles)
