@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 
 from tilegrad.backend.cpu import native, objects
-from tilegrad.backend.cpu.partition import KernelCall, partition
+from tilegrad.backend.cpu.partition import NativeCall, partition
 from tilegrad.backend.cpu.task_table import ArgumentPatch, TaskTable
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ class Mirrors:
         team = native.team()
         self.count, self.depth = count, depth
         self.x, self.y = native.AlignedWords(count), native.AlignedWords(count)
-        calls = [KernelCall("mirror", mirror(), (0, 0, count, count, 1, 1), count, nanoseconds) for _ in range(depth)]
+        calls = [NativeCall("mirror", mirror(), (0, 0, count, count, 1, 1), count, nanoseconds) for _ in range(depth)]
         patches = [ArgumentPatch((n + slot) % 2, n, slot) for n in range(depth) for slot in (0, 1)]
         self.table = TaskTable(team, calls, partition(calls, threads or team.threads), patches, 2, **options)
 

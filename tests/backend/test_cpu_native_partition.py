@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilegrad.backend.cpu.partition import MIN_SPLIT_NS, KernelCall, ParallelSegment, is_single_threaded, partition
+from tilegrad.backend.cpu.partition import MIN_SPLIT_NS, NativeCall, ParallelSegment, is_single_threaded, partition
 from tilegrad.backend.places import Span
 
 spans = st.builds(
@@ -15,7 +15,7 @@ spans = st.builds(
 )
 some_calls = st.lists(
     st.builds(
-        lambda instances, nanoseconds, reads, writes: KernelCall("k", 0, (), instances, nanoseconds, reads, writes),
+        lambda instances, nanoseconds, reads, writes: NativeCall("k", 0, (), instances, nanoseconds, reads, writes),
         st.integers(1, 100),
         st.sampled_from([100.0, MIN_SPLIT_NS, 50_000.0, 1e7]),
         st.lists(spans, max_size=3).map(tuple),
@@ -37,7 +37,7 @@ def instances(segment: ParallelSegment) -> list[tuple[int, int]]:
 
 @given(some_calls, st.integers(1, 9), st.booleans())
 def test_every_instance_runs_once_and_conflicts_keep_their_order(
-    calls: list[KernelCall], threads: int, merge: bool
+    calls: list[NativeCall], threads: int, merge: bool
 ) -> None:
     segments = partition(calls, threads, merge=merge)
     assert sorted(x for segment in segments for x in instances(segment)) == [
@@ -57,7 +57,7 @@ def test_every_instance_runs_once_and_conflicts_keep_their_order(
 
 def test_branches_share_a_segment() -> None:
     """Two launches of one instance each, which cannot be cut: one for each thread."""
-    branches = [KernelCall(f"branch{n}", 0, (), 1, 1e6, (Span(0, 0, 8),), (Span(1, 8 * n, 8 * n + 8),)) for n in (0, 1)]
+    branches = [NativeCall(f"branch{n}", 0, (), 1, 1e6, (Span(0, 0, 8),), (Span(1, 8 * n, 8 * n + 8),)) for n in (0, 1)]
     (both,) = partition(branches, 2)
     assert both.name == "branch0 | branch1"
     assert [len(lane) for lane in both.lanes] == [1, 1]
@@ -66,7 +66,7 @@ def test_branches_share_a_segment() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 def test_small_programs_are_for_one_thread(threads: int) -> None:
-    segments = partition([KernelCall("k", 0, (), 100, MIN_SPLIT_NS - 1)] * 50, threads)
+    segments = partition([NativeCall("k", 0, (), 100, MIN_SPLIT_NS - 1)] * 50, threads)
     assert len(segments) == 1
     assert is_single_threaded(segments)
     assert is_single_threaded(partition([], threads))

@@ -13,7 +13,7 @@ from ...ir.tile_access import statements, walk
 from ...runtime.external_work import settled
 from ..places import INPUTS, Places, Span
 from .external_calls import NativeExternalCall
-from .partition import KernelCall
+from .partition import NativeCall
 from .pool import ALIGNMENT
 from .prepack import PackingKernel
 from .task_table import ArgumentPatch
@@ -33,7 +33,7 @@ Native = Mapping[str, int]
 class BoundProgram(NamedTuple):
     """A program with its sizes bound: the bytes of new outputs and of its arena, the datum of each result."""
 
-    calls: list[KernelCall]
+    calls: list[NativeCall]
     patches: list[ArgumentPatch]
     inputs: int
     made: list[int]
@@ -58,7 +58,7 @@ class _SizeBinder:
         self.program = program
         self.sizes = sizes
         self.places = Places(program, sizes, ALIGNMENT)
-        self.calls: list[KernelCall] = []
+        self.calls: list[NativeCall] = []
         self.patches: list[ArgumentPatch] = []
         self.external_calls: list[NativeExternalCall] = []
 
@@ -117,7 +117,7 @@ class _SizeBinder:
                 self.patches.append(ArgumentPatch(place.datum, len(self.calls), slot, place.offset))
         used = dict.fromkeys(a for a in arguments if isinstance(a, str))
         self.calls.append(
-            KernelCall(
+            NativeCall(
                 name,
                 kernel,
                 tuple([0 if isinstance(a, str) else a for a in arguments]) + (*grid, 1, 1, 1)[:3],

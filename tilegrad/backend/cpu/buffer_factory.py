@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...runtime.singletons import once
 from . import native
 from .memory import PoolBuffer
-from .pool import MIN_MAPPED_BYTES, FreeBlocks
+from .pool import MIN_MAPPED_BYTES, FreeList
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -33,7 +33,7 @@ def buffer_factory(device: CpuDevice, bytes: int) -> Callable[[], PoolBuffer]:
 class _FactoryRecord(int):
     """Address of a factory record, passed as `self` to its native function; keeps alive what the record points to."""
 
-    def __new__(cls, device: CpuDevice, bytes: int, blocks: FreeBlocks) -> _FactoryRecord:
+    def __new__(cls, device: CpuDevice, bytes: int, blocks: FreeList) -> _FactoryRecord:
         kept = (small_buffer(), device, bytes, blocks, device.pool.fresh)
         words = native.AlignedWords(len(kept))
         words.view[:] = memoryview((ctypes.c_int64 * len(kept))(*map(id, kept))).cast("B").cast("q")

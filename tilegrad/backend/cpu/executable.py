@@ -23,7 +23,7 @@ from .borders import specialise_borders
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
 from .external_calls import raise_external_errors
-from .partition import KernelCall, partition
+from .partition import NativeCall, partition
 from .prepack import prepack
 from .target import target
 from .task_table import TaskTable
@@ -95,7 +95,7 @@ class BoundExecutable:
         self.bound = bind_sizes(program, code.__getitem__, native.code().addresses, sizes)
         device.grow_arena(self.bound.arena)
 
-    def table(self, calls: Sequence[KernelCall], *, timed: bool = False) -> TaskTable:
+    def table(self, calls: Sequence[NativeCall], *, timed: bool = False) -> TaskTable:
         """Partition the program among the threads by the times of its calls."""
         team, bound = native.team(), self.bound
         asks_python = any(call.kind == "python" for call in bound.external_calls)

@@ -21,7 +21,7 @@ from . import native
 from .borders import specialise_borders
 from .build import build_kernels, kernel_assembly, kernel_ir
 from .executable import RELEASE_LOCK_NS
-from .partition import KernelCall, partition
+from .partition import NativeCall, partition
 from .task_table import ArgumentPatch, TaskTable
 
 MAX_TABLES = 256
@@ -86,7 +86,7 @@ class BoundLaunch:
         slots = [0] * len(kernel.parameters) + [*grid, 1, 1, 1][:3]
         for (slot, _), number in zip(launcher.numbers, numbers, strict=True):
             slots[slot] = number
-        self.call = KernelCall(
+        self.call = NativeCall(
             kernel.name, launcher.code[kernel], tuple(slots), instances, instances * ASSUMED_INSTANCE_NS
         )
         self.runs = 0

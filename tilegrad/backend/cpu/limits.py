@@ -16,7 +16,7 @@ from typing import Any
 from ...runtime.cache import key, shared
 from ...runtime.singletons import once
 from . import native, objects
-from .partition import KernelCall, partition
+from .partition import NativeCall, partition
 from .pool import MemoryPool
 from .task_table import ArgumentPatch, TaskTable
 
@@ -137,7 +137,7 @@ def _measured(team: native.Team) -> dict[str, Any]:
 
 
 def _runner(team: native.Team, kernel: int, instances: int, threads: int) -> Callable[..., None]:
-    call = KernelCall("limit", kernel, (0, 0, 0, instances, 1, 1), instances, 1e9)
+    call = NativeCall("limit", kernel, (0, 0, 0, instances, 1, 1), instances, 1e9)
     patches = [ArgumentPatch(n, 0, n) for n in range(3)]
     return TaskTable(team, [call], partition([call], threads), patches, 3, long=True).run
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ir.dtype import DType
 from ...runtime.buffer import Buffer
-from .pool import MIN_MAPPED_BYTES, FreeBlocks
+from .pool import MIN_MAPPED_BYTES, FreeList
 
 if TYPE_CHECKING:
     from .device import CpuDevice
@@ -25,7 +25,7 @@ class PoolBuffer(Buffer):
 
     __slots__ = ("blocks",)
 
-    def __init__(self, device: CpuDevice, bytes: int, blocks: FreeBlocks, address: int) -> None:
+    def __init__(self, device: CpuDevice, bytes: int, blocks: FreeList, address: int) -> None:
         self.device = device
         self.bytes = bytes
         self.address = address
@@ -35,7 +35,7 @@ class PoolBuffer(Buffer):
     def twin(self) -> PoolBuffer:
         made = object.__new__(PoolBuffer)
         made.device, made.bytes, made.address, made.memory = self.device, self.bytes, self.address, None
-        made.blocks = FreeBlocks(0)
+        made.blocks = FreeList(0)
         return made
 
     def hand_over(self, twin: PoolBuffer) -> None:

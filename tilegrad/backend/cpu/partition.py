@@ -20,7 +20,7 @@ MAX_CHUNKS_PER_THREAD = 32
 """Upper bound of the chunks per thread."""
 
 
-class KernelCall(NamedTuple):
+class NativeCall(NamedTuple):
     """A launch with sizes bound: `slots` are the kernel's arguments and the three extents of the grid."""
 
     name: str
@@ -37,7 +37,7 @@ class KernelCall(NamedTuple):
     is_prepack: bool = False
     """Whether it packs operands of the next launch; profiles count it as part of that."""
 
-    def apart(self, other: KernelCall) -> bool:
+    def apart(self, other: NativeCall) -> bool:
         """Whether two launches have no data dependence; a launch with unknown writes depends on everything."""
         if not self.writes or not other.writes:
             return False
@@ -65,10 +65,10 @@ class ParallelSegment(NamedTuple):
     lanes: list[list[Chunk]]
 
 
-def partition(calls: Sequence[KernelCall], threads: int, *, merge: bool = True) -> list[ParallelSegment]:
+def partition(calls: Sequence[NativeCall], threads: int, *, merge: bool = True) -> list[ParallelSegment]:
     """Partition a program into segments.
 
-    >>> short, long = KernelCall("short", 0, (), 4, 100.0), KernelCall("long", 0, (), 6, 60_000.0)
+    >>> short, long = NativeCall("short", 0, (), 4, 100.0), NativeCall("long", 0, (), 6, 60_000.0)
     >>> for segment in partition([short, short, long], 2):
     ...     print(segment.name, segment.lanes)
     short, short [[[Range(call=0, begin=0, end=4), Range(call=1, begin=0, end=4)]]]
@@ -76,7 +76,7 @@ def partition(calls: Sequence[KernelCall], threads: int, *, merge: bool = True) 
           [[Range(call=2, begin=3, end=4)], [Range(call=2, begin=4, end=6)]]]
     """
     segments: list[ParallelSegment] = []
-    together: list[KernelCall] = []
+    together: list[NativeCall] = []
     """The long launches of the last segment; empty if it consists of short ones."""
     for number, call in enumerate(calls):
         lanes = _lanes(number, call, threads)
@@ -98,14 +98,14 @@ def is_single_threaded(segments: Sequence[ParallelSegment]) -> bool:
     return all(len(segment.lanes) == 1 for segment in segments)
 
 
-def _chunk_count(call: KernelCall, threads: int) -> int:
+def _chunk_count(call: NativeCall, threads: int) -> int:
     if threads == 1 or call.nanoseconds < MIN_SPLIT_NS or call.instances < 2:
         return 1
     each = min(MAX_CHUNKS_PER_THREAD, max(2, round(call.nanoseconds / threads / CHUNK_NS)))
     return min(call.instances, threads * each)
 
 
-def _lanes(number: int, call: KernelCall, threads: int) -> list[list[Chunk]]:
+def _lanes(number: int, call: NativeCall, threads: int) -> list[list[Chunk]]:
     """Split a launch into equal chunks and give each lane consecutive ones (the first lanes may have one more)."""
     pieces = _chunk_count(call, threads)
     bounds = [call.instances * n // pieces for n in range(pieces + 1)]
@@ -116,7 +116,7 @@ def _lanes(number: int, call: KernelCall, threads: int) -> list[list[Chunk]]:
 
 
 def _with_call(
-    segment: ParallelSegment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[KernelCall]
+    segment: ParallelSegment, name: str, lanes: list[list[Chunk]], threads: int, calls: Sequence[NativeCall]
 ) -> ParallelSegment:
     """Add a launch to a segment, each of its lanes where there is least work."""
     merged = [list(lane) for lane in segment.lanes]
@@ -127,7 +127,7 @@ def _with_call(
     return ParallelSegment(f"{segment.name} | {name}", merged)
 
 
-def _nanoseconds(lane: Sequence[Chunk], calls: Sequence[KernelCall]) -> float:
+def _nanoseconds(lane: Sequence[Chunk], calls: Sequence[NativeCall]) -> float:
     return sum(
         calls[part.call].nanoseconds * (part.end - part.begin) / calls[part.call].instances
         for chunk in lane

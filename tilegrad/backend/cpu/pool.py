@@ -26,7 +26,7 @@ MAX_MEMORY_MULTIPLE = 4
 """Multiple of the machine's memory beyond which a block is refused."""
 
 
-class FreeBlocks(list[int]):
+class FreeList(list[int]):
     """The addresses of the free blocks of one size class."""
 
     __slots__ = ("bytes", "made")
@@ -57,7 +57,7 @@ class MemoryPool:
 
     def __init__(self, keep: int = 0) -> None:
         self.keep = keep or settings().memory or _memory_of_machine() // 8
-        self.classes: dict[int, FreeBlocks] = {}
+        self.classes: dict[int, FreeList] = {}
         self.mappings: dict[int, mmap.mmap] = {}
         self.held = 0
         self.allocations = 0
@@ -66,13 +66,13 @@ class MemoryPool:
         self._peak = 0
         self._lock = lock()  # garbage collection may run a buffer's finalizer while its thread holds the lock
 
-    def blocks(self, bytes: int) -> FreeBlocks:
+    def blocks(self, bytes: int) -> FreeList:
         """Return the free list that serves requests of this size."""
         size = class_bytes(bytes)
         found = self.classes.get(size)
-        return found if found is not None else self.classes.setdefault(size, FreeBlocks(size))
+        return found if found is not None else self.classes.setdefault(size, FreeList(size))
 
-    def take(self, blocks: FreeBlocks) -> int:
+    def take(self, blocks: FreeList) -> int:
         """Take a block of a size class and return its address."""
         try:
             return blocks.pop()
@@ -112,7 +112,7 @@ class MemoryPool:
                     if events.listeners:
                         events.emit("free", "pool", "cpu", bytes=size)
 
-    def fresh(self, blocks: FreeBlocks) -> int:
+    def fresh(self, blocks: FreeList) -> int:
         """Allocate a new block of a size class and return its address."""
         with self._lock:
             size = blocks.bytes

@@ -32,7 +32,6 @@ from ...ir.tile import (
     Assign,
     Cast,
     Dot,
-    For,
     Full,
     Gather,
     If,
@@ -50,12 +49,11 @@ from ...ir.tile import (
 )
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
-from ...ir.tile_types import Types
 from .code.amx_packing import area_bytes
 from .code.blocks import register_block
-from .code.low_precision_forms import MULTIPLY_ADD, SummedProduct, low_precision_form
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
+from .summed_products import SummedProduct, consecutive_products
 from .target import Target
 
 MIN_READERS = 2
@@ -86,6 +84,8 @@ class PrepackedKernel(Kernel):
     """A kernel that reads prepacked operands."""
 
     packed: tuple[PackedOperand, ...] = ()
+    products: tuple[SummedProduct, ...] = ()
+    """The low-precision products of a sum from zero whose operands are all prepacked."""
 
 
 class PackingKernel(Kernel):
@@ -150,12 +150,14 @@ def _prepacked_launch(
         at = None if at is None else at + side.bytes
         own = tuple([name if p.name == side.memory else arguments[p.name] for p in side.kernel.parameters])
         steps.append(Launch(side.kernel, own, tuple([Tiles(n, 1) for n in side.grid]), launch.stream, side.work))
+    packed = tuple([p for side in sides for p in side.packed])
     prepacked = PrepackedKernel(
         launch.kernel.name,
         (*launch.kernel.parameters, *[Parameter(side.memory, uint8) for side in sides]),
         launch.kernel.body,
         launch.kernel.origin,
-        tuple([p for side in sides for p in side.packed]),
+        packed,
+        tuple(splitter.products) if _is_prepacked_sum(launch.kernel, splitter.products, packed) else (),
     )
     steps.append(launch.replaced(kernel=prepacked, arguments=(*launch.arguments, *[b.name for b in buffers])))
     return steps, buffers
@@ -188,7 +190,7 @@ class _PackingKernels:
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
-            self.products = consecutive_products(kernel, self.types, target, True)
+            self.products = consecutive_products(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
 
     def side(self, right: bool) -> PackingLaunch | None:
@@ -300,52 +302,14 @@ class _PackingKernels:
         return list(body)
 
 
-def consecutive_products(kernel: Kernel, types: Types, target: Target, plain: bool = False) -> list[SummedProduct]:
-    """List the products of a kernel in order; none if they are not consecutive.
-
-    `plain` includes those by multiply-adds.
-    """
-    found: list[SummedProduct] = []
-    for s in kernel.body:
-        dots = [x for x in _expressions((s,)) if isinstance(x, Dot)]
-        match s:
-            case _ if not dots:
-                continue
-            case Assign(_, Dot() as dot) if len(dots) == 1:
-                loop, count = None, 1
-            case For(_, Literal(0), Literal(int() as stop), Literal(int() as step), body) if len(dots) == 1:
-                if not any(isinstance(inner, Assign) and inner.value is dots[0] for inner in body):
-                    return []
-                dot, loop, count = dots[0], s, -(-stop // step)
-            case _:
-                return []
-        form = low_precision_form(target, types, dot, bool(found) and found[0].form.parts > 0)
-        if form is None and plain and _is_float32(dot, types):
-            form = MULTIPLY_ADD
-        if form is None or (found and form is not found[0].form):
-            return []
-        found.append(SummedProduct(dot, loop, sum(product.times for product in found), count, form))
-    return found
-
-
-def _is_float32(product: Dot, types: Types) -> bool:
-    return all(types.of(x).dtype is float32 for x in (product, product.x, product.y))
-
-
-def computes(statement: Statement, product: SummedProduct) -> bool:
-    """Whether a statement computes a product, or is the loop around it."""
-    return statement is product.loop or (isinstance(statement, Assign) and statement.value is product.dot)
-
-
-def prepacked_sum(kernel: PrepackedKernel, types: Types, target: Target) -> list[SummedProduct]:
-    """List the products of a kernel if they make up one sum from zero and all of their operands are prepacked."""
-    packed = {(p.operand, p.right) for p in kernel.packed}
-    products = consecutive_products(kernel, types, target)
-    if any((product.operand(right), right) not in packed for product in products for right in (False, True)):
-        return []
+def _is_prepacked_sum(kernel: Kernel, products: Sequence[SummedProduct], packed: Sequence[PackedOperand]) -> bool:
+    """Whether low-precision products make up one sum from zero and all of their operands are prepacked."""
+    found = {(p.operand, p.right) for p in packed}
+    if any((product.operand(right), right) not in found for product in products for right in (False, True)):
+        return False
     names = {product.dot.accumulator for product in products}
     begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
-    return products if len(begins) == 1 == len(names) else []
+    return products[0].form.parts > 0 and len(begins) == 1 == len(names)
 
 
 def _expressions(body: Iterable[Statement]) -> list[Tile]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...errors import RuntimeFault
 from . import native
-from .partition import KernelCall, ParallelSegment, is_single_threaded
+from .partition import NativeCall, ParallelSegment, is_single_threaded
 
 
 class ArgumentPatch(NamedTuple):
@@ -86,7 +86,7 @@ class TaskTable:
     def __init__(
         self,
         team: native.Team,
-        calls: Sequence[KernelCall],
+        calls: Sequence[NativeCall],
         segments: Sequence[ParallelSegment],
         patches: Sequence[ArgumentPatch],
         data: int,
@@ -140,7 +140,7 @@ class TaskTable:
         return self.words.view[start : start + count].tolist()
 
 
-def _place_segment(draft: _Draft, segment: ParallelSegment, calls: Sequence[KernelCall], slots: Sequence[int]) -> int:
+def _place_segment(draft: _Draft, segment: ParallelSegment, calls: Sequence[NativeCall], slots: Sequence[int]) -> int:
     chunks = [chunk for lane in segment.lanes for chunk in lane]
     first_chunk = draft.place([0] * (2 * len(chunks)))
     for n, chunk in enumerate(chunks):

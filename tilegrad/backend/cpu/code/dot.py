@@ -28,7 +28,6 @@ from .blocks import (
     axis_ranges,
     register_block,
 )
-from .low_precision_forms import low_precision_form
 from .memory import StackTile, allocate, store_vector
 from .nests import EmitVector, LoopNests
 from .packing import Panels, allocate_panels, pack, pack_transposed, panels_at, transposed_operand
@@ -86,7 +85,7 @@ def dot(nests: LoopNests, out: StackTile, x: ir.Dot) -> None:
     if accumulator is not None and not here:
         nests.store_tile(out, accumulator)
     fresh = accumulator is None
-    form = None if nests.multiply_adds_only else low_precision_form(nests.target, e.types, x)
+    form = nests.form_of(x)
     if form is None:
         _RegisterBlocked(nests, out, y, z).write(fresh)
     else:

@@ -21,7 +21,6 @@ from ....ir.tile_access import roots, walk
 from ..emit import LlvmValue
 from .dataflow import EXPENSIVE
 from .dot import Epilogue, dot_with_epilogue
-from .low_precision_forms import low_precision_form
 from .position import Position
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def may_have_epilogue(low: KernelLowering, s: ir.Assign) -> bool:
         return False
     if low.target.vector_bytes == 64 and low.e.types.of(x).shape[1] <= low.target.lanes(4):
         return False  # a single vector wide: storing the product is faster
-    return low.nests.multiply_adds_only or low_precision_form(low.target, low.e.types, x) is None
+    return low.nests.form_of(x) is None
 
 
 def lower_at_position(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
-from ..prepack import PackingKernel, computes
+from ..prepack import PackingKernel
+from ..summed_products import computes
 from .dataflow import Dataflow
 from .fused_statements import FusedStatements, find_fused, may_have_epilogue
 
@@ -33,7 +34,7 @@ class Stores(NamedTuple):
     stores: list[ir.Store]
 
 
-class Fusion(NamedTuple):
+class FusedGroup(NamedTuple):
     """Fused statements, or a product with its epilogue; `body` begins with the statements that it covers."""
 
     product: ir.Assign | None
@@ -47,7 +48,7 @@ class PrepackedSum(NamedTuple):
     body: Sequence[ir.Statement]
 
 
-Group: TypeAlias = Single | Stores | Fusion | PrepackedSum
+Group: TypeAlias = Single | Stores | FusedGroup | PrepackedSum
 
 
 def groups(low: KernelLowering, body: Sequence[ir.Statement]) -> Iterator[Group]:
@@ -66,7 +67,7 @@ def groups(low: KernelLowering, body: Sequence[ir.Statement]) -> Iterator[Group]
             if _starts_product(low, statement, body[end:]):
                 continue
             found = _fusion(low, body[start:]) if short and start >= first_candidate else 0
-            if isinstance(found, Fusion):
+            if isinstance(found, FusedGroup):
                 yield found
                 rest = body[start + found.fused.length + (found.product is not None) :]
                 break
@@ -75,14 +76,14 @@ def groups(low: KernelLowering, body: Sequence[ir.Statement]) -> Iterator[Group]
     low.forget_memory()
 
 
-def _fusion(low: KernelLowering, body: Sequence[ir.Statement]) -> Fusion | int:
+def _fusion(low: KernelLowering, body: Sequence[ir.Statement]) -> FusedGroup | int:
     """Find the fusion that a block begins with, or how many more statements cannot begin one."""
     product = body[0] if isinstance(body[0], ir.Assign) and may_have_epilogue(low, body[0]) else None
     rest = body if product is None else body[1:]
     found = find_fused(low, rest, product)
     if isinstance(found, int):
         return found if product is None else 0
-    return Fusion(product, found, rest)
+    return FusedGroup(product, found, rest)
 
 
 def _with_grouped_stores(flow: Dataflow, body: Sequence[ir.Statement]) -> Iterator[tuple[list[ir.Store], ir.Statement]]:

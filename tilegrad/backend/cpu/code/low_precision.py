@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from ....ir import tile as ir
 from ....ir.dtype import uint8
 from ..emit import I1, I64, Builder, LlvmValue, OpenLoop, Type, constant
+from ..summed_products import SummedProduct
 from ..target import Target
 from .amx_blocks import AmxBlocks, BlockSums, configured_tiles
 from .amx_packing import ROWS, WORDS, AmxPacker, AmxTiles, MagnitudeRange, bits_of, matches_float32
 from .bf16_dot import Bf16Blocks
-from .low_precision_forms import LowPrecisionForm, SummedProduct
+from .low_precision_forms import LowPrecisionForm
 from .memory import StackTile
 from .nests import EmitVector, LoopNests
 from .position import position

@@ -57,24 +57,3 @@ def low_precision_form(target: Target, types: Types, product: ir.Dot, goes_on: b
 def _shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:
     one, two = types.of(x).dtype, types.of(y).dtype
     return one if one is two else None
-
-
-class SummedProduct(NamedTuple):
-    """A product in a kernel, alone or in a loop of `times` iterations, after `first` iterations of others."""
-
-    dot: ir.Dot
-    loop: ir.For | None
-    first: int
-    times: int
-    form: LowPrecisionForm
-
-    def operand(self, right: bool) -> ir.Tile:
-        return self.dot.y if right else self.dot.x
-
-    @property
-    def step(self) -> int:
-        return int(self.loop.step.value) if self.loop and isinstance(self.loop.step, ir.Literal) else 0
-
-    def number(self) -> ir.Tile:
-        """Number of the iteration among all, as an expression inside the kernel."""
-        return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first

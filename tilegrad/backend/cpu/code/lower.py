@@ -18,7 +18,8 @@ from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_checker import check
 from .. import vectors
 from ..emit import I64, PTR, Builder, LlvmValue, Type, constant
-from ..prepack import PackingKernel, PrepackedKernel, computes, prepacked_sum
+from ..prepack import PackingKernel, PrepackedKernel
+from ..summed_products import SummedProduct, computes
 from ..target import Target
 from . import low_precision, reductions
 from .accumulate_in_place import accumulated_in_place
@@ -37,8 +38,7 @@ from .fused_statements import (
     lower_with_product,
     prepare_fused,
 )
-from .grouping import Fusion, PrepackedSum, Single, Stores, groups
-from .low_precision_forms import SummedProduct
+from .grouping import FusedGroup, PrepackedSum, Single, Stores, groups
 from .memory import StackTile, allocate
 from .nests import LoopNests
 from .packing import pack_operand, subexpressions
@@ -87,12 +87,12 @@ class KernelLowering:
         self.in_place = accumulated_in_place(kernel)
         self.starting: set[int] = set()
         """Products that begin a sum."""
-        self.prepacked: list[SummedProduct] = []
+        self.prepacked: Sequence[SummedProduct] = ()
         """The products of a sum whose operands are all prepacked."""
         if isinstance(kernel, PrepackedKernel):
             self.nests.prepacked_tiles = {(p.operand, p.right): p.place for p in kernel.packed if not p.panels}
             self.nests.prepacked_panels = {(p.operand, p.right): p.place for p in kernel.packed if p.panels}
-            self.prepacked = prepacked_sum(kernel, types, target)
+            self.prepacked = kernel.products
         self._prepared: set[str] = set()
         """Names whose expressions have been prepared for the current statement."""
 
@@ -166,7 +166,7 @@ class KernelLowering:
                         self.prepare(x)
                     if not store_transposed(self.nests, stores, self._may_repeat(stores)):
                         self.nests.store_all(stores)
-                case Fusion(product, fused, rest):
+                case FusedGroup(product, fused, rest):
                     prepare_fused(self, fused, rest, product)
                     if product is None:
                         lower_everywhere(self, fused)
@@ -194,7 +194,7 @@ class KernelLowering:
 
     def _prepacked_sum(self, body: Sequence[ir.Statement]) -> None:
         """Lower a block that begins with a sum of products of prepacked operands; its statements are the fallback."""
-        products, self.prepacked = self.prepacked, []
+        products, self.prepacked = self.prepacked, ()
         ends = [n for n, s in enumerate(body) if any(computes(s, product) for product in products)]
         region, rest = body[: max(ends) + 1], body[max(ends) + 1 :]
         self._block([s for s in region if not any(computes(s, product) for product in products)])

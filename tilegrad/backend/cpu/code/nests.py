@@ -12,6 +12,7 @@ from .. import vectors
 from ..emit import I64, Builder, LlvmValue, OpenLoop, constant
 from ..target import Target
 from .elements import ElementEvaluator
+from .low_precision_forms import LowPrecisionForm, low_precision_form
 from .memory import StackTile, scatter, store_element, store_vector, under_mask
 from .position import Position, position
 
@@ -34,6 +35,10 @@ class LoopNests:
         """Addresses of operands prepacked in float32 panels, by operand and side."""
         self.multiply_adds_only = False
         """Whether all products use multiply-adds."""
+
+    def form_of(self, x: ir.Dot) -> LowPrecisionForm | None:
+        """The low-precision form in which a product is computed; None: by multiply-adds."""
+        return None if self.multiply_adds_only else low_precision_form(self.target, self.e.types, x)
 
     def for_each(
         self, shape: tuple[int, ...], body: EmitBody, dtype: DType, vectorised: bool = True, step: int = 1

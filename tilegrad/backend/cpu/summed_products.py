@@ -1,0 +1,69 @@
+"""The matrix products of a kernel that are added up one after another, and the form in which each is computed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import tile as ir
+from ...ir.dtype import float32
+from ...ir.tile_access import roots, statements, walk
+from ...ir.tile_types import Types
+from .code.low_precision_forms import MULTIPLY_ADD, LowPrecisionForm, low_precision_form
+from .target import Target
+
+
+class SummedProduct(NamedTuple):
+    """A product in a kernel, alone or in a loop of `times` iterations, after `first` iterations of others."""
+
+    dot: ir.Dot
+    loop: ir.For | None
+    first: int
+    times: int
+    form: LowPrecisionForm
+
+    def operand(self, right: bool) -> ir.Tile:
+        return self.dot.y if right else self.dot.x
+
+    @property
+    def step(self) -> int:
+        return int(self.loop.step.value) if self.loop and isinstance(self.loop.step, ir.Literal) else 0
+
+    def number(self) -> ir.Tile:
+        """Number of the iteration among all, as an expression inside the kernel."""
+        return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first
+
+
+def consecutive_products(kernel: ir.Kernel, types: Types, target: Target) -> list[SummedProduct]:
+    """List the products of a kernel in order, all of one form; none if they are not consecutive."""
+    found: list[SummedProduct] = []
+    for s in kernel.body:
+        dots = [
+            x for x in walk(*(root for inner in statements((s,)) for root in roots(inner))) if isinstance(x, ir.Dot)
+        ]
+        match s:
+            case _ if not dots:
+                continue
+            case ir.Assign(_, ir.Dot() as dot) if len(dots) == 1:
+                loop, count = None, 1
+            case ir.For(_, ir.Literal(0), ir.Literal(int() as stop), ir.Literal(int() as step), body) if len(dots) == 1:
+                if not any(isinstance(inner, ir.Assign) and inner.value is dots[0] for inner in body):
+                    return []
+                dot, loop, count = dots[0], s, -(-stop // step)
+            case _:
+                return []
+        form = low_precision_form(target, types, dot, bool(found) and found[0].form.parts > 0)
+        if form is None and _is_float32(dot, types):
+            form = MULTIPLY_ADD
+        if form is None or (found and form is not found[0].form):
+            return []
+        found.append(SummedProduct(dot, loop, sum(product.times for product in found), count, form))
+    return found
+
+
+def _is_float32(product: ir.Dot, types: Types) -> bool:
+    return all(types.of(x).dtype is float32 for x in (product, product.x, product.y))
+
+
+def computes(statement: ir.Statement, product: SummedProduct) -> bool:
+    """Whether a statement computes a product, or is the loop around it."""
+    return statement is product.loop or (isinstance(statement, ir.Assign) and statement.value is product.dot)
