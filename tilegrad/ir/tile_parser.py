@@ -29,7 +29,7 @@ from .tile import (
     While,
 )
 from .tile_checker import Mistake, TileType, check, loop_dtype
-from .tile_expressions import BINARY, ExpressionParser, Source
+from .tile_expressions import BINARY, Constant, ExpressionParser, Source
 from .tile_types import Refused
 
 
@@ -58,10 +58,37 @@ def parse(text: str) -> Kernel:
     return StatementParser(source, {}).kernel(functions[0])
 
 
+def parse_expression(text: str) -> Tile:
+    """Parse an expression of numbers and names.
+
+    >>> print(parse_expression("2*n + 1"))
+    2 * n + 1
+    """
+    return ExpressionParser(Source(text), {}).tile(ast.parse(text, mode="eval").body)
+
+
+def parse_function(
+    text: str, function: ast.FunctionDef, parameters: tuple[Parameter, ...], constants: Mapping[str, Constant]
+) -> Kernel:
+    """Parse and check a kernel written as a Python function, given its parameters and constants.
+
+    >>> from .dtype import float32
+    >>> text = "def fill(out, VALUE): tl.store(out + tl.program_id(0), VALUE)"
+    >>> function = ast.parse(text).body[0]
+    >>> print(parse_function(text, function, (Parameter("out", float32),), {"VALUE": 3}))
+    @tg.kernel
+    def fill(out: "*f32"):
+        tl.store(out + tl.program_id(0), 3)
+    """
+    source = Source(text)
+    source.name = function.name
+    return StatementParser(source, constants).checked(function, parameters, "")
+
+
 class StatementParser(ExpressionParser):
     """Parses statements and keeps the line of each part for the checker's errors."""
 
-    def __init__(self, source: Source, constants: Mapping[str, int | float | bool]) -> None:
+    def __init__(self, source: Source, constants: Mapping[str, Constant]) -> None:
         super().__init__(source, constants)
         self.statements: dict[int, tuple[Statement, ast.stmt]] = {}
 
@@ -71,10 +98,13 @@ class StatementParser(ExpressionParser):
         if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
             raise self.error(function, "the parameters of a kernel are plain names with a type")
         parameters = tuple([self.parameter(a) for a in function.args.args])
+        first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+        return self.checked(function, parameters, self.source.comment_above(first))
+
+    def checked(self, function: ast.FunctionDef, parameters: tuple[Parameter, ...], origin: str) -> Kernel:
         for p in parameters:
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
-        first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
-        kernel = Kernel(function.name, parameters, self.block(function.body), self.source.comment_above(first))
+        kernel = Kernel(function.name, parameters, self.block(function.body), origin)
         try:
             check(kernel)
         except Mistake as mistake:

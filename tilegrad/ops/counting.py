@@ -55,24 +55,9 @@ class PartialHistograms(Opaque):
         return np.stack([np.bincount(part, minlength=self.most) for part in parts]).astype(np.int32)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+        from .kernels.counting import partial_histograms
+        from .tile_code import Tiles
 
-        words = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.numbers.shape[0], "MOST": self.most}
-        text = fill_template(HISTOGRAM, {}, words)
-        return tile_code(text, {"numbers": self.numbers.type}, self.type, (Tiles(self.parts, 1),))
-
-
-HISTOGRAM = """
-@tg.kernel
-def partial_histograms(PARAMETERS):
-    # Whole numbers: whichever is added first, the sum is the same.
-    part = tl.program_id(0).to(tl.int64)
-    own = part * MOST
-    for first in range(0, MOST, BLOCK):
-        number = first + tl.arange(0, BLOCK)
-        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int32), mask=number < MOST)
-    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
-        place = begin + tl.arange(0, BLOCK)
-        met = tl.load(numbers + place, mask=place < COUNT, other=0)
-        tl.atomic_add(out + (own + met), 1, mask=place < COUNT)
-"""
+        inputs, grid = {"numbers": self.numbers.type}, (Tiles(self.parts, 1),)
+        sizes = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.numbers.shape[0], "BINS": self.most}
+        return partial_histograms.code(inputs, self.type, grid, **sizes)

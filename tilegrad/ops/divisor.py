@@ -38,26 +38,11 @@ class Gcd(Opaque):
         return np.gcd(x, y).astype(x.dtype)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, show_size, tile_code
+        from .kernels.elementwise import gcd
+        from .tile_code import Tiles
 
-        count = self.type.count
-        text = GCD.replace("COUNT", show_size(count)).replace("BLOCK", str(BLOCK))
-        text = text.replace("DTYPE", f"tl.{self.dtype.name}")
-        return tile_code(text, {"x": self.x.type, "y": self.y.type}, self.type, (Tiles(count, BLOCK),))
-
-
-GCD = """
-@tg.kernel
-def gcd(PARAMETERS):
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    a = tl.load(x + i, mask=i < COUNT, other=0)
-    b = tl.load(y + i, mask=i < COUNT, other=0)
-    while tl.max((b != 0).to(tl.int32), axis=0) > 0:
-        rest = tl.where(b != 0, tl.fmod(a, b), 0)
-        a = tl.where(b != 0, b, a)
-        b = rest
-    tl.store(out + i, tl.where(a < 0, 0 - a, a), mask=i < COUNT)
-"""
+        inputs, count = {"x": self.x.type, "y": self.y.type}, self.type.count
+        return gcd.code(inputs, self.type, (Tiles(count, BLOCK),), BLOCK=BLOCK, COUNT=count)
 
 
 def gcd(x: Value, y: Value) -> Value:

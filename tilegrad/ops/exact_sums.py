@@ -77,41 +77,13 @@ class ExactSums(Opaque):
         return made
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+        from .kernels.counting import exact_sums
+        from .tile_code import Tiles
 
-        words = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.places.shape[0]}
-        text = fill_template(
-            EXACT_SUMS, {}, words | {"MOST": self.most * WORDS_PER_ROW, "WORDS": WORDS_PER_ROW, "POWERS": POWER_WORDS}
-        )
         inputs = {"places": self.places.type, "amounts": self.amounts.type}
-        return tile_code(text, inputs, self.type, (Tiles(self.parts, 1),))
-
-
-EXACT_SUMS = """
-@tg.kernel
-def exact_sums(PARAMETERS):
-    # Whole numbers: whichever is added first, the sum is the same.
-    part = tl.program_id(0).to(tl.int64)
-    own = part * MOST
-    for first in range(0, MOST, BLOCK):
-        number = first + tl.arange(0, BLOCK)
-        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int64), mask=number < MOST)
-    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
-        at = begin + tl.arange(0, BLOCK)
-        inside = at < COUNT
-        place = tl.load(places + at, mask=inside, other=0)
-        bits = tl.load(amounts + at, mask=inside, other=0.0).to(tl.int32, bitcast=True)
-        exponent = bits >> 23 & 255
-        fraction = bits & 8388607
-        power = tl.maximum(exponent, 1) - 1
-        whole = (fraction + tl.where(exponent > 0, 8388608, 0)).to(tl.int64) << (power & 7).to(tl.int64)
-        value = tl.where(bits < 0, -whole, whole)
-        sign = tl.where(bits < 0, (2147483648).to(tl.int64), (1).to(tl.int64))
-        odd = tl.where(fraction > 0, (2147483649).to(tl.int64), sign)
-        word = tl.where(exponent == 255, POWERS, power >> 3)
-        added = tl.where(exponent == 255, odd, value)
-        tl.atomic_add(out + (own + place.to(tl.int64) * WORDS + word), added, mask=inside & (added != 0))
-"""
+        sizes = {"BLOCK": BLOCK, "LENGTH": self.length, "COUNT": self.places.shape[0]}
+        sizes |= {"COUNTERS": self.most * WORDS_PER_ROW, "WORDS": WORDS_PER_ROW, "POWERS": POWER_WORDS}
+        return exact_sums.code(inputs, self.type, (Tiles(self.parts, 1),), **sizes)
 
 
 def exact_total(sums: Value) -> Value:

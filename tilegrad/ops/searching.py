@@ -57,35 +57,17 @@ class SearchSorted(Opaque):
             return np.sum(~(e > x if self.right else e >= x), -1, dtype=np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+        from .kernels.searching import searchsorted
+        from .tile_code import Tiles
 
         length = self.edges.shape[-1]
         assert isinstance(length, int)
-        row = f"lane // {self.values.shape[-1]} * {length}" if self.edges.type.rank > 1 else "lane * 0"
-        words = {"LANES": LANES, "COUNT": product(self.values.shape), "LENGTH": length, "ROW": row}
-        words |= {"TURNS": length.bit_length(), "FARTHEST": 1 << length.bit_length() >> 1}
-        text = fill_template(SEARCHSORTED, {}, words | {"BEYOND": ">" if self.right else ">="})
-        inputs = {"edges": self.edges.type, "values": self.values.type}
-        return tile_code(text, inputs, self.type, (Tiles(product(self.values.shape), LANES),))
-
-
-SEARCHSORTED = """
-@tg.kernel
-def searchsorted(PARAMETERS):
-    lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
-    inside = lane < COUNT
-    x = tl.load(values + lane, mask=inside)
-    begin = ROW
-    before = lane * 0
-    step = (FARTHEST).to(tl.int64)
-    for turn in range(0, TURNS):
-        at = before + step
-        there = inside & (at <= LENGTH)
-        edge = tl.load(edges + (begin + at - 1), mask=there)
-        before = tl.where(there, tl.where(edge BEYOND x, before, at), before)
-        step = step // 2
-    tl.store(out + lane, before, mask=inside)
-"""
+        count, steps = product(self.values.shape), length.bit_length()
+        columns = self.values.shape[-1] if self.values.shape else 1
+        sizes = {"COUNT": count, "LENGTH": length, "COLUMNS": columns, "STEPS": steps, "FIRST_STEP": 1 << steps >> 1}
+        inputs, grid = {"edges": self.edges.type, "values": self.values.type}, (Tiles(count, LANES),)
+        in_rows = self.edges.type.rank > 1
+        return searchsorted.code(inputs, self.type, grid, LANES=LANES, **sizes, RIGHT=self.right, IN_ROWS=in_rows)
 
 
 def search_sorted(edges: Value, values: Value, right: bool = False) -> Value:

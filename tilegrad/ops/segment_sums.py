@@ -53,32 +53,15 @@ class SegmentStarts(Opaque):
         return np.searchsorted(order[1], np.arange(self.rows + 1)).astype(np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+        from .kernels.searching import segment_starts
+        from .tile_code import Tiles
 
         entries = self.order.shape[1]
         assert isinstance(entries, int)
-        text = fill_template(
-            SEGMENT_STARTS,
-            {},
-            {"BLOCK": STARTS_PER_INSTANCE, "ENTRIES": entries, "ENDS": self.rows + 1, "TURNS": entries.bit_length()}
-            | {"FARTHEST": 1 << entries.bit_length() >> 1},
-        )
-        return tile_code(text, {"order": self.order.type}, self.type, (Tiles(self.rows + 1, STARTS_PER_INSTANCE),))
-
-
-SEGMENT_STARTS = """
-@tg.kernel
-def segment_starts(PARAMETERS):
-    row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    before = row * 0
-    step = (FARTHEST).to(tl.int64)
-    for turn in range(0, TURNS):
-        at = before + step
-        key = tl.load(order + (ENTRIES - 1 + at), mask=at <= ENTRIES, other=9223372036854775807)
-        before = tl.where(key < row, at, before)
-        step = step // 2
-    tl.store(out + row, before, mask=row < ENDS)
-"""
+        inputs, grid = {"order": self.order.type}, (Tiles(self.rows + 1, STARTS_PER_INSTANCE),)
+        steps = entries.bit_length()
+        sizes = {"ENTRIES": entries, "ENDS": self.rows + 1, "STEPS": steps, "FIRST_STEP": 1 << steps >> 1}
+        return segment_starts.code(inputs, self.type, grid, BLOCK=STARTS_PER_INSTANCE, **sizes)
 
 
 @final

@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
 BLOCK = 512
 
-COMPACT = """
-@tg.kernel
-def compact(PARAMETERS):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    chosen = tl.load(mask + place, mask=place < LENGTH, other=False)
-    target = tl.load(before + place, mask=place < LENGTH, other=0) - 1
-    tl.store(out + target, place, mask=chosen & (target < COUNT))
-"""
-
 
 @final
 class Compact(Opaque):
@@ -64,15 +55,12 @@ class Compact(Opaque):
         return np.flatnonzero(mask).astype(np.int64)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, show_size, tile_code
+        from .kernels.searching import compact
+        from .tile_code import Tiles
 
         length = self.mask.shape[0]
-        parts = {"BLOCK": str(BLOCK), "LENGTH": show_size(length), "COUNT": show_size(self.count)}
-        text = COMPACT
-        for name, part in parts.items():
-            text = text.replace(name, part)
-        inputs = {"mask": self.mask.type, "before": self.before.type}
-        return tile_code(text, inputs, self.type, (Tiles(length, BLOCK),))
+        inputs, grid = {"mask": self.mask.type, "before": self.before.type}, (Tiles(length, BLOCK),)
+        return compact.code(inputs, self.type, grid, BLOCK=BLOCK, LENGTH=length, COUNT=self.count)
 
 
 def count_true(condition: Value) -> Value:

@@ -105,75 +105,17 @@ class SortedKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, show_size, tile_code
+        from .kernels.sorting import count_keys, sort_keys
+        from .tile_code import Tiles
 
         row = self.keys.shape[-1]
         rows = product(self.keys.shape[:-1])
+        inputs = {"keys": self.keys.type}
         if isinstance(row, int) and 0 < row <= MAX_COMPARED_ROW and device(self.type.device).target.parallel_sort:
-            words = {"LENGTH": row, "KEYS": KEYS_PER_INSTANCE, "STEP": COMPARED_PER_STEP}
-            text = fill_template(COUNT_KEYS, {}, words)
-            return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1), Tiles(row, KEYS_PER_INSTANCE)))
-        text = SORT_KEYS.replace("LENGTH", show_size(row))
-        return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
-
-
-COUNT_KEYS = """
-@tg.kernel
-def count_keys(PARAMETERS):
-    # The place of a key is how many come before it. Each is counted alone: many instances are sooner done than a merge.
-    begin = tl.program_id(0).to(tl.int64) * LENGTH
-    entry = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
-    key = tl.load(keys + (begin + entry), mask=entry < LENGTH)
-    before = tl.zeros((KEYS,), dtype=tl.int32)
-    for first in range(0, LENGTH, STEP):
-        other = first + tl.arange(0, STEP)
-        theirs = tl.load(keys + (begin + other), mask=other < LENGTH, other=2147483647)
-        sooner = (other < LENGTH)[None, :] & (theirs[None, :] == key[:, None]) & (other[None, :] < entry[:, None])
-        before += tl.sum(((theirs[None, :] < key[:, None]) | sooner).to(tl.int32), axis=1)
-    place = begin * 2 + before.to(tl.int64)
-    tl.store(out + place, entry.to(tl.int64), mask=entry < LENGTH)
-    tl.store(out + (place + LENGTH), key.to(tl.int64), mask=entry < LENGTH)
-"""
-
-SORT_KEYS = """
-@tg.kernel
-def sort_keys(PARAMETERS):
-    # A key and its place are one number, key << 32 | place: a comparison decides order and ties.
-    row = tl.program_id(0).to(tl.int64)
-    length = (LENGTH).to(tl.int64)
-    near = row * length * 2
-    far = near + length
-    for first in range((0).to(tl.int64), length, 256):
-        place = first + tl.arange(0, 256)
-        key = tl.load(keys + (row * length + place), mask=place < length).to(tl.int64)
-        tl.store(out + (near + place), key << (32).to(tl.int64) | place, mask=place < length)
-
-    # Neighbouring runs of 1, 2, 4 ... elements at `near` are merged to `far`; then these change roles.
-    run = (1).to(tl.int64)
-    while run < length:
-        for start in range((0).to(tl.int64), length, run * 2):
-            middle = tl.minimum(start + run, length)
-            end = tl.minimum(middle + run, length)
-            i = start
-            j = middle
-            for k in range(start, end):
-                x = tl.load(out + (near + i), mask=i < middle, other=9223372036854775807)
-                y = tl.load(out + (near + j), mask=j < end, other=9223372036854775807)
-                tl.store(out + (far + k), tl.minimum(x, y))
-                i += (x < y).to(tl.int64)
-                j += (x > y).to(tl.int64)
-        swapped = near
-        near = far
-        far = swapped
-        run *= 2
-
-    order = row * length * 2
-    for first in range((0).to(tl.int64), length, 256):
-        place = first + tl.arange(0, 256)
-        packed = tl.load(out + (near + place), mask=place < length)
-        tl.store(out + (order + place), packed & (4294967295).to(tl.int64), mask=place < length)
-        tl.store(out + (order + length + place), packed >> (32).to(tl.int64), mask=place < length)
-"""
+            grid = (Tiles(rows, 1), Tiles(row, KEYS_PER_INSTANCE))
+            sizes = {"LENGTH": row, "KEYS": KEYS_PER_INSTANCE, "STEP": COMPARED_PER_STEP}
+            return count_keys.code(inputs, self.type, grid, **sizes)
+        return sort_keys.code(inputs, self.type, (Tiles(rows, 1),), LENGTH=row)
 
 
 @final
@@ -197,43 +139,12 @@ class SmallestKeys(Opaque):
         return np.stack([order, np.take_along_axis(keys.astype(np.int64), order, -1)], -2)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, show_size, tile_code
+        from .kernels.sorting import smallest_keys
+        from .tile_code import Tiles
 
-        text = SMALLEST_KEYS.replace("LENGTH", show_size(self.keys.shape[-1])).replace("COUNT", str(self.count))
-        rows = product(self.keys.shape[:-1])
-        return tile_code(text, {"keys": self.keys.type}, self.type, (Tiles(rows, 1),))
-
-
-SMALLEST_KEYS = """
-@tg.kernel
-def smallest_keys(PARAMETERS):
-    # A key and its place are one number, key << 32 | place. The least so far lie in order at `best`.
-    row = tl.program_id(0).to(tl.int64)
-    length = (LENGTH).to(tl.int64)
-    best = row * (2 * COUNT)
-    worst = (9223372036854775807).to(tl.int64)
-    for k in range((0).to(tl.int64), COUNT):
-        tl.store(out + (best + k), worst)
-    for first in range((0).to(tl.int64), length, 64):
-        place = first + tl.arange(0, 64)
-        many = tl.load(keys + (row * length + place), mask=place < length, other=2147483647).to(tl.int64)
-        if tl.min(many << (32).to(tl.int64) | place, axis=0) < worst:
-            for n in range(first, tl.minimum(first + 64, length)):
-                x = tl.load(keys + (row * length + n)).to(tl.int64) << (32).to(tl.int64) | n
-                if x < worst:
-                    hole = (COUNT - 1).to(tl.int64)
-                    before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
-                    while (hole > 0) & (before > x):
-                        tl.store(out + (best + hole), before)
-                        hole -= 1
-                        before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
-                    tl.store(out + (best + hole), x)
-                    worst = tl.load(out + (best + (COUNT - 1)))
-    for k in range((0).to(tl.int64), COUNT):
-        packed = tl.load(out + (best + k))
-        tl.store(out + (best + k), packed & (4294967295).to(tl.int64))
-        tl.store(out + (best + COUNT + k), packed >> (32).to(tl.int64))
-"""
+        grid = (Tiles(product(self.keys.shape[:-1]), 1),)
+        inputs = {"keys": self.keys.type}
+        return smallest_keys.code(inputs, self.type, grid, LENGTH=self.keys.shape[-1], COUNT=self.count)
 
 
 # --- the functions that build ----------------------------------------------------------------------

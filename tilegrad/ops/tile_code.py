@@ -1,4 +1,4 @@
-"""The kernels of opaque ops, written as text. They are looked at only when one is compiled.
+"""Kernels of opaque ops: Python functions (`OpKernel`, in `kernels/`) or text, read when one is first compiled.
 
 Parameters of the kernel, in this order: the inputs, the output (called `out`), and the sizes that vary
 (int64 numbers, `size_n` for n). A kernel that needs room to work in makes its output larger, and says what is left
@@ -7,17 +7,18 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..ir.dtype import int64
+from ..ir.dtype import DType, int64
 from ..ir.graph import TensorType
 from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
 from ..ir.size import Dim, Shape, Size
 from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
-from ..ir.tile_parser import parse
+from ..ir.tile_parser import parse, parse_expression, parse_function
 from ..ir.tile_rewrite import rewrite, strings_in
+from ..tiles.read.source import KernelSource
 
 
 class TileCode(NamedTuple):
@@ -35,6 +36,38 @@ def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, g
     sizes = [f'{size_parameter(n)}: "i64"' for n in names]
     kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
+
+
+class OpKernel:
+    """A kernel of an opaque op: a Python function of pointers and constants, in the notation of printed kernels.
+
+    Its parameters are the inputs, `out`, and constants (annotated `tl.constexpr`). The text is read when a kernel is
+    first compiled.
+    """
+
+    def __init__(self, fn: Callable[..., None]) -> None:
+        self.fn = fn
+        self._source: KernelSource | None = None
+
+    def code(
+        self,
+        inputs: Mapping[str, TensorType],
+        output: TensorType,
+        grid: tuple[Tiles, ...],
+        **constants: Dim | float | bool | DType,
+    ) -> TileCode:
+        """Read the function for these types and constants; a constant may be a size that varies."""
+        if self._source is None:
+            self._source = KernelSource(self.fn)
+        names = _size_names([d for t in inputs.values() for d in t.shape])
+        pointers = [Parameter(n, t.dtype) for n, t in {**inputs, "out": output}.items()]
+        sizes = [Parameter(size_parameter(n), int64, pointer=False) for n in names]
+        values = {n: parse_expression(show_size(x)) if isinstance(x, Size) else x for n, x in constants.items()}
+        source = self._source
+        declared = [a.arg for a in source.tree.args.args]
+        assert set(declared) == {*inputs, "out", *constants}, f"{source.name} takes {declared}"
+        kernel = parse_function("\n".join(source.lines), source.tree, (*pointers, *sizes), values)
+        return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
 
 def with_precision(code: TileCode, precision: Precision) -> TileCode:

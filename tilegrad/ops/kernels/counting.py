@@ -1,0 +1,64 @@
+"""Count numbers, and sum exactly, with atomic additions to one row of counters per part."""
+
+# mypy: ignore-errors
+# (In kernels a constexpr is the number that it stands for.)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..tile_code import OpKernel
+
+if TYPE_CHECKING:
+    from ...tiles.read import core as tl
+
+
+@OpKernel
+def partial_histograms(
+    numbers, out, BLOCK: tl.constexpr, LENGTH: tl.constexpr, COUNT: tl.constexpr, BINS: tl.constexpr
+):
+    # Whole numbers: whichever is added first, the sum is the same.
+    part = tl.program_id(0).to(tl.int64)
+    own = part * BINS
+    for first in range(0, BINS, BLOCK):
+        number = first + tl.arange(0, BLOCK)
+        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int32), mask=number < BINS)
+    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
+        place = begin + tl.arange(0, BLOCK)
+        met = tl.load(numbers + place, mask=place < COUNT, other=0)
+        tl.atomic_add(out + (own + met), 1, mask=place < COUNT)
+
+
+@OpKernel
+def exact_sums(
+    places,
+    amounts,
+    out,
+    BLOCK: tl.constexpr,
+    LENGTH: tl.constexpr,
+    COUNT: tl.constexpr,
+    COUNTERS: tl.constexpr,
+    WORDS: tl.constexpr,
+    POWERS: tl.constexpr,
+):
+    # Whole numbers: whichever is added first, the sum is the same.
+    part = tl.program_id(0).to(tl.int64)
+    own = part * COUNTERS
+    for first in range(0, COUNTERS, BLOCK):
+        number = first + tl.arange(0, BLOCK)
+        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int64), mask=number < COUNTERS)
+    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
+        at = begin + tl.arange(0, BLOCK)
+        inside = at < COUNT
+        place = tl.load(places + at, mask=inside, other=0)
+        bits = tl.load(amounts + at, mask=inside, other=0.0).to(tl.int32, bitcast=True)
+        exponent = bits >> 23 & 255
+        fraction = bits & 8388607
+        power = tl.maximum(exponent, 1) - 1
+        whole = (fraction + tl.where(exponent > 0, 8388608, 0)).to(tl.int64) << (power & 7).to(tl.int64)
+        value = tl.where(bits < 0, -whole, whole)
+        sign = tl.where(bits < 0, (2147483648).to(tl.int64), (1).to(tl.int64))
+        odd = tl.where(fraction > 0, (2147483649).to(tl.int64), sign)
+        word = tl.where(exponent == 255, POWERS, power >> 3)
+        added = tl.where(exponent == 255, odd, value)
+        tl.atomic_add(out + (own + place.to(tl.int64) * WORDS + word), added, mask=inside & (added != 0))
