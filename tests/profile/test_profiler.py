@@ -244,3 +244,31 @@ def test_three_squares_one_by_one() -> None:
         layer = tg.nn.Linear(4, 3)
         (layer(tg.ones(2, 4)) @ tg.ones(3, 1)).sum().backward()
     assert {"linear", "matmul", "sum"} <= {r.name for r in p.events()}
+
+
+def test_hints_for_what_loses_most() -> None:
+    from tilegrad.profile.attribution import Share, Source
+    from tilegrad.profile.averages import Average
+    from tilegrad.profile.count import Work
+    from tilegrad.profile.lines import Place
+    from tilegrad.profile.table import hints
+
+    def row(kind: str, name: str, ns: int, count: int, work: Work | None = None) -> Average:
+        line = Share(Place("a.py", 3), 1.0)
+        records = [
+            Record(kind, name, "cpu", "main", n * ns, (n + 1) * ns, source=Source((line,), work)) for n in range(count)
+        ]
+        return Average(name, records, {"cpu": {"fma": 1e11, "read": 1e10}})
+
+    found = hints([
+        row("launch", "tiny", 2_000, 2048, Work(8, 8, 4)),
+        row("launch", "large", 10_000_000, 10, Work(1 << 20, 1 << 20, 10)),
+        row("launch", "good", 100_000_000, 10, Work(1 << 29, 1 << 29, 10)),
+        row("range", "epoch", 5_000_000, 2),
+        row("compile", "late", 1_000_000, 3),
+    ])  # fmt: skip
+    assert found == [
+        "large: 2 % of the limit: 0.21 GB/s, bound by memory; `python -m tilegrad tune` looks for better tiles",
+        "epoch: 10.000ms in Python, not in programs: `tilegrad.jit` of the step records it once",
+        "tiny: 0 % of the limit: 2,048 launches of 2.000us, capture the loop with `jit`",
+    ]

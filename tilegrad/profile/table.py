@@ -15,6 +15,8 @@ HINTS = 3
 """Rows for which a hint is printed."""
 LONG_CALL_US = 20.0
 """Microseconds of the host for a run from which on there is something to gain."""
+MOSTLY_PYTHON = 0.5
+"""The share of a range without the programs in it from which on Python is what takes the time."""
 LOW = 0.5
 """The share of the limit from which on a row needs no hint."""
 
@@ -170,6 +172,8 @@ def _advice(a: Average) -> str:
     """A hint for one row; empty: there is nothing to say."""
     share, mean = a.share_of_limit, a.self_time / max(1, a.count)
     match a.kind:
+        case "step" | "range" if a.self_time > MOSTLY_PYTHON * a.total_time:
+            return f"{duration(a.self_time)} in Python, not in programs: `tilegrad.jit` of the step records it once"
         case "compile":
             return f"compiled {a.count:,} times in {duration(a.self_time)}: warm up before profiling, or keep the cache"
         case "load":
