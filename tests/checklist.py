@@ -2,7 +2,7 @@
 
 A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list.
 The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler;
-F kernels and foreign code; G the runtime; I distribution; L models and labs.
+F kernels and foreign code; G the runtime; H measuring; I distribution; L models and labs.
 """
 
 import ast
@@ -70,6 +70,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     74: ("A", "devices are found at run time, one object each"),
     75: ("A", "a new device touches no other file"),
     77: ("A", "live bytes return to the baseline"),
+    78: ("H", "logs with levels by module, flags of the command line, CHECK_*"),
     79: ("F", "a mode for debugging names the kernel and its line"),
     80: ("F", "1,025 threads, (1, 1, 65) and 0 are refused with what is allowed"),
     85: ("D", "one network, many executions that share its weights"),
@@ -84,8 +85,20 @@ ITEMS: dict[int, tuple[str, str]] = {
     99: ("E", "kernels for every element type that is declared"),
     100: ("A", "operands on two devices raise, naming both"),
     101: ("A", "1,000 networks made and dropped leave nothing"),
+    102: ("H", "verbose logs by module"),
     103: ("F", "matrix products of any size, and with transposed operands, by threads"),
     104: ("B", "a 2x2 matrix learns sum and difference under the L1 loss"),
+    105: ("H", "a host timer misses asynchronous work, ours does not"),
+    107: ("H", "a benchmark warms up, repeats, and gives quantiles"),
+    108: ("H", "a profile of nested ranges, whose own times add up"),
+    109: ("H", "a table of rows, sorted and limited"),
+    110: ("H", "activities choose what is looked at"),
+    111: ("H", "a trace for Chrome that a validator accepts"),
+    112: ("H", "a handler is called once a cycle, with the number of the step"),
+    113: ("H", "schedules of steps with PyTorch's meaning"),
+    114: ("H", "files that TensorBoard reads"),
+    115: ("H", "steps are ranges of the trace"),
+    116: ("H", "square, a*a and a**2, with the bandwidth"),
     117: ("F", "C++ and CUDA from texts"),
     118: ("F", "what is the same is not built again, a flag builds anew, a build directory is kept"),
     119: ("F", "launches of two axes, with guarded borders"),
@@ -129,6 +142,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     196: ("B", "weights updated in place without allocation"),
     197: ("A", "copies in all directions, at once or beside work, of the right size"),
     198: ("B", "the arithmetic, map and reduce families with their gradients"),
+    199: ("H", "sums are bound by memory, products by arithmetic; the limits are measured"),
     201: ("E", "a compiled function: equal results, fewer kernels, no second compilation"),
 }
 """The items of the letters A to E that the core answers for, and those of F (kernels, foreign code), G, I and L that

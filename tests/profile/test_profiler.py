@@ -272,3 +272,15 @@ def test_hints_for_what_loses_most() -> None:
         "epoch: 10.000ms in Python, not in programs: `tilegrad.jit` of the step records it once",
         "tiny: 0 % of the limit: 2,048 launches of 2.000us, capture the loop with `jit`",
     ]
+
+
+@checklist(199)
+def test_what_bounds_a_kernel() -> None:
+    """Sums of large tensors are bound by memory, products by arithmetic; the limits are measured."""
+    x, w = tg.rand(1 << 24).realize(), tg.rand(768, 768).realize()
+    with profile() as p:
+        (x + 1).realize()
+        (w @ w).realize()
+    bounds = {a.key: a.bound for a in p.key_averages() if a.kind == "launch"}
+    assert bounds["add"] == "memory"
+    assert bounds["contract"] == "arithmetic"
