@@ -1,4 +1,4 @@
-"""Tests for a machine with a GPU (`make gpu-test`): elsewhere nothing here is collected. The run leaves a record."""
+"""Tests for a machine with a GPU (`make gpu-test`); not collected elsewhere. The run leaves a record."""
 
 import datetime
 import json
@@ -33,7 +33,7 @@ def gpu() -> CudaDevice:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Writes what passed, on what, and the figures that tests recorded."""
+    """Write the passed tests, the machine, and the figures that tests recorded."""
     if not PRESENT:
         terminalreporter.write_line("There is no GPU here: nothing was tested.")
         return
@@ -70,7 +70,7 @@ def _file(report: Any) -> str:
 
 
 def _driver() -> str:
-    """The version of the driver's package, as nvidia-smi says it."""
+    """Return the driver version that nvidia-smi prints."""
     asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         return "driver " + subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()[0]

@@ -1,4 +1,4 @@
-"""A program whose second kernel reads far outside of its memory; prints the error. The argument: TILEGRAD_CUDA."""
+"""Run a program whose second kernel reads out of bounds, and print the error. Argument: TILEGRAD_CUDA."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def far(x: "*f32", out: "*f32"):
 
 
 def main() -> None:
-    """Fails, twice."""
+    """Fail twice."""
     gpu = device("cuda:0")
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
     bad = gpu.load(program(64, FAR))

@@ -1,4 +1,4 @@
-"""Graphs of the examples, which are on the CPU, on another device."""
+"""Move graphs of the examples from the CPU to another device."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 
 
 def placed(graph: Graph, place: str) -> Graph:
-    """The same graph with everything on a device."""
+    """Return the graph with all values on a device."""
     new: dict[Value, Value] = {}
     for value in (*graph.inputs, *graph.values()):
         if value in new:

@@ -1,8 +1,8 @@
-"""What a memory checker watches: every way in which kernels are made, on small tensors whose ends are nowhere even.
+"""Programs for a memory checker: every kernel scheme, on small tensors of odd sizes.
 
-    python tests/gpu/sanitized.py [names]         without the checker it only compiles: then nothing else is slow
+    python tests/gpu/sanitized.py [names]         without the checker it only compiles, so that nothing else is slow
 
-Each work is said when it is done. What it computes is compared elsewhere.
+Each program is printed when it is done. Its results are compared elsewhere.
 """
 
 import faulthandler
@@ -17,7 +17,7 @@ import tilegrad as tg  # noqa: E402
 import tilegrad.nn.functional as F  # noqa: E402
 
 LIMIT = 600
-"""Seconds after which it is said where things stand."""
+"""Seconds after which the current stack is printed."""
 WORKS: dict[str, Callable[[], object]] = {}
 
 
@@ -128,7 +128,7 @@ def copies() -> object:
 
 @work
 def steps() -> object:
-    """As CUDA graphs from the third on."""
+    """Run as CUDA graphs from the third step on."""
     model = tg.nn.Sequential(tg.nn.Linear(33, 17), tg.nn.Dropout(0.5), tg.nn.ReLU(), tg.nn.Linear(17, 10)).cuda()
     optimizer = tg.optim.AdamW(model.parameters())
     x, t = drawn(5, 33), tg.randint(0, 10, (5,), device="cuda")

@@ -1,4 +1,4 @@
-"""Convolutions in bfloat16 with their gradients on the GPU, against float64."""
+"""bfloat16 convolutions with their gradients on the GPU, compared with float64."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a GPU does with memory, launches, streams and failures."""
+"""Memory, launches, streams and failures on a GPU."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ Record = Callable[[str, object], None]
 
 
 def test_ten_thousand_random_launches(gpu: CudaDevice, record_property: Record) -> None:
-    """Tensors die as soon as nobody names them, on three streams; everything is compared in the end."""
+    """Tensors die at once, on three streams; all results are compared at the end."""
     random = np.random.default_rng(0)
     streams = [cuda.default_stream(), cuda.Stream(), cuda.Stream()]
     sizes = (1, 100, 4099, 70_000)
@@ -139,7 +139,7 @@ def test_misconfigured_launches(gpu: CudaDevice) -> None:
 
 
 def test_out_of_bounds_names_the_kernel(gpu: CudaDevice) -> None:
-    """In a process of its own: after such a failure the device is lost to the process."""
+    """Runs in a separate process, because such a failure loses the device."""
     for setting in ("", "synchronous"):
         code = Path(__file__).with_name("outside.py")
         made = subprocess.run([sys.executable, str(code), setting], capture_output=True, text=True, timeout=120)
@@ -176,8 +176,8 @@ def test_the_largest_tensors_are_named(gpu: CudaDevice) -> None:
     assert (tg.ones(1 << 20, device="cuda") + kept[: 1 << 20]).sum().item() == 1 << 20, "work goes on afterwards"
 
 
-def test_copies_beside_work(gpu: CudaDevice, record_property: Record) -> None:
-    """A copy from pinned memory is done while a kernel of one block is still computing."""
+def test_copies_overlap_kernels(gpu: CudaDevice, record_property: Record) -> None:
+    """A copy from pinned memory finishes while a kernel of one block is still running."""
     of = TensorType(float32, (128,))
     names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
     spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1_000_000), (Tiles(1, 1),)),))
@@ -197,7 +197,7 @@ def test_copies_beside_work(gpu: CudaDevice, record_property: Record) -> None:
     assert done.query()
 
 
-def test_a_device_that_is_not_there_and_tensors_on_two() -> None:
+def test_missing_device_and_mixed_devices() -> None:
     with pytest.raises(DeviceError, match="no device 'cuda:77' here. This machine has: cpu, cuda:0"):
         tg.ones(3, device="cuda:77")
     with pytest.raises(DeviceError, match="on cuda:0 and float32 .* on cpu; move one, as in y.to"):
@@ -224,7 +224,7 @@ def test_copies_are_exact_and_fast(gpu: CudaDevice, record_property: Record) -> 
 
 
 def test_costs(gpu: CudaDevice, record_property: Record) -> None:
-    """What starting work costs the host, and the GPU between small kernels."""
+    """Measure the launch cost on the host, and the gaps between small kernels."""
     x = tg.ones(1000).cuda()
     add = tg.jit(lambda x: x + 1)
     chain = tg.jit(lambda x: tg.cat([(x + k).sum(0, keepdim=True) for k in range(8)]).cumsum(0))
@@ -243,8 +243,8 @@ def test_costs(gpu: CudaDevice, record_property: Record) -> None:
         record_property(f"microseconds of the GPU for {name}", begin.elapsed_time(end))
 
 
-def test_what_the_gpu_does_between_kernels(gpu: CudaDevice, record_property: Record) -> None:
-    """A thousand small kernels behind a long one, so that starting them is not what takes the time."""
+def test_gaps_between_kernels(gpu: CudaDevice, record_property: Record) -> None:
+    """Run a thousand small kernels behind a long one, to hide the launch cost."""
     of = TensorType(float32, (128,))
     names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
     spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 300_000), (Tiles(1, 1),)),))
@@ -267,8 +267,8 @@ def test_what_the_gpu_does_between_kernels(gpu: CudaDevice, record_property: Rec
         record_property(f"launches {name}: microseconds of the host, of the GPU", [started, begin.elapsed_time(end)])
 
 
-def test_branches_run_at_once(gpu: CudaDevice, record_property: Record) -> None:
-    """Four kernels of one block each that share nothing: a graph has them beside each other."""
+def test_branches_run_concurrently(gpu: CudaDevice, record_property: Record) -> None:
+    """Four independent kernels of one block each run concurrently in a graph."""
     of = TensorType(float32, (128,))
     names = (Buffer("x", of, "input"), *(Buffer(f"z{n}", of, "output") for n in range(4)))
     steps = tuple(Launch(SPIN, ("x", f"z{n}", 100_000), (Tiles(1, 1),)) for n in range(4))

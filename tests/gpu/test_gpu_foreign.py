@@ -1,4 +1,4 @@
-"""CUDA from texts on a GPU: results, streams, launches that are refused, and the arithmetic of 16 bits."""
+"""CUDA kernels from source text on a GPU: results, streams, rejected launches, and 16-bit arithmetic."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_numbers_and_extents(gpu: CudaDevice) -> None:
 
 
 @checklist(49)
-def test_convolutions_of_ones_own(gpu: CudaDevice) -> None:
+def test_users_convolutions(gpu: CudaDevice) -> None:
     """Small ones with both gradients, then those of AlexNet."""
     conv = convolutions.function_of(convolutions.in_cuda())
     small = [((2, 3, 7, 9), (4, 3, 3, 3), 2, 1), ((1, 2, 5, 5), (3, 2, 5, 5), 1, 2)]

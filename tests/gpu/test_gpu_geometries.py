@@ -1,4 +1,4 @@
-"""Layers of common networks at their sizes, with all gradients, in each arithmetic, against float64."""
+"""Layers of common networks at their sizes, with all gradients, in each precision, compared with float64."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.geometries.comparing import ARITHMETICS, faults
 from tests.geometries.table import Case, cases
 
 MOST, BATCH = 1.5e9, 0
-"""Products that a layer adds up at most: its batch is smaller, if there are more."""
+"""Most multiply-adds of a layer, beyond which its batch is reduced; and the batch."""
 ALL = cases(MOST, BATCH)
 
 
@@ -18,6 +18,6 @@ def test_layer(case: Case) -> None:
 
 
 def turns(case: Case) -> list[str]:
-    """bfloat16, in which networks are trained, and the others in turn."""
+    """Yield bfloat16, which networks are trained in, and one of the other precisions in turn."""
     others = [name for name in ARITHMETICS if name != "bfloat16"]
     return ["bfloat16", others[case.number % len(others)]]

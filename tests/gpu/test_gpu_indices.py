@@ -1,4 +1,4 @@
-"""Indices outside of their axes within `jit`, and what elements of odd values become, on a GPU as on the CPU."""
+"""Out-of-bounds indices within `jit`, and elementwise functions of special values, on a GPU as on the CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_many_wrong_indices_are_one_error(gpu: CudaDevice) -> None:
 
 
 def test_large_scatters_are_checked(gpu: CudaDevice) -> None:
-    """Those whose entries are sorted first."""
+    """Scatters that sort their entries first."""
     count = 300_000
     add = tg.jit(lambda i, x: tg.zeros(5000, 8, device=gpu.name).index_add(0, i, x))
     x = tg.ones(count, 8).to(gpu.name)

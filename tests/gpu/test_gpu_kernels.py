@@ -1,4 +1,4 @@
-"""Kernels on a GPU against the interpreter: known ones, drawn ones, and every function on special values."""
+"""Kernels on a GPU compared with the interpreter: known ones, random ones, and every function on special values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from tilegrad.runtime.buffer import Buffer
 
 
 def on(gpu: CudaDevice, kernel: Kernel, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
-    """Runs a kernel; what it stores is then in the arrays among the arguments."""
+    """Run a kernel; stores go to the arrays among the arguments."""
     buffers = [gpu.from_host(a) if isinstance(a, np.ndarray) else a for a in arguments]
     gpu.compile(kernel)(buffers, grid)
     gpu.synchronize()
@@ -60,7 +60,7 @@ def test_functions(gpu: CudaDevice, case: FunctionCase) -> None:
 
 
 def test_addresses_and_descriptors(gpu: CudaDevice) -> None:
-    """Pointers that are made of addresses in memory, and descriptors made outside of the kernel."""
+    """Pointers made from addresses, and descriptors made outside the kernel."""
     shapes = [(32, 16, 48), (16, 16, 16), (64, 32, 16)]
     a = [tg.randn(m, k).half().cuda().realize() for m, _, k in shapes]
     b = [tg.randn(k, n).half().cuda().realize() for _, n, k in shapes]

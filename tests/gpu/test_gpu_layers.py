@@ -1,4 +1,4 @@
-"""Every layer on the GPU and on the CPU: the same outputs, gradients and buffers."""
+"""Every layer on the GPU and on the CPU: equal outputs, gradients and buffers."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CASES = [*ACTIVATIONS, *NORMS, *PADDINGS, *IMAGES, *PRODUCTS, *LOSSES, *RANDOM]
 
 
 def outcome(case: Case, place: str) -> list[Any]:
-    """The output, and the gradients of the inputs and parameters, after a step of training."""
+    """Return the output and the gradients of inputs and parameters after a training step."""
     tg.manual_seed(7)
     layer = eval(case.made, {name: getattr(nn, name) for name in nn.__all__}).to(place)
     tg.manual_seed(8)

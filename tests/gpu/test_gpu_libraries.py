@@ -1,4 +1,4 @@
-"""Products and convolutions by libraries on a GPU: what comes out, also from graphs, and that one can do without."""
+"""Products and convolutions by libraries on a GPU: results, graphs, and operation without libraries."""
 
 from typing import Any
 
@@ -25,12 +25,12 @@ CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
 
 @pytest.fixture
 def always(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    """A GPU for which any product is one for the library, if that is here."""
+    """Return a GPU that tries the library for every product."""
     return eager(gpu, "cuBLASLt", monkeypatch)
 
 
 def eager(gpu: CudaDevice, library: str, monkeypatch: pytest.MonkeyPatch) -> CudaDevice:
-    """A GPU that takes whatever a library offers."""
+    """Return a GPU that accepts every library algorithm."""
     gpu.start()
     with gpu.entered():
         if gpu.driver.open_library(library) is None:
@@ -42,7 +42,7 @@ def eager(gpu: CudaDevice, library: str, monkeypatch: pytest.MonkeyPatch) -> Cud
 
 @pytest.mark.parametrize("dtype", [tg.float32, tg.bfloat16, tg.float16], ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_what_comes_out(always: CudaDevice, case: str, dtype: Any) -> None:
+def test_library_results(always: CudaDevice, case: str, dtype: Any) -> None:
     fn, shapes = CASES[case]
     random = np.random.default_rng(0)
     given = [random.standard_normal(s).astype(np.float32) / 4 for s in shapes]
@@ -62,7 +62,7 @@ def test_what_comes_out(always: CudaDevice, case: str, dtype: Any) -> None:
     np.testing.assert_allclose(runs[0], wanted, rtol=allowed, atol=allowed * np.abs(wanted).max())
 
 
-def test_without(always: CudaDevice) -> None:
+def test_without_libraries(always: CudaDevice) -> None:
     with config.changed(libraries="off", cache="off"):
         before = dict(always.choices.made)
         x = tg.rand(264, 264).cuda()
@@ -70,7 +70,7 @@ def test_without(always: CudaDevice) -> None:
         assert always.choices.made == before
 
 
-def test_what_is_small_is_left_alone(gpu: CudaDevice) -> None:
+def test_small_products_use_kernels(gpu: CudaDevice) -> None:
     gpu.start()
     before = dict(gpu.choices.made)
     x = tg.rand(120, 120).cuda()

@@ -1,4 +1,4 @@
-"""Networks trained on a GPU and on the CPU from one seed have the same losses."""
+"""Networks trained on a GPU and on the CPU from one seed have equal losses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ import tilegrad.nn.functional as F
 from tilegrad.nn import models
 
 PRECISION = 2e-4
-"""Of a float32 loss, after ten steps: sums are taken in another order, and steps carry the difference on."""
+"""Tolerance of a float32 loss after ten steps: sums are ordered differently, and steps amplify the difference."""
 
 
 def images(*shape: int) -> Callable[[], tuple[tg.Tensor, tg.Tensor]]:
@@ -24,7 +24,7 @@ def tokens() -> tuple[tg.Tensor, tg.Tensor]:
 
 
 class Recurrent(tg.nn.Module):
-    """The last state of an LSTM, classified."""
+    """Classify the last state of an LSTM."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def test_losses(name: str, jitted: bool, record_property: Callable[[str, object]
     assert away < PRECISION, (found, wanted)
 
 
-def test_random_numbers_are_those_of_the_cpu() -> None:
+def test_random_numbers_match_the_cpu() -> None:
     drawn = []
     for place in ("cpu", "cuda"):
         tg.manual_seed(5)
@@ -86,13 +86,13 @@ def test_random_numbers_are_those_of_the_cpu() -> None:
 
 
 def test_runs_are_the_same_each_time() -> None:
-    """Bit for bit: no reduction depends on who comes first."""
+    """Bit for bit: no reduction depends on timing."""
     assert losses("cuda", "cnn", True, 5) == losses("cuda", "cnn", True, 5)
 
 
 @pytest.mark.parametrize("jitted", [False, True], ids=["lazy", "jit"])
-def test_random_numbers_and_what_is_dropped_are_those_of_the_cpu(jitted: bool) -> None:
-    """Bit for bit; normal ones are computed from them by functions that may differ in the last place."""
+def test_random_numbers_and_dropout_match_the_cpu(jitted: bool) -> None:
+    """Bit for bit, except normal numbers, whose functions may differ in the last place."""
 
     def drawn(place: str) -> list[list[np.ndarray]]:
         tg.manual_seed(5)

@@ -1,4 +1,4 @@
-"""Every example of every op, its gradients too, computed by a GPU and by the reference interpreter."""
+"""Every example of every op, with gradients, on a GPU and in the reference interpreter."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tilegrad.ops.declared import Declared
 
 EXAMPLES = [e for e in all_examples() if e.op not in (Batched, Declared)]  # what is in them stays on the CPU
 TOLERANCES = {"float64": 1e-9, "float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
-"""Sums are taken in another order, and functions rounded elsewhere in the last place."""
+"""Tolerances: sums are ordered differently, and functions differ in the last place."""
 
 
 def named(cases: Any) -> Any:
@@ -26,7 +26,7 @@ def named(cases: Any) -> Any:
 
 
 def on_gpu(gpu: CudaDevice, graph: Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """What a GPU makes of a graph; three times, so that it runs as a CUDA graph at last."""
+    """Run a graph three times, so that the last run is a CUDA graph."""
     executable = compile(placed(graph, gpu.name)).executable
     for _ in range(3):
         made = executable.run([gpu.from_host(array) for array in arrays])

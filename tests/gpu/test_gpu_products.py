@@ -1,4 +1,4 @@
-"""Products on a GPU: attention as groups of warps do it, and how exact float32 is at each precision."""
+"""Products on a GPU: warp-specialised attention, and the accuracy of float32 at each precision."""
 
 from itertools import product
 
@@ -8,13 +8,13 @@ import pytest
 import tilegrad as tg
 
 ERRORS = {"highest": 1e-6, "high": 4e-4, "medium": 4e-3}
-"""Root mean square, in units of that of the results: normal data, sums of 512 products."""
+"""Relative root mean square errors: normal data, sums of 512 products."""
 
 
 @pytest.mark.parametrize("precision", ERRORS)
 @pytest.mark.parametrize("order", list(product([False, True], repeat=2)))
 @pytest.mark.parametrize("size", [64, 384, 512])
-def test_products_are_as_exact_as_they_say(precision: str, order: tuple[bool, bool], size: int) -> None:
+def test_products_meet_their_precision(precision: str, order: tuple[bool, bool], size: int) -> None:
     rng = np.random.default_rng(size)
     given = [rng.standard_normal((size, 512)), rng.standard_normal((512, size))]
     exact = given[0] @ given[1]
@@ -36,7 +36,7 @@ def test_products_are_as_exact_as_they_say(precision: str, order: tuple[bool, bo
 def test_attention_and_its_gradient(
     heads: int, few: int, queries: int, keys: int, width: int, causal: bool, dtype: tg.DType
 ) -> None:
-    """Against the same in float32, which has kernels of its own."""
+    """Compare with float32, which has different kernels."""
     rng = np.random.default_rng(width)
     shapes = [(2, heads, queries, width), (2, few, keys, width), (2, few, keys, width), (2, heads, queries, width)]
     *inputs, upstream = [tg.tensor(rng.standard_normal(s).astype(np.float32), device="cuda").to(dtype) for s in shapes]
@@ -51,7 +51,7 @@ def test_attention_and_its_gradient(
         assert np.linalg.norm(got - want) < (1e-2 if dtype is tg.bfloat16 else 2e-3) * np.linalg.norm(want)
 
 
-def test_rows_that_meet_often_are_added_alike_each_time() -> None:
+def test_scatter_of_frequent_rows_is_deterministic() -> None:
     rng = np.random.default_rng(0)
     index, rows = rng.integers(0, 300, 5000), rng.standard_normal((5000, 96)).astype(np.float32)
     table = tg.zeros(300, 96, device="cuda").requires_grad_()
@@ -77,7 +77,7 @@ SHORT = {
 @pytest.mark.parametrize("order", list(product([False, True], repeat=2)))
 @pytest.mark.parametrize("shape", [(64, 128, 64), (256, 512, 384), (1024, 2048, 1024), (100, 333, 77)])
 def test_products_of_eight_bits(dtype: tg.DType, order: tuple[bool, bool], shape: tuple[int, int, int]) -> None:
-    """On tensor cores; sums are int32 or float32."""
+    """On tensor cores, accumulated in int32 or float32."""
     m, k, n = shape
     rng = np.random.default_rng(m)
     given = [rng.standard_normal(s) * 40 for s in ((m, k), (k, n))]

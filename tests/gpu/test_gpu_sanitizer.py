@@ -1,6 +1,6 @@
-"""NVIDIA's checker watches every access of generated kernels (`sanitized.py`): those outside of memory, and races.
+"""Check every access of generated kernels with NVIDIA's sanitizer (`sanitized.py`): out-of-bounds accesses and races.
 
-Kernels are compiled before, by processes that it does not watch: it makes NVRTC wait.
+Unwatched processes compile the kernels before, because the sanitizer blocks NVRTC.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from tilegrad import cuda
 CODE = str(Path(__file__).with_name("sanitized.py"))
 TOOL = shutil.which("compute-sanitizer")
 BESIDE = 5
-"""Processes that compile at once."""
+"""Processes that compile concurrently."""
 WATCHED = {
     "memcheck": tuple(WORKS),
     "racecheck": ("reductions", "scans", "sorting", "indexing", "products_float32", "products_bfloat16"),
@@ -28,7 +28,7 @@ UNABLE = ("Device not supported", "Internal Sanitizer Error", "Unable to find in
 
 @pytest.fixture(scope="module")
 def compiled() -> None:
-    """Every work is done once by itself; what its kernels are is then on the disk."""
+    """Run every program once without the sanitizer, to fill the kernel cache."""
     cuda.empty_cache()
     names = list(WORKS)
     parts = [names[n::BESIDE] for n in range(BESIDE)]
@@ -43,7 +43,7 @@ def compiled() -> None:
 
 @pytest.mark.skipif(not TOOL, reason="compute-sanitizer is not here")
 @pytest.mark.parametrize("tool", WATCHED)
-def test_nothing_is_found(tool: str, compiled: None, record_property: Callable[[str, object], None]) -> None:
+def test_sanitizer_finds_nothing(tool: str, compiled: None, record_property: Callable[[str, object], None]) -> None:
     wanted = WATCHED[tool]
     command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9"]
     command += ["--leak-check=no", "--report-api-errors=no"] if tool == "memcheck" else []

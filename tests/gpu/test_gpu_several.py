@@ -1,4 +1,4 @@
-"""Several GPUs of one machine; skipped where there is one."""
+"""Several GPUs of one machine; skipped if there is only one."""
 
 import time
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def test_each_has_its_own_context_and_memory() -> None:
 
 
 def test_halves_of_a_batch_on_two_gpus() -> None:
-    """The gradients of two halves, added on one GPU, are those of the whole."""
+    """The gradients of two halves, added on one GPU, equal those of the whole."""
     tg.manual_seed(0)
     model = tg.nn.Linear(20, 5)
     x, t = tg.rand(16, 20), tg.rand(16, 5)
@@ -65,8 +65,8 @@ def test_copies_between_gpus(record_property: Callable[[str, object], None]) -> 
     assert (y[-1000:].cpu() == x[-1000:].cpu()).all()
 
 
-def test_a_network_trains_alike_on_each() -> None:
-    """The same program, with graphs and streams of its own on each GPU, gives the same numbers."""
+def test_networks_train_alike_on_each_gpu() -> None:
+    """One program, with its own graphs and streams on each GPU, computes equal numbers."""
 
     def losses(number: int) -> list[float]:
         tg.manual_seed(3)

@@ -1,4 +1,4 @@
-"""Kernels for threads on a GPU: the same results as in the simulator, limits, occupancy, and what the steps gain."""
+"""SIMT kernels on a GPU: results equal to the simulator's, limits, occupancy, and the gain of each optimisation."""
 
 import ctypes
 import time
@@ -99,8 +99,7 @@ def milliseconds(run: Callable[[], Any], repeats: int = 7) -> float:
 
 @checklist(126)
 def test_shared_memory(gpu: CudaDevice, record_property: Callable[[str, object], None]) -> None:
-    """Sums in the same order, from strips that a block reads once for all of its threads. (Times are recorded only:
-    what is read how often is counted in tests/simt.)"""
+    """Equal order of sums, from strips that a block reads once. (Times are only recorded; tests/simt counts reads.)"""
     A, B = there(drawn(5120, 256)), there(drawn(256, 5120))
     run = {step: lambda step=step: matmul.product(step, A, B, X=16, Y=16, S=16) for step in ("naive", "tiled")}
     assert np.array_equal(run["naive"]().cpu().numpy(), run["tiled"]().cpu().numpy())
@@ -112,7 +111,7 @@ def test_shared_memory(gpu: CudaDevice, record_property: Callable[[str, object],
 
 @checklist(167, 171)
 def test_registers(gpu: CudaDevice, record_property: Callable[[str, object], None]) -> None:
-    """All of a thread's sums are registers."""
+    """All accumulators of a thread are registers."""
     n = 4096
     A, B = there(drawn(n, n)), there(drawn(n, n))
     wanted = A.cpu().numpy()[:8].astype(np.float64) @ B.cpu().numpy().astype(np.float64)
@@ -143,8 +142,8 @@ def test_the_table_says_what_the_driver_says(gpu: CudaDevice) -> None:
 
 
 @checklist(122)
-def test_occupancy_is_the_drivers(gpu: CudaDevice) -> None:
-    """For five kernels and several sizes of blocks, by `cuOccupancyMaxActiveBlocksPerMultiprocessor`."""
+def test_occupancy_matches_the_driver(gpu: CudaDevice) -> None:
+    """Five kernels at several block sizes, compared with `cuOccupancyMaxActiveBlocksPerMultiprocessor`."""
     x, y = there(np.ones(64)), there(np.zeros(64), np.int32)
     sides = {"TA": False, "TB": False, "X": 16, "Y": 16, "S": 8}
     kernels = [
@@ -172,7 +171,7 @@ def test_occupancy_is_the_drivers(gpu: CudaDevice) -> None:
                     assert ours.blocks == blocks.value, (kernel.routine.name, threads, dynamic, made.registers, ours)
 
 
-def test_launches_that_cannot_be(gpu: CudaDevice) -> None:
+def test_invalid_launches(gpu: CudaDevice) -> None:
     x = there(np.ones(64))
     for grid, block, shared in ((1, 1025, 0), (1, (1, 1, 65), 0), (0, 32, 0), (1, 0, 0), (1, 32, 300_000)):
         with pytest.raises(LaunchError):

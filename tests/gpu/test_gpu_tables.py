@@ -1,4 +1,4 @@
-"""Gradients of tables, orders of many keys, and training steps that use memory of gradients again, on a GPU."""
+"""Gradients of tables, sorting of many keys, and training steps that reuse the memory of gradients, on a GPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +40,7 @@ def test_steps_on_a_gpu(gpu: CudaDevice, meanwhile: Callable[[Training, list[Any
 
 
 def test_gradient_of_long_rows(gpu: CudaDevice) -> None:
-    """Rows of 8192 come a turn ahead."""
+    """Rows of 8192 elements are prefetched."""
     random = np.random.default_rng(1)
     x, w, b, dy = (random.standard_normal(s).astype(np.float32) for s in ((300, 8192), (8192,), (8192,), (300, 8192)))
 
@@ -64,7 +64,7 @@ LONG = {
     "places": (lambda l, x, i: l.searchsorted(np.arange(999.0, dtype=np.float32), x) if l is np
                else tg.searchsorted(tg.arange(999.0, device="cuda"), x), 1_000_003),
 }  # fmt: skip
-"""What all instances do together, with numpy and with tensors."""
+"""A reduction over all instances, with numpy and with tensors."""
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -78,8 +78,8 @@ def test_one_long_row(name: str) -> None:
 
 @pytest.mark.parametrize("fn", ["sum", "prod", "amax", "amin", "put"])
 @pytest.mark.parametrize("rows", [3, 100_003])
-def test_what_is_scattered_far_and_wide(fn: str, rows: int) -> None:
-    """Whole numbers: their sums are exact, in any order. Twice it is the same."""
+def test_wide_scatter(fn: str, rows: int) -> None:
+    """Integers, whose sums are exact in any order; two runs are equal."""
     random = np.random.default_rng(rows)
     index, source = random.integers(0, rows, 300_001), random.integers(1, 9, 300_001).astype(np.float32)
     if fn == "prod":

@@ -1,4 +1,4 @@
-"""Extensions in CUDA on a GPU: the same sources as those that are simulated elsewhere."""
+"""CUDA extensions on a GPU: the sources that are simulated elsewhere."""
 
 import os
 import re

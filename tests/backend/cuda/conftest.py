@@ -12,14 +12,14 @@ from tilegrad.random import forget
 from tilegrad.runtime import device as registry
 
 _numbers = count(100)
-"""No two tests use one name: programs are kept by the names of their devices."""
+"""Numbers of simulated devices, unique over all tests: programs are cached by device name."""
 
 Maker = Callable[..., list[CudaDevice]]
 
 
 @pytest.fixture
 def make_gpus() -> Iterator[Maker]:
-    """Makes simulated GPUs, and lets everybody find them by their names; GPUs of the machine are hidden meanwhile."""
+    """Create simulated GPUs and register them by name; GPUs of the machine are hidden meanwhile."""
     made: list[str] = []
     hidden = {d.name: registry._devices.pop(d.name) for d in registry.known_devices() if d.name.startswith("cuda")}
 

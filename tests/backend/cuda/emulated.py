@@ -1,8 +1,8 @@
-"""Runs generated CUDA C++ without a GPU, if a C++ compiler is here: the threads of a block are fibers of one thread.
+"""Run generated CUDA C++ without a GPU, if there is a C++ compiler: the threads of a block are fibers of one thread.
 
-Barriers, copies in boxes and the products of warps and groups of warps are those of `host/`. A fiber runs until it
-waits. In `reversed` order the last thread runs first, and what is asynchronous is done as late as it may be: what
-depends on an order that nobody promised, because a barrier or a wait is missing, comes out differently.
+Barriers, tensor copies and products of warps and warpgroups are implemented in `host/`. A fiber runs until it waits. In
+`reversed` order the last thread runs first, and asynchronous work is done as late as possible: results change if a
+barrier or a wait is missing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tilegrad.runtime.index_faults import IndexFaults
 HOST = Path(__file__).parent / "host"
 FLAGS = ["-std=c++17", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fwrapv", "-shared", "-fPIC", f"-I{HOST}"]
 MULTIPROCESSORS = 3
-"""Of those that blocks stay on, which take instance after instance."""
+"""Multiprocessors that persistent blocks are launched for."""
 ONE_AT_A_TIME = threading.Lock()
 
 
 class Grid(ctypes.Structure):
-    """What `run_grid` is told of a launch."""
+    """Parameters of `run_grid`."""
 
     _fields_ = [(name, ctypes.c_int) for name in ("blocks", "threads", "shared", "reversed", "late")]
 
@@ -45,7 +45,7 @@ def has_compiler() -> bool:
 
 
 def made(text: str, *more: str) -> Path:
-    """A library of some C++, compiled unless it was before."""
+    """Return a compiled library of C++ sources, cached."""
     folder = Path(tempfile.gettempdir()) / "tilegrad-emulated"
     folder.mkdir(exist_ok=True)
     library = folder / f"{hashlib.sha256('|'.join([text, *more]).encode()).hexdigest()[:24]}.so"
@@ -63,12 +63,12 @@ def made(text: str, *more: str) -> Path:
 
 
 def host() -> Path:
-    """The library that kernels are linked with. It is known by all of its text."""
+    """Return the library that kernels are linked with, cached by its source."""
     return made((HOST / "host.cpp").read_text() + f"// {(HOST / 'host.h').read_text()!r}", "-O3", "-march=native")
 
 
 def on_host(source: CudaSource, kernel: Kernel, number: int) -> str:
-    """A kernel as C++ for the host, in a namespace of its own, with a function that takes the places of arguments."""
+    """Translate a kernel to host C++ in its own namespace, with a function that takes addresses of arguments."""
     text = translated(source.text)
     text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
     taken = [f"{MEMORY[p.dtype.name]}{'*' if p.pointer else ''}" for p in kernel.parameters]
@@ -88,7 +88,7 @@ def checks_indices(source: CudaSource) -> bool:
 
 
 def encoded(map: TensorMap, address: int, begin: int, end: int) -> bytes:
-    """What `host.cpp` reads of a tensor map; there is no memory but from `begin` to `end`."""
+    """Encode a tensor map for `host.cpp`; memory is valid from `begin` to `end`."""
     kind, rank, _, extents, pitches, box, steps, interleaved, swizzle, _, fill = map.arguments(address)
     assert (list(steps), interleaved, swizzle, fill) == ([1, 1, 1], 0, 3, 0)
     words = [address, kind, rank, *extents, *pitches, *box[:2], swizzle, begin, end]
@@ -96,7 +96,7 @@ def encoded(map: TensorMap, address: int, begin: int, end: int) -> bytes:
 
 
 class Emulated:
-    """Some kernels, compiled together."""
+    """Kernels compiled together."""
 
     def __init__(self, kernels: Sequence[Kernel], architecture: str = "sm_70") -> None:
         self.kernels = list(kernels)
@@ -109,7 +109,7 @@ class Emulated:
         self.code = ctypes.CDLL(str(made(text, "-O1", library)))
 
     def run(self, number: int, arguments: Sequence[Any], grid: Sequence[int], reversed: bool = False) -> None:
-        """What is stored is then in the arrays among the arguments."""
+        """Run a kernel; stores go to the arrays among the arguments."""
         kernel, source = self.kernels[number], self.sources[number]
         cells: list[Any] = []
         for p, a in zip(kernel.parameters, arguments, strict=True):
@@ -131,7 +131,7 @@ class Emulated:
         self.start(number, places, int(np.prod(extents)), reversed)
 
     def start(self, number: int, places: Sequence[int], instances: int, reversed: bool = False) -> None:
-        """Runs a grid, given where each argument lies."""
+        """Run a grid with the addresses of arguments."""
         source = self.sources[number]
         blocks = min(instances, source.resident * MULTIPROCESSORS) if source.resident else instances
         grid = Grid(blocks, source.threads, source.shared, int(reversed), int(reversed))

@@ -1,6 +1,6 @@
-"""A simulated GPU that runs the CUDA C++ which is generated for an H200, rather than the kernels that it was made from.
+"""A simulated GPU that runs the CUDA C++ generated for an H200 instead of interpreting tile kernels.
 
-Whole programs run on it as on the device: with its sizes, its tiles, its tensor maps, its order of launches.
+Programs run as on the device: with its sizes, tiles, tensor maps and order of launches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilegrad.ir.tile import Kernel
 
 
 class EmulatingDriver(SimulatedDriver):
-    """`reversed`: threads run in the other order, and what is asynchronous is done as late as it may be."""
+    """With `reversed`, threads run in reverse order and asynchronous work is done as late as possible."""
 
     runs = True
 
@@ -39,7 +39,7 @@ class EmulatingDriver(SimulatedDriver):
         return module
 
     def encode(self, place: int, map: TensorMap, address: int) -> None:
-        """Work takes its maps from what it is given when it starts."""
+        """Record a tensor map; launches encode it from their arguments."""
 
     def work(self, call: NodeCall, slots: list[int]) -> Callable[[], None]:
         if not isinstance(call, KernelCall):

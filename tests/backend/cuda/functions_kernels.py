@@ -1,4 +1,4 @@
-"""A kernel for every function and dtype, on special and on ordinary values, with what the interpreter makes of them."""
+"""A kernel for every function and dtype, on special and ordinary values, with the interpreter's results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tilegrad.ir.tile import Apply, Arange, Assign, Cast, Kernel, Load, Name, Pa
 KIND = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
 COUNT = 256
 ULP = {float32: 4.0, float64: 4.0, float16: 1.0, bfloat16: 1.0, **dict.fromkeys(FLOAT8, 0.0)}
-"""Units in the last place that the library's functions may be off."""
+"""Allowed error of library functions, in units in the last place."""
 
 
 class FunctionCase(NamedTuple):
-    """`fn` on arguments of a dtype; for casts the dtype of the result is `target`."""
+    """`fn` on arguments of a dtype; for casts `target` is the dtype of the result."""
 
     fn: str
     dtype: DType
@@ -49,7 +49,7 @@ class FunctionCase(NamedTuple):
         return found
 
     def assert_right(self, got: list[Any]) -> None:
-        """Compares what was computed with the interpreter, to some units in the last place."""
+        """Compare results with the interpreter, up to some units in the last place."""
         made = self.arrays()
         with np.errstate(all="ignore"):
             run(self.kernel(), made, (1,))

@@ -1,7 +1,7 @@
-"""Instructions in generated CUDA C++ as calls of what `host/host.h` says they do.
+"""Translate inline PTX in generated CUDA C++ to calls of functions in `host/host.h`.
 
-An `asm` statement is read as the compiler reads it: a template, outputs, inputs. What is not in the table stays as it
-is, and the host's compiler refuses it.
+An `asm` statement is parsed like the compiler does: template, outputs, inputs. Unknown instructions stay as they are,
+and the host compiler rejects them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CALLS = {
 
 
 def translated(text: str) -> str:
-    """The same source without a word of PTX."""
+    """Return a source with all inline PTX translated."""
     return ASM.sub(lambda found: _call(found[1]) or found[0], text)
 
 
@@ -70,7 +70,7 @@ def _call(statement: str) -> str | None:
 
 
 def _product(found: re.Match[str], operands: Sequence[str], more: str) -> str:
-    """Of a warp, or of a group of four."""
+    """Translate the product of a warp or a warpgroup."""
     _, _, columns, types, arguments = found.groups()
     kind = KINDS[next(word for word in reversed(types.split(".")) if word in KINDS)]
 
@@ -98,7 +98,7 @@ def _product(found: re.Match[str], operands: Sequence[str], more: str) -> str:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Parts between marks that are in no string and no brackets."""
+    """Split at separators outside of strings and brackets."""
     parts, depth, quoted = [""], 0, False
     for at, c in enumerate(text):
         if c == '"' and text[at - 1] != "\\":

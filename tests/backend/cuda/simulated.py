@@ -1,8 +1,8 @@
-"""A CUDA driver in Python: memory in the host's, kernels run by the reference interpreter, in the worst order.
+"""A CUDA driver in Python: memory on the host, kernels in the reference interpreter, the worst possible order.
 
-What is started waits in its stream. When somebody waits, streams go on in an order drawn by lot, kept to only by
-events; so what is not ordered by them is sometimes run the wrong way round. What is freed is spoilt, and whoever
-touches it, or memory that is nobody's, makes the device fail, as a real one does: later, and for good.
+Submitted work waits in its stream. When someone waits, streams advance in a random order constrained only by events, so
+that missing dependences show. Freed memory is overwritten; an access to it, or to unallocated memory, makes the device
+fail like a real one: later, and for good.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALIGNMENT = 512
 
 
 class CudaBinary(NamedTuple):
-    """What a compiler would have made: the kernel itself."""
+    """A compiled kernel: the kernel itself."""
 
     name: str
     source: str
@@ -55,7 +55,7 @@ class CudaBinary(NamedTuple):
 
 
 class Occurrence:
-    """A point in a stream that an event stands for."""
+    """The point in a stream that an event recorded."""
 
     time = 0.0
 
@@ -84,7 +84,7 @@ class Stream:
 
 
 class SimulatedDriver(Driver):
-    """`counts` has how often each call was made. `capacity` is the memory of each device."""
+    """A simulated driver; `counts` counts calls, `capacity` is the memory of each device."""
 
     version = 13000
 
@@ -129,7 +129,7 @@ class SimulatedDriver(Driver):
             queue.waiting.append((work, after))
 
     def go_on(self, until: Callable[[], bool]) -> None:
-        """Runs waiting work, in an order drawn by lot, until something has happened."""
+        """Run waiting work in random order until a condition holds."""
         with self.lock:
             while not until():
                 ready = [s for s in self.streams if s.waiting and (s.waiting[0][1] is None or s.waiting[0][1].done)]
@@ -322,7 +322,7 @@ class SimulatedDriver(Driver):
         self.put(stream, self.work(call, list(call.slots)))
 
     def work(self, call: NodeCall, slots: list[int]) -> Callable[[], None]:
-        """What a call does, with the arguments that it has now."""
+        """Return the work of a call with its current arguments."""
         if isinstance(call, LibraryCall):
 
             def start() -> None:

@@ -1,5 +1,6 @@
-"""A cuDNN in numpy for the simulated GPU: descriptors with attributes, four engines of which one is to be taken, and
-what NVIDIA's reference says that its graphs compute."""
+"""A simulated cuDNN in numpy: descriptors with attributes, four engines of which one is usable, and the results of
+graphs according to NVIDIA's reference.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from tests.backend.cuda.simulated import SimulatedDriver
 
 TYPES = {0: np.dtype(np.float32), 2: np.dtype(np.float16), 9: np.dtype(bfloat16)}
 UNABLE, ATOMICS, GREEDY, GOOD = 10, 11, 12, 13
-"""What cannot do it after all, what adds in any order, what needs too much memory."""
+"""Engines: unsupported after all; nondeterministic; with too large a workspace; usable."""
 NOTES = {UNABLE: (), ATOMICS: (0, 4), GREEDY: (), GOOD: (5,)}
 CONFIGURATION, ENGINE, PLAN = 3, 2, 5
 
 
 class Descriptor(dict[int, list[Any]]):
-    """What was set, by the name of the attribute."""
+    """Attributes by name."""
 
     def __init__(self, kind: int) -> None:
         super().__init__()
@@ -29,7 +30,7 @@ class Descriptor(dict[int, list[Any]]):
 
 
 class SimulatedDnn:
-    """Every function of the library is an attribute. `taken` are the engines that computed."""
+    """Every function of the library as an attribute; `taken` are the engines that computed."""
 
     def __init__(self, driver: SimulatedDriver) -> None:
         self.driver, self.stream = driver, 0
@@ -84,7 +85,7 @@ class SimulatedDnn:
         return self.start(work)
 
     def finalize(self, thing: int) -> int:
-        """Refuses tensors that overlap, as the real one does."""
+        """Reject overlapping tensors, like the library."""
         found = self.things[thing]
         if 902 in found:
             image, _, *steps = found[903]
@@ -93,7 +94,7 @@ class SimulatedDnn:
         return 3000 if found.get(200) == [3] and self.dilated(thing) else 0
 
     def dilated(self, thing: int) -> bool:
-        """Whether who knows most knows nothing: nobody is to rely on it."""
+        """Return whether the best heuristic has no proposal, to exercise the fallback."""
         steps = [self.things[s] for s in self.things[self.things[thing][201][0]][801]]
         return any(set(self.things[s[702][0]][102]) != {1} for s in steps if 702 in s)
 
@@ -167,7 +168,7 @@ class SimulatedDnn:
 
 
 def _windows(x: np.ndarray, taps: tuple[int, ...], dilation: list[int]) -> np.ndarray:
-    """(images, channels, *windows, *taps)."""
+    """Return windows of shape (images, channels, *windows, *taps)."""
     counts = [e - (t - 1) * d for e, t, d in zip(x.shape[2:], taps, dilation, strict=True)]
     assert prod(counts) > 0
     apart = [step * d for step, d in zip(x.strides[2:], dilation, strict=True)]

@@ -1,4 +1,4 @@
-"""Kernels as a scheduler writes them for a GPU, and some that use what only people use."""
+"""Kernels as the scheduler writes them for GPUs, and some with features that only users use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ SCHEDULED = {
 
 
 class Run(NamedTuple):
-    """A kernel with arguments, for the interpreter to say what they become."""
+    """A kernel with arguments for the interpreter."""
 
     kernel: Kernel
     arguments: list[Any]
@@ -80,7 +80,7 @@ class Run(NamedTuple):
 
 
 def runs() -> list[Run]:
-    """The kernels above on one or two instances, and atomics, gathers and memory that is read and written."""
+    """Yield the kernels above on one or two instances; atomics, gathers, and memory that is read and written."""
     rng = np.random.default_rng(3)
 
     def f32(*shape: int) -> Any:
@@ -161,6 +161,6 @@ GREATEST = parse("""
 
 
 def together(texts: list[str]) -> str:
-    """Kernels in one source, which takes less than half the time of as many sources."""
+    """Join kernels into one source, which compiles faster than many."""
     plain = [text.replace('extern "C" ', "") for text in texts]
     return "\n".join(f"namespace kernel_{n} {{\n{text}\n}}" for n, text in enumerate(plain))

@@ -1,5 +1,6 @@
-"""Blocks of common networks with all of their gradients become CUDA C++, at equal extents and odd ones: some of them,
-with EVERY=1 all (ten minutes)."""
+"""Compile blocks of common networks with all gradients to CUDA C++, at even and odd extents; all of them with EVERY=1
+(ten minutes).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tilegrad.nn import functional as F
 
 
 class Block(nn.Module):
-    """A function of (batch, tokens, channels) and layers that are made when they are asked for."""
+    """A function of (batch, tokens, channels) and layers, created on demand."""
 
     def __init__(self, tokens: int, channels: int, hidden: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Drawn operands of products, wherever they lie in memory: emulated copies in boxes bring what the interpreter loads.
+"""Random operands of products: emulated tensor copies must load what the interpreter loads.
 
-Lines may be shorter than the tile is wide (it then goes on in the next ones), begin anywhere, overlap, be masked by
-what counts lines, columns, both or neither. What the copy engine cannot bring, others do: all must be right.
+Lines may be shorter than the tile (which then wraps to the next ones), begin anywhere, overlap, and be masked by
+counters of lines, columns, both or neither. Other schemes load what the copy engine cannot; all must be right.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LENGTH = 1 << 19
 
 
 class Draw:
-    """One kernel: `tiles` of a result by instances, and k in a loop, or in two."""
+    """A kernel with `tiles` tiles of a result, and k in one or two loops."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -67,7 +67,7 @@ class Draw:
         return parse("\n".join([head, *[f"    {line}" for line in lines]]))
 
     def operand(self, position: str, extent: int, instances: int, across: str, along: str) -> tuple[str, str]:
-        """The offsets and the mask of an operand; `across` and `along` are how its position, and k, are broadcast."""
+        """Return the offsets and mask of an operand; `across` and `along` broadcast its position and k."""
         choice = self.random.choice
         swapped = choice([False, True])  # neighbours in memory are neighbours along the position
         if swapped and self.dtype == "f32" and position == "i":
@@ -107,7 +107,7 @@ def drawn(seeds: Sequence[int]) -> list[tuple[Kernel, tuple[int, int]]]:
     return [(draw.kernel(), draw.grid) for draw in draws]
 
 
-def test_operands_are_those_of_the_interpreter() -> None:
+def test_dot_operands_match_the_interpreter() -> None:
     found = drawn(range(SEED * CASES, (SEED + 1) * CASES))
     emulation = emulated.Emulated([kernel for kernel, _ in found], "sm_90a")
     boxes = [CudaLowering(kernel, "sm_90a").products.warpgroup for kernel, _ in found]

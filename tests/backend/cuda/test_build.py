@@ -1,4 +1,4 @@
-"""Kernels compiled to cubins without a GPU: every function and node, three architectures, registers and spills."""
+"""Compile kernels to cubins without a GPU: every function and node, three architectures, registers and spills."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tilegrad.ir.tile_parser import parse
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here: pip install nvidia-cuda-nvrtc")
 
 FIGURES = {"elements": (48, 256), "rows": (48, 512), "sums": (48, 512), "turned": (40, 512), "running": (64, 512)}
-"""The most registers, and threads, of kernels whose speed was measured; none of them spills."""
+"""Upper bounds of registers and threads of kernels whose speed was measured; none of them may spill."""
 
 
 def compiled(kernel: Kernel, architecture: str) -> tuple[int, int]:
-    """Registers and spilled bytes."""
+    """Return registers and spilled bytes."""
     return build.report(nvrtc.compile(lower(kernel, architecture).text, architecture).log)
 
 
@@ -47,14 +47,14 @@ def test_registers(name: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_known_kernels(architecture: str) -> None:
-    """All of them for one, and every third for the others."""
+    """Compile all of them for one architecture, every third for the others."""
     kernels = [make(np.random.default_rng(0)).kernel for make in KNOWN] + [case.kernel for case in runs()]
     for kernel in kernels if architecture == "sm_90a" else kernels[:: 3 if architecture == "sm_80" else 4]:
         assert compiled(kernel, architecture)[0] > 0
 
 
 def every_function(dtype: DType) -> Kernel:
-    """A kernel of all functions on a dtype, one store for each."""
+    """Return a kernel with all functions on a dtype, one store each."""
     fns = [f for f in FUNCTIONS.values() if f.result != "given" and f.in_kernels and KIND[dtype.kind] in f.domain]
     fns = [f for f in fns if f.name != "mulhi" or dtype.name == "uint32"]
     parameters = [Parameter(f"x{n}", dtype) for n in range(3)] + [Parameter("c", bool_)]
@@ -92,7 +92,7 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_nvrtc
-def test_what_was_compiled_is_found_again(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_kernels_are_cached_on_disk(fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = SCHEDULED["turned"].replaced(name="turned_once")
     first = build_kernel(kernel, "sm_90a")
     monkeypatch.setattr(nvrtc, "compile", None)
@@ -119,13 +119,13 @@ def test_a_refused_source_shows_its_line() -> None:
         nvrtc.compile('extern "C" __global__ void f(float* x) {\nx[0] = y;\n}', "sm_90a")
 
 
-def test_without_the_compiler_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "candidates", lambda: iter(["no/such/libnvrtc.so"]))
     with pytest.raises(DeviceError, match=r"pip install tilegrad\[cuda\]"):
         nvrtc.library.__wrapped__()  # type: ignore[attr-defined]
 
 
-def test_a_tile_that_no_block_can_share_is_refused() -> None:
+def test_too_much_shared_memory_is_an_error() -> None:
     kernel = parse("""
         def huge(x: "*f64", out: "*f64"):
             i = tl.arange(0, 512)

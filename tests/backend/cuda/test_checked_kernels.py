@@ -1,4 +1,4 @@
-"""`check` and `race` of kernels whose tensors are on a GPU: they look at copies, and put back what was stored."""
+"""`check` and `race` of kernels on GPU tensors: they run on copies and restore what was stored."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_what_is_stored_is_on_the_gpu(gpu: CudaDevice, way: str) -> None:
     np.testing.assert_array_equal(out.cpu().numpy(), 4 * np.arange(100.0), "one memory stays one")
 
 
-def test_what_is_wrong_is_told_and_nothing_is_stored(gpu: CudaDevice) -> None:
+def test_invalid_access_is_reported_before_any_store(gpu: CudaDevice) -> None:
     x, out = tg.ones(100).to(gpu.name), tg.zeros(100).to(gpu.name)
     with pytest.raises(KernelFault, match="outside"):
         beyond.check[(2,)](x, out, BLOCK=64)

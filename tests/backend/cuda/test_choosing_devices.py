@@ -1,4 +1,4 @@
-"""Which GPU is meant: by number, by name, by what a thread has chosen; and what is said where there is none such."""
+"""Select a GPU by number, by name, or per thread; errors where there is none."""
 
 import threading
 from functools import partial
@@ -12,7 +12,7 @@ from tilegrad.backend.cuda.driver import ILLEGAL_ADDRESS, DriverFault
 from tilegrad.errors import ArgumentError, DeviceError
 
 
-def test_a_thread_chooses(make_gpus: Maker) -> None:
+def test_current_device_is_per_thread(make_gpus: Maker) -> None:
     first, second = make_gpus(2)
     with cuda.device(first):
         assert tg.ones(3).cuda().device is first
@@ -73,8 +73,8 @@ def test_types_and_numbers(make_gpus: Maker) -> None:
     assert (tg.device("cpu").type, tg.device("cpu").index) == ("cpu", None)
 
 
-def test_work_of_others_on_a_stream_is_waited_for(make_gpus: Maker) -> None:
-    """What did not come from here is not counted: a wait that is asked for is made all the same."""
+def test_external_work_on_a_stream_is_awaited(make_gpus: Maker) -> None:
+    """External work is not counted, so an explicit wait is always made."""
     (gpu,) = make_gpus(1)
     side, done = cuda.Stream(gpu), []
     with gpu.entered():
@@ -85,7 +85,7 @@ def test_work_of_others_on_a_stream_is_waited_for(make_gpus: Maker) -> None:
     tg.ones(3, device=gpu).record_stream(side)
 
 
-def test_a_fork_is_told_what_to_do(make_gpus: Maker) -> None:
+def test_use_after_fork_is_an_error(make_gpus: Maker) -> None:
     first, second = make_gpus(2)
     tg.ones(3, device=first).realize()
     for gpu in (first, second):  # as in the child: one was used, one only asked for
@@ -95,7 +95,7 @@ def test_a_fork_is_told_what_to_do(make_gpus: Maker) -> None:
                 ask()
 
 
-def test_a_failure_is_told_of_its_own_device(make_gpus: Maker) -> None:
+def test_failures_name_their_device(make_gpus: Maker) -> None:
     first, second = make_gpus(2)
     for gpu in (first, second):
         gpu.start()

@@ -1,4 +1,4 @@
-"""CUDA C++: how it reads, and (run by an emulation of blocks, where a C++ compiler is) that it computes the same."""
+"""CUDA C++: golden sources, and (emulated, where there is a C++ compiler) results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = {make.__name__: make(np.random.default_rng(0)).kernel for make in KNOWN 
 
 
 def own_text(kernel: Kernel) -> str:
-    """The source of a kernel without the functions that it calls."""
+    """Return the source of a kernel without the prelude."""
     text = lower(kernel).text
     first = kernel.origin.split("\n")[0] or "@tg.kernel"
     return text[text.index(f"// {first}\n") :]
@@ -46,7 +46,7 @@ def test_the_source_begins_with_the_users_line_and_the_kernel() -> None:
     assert "\nrows_kernel(const float* __restrict__ x, float* __restrict__ out, int grid_0" in text
 
 
-def test_names_that_mean_something_in_cpp() -> None:
+def test_cpp_keywords_are_renamed() -> None:
     kernel = parse("""
         def main(float_: "*f32", int: "*f32", n: "i32", expf: "f32", v: "f32", maximum: "f32", thread: "i32"):
             template = tl.program_id(0) * 64 + tl.arange(0, 64) + thread
@@ -78,14 +78,14 @@ def masked(x: "*f32", y: "*f32", upstream: "*f32", out: "*f32"):
 """
 
 
-def test_neighbours_in_memory_are_in_neighbouring_threads_where_rows_have_gaps() -> None:
-    """What lies between the rows of an image is left out: the step along it is 1 mostly, and 144 across it always."""
+def test_accesses_are_coalesced_across_row_padding() -> None:
+    """Padding between the rows of an image is skipped: the typical step along them is 1, across them always 144."""
     text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text
     assert "const int at1 = thread % " in text[text.index("float* all_acc") :]
 
 
-def test_what_meets_a_product_is_loaded_for_some_turns_together() -> None:
-    """All loads are begun before the first of them is waited for."""
+def test_epilogue_loads_are_batched() -> None:
+    """All loads are started before the first one is awaited."""
     text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text
     loads, rest = text[text.index("float forward[8][4];") :].split("force_loads(forward);")
     assert "? &upstream[" in loads
@@ -106,8 +106,8 @@ def test_what_meets_a_product_is_loaded_for_some_turns_together() -> None:
         np.testing.assert_allclose(out, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_what_has_no_known_beginning_is_read_under_its_mask_alone() -> None:
-    """Where a mask is false, the beginning of the tensor is read instead: of a pointer that moves it is not known."""
+def test_unknown_parameters_are_loaded_under_their_mask() -> None:
+    """Masked loads read the first element of a known tensor, but not through a pointer of unknown origin."""
     moving = "    p = upstream\n    for n in range(3):\n        p = p + 64\n    forward = tl.load(p + at"
     text = lower(parse(ROWS_WITH_GAPS.replace("    forward = tl.load(upstream + at", moving)), "sm_90a").text
     (line,) = [line for line in text.splitlines() if re.search(r" p\w*\[", line)]
@@ -134,7 +134,7 @@ def test_layouts_hold_every_element_once(shape: tuple[int, ...], threads: int) -
 
 
 def _positions(digits: Sequence[Any], threads: int) -> list[list[int]]:
-    """The positions along an axis that each thread has."""
+    """Return the positions along an axis that each thread holds."""
     made = [[0] for _ in range(threads)]
     weight = 1
     for digit in digits:
@@ -149,7 +149,7 @@ def _positions(digits: Sequence[Any], threads: int) -> list[list[int]]:
 
 
 def agree(kernels: Sequence[tuple[Kernel, list[Any], tuple[int, ...]]]) -> None:
-    """What an emulated block computes, whichever thread comes first, is what the interpreter computes."""
+    """Check that an emulated block computes what the interpreter does, in both thread orders."""
     emulated = Emulated([kernel for kernel, _, _ in kernels])
     for number, (kernel, arguments, grid) in enumerate(kernels):
         wanted = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
@@ -173,14 +173,14 @@ def test_known_kernels() -> None:
 
 
 @needs_compiler
-def test_scheduled_kernels_atomics_and_memory_in_both_ways() -> None:
+def test_scheduled_kernels_atomics_and_aliased_memory() -> None:
     agree([tuple(r) for r in runs()])  # type: ignore[misc]
 
 
 @needs_compiler
 @pytest.mark.parametrize("late", [False, True])
-def test_an_update_in_place_under_two_names(late: bool) -> None:
-    """All threads of a row use what its owner overwrites: they must have read it before."""
+def test_in_place_update_through_aliased_parameters(late: bool) -> None:
+    """All threads of a row use what its owner overwrites, so they must have read it before."""
     load = "o = tl.load(old + i)"
     kernel = parse(f"""
         def two_names(x: "*f32", old: "*f32", out: "*f32", new: "*f32"):
@@ -203,7 +203,7 @@ def test_an_update_in_place_under_two_names(late: bool) -> None:
 
 @needs_compiler
 def test_drawn_kernels() -> None:
-    """They are compiled together, which takes a tenth of the time."""
+    """Compile random kernels together, which is ten times faster."""
     drawn: list[Case] = []
 
     @seed(11)
@@ -226,7 +226,7 @@ def test_drawn_kernels() -> None:
 
 @needs_compiler
 def test_functions_and_conversions() -> None:
-    """Every seventh; a GPU tries them all (tests/gpu/test_gpu_kernels.py)."""
+    """Try every seventh case; a GPU tries all (tests/gpu/test_gpu_kernels.py)."""
     some = CASES[3::7]
     emulated = Emulated([case.kernel() for case in some])
     for number, case in enumerate(some):

@@ -1,4 +1,4 @@
-"""Convolutions on GPUs: how their operands reach the tensor cores, and what is compiled."""
+"""Convolutions on GPUs: how operands reach the tensor cores, and what is compiled."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_operands_come_in_boxes(name: str) -> None:
+def test_operands_are_copied_in_boxes(name: str) -> None:
     plan = CudaLowering(KERNELS[name](), "sm_90a").products.warpgroup
     assert isinstance(plan, WarpgroupLoop)
     assert plan.x.boxes + plan.y.boxes >= 2
@@ -107,15 +107,15 @@ def test_convolutions_compile_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("outputs", "wanted"), [(64, (1, 256, 2, 160)), (96, (2, 96, 2, 288)), (192, (2, 192, 1, 384))]
 )
-def test_a_tile_has_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
-    """Of few rows two tiles share a multiprocessor; those that are no power of two are columns when multiplied."""
+def test_tiles_hold_all_rows(outputs: int, wanted: tuple[int, ...]) -> None:
+    """With few rows two tiles share a multiprocessor; row counts that are no power of two become columns."""
     plan = CudaLowering(forward(MIDDLE, 64, outputs), "sm_90a").products.warpgroup
     assert plan is not None
     assert (plan.tiling.down, plan.tiling.columns, plan.blocks, plan.threads) == wanted
     assert plan.tiling.swapped == (outputs > 64)
 
 
-def test_weights_of_tf32_have_an_operand_along_what_is_summed() -> None:
+def test_tf32_weight_gradients_have_an_operand_contiguous_along_k() -> None:
     x, y = (Input(TensorType(float32, (128, 1, 64, 12, 12))) for _ in range(2))
     kernel = last_kernel(convolution.ConvolveWeight(x, y, LATE, "high"), x, y)
     plan = CudaLowering(kernel, "sm_90a").products.warpgroup
@@ -127,7 +127,7 @@ def test_weights_of_tf32_have_an_operand_along_what_is_summed() -> None:
 
 
 def launches() -> list[tuple[Kernel, tuple[int, ...]]]:
-    """All kernels of a small convolution with ReLU and its gradients, and their grids."""
+    """Return the kernels and grids of a small convolution with ReLU and its gradients."""
     axes = (sliding(7, 3, 1, 1), sliding(6, 3, 1, 1))
     x, w, y = given(3, 1, 16, 7, 6), given(1, 24, 16, 3, 3), given(3, 1, 24, 7, 6)
     made = relu(convolution.Convolve(x, w, axes))

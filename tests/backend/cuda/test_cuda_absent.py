@@ -1,4 +1,4 @@
-"""Machines without a GPU: what they say, and what they show of a GPU that is not there."""
+"""Machines without a GPU: error messages, and the null driver."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def python(setting: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @NO_GPU
-def test_there_is_none() -> None:
+def test_missing_driver_is_reported() -> None:
     assert not tg.cuda.is_available()
     assert not tg.cuda.is_bf16_supported()
     assert tg.cuda.device_count() == 0
@@ -51,15 +51,15 @@ def test_the_wrong_kind() -> None:
         tg.cuda.synchronize("cpu")
 
 
-def test_off_and_misspelt() -> None:
+def test_off_and_misspelt_settings() -> None:
     made = python("off", "-c", "import tilegrad as tg; tg.ones(1).cuda()")
     assert "there is no device 'cuda' here: TILEGRAD_CUDA=off is set" in made.stderr
     made = python("nul", "-c", "import tilegrad as tg; tg.devices()")
     assert "TILEGRAD_CUDA='nul': one of off, null, synchronous, checked is wanted" in made.stderr
 
 
-def test_what_a_gpu_would_run(tmp_path: Path) -> None:
-    """`python -m tilegrad explain` on a machine without a GPU: CUDA C++, and machine code if there is a compiler."""
+def test_null_driver_shows_the_kernels(tmp_path: Path) -> None:
+    """`python -m tilegrad explain` without a GPU shows CUDA C++, and machine code if there is a compiler."""
     script = tmp_path / "scores.py"
     script.write_text(SCRIPT)
     made = python("null", "-m", "tilegrad", "explain", str(script))

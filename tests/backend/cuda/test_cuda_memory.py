@@ -1,4 +1,4 @@
-"""The memory of a GPU: classes of blocks, statistics, copies, streams that share it, and what is said when full."""
+"""The memory of a GPU: size classes, statistics, copies, streams that share it, and out-of-memory errors."""
 
 import gc
 import threading
@@ -17,7 +17,7 @@ from tilegrad.errors import OutOfMemoryError, ShapeError
 from tilegrad.ir.dtype import float32, uint8
 
 
-def test_classes_waste_little() -> None:
+def test_size_classes_waste_at_most_an_eighth() -> None:
     for bytes in (1, 511, 513, 4097, 70_000, 3 << 20, (1 << 25) + 1, (1 << 33) + 1):
         size = class_bytes(bytes)
         assert bytes <= size <= max(512, bytes * 9 // 8 + 512) or size - bytes < 1 << 21
@@ -25,7 +25,7 @@ def test_classes_waste_little() -> None:
         assert class_bytes(size) == size
 
 
-def test_blocks_are_used_again(gpu: CudaDevice) -> None:
+def test_freed_blocks_are_reused(gpu: CudaDevice) -> None:
     first = gpu.allocate(1000)
     address = first.address
     del first
@@ -60,8 +60,8 @@ def test_copies_of_all_sizes(gpu: CudaDevice, count: int) -> None:
 
 
 @checklist(197)
-def test_copies_into_tensors_that_are_there(make_gpus: Maker) -> None:
-    """From and to each device; of another size, it is refused and nothing is changed."""
+def test_copies_into_existing_tensors(make_gpus: Maker) -> None:
+    """Copies from and to each device; a wrong size is an error and changes nothing."""
     places = ["cpu", *(gpu.name for gpu in make_gpus(2))]
     for here in places:
         for there in places:
@@ -123,7 +123,7 @@ def test_loaders_pin_their_batches(gpu: CudaDevice, workers: int) -> None:
         assert tg.cat(moved).cpu().tolist() == list(range(40))
 
 
-def test_numbers_of_the_cpu_are_copied_once(gpu: CudaDevice) -> None:
+def test_host_scalars_are_cached(gpu: CudaDevice) -> None:
     x = tg.ones(4).to(gpu.name)
     rate = tg.tensor(0.5)
     (x * rate).realize()
@@ -146,7 +146,7 @@ def test_a_moved_number_is_its_own(gpu: CudaDevice) -> None:
     assert moved.item() == 1.5
 
 
-def test_full(make_gpus: Maker) -> None:
+def test_out_of_memory_message(make_gpus: Maker) -> None:
     (gpu,) = make_gpus(capacity=16 << 20)
     kept = tg.zeros(12, 1 << 18).to(gpu.name)
     free = tg.zeros(2, 1 << 18).to(gpu.name)
@@ -179,8 +179,8 @@ def test_threads_share_a_device(gpu: CudaDevice) -> None:
     assert found == [True] * 20
 
 
-def test_bytes_of_everything(gpu: CudaDevice) -> None:
-    """A buffer is what was asked for, whatever block it is in."""
+def test_all_memory_buffer(gpu: CudaDevice) -> None:
+    """A buffer has the requested size, whatever block it is in."""
     buffer = gpu.allocate(10)
     assert buffer.bytes == 10
     assert gpu.to_host(buffer, uint8, (10,)).shape == (10,)

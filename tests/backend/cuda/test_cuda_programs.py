@@ -1,4 +1,4 @@
-"""Programs on a GPU: eager and jitted, as graphs, on several streams, with updates in place, watched and checked."""
+"""Programs on a GPU: eager and jitted, as graphs, on several streams, with in-place updates, profiled and checked."""
 
 from collections.abc import Callable
 
@@ -72,8 +72,8 @@ def test_sizes_that_vary(gpu: CudaDevice) -> None:
     assert gpu.driver.counts["built"] == 1  # type: ignore[attr-defined]
 
 
-def test_kernels_that_differ_in_names_are_one(gpu: CudaDevice) -> None:
-    """Layers of one shape have kernels of one form: the first is compiled, and errors name each with its own line."""
+def test_kernels_with_equal_structure_share_code(gpu: CudaDevice) -> None:
+    """Layers of one shape share code, but errors name each with its own line."""
     text = str(ADD).replace("y", "other").replace("model.pother", "model.py")
     same = parse(text).replaced(origin="model.py:8")
     assert same.digest() != ADD.digest()
@@ -85,7 +85,7 @@ def test_kernels_that_differ_in_names_are_one(gpu: CudaDevice) -> None:
     run(gpu, gpu.load(program(20, ADD)), 20)
 
 
-def test_nothing_new_in_the_steady_state(gpu: CudaDevice) -> None:
+def test_steady_state_allocates_nothing(gpu: CudaDevice) -> None:
     executable = gpu.load(program(64))
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
     for _ in range(4):
@@ -107,7 +107,7 @@ def step(reads: tuple[Span, ...], writes: tuple[Span, ...]) -> PlannedCall:
     return PlannedCall(KernelCall("k", 0, 1, 1, 0, []), "", reads, writes, (), 0, 0.0, None)
 
 
-def test_what_waits_for_what() -> None:
+def test_dependences_follow_memory() -> None:
     steps = [
         step((span(0, 1, 0),), (span(0, 8),)),
         step((span(0, 1, 0),), (span(8, 16),)),
@@ -124,8 +124,8 @@ def test_what_waits_for_what() -> None:
     assert plan.dependences(distinct=False) == [[], [0]]
 
 
-def test_inputs_that_are_one_memory(gpu: CudaDevice) -> None:
-    """A graph that was made for two memories is not used where they are the same."""
+def test_aliased_inputs(gpu: CudaDevice) -> None:
+    """A graph built for distinct inputs is not used when they alias."""
 
     @tg.jit
     def both(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
@@ -169,8 +169,10 @@ def test_a_network_trains_as_on_the_cpu(gpu: CudaDevice, jitted: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_streams_wait_where_they_share_memory(make_gpus: Maker, seed: int) -> None:
-    """Nobody says which stream waits for which, tensors die at once, and the driver runs streams in any order."""
+def test_streams_synchronise_on_shared_memory(make_gpus: Maker, seed: int) -> None:
+    """Streams wait for each other without user synchronisation, tensors die at once, the driver runs streams in any
+    order.
+    """
     (gpu,) = make_gpus(seed=seed)
     streams = [cuda.Stream(gpu), cuda.Stream(gpu), cuda.default_stream(gpu)]
     random = np.random.default_rng(seed)
@@ -224,7 +226,7 @@ def test_streams_are_a_pool(gpu: CudaDevice) -> None:
     assert gpu.driver.counts["new_stream"] == 32  # type: ignore[attr-defined]
 
 
-def test_launches_are_checked_before(gpu: CudaDevice) -> None:
+def test_launches_are_checked_against_limits(gpu: CudaDevice) -> None:
     driver = gpu.driver
     cases: list[tuple[Callable[[], None], str]] = [
         (lambda: setattr(driver, "threads", 1025), "wants 1025 threads in a block: Simulated allows 1 to 1024"),
@@ -250,7 +252,7 @@ def test_launches_are_checked_before(gpu: CudaDevice) -> None:
     assert gpu.driver.counts["launch"] == 0  # type: ignore[attr-defined]
 
 
-def test_a_failure_names_who_failed(gpu: CudaDevice) -> None:
+def test_failure_names_the_kernel(gpu: CudaDevice) -> None:
     good, bad = gpu.load(program(64)), gpu.load(program(64, WILD))
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
     good.run(given)
@@ -264,8 +266,8 @@ def test_a_failure_names_who_failed(gpu: CudaDevice) -> None:
         gpu.allocate(10)
 
 
-def test_a_late_failure_names_those_since_the_last_mark(gpu: CudaDevice) -> None:
-    """A program that has run well before is not told from others that run with it, as marks take time."""
+def test_late_failure_names_kernels_since_the_last_mark(gpu: CudaDevice) -> None:
+    """Programs that have run before are not distinguished from others in flight, because marks cost time."""
     of = TensorType(float32, (64,))
     names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
     wild = gpu.load(Program("late", (), names, ("x",), ("z",), (Launch(WILD, ("x", "z"), (Tiles(64, 16),)),))).bound()
@@ -316,7 +318,7 @@ def test_profiled_runs(gpu: CudaDevice) -> None:
     assert all(e.stop > e.start for e in seen)
 
 
-def test_a_kernel_of_a_user(gpu: CudaDevice) -> None:
+def test_users_kernel(gpu: CudaDevice) -> None:
     scale = parse("""
 def scale(x: "*f32", out: "*f32", by: "f32", n: "i32"):
     i = tl.program_id(0) * 16 + tl.arange(0, 16)
@@ -335,15 +337,15 @@ def scale(x: "*f32", out: "*f32", by: "f32", n: "i32"):
     np.testing.assert_array_equal(gpu.to_host(out, float32, (40,)), np.arange(40, dtype=np.float32) * 0.5)
 
 
-def test_a_fork_is_told(gpu: CudaDevice) -> None:
+def test_fork_during_use_is_an_error(gpu: CudaDevice) -> None:
     gpu.allocate(10)
     gpu._forked()
     with pytest.raises(DeviceError, match="spawn"):
         gpu.allocate(10)
 
 
-def test_a_number_of_the_host_does_not_bar_the_short_way(gpu: CudaDevice) -> None:
-    """It is another input each time, copied there once, and the memory of results is that of the call before."""
+def test_host_scalars_allow_the_fast_path(gpu: CudaDevice) -> None:
+    """A scalar is a new input each time, copied once; results reuse the memory of the previous call."""
     rate, weight = tg.tensor(2.0), tg.ones(64, 8, device=gpu.name)
 
     def step(x: tg.Tensor) -> tg.Tensor:
@@ -363,7 +365,7 @@ def test_a_number_of_the_host_does_not_bar_the_short_way(gpu: CudaDevice) -> Non
     assert counts["renew_node"] == before
 
 
-def test_what_depends_on_weights_alone_is_computed_once_for_each_version(gpu: CudaDevice) -> None:
+def test_weight_only_values_are_computed_once_per_version(gpu: CudaDevice) -> None:
     random = np.random.default_rng(0)
     weight, x = (tg.tensor(random.standard_normal(s, np.float32)).to(gpu.name) for s in ((48, 64), (5, 64)))
     quick = tg.jit(lambda x: x @ weight.exp().T)

@@ -1,4 +1,4 @@
-"""Matrix products on GPUs: which way is taken, what is compiled, and (emulated) what comes out."""
+"""Matrix products on GPUs: scheme selection, compilation, and (emulated) results."""
 
 import re
 
@@ -24,7 +24,7 @@ from tilegrad.ir.tile_checker import check
 from tilegrad.ir.tile_parser import parse
 
 ORDERS = ("MK,KN", "KM,KN", "MK,NK", "KM,NK")
-"""The axes of both operands as they lie in memory."""
+"""Memory order of the axes of both operands."""
 
 
 def product(
@@ -38,7 +38,7 @@ def product(
     masked: bool = False,
     before: str = "{}",
 ) -> Kernel:
-    """A product as the scheduler writes it."""
+    """Return a product as the scheduler writes it."""
     rows, columns, depth = tile
     x = f"(i2 * {k})[:, None] + ks[None, :]" if order[:2] == "MK" else f"(ks * {m})[None, :] + i2[:, None]"
     y = f"(ks * {n})[:, None] + i[None, :]" if order[3:] == "KN" else f"(i * {k})[None, :] + ks[:, None]"
@@ -63,14 +63,14 @@ def contract(x: "*{dtype}", y: "*{dtype}", out: "*{out}"):
 
 
 def way(kernel: Kernel, architecture: str) -> object:
-    """How the loop of a kernel is done."""
+    """Return the plan of a kernel's loop."""
     products: DotLowering = CudaLowering(kernel, architecture).products
     (found,) = products.loops.values()
     return found
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_which_way_is_taken(order: str) -> None:
+def test_scheme_selection(order: str) -> None:
     half = product(512, 512, 512, (128, 256, 64), order)
     assert isinstance(way(half, "sm_90a"), WarpgroupLoop)
     assert isinstance(way(half, "sm_80"), AsyncCopyLoop)
@@ -95,7 +95,7 @@ def test_which_way_is_taken(order: str) -> None:
     assert isinstance(way(exact, "sm_90a"), AsyncCopyLoop if along else PrefetchedProduct)
 
 
-def test_masks_that_keep_within_a_matrix_are_left_to_the_copy_engine() -> None:
+def test_border_masks_become_tensor_map_bounds() -> None:
     found = way(product(1000, 1000, 1000, (128, 256, 64), masked=True), "sm_90a")
     assert isinstance(found, WarpgroupLoop)
     assert [(map.columns, map.lines) for map in (found.x.map, found.y.map)] == [(1000, 1000), (1000, 1000)]
@@ -103,7 +103,7 @@ def test_masks_that_keep_within_a_matrix_are_left_to_the_copy_engine() -> None:
     assert isinstance(odd, PrefetchedProduct)  # its lines begin anywhere
 
 
-def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
+def test_other_masks_are_not_borders() -> None:
     kernel = product(1000, 1000, 1000, (128, 256, 64), masked=True)
     text = str(kernel).replace("(ks < 1000)[None, :]", "(ks * 2 < 1000)[None, :]")
     assert isinstance(way(parse(text), "sm_90a"), PrefetchedProduct)
@@ -122,8 +122,8 @@ def test_a_mask_of_something_else_is_not_taken_for_a_border() -> None:
     assert (found.x.map.columns, found.x.map.lines) == (1000, 1000)
 
 
-def test_a_mask_may_compare_with_a_number_that_is_given() -> None:
-    """Programs for all sizes have such masks; what they keep within a matrix is not known."""
+def test_masks_may_compare_with_parameters() -> None:
+    """Programs for all sizes have masks whose extents are parameters."""
     text = str(product(1000, 1000, 1000, (128, 256, 64), masked=True)).replace('out: "*bf16"', 'out: "*bf16", n: "i32"')
     for given in (
         "(i2 < n)[:, None] & (ks",
@@ -133,8 +133,8 @@ def test_a_mask_may_compare_with_a_number_that_is_given() -> None:
         assert isinstance(way(parse(text.replace("(i2 < 1000)[:, None] & (ks", given)), "sm_90a"), PrefetchedProduct)
 
 
-def test_a_box_leaves_its_line_where_lines_overlap() -> None:
-    """A matrix whose lines are as long as a box is wide may begin at any 16 bytes."""
+def test_boxes_of_overlapping_lines() -> None:
+    """A matrix whose lines are as long as a box may begin at any 16 bytes."""
     inside = product(512, 512, 512, (128, 128, 64))
     ways = {}
     for by in (0, 4, 8):
@@ -147,20 +147,20 @@ def test_a_box_leaves_its_line_where_lines_overlap() -> None:
     assert isinstance(ways[4], PrefetchedProduct)  # it begins at 8 bytes
 
 
-def test_small_tiles_are_not_read_beyond_their_end() -> None:
-    """Four warps side by side reach further than 16 columns: room for that has who computes its operands."""
+def test_small_tiles_are_not_read_past_their_end() -> None:
+    """Four adjacent warps cover more than 16 columns; computed operands have room for them."""
     for dtype, depth in (("f32", 32), ("bf16", 64)):
         small = product(64, 64, 512, (16, 16, depth), "MK,NK", dtype, "high" if dtype == "f32" else "highest")
         assert isinstance(way(small, "sm_80"), PrefetchedProduct)
 
 
-def test_what_is_overwritten_is_not_copied_ahead() -> None:
+def test_overwritten_operands_are_not_copied_asynchronously() -> None:
     text = str(product(512, 512, 512, (128, 256, 64))).replace("tl.store(out", "tl.store(x")
     assert isinstance(way(parse(text), "sm_90a"), PrefetchedProduct)
     assert isinstance(way(parse(text), "sm_80"), PrefetchedProduct)
 
 
-def test_a_lone_product_is_a_loop_of_one_turn() -> None:
+def test_lone_product_becomes_a_loop_of_one_iteration() -> None:
     text = str(product(512, 512, 64, (128, 256, 64))).split("\n")
     start = next(n for n, line in enumerate(text) if "for k in" in line)
     lone = [line.removeprefix("    ") for line in text[start + 1 : start + 5]]
@@ -184,7 +184,7 @@ def test_strides_and_divisors() -> None:
 @pytest.mark.parametrize(
     ("kind", "m", "n"), [("warp", 128, 128), ("warp", 40, 200), ("thread", 128, 128), ("thread", 7, 5)]
 )
-def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
+def test_every_accumulator_has_one_owner(kind: str, m: int, n: int) -> None:
     found = choose_tiling(kind, m, n, 8)
     layout = found.layout
     held = [1, 1]
@@ -198,8 +198,8 @@ def test_every_sum_has_one_place(kind: str, m: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("k", [16, 64, 128, 144, 208, 240, 336])
-def test_a_group_multiplies_all_that_there_is(k: int) -> None:
-    """Steps beyond the end of the sum are left out, where the turns of its loop are written out, and no others."""
+def test_warpgroups_cover_the_tile(k: int) -> None:
+    """Steps beyond the end of the sum are skipped only where the loop is unrolled."""
     kernel = product(128, 128, k, (128, 128, min(64, k)), masked=k % 64 != 0)
     if k == 64:  # what is no loop becomes one of one turn
         lines = str(kernel).split("\n")
@@ -247,12 +247,12 @@ def test_products_compile_without_spills(architecture: str, order: str) -> None:
 
 
 def units(sass: str) -> set[str]:
-    """Which instructions machine code has that say what computes and what copies."""
+    """Return the instructions of machine code that multiply and copy."""
     return set(re.findall(r"\b(HGMMA|IGMMA|QGMMA|UTMALDG|HMMA|QMMA|IMMA|DFMA|FFMA|LDGSTS|LDSM|LDL)\b", sass))
 
 
 def instructions(kernels: dict[str, Kernel], architecture: str) -> dict[str, set[str]]:
-    """What kernels use, compiled and disassembled together: the disassembler takes most of a second to start."""
+    """Compile and disassemble kernels together: the disassembler is slow to start."""
     source = together([kernel_source(kernel, architecture) for kernel in kernels.values()])
     text = disassemble(compile(source, architecture).image)
     if not text:
@@ -269,7 +269,7 @@ SHORT = {t: product(256, 256, 256, (128, 128, 128), "MK,NK", t, "medium") for t 
 
 
 @compiled
-def test_the_matrix_units_of_hopper_are_used() -> None:
+def test_hopper_tensor_cores_are_used() -> None:
     exact = product(256, 256, 256, (128, 128, 128), "MK,NK", "f8e4m3")
     plain = product(256, 256, 256, (32, 32, 16), dtype="f32")
     found = instructions({"bf16": KERNEL, "high": HIGH, **SHORT, "exact": exact, "plain": plain}, "sm_90a")
@@ -283,7 +283,7 @@ def test_the_matrix_units_of_hopper_are_used() -> None:
 
 
 @compiled
-def test_the_matrix_units_are_used() -> None:
+def test_tensor_cores_are_used() -> None:
     medium = product(256, 256, 256, (32, 32, 32), dtype="f32", precision="medium")
     whole = product(256, 256, 256, (32, 32, 128), "MK,NK", "i8")
     ampere = instructions({"bf16": KERNEL, "high": HIGH, "medium": medium, "whole": whole}, "sm_80")
@@ -301,12 +301,12 @@ def test_the_matrix_units_are_used() -> None:
 def case(
     m: int, n: int, k: int, tile: tuple[int, int, int], *more: str, **options: object
 ) -> tuple[Kernel, tuple[int, int]]:
-    """A kernel and its grid."""
+    """Return a kernel and its grid."""
     return product(m, n, k, tile, *more, **options), (-(-n // tile[1]), -(-m // tile[0]))  # type: ignore[arg-type]
 
 
 def looked_up() -> Kernel:
-    """A product with rows of a table added to it, as after an embedding. Threads tell each other the positions."""
+    """Return a product plus rows of a table, as after an embedding; threads share the positions."""
     plain = str(product(64, 64, 96, (32, 64, 32), "MK,NK", "f32", "high"))
     before, _, _ = plain.partition("    tl.store")
     place = "(tl.minimum(tl.maximum(tl.load(places + i2), 0), 255) * 64)[:, None] + i[None, :]"
@@ -348,7 +348,7 @@ CASES = {
 
 
 def as_tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to 11 bits."""
+    """Round to 11 bits."""
     return ((x.view(np.uint32) + np.uint32(0x1000)) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
@@ -385,7 +385,7 @@ def test_results_are_those_of_the_interpreter(name: str, emulation: emulated.Emu
 
 
 @pytest.mark.parametrize("order", ["MK,KN", "KM,KN"])
-def test_numbers_are_rounded_to_the_nearest_of_tf32(order: str, emulation: emulated.Emulated) -> None:
+def test_tf32_rounds_to_nearest(order: str, emulation: emulated.Emulated) -> None:
     name = f"tf32 {order}"
     x = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32)
     x[0, :4] = np.inf, -np.inf, 3.0, 1e-30
@@ -401,8 +401,8 @@ def test_numbers_are_rounded_to_the_nearest_of_tf32(order: str, emulation: emula
 
 
 @pytest.mark.parametrize("architecture", EMULATED)
-def test_what_several_stores_take_is_loaded_once(architecture: str) -> None:
-    """A tile that is loaded early, several turns at a time, is there for a store in another order of elements too."""
+def test_values_of_several_stores_are_loaded_once(architecture: str) -> None:
+    """A tile loaded in batches is available to a store in another element order too."""
     if not emulated.has_compiler():
         pytest.skip("no C++ compiler")
     text, after = str(product(16, 64, 128, (16, 64, 32), "MK,NK", "f32", "high")).split("    tl.store(")

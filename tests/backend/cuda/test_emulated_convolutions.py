@@ -1,6 +1,6 @@
-"""Convolutions with all of their gradients as an H200 computes them: its sizes, tiles, boxes and kernels, emulated.
+"""Emulate convolutions with all gradients as an H200 computes them: its sizes, tiles, boxes and kernels.
 
-Each case is a geometry of a network for which other tiles, boxes or pieces are taken than for the others.
+Each case is a network geometry with its own choice of tiles, boxes or splits.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[list[str]]:
-    """Two devices, on which threads run in opposite orders."""
+    """Return two devices whose threads run in opposite orders."""
     names = [registry.register(CudaDevice(EmulatingDriver(reversed=r), next(NUMBERS))).name for r in (False, True)]
     yield names
     for name in names:
@@ -48,7 +48,7 @@ def places() -> Iterator[list[str]]:
 
 
 def compare(how: Windows, place: str, tolerance: float) -> None:
-    """Runs a convolution and its gradients on a device, and compares with float64."""
+    """Run a convolution and its gradients on a device and compare with float64."""
     random = np.random.default_rng(0)
     dtype = getattr(tg, how.dtype)
     x, w = (random.standard_normal(shape) for shape in (how.x, how.weights))

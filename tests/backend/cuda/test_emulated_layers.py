@@ -1,5 +1,6 @@
-"""Layers of common networks with all of their gradients as an H200 computes them, emulated: one of each kind that is no
-convolution, in two arithmetics; with EVERY=1 the whole table (an hour)."""
+"""Emulate layers of common networks with all gradients as an H200 computes them: one of each kind except convolutions,
+in two precisions; the whole table with EVERY=1 (an hour).
+"""
 
 from __future__ import annotations
 

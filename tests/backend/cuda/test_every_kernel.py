@@ -1,4 +1,4 @@
-"""Every kernel that the examples of ops become on a GPU, compiled: none spills."""
+"""Compile every kernel of the op examples for GPUs; none may spill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTS = 8
 
 
 def kernels(part: int) -> tuple[Kernel, ...]:
-    """Those of an eighth of the examples: of neighbours, many become kernels that differ in names only."""
+    """Return the distinct kernels of an eighth of the examples; adjacent examples share many."""
     found: dict[str, Kernel] = {}
     target = gpu_model(132)
     examples = all_examples()
@@ -37,15 +37,15 @@ def kernels(part: int) -> tuple[Kernel, ...]:
 
 
 def multiplies(kernel: Kernel) -> bool:
-    """Whether there are matrix products in a kernel."""
+    """Return whether a kernel has matrix products."""
     assigned = [s.value for s in statements(kernel.body) if isinstance(s, Assign)]
     return any(isinstance(x, Dot) for value in assigned for x in walk(value))
 
 
 def texts(kernel: Kernel, turn: int) -> dict[str, str]:
-    """What is compiled of a kernel, and for which architecture: each text for one of those that it is the same for.
+    """Return the distinct sources of a kernel by architecture.
 
-    What has no matrix product has one text for all, and most products have. With EVERY=1 each is compiled for each.
+    A kernel without a product has one source for all, and so have most products. EVERY=1 compiles each for each.
     """
     if os.environ.get("EVERY"):
         return {architecture: lower(kernel, architecture).text for architecture in ARCHITECTURES}

@@ -1,4 +1,4 @@
-"""Kernels of users, launched again and again on a simulated GPU."""
+"""Repeated launches of users' kernels on a simulated GPU."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Convolutions by a library on a simulated GPU: which kernels are seen as such, and what comes out."""
+"""Convolutions by a library on a simulated GPU: recognised kernels and results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ F = tg.nn.functional
 
 
 def products(value: Value, *inputs: Input) -> list[tuple[Kernel, tuple[int, ...]]]:
-    """The kernels of a value in which tiles are multiplied, and their grids."""
+    """Return the kernels of a value that multiply tiles, with their grids."""
     graph = Graph(inputs, (value,))
     graph = optimise(graph, GPU)
     steps = [s for s in assemble(fuse(graph, GPU)).steps if isinstance(s, Launch)]
@@ -44,7 +44,7 @@ def products(value: Value, *inputs: Input) -> list[tuple[Kernel, tuple[int, ...]
 
 
 def shape(of_weights: bool, images: int, groups: int, channels: int, outputs: int, *axes: Sliding) -> str:
-    """What is recognised in the kernel of a convolution in bfloat16, or of its weights' gradient."""
+    """Return the recognised problem of a bfloat16 convolution, or of its weight gradient."""
     x = Input(TensorType(bfloat16, (images, groups, channels, *[a.extent for a in axes])))
     if of_weights:
         y = Input(TensorType(bfloat16, (images, groups, outputs, *[a.count for a in axes])))
@@ -97,7 +97,7 @@ def kernel(w: "*bf16", x: "*bf16", b: "*bf16", y: "*bf16"):
 """
 
 
-def test_what_follows_the_sums() -> None:
+def test_epilogues() -> None:
     found = convolution_of(parse(KERNEL), (5, 2))
     assert str(found) == "5 x 16 x 8x8, 32 x 3x3 bf16 + bias, relu"
     assert isinstance(found, Convolution)
@@ -120,7 +120,7 @@ def test_what_follows_the_sums() -> None:
         ("acc = tl.zeros([16, 64], tl.float32)", "acc = tl.full([16, 64], 1.0, tl.float32)"),
     ],
 )
-def test_what_is_something_else(was: str, is_now: str) -> None:
+def test_other_kernels_are_not_recognised(was: str, is_now: str) -> None:
     assert was in KERNEL
     assert convolution_of(parse(KERNEL.replace(was, is_now)), (5, 2)) is None
 
@@ -130,7 +130,7 @@ def test_what_is_something_else(was: str, is_now: str) -> None:
 
 @pytest.fixture
 def gpu(make_gpus: Maker, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
-    """A GPU with a library that takes every convolution."""
+    """Return a GPU whose library takes every convolution."""
     (made,) = make_gpus(1)
     library = SimulatedDnn(made.driver)  # type: ignore[arg-type]
     open_library: list[OpenLibrary] = []
@@ -156,7 +156,7 @@ def chosen(gpu: CudaDevice) -> list[str]:
 
 
 def check(gpu: CudaDevice, fn: Callable[..., Any], dtype: Any, allowed: float, *shapes: tuple[int, ...]) -> None:
-    """Launched one by one and as a graph, the results are those in float64."""
+    """Check results against float64, launched one by one and as a graph."""
     random = np.random.default_rng(0)
     given = [tg.tensor(random.standard_normal(s).astype(np.float32) / 4).to(dtype) for s in shapes]
     with config.changed(cache="off"):
@@ -171,7 +171,7 @@ def check(gpu: CudaDevice, fn: Callable[..., Any], dtype: Any, allowed: float, *
 
 
 def test_a_convolution_and_its_gradients(gpu: CudaDevice) -> None:
-    """The way back has padding, and with it rows that overlap: the library does not take them."""
+    """The input gradient has padding and therefore overlapping rows, which the library does not support."""
 
     def step(x: tg.Tensor, w: tg.Tensor, y: tg.Tensor) -> tuple[tg.Tensor, ...]:
         x, w = (v.detach().requires_grad_() for v in (x, w))
@@ -182,8 +182,8 @@ def test_a_convolution_and_its_gradients(gpu: CudaDevice) -> None:
     assert chosen(gpu) == ["3 x 40 x 9x10, 16 x 3x3 bf16", "weights of 1 x 40 x 3x272, 16 x 3x3 bf16"]
 
 
-def test_sums_in_pieces(gpu: CudaDevice) -> None:
-    """The kernel that adds them up is a copy then."""
+def test_split_k(gpu: CudaDevice) -> None:
+    """The kernel that sums the parts becomes a copy."""
 
     def step(x: tg.Tensor, w: tg.Tensor, y: tg.Tensor) -> tuple[tg.Tensor, ...]:
         w = w.detach().requires_grad_()
@@ -210,7 +210,7 @@ def test_groups(gpu: CudaDevice) -> None:
     assert chosen(gpu) == ["2 x 2 x 8 x 9, 8 x 2 f32"]
 
 
-def test_what_is_small_leaves_the_library_closed(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_problems_do_not_open_the_library(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choosing, "MIN_OPERATIONS", 1e9)
     monkeypatch.setattr(gpu.driver, "open_library", lambda name: pytest.fail("opened"))
     with config.changed(cache="off"):
@@ -219,13 +219,13 @@ def test_what_is_small_leaves_the_library_closed(gpu: CudaDevice, monkeypatch: p
 
 
 @pytest.mark.parametrize("said", ["", "on", "off"])
-def test_it_is_tried_only_where_that_is_said(gpu: CudaDevice, said: str) -> None:
+def test_cudnn_is_opt_in(gpu: CudaDevice, said: str) -> None:
     with config.changed(cache="off", libraries=said):
         tg.jit(lambda x, w: F.conv1d(x, w))(tg.ones(3, 16, 10, device=gpu), tg.ones(16, 16, 3, device=gpu)).cpu()
     assert not gpu.choices.made
 
 
-def test_what_is_unfit_is_not_asked_again(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_library_is_not_opened_again(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so.9", 91400, 14000))
     monkeypatch.setattr(gpu.driver, "open_library", lambda name: pytest.fail("opened"))
     with config.changed(cache="off"):

@@ -1,4 +1,4 @@
-"""Blocks that stay and take tile after tile: when they do, what is launched, and what the compiler makes of them."""
+"""Persistent blocks: when they are used, launched grids, and compiled code."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tilegrad.ir.tile_parser import parse
 
 
 def with_bias(m: int, n: int, k: int, tile: tuple[int, int, int]) -> Kernel:
-    """A product to which a number is added for each column."""
+    """Return a product plus a bias for each column."""
     text = str(product(m, n, k, tile, "MK,NK"))
     before, store, after = text.partition("    tl.store(")
     assert store
@@ -27,7 +27,7 @@ def test_the_source(golden: Callable[[object], None]) -> None:
     golden(own_text(with_bias(16384, 3072, 768, (128, 256, 64))))
 
 
-def test_only_blocks_with_a_multiprocessor_of_their_own_stay() -> None:
+def test_only_large_tiles_are_persistent() -> None:
     large = lower(product(1024, 1024, 768, (128, 256, 64)))
     assert large.resident == 1
     assert "for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x)" in large.text
@@ -39,12 +39,12 @@ def test_only_blocks_with_a_multiprocessor_of_their_own_stay() -> None:
         assert lower(product(1024, 1024, 768, (128, 256, 64)), architecture).resident == 0
 
 
-def test_those_who_stay_meet_nobody() -> None:
+def test_persistent_blocks_have_no_barrier() -> None:
     for kernel in (product(1024, 1024, 768, (128, 256, 64)), with_bias(1000, 1024, 768, (128, 256, 64))):
         assert own_text(kernel).count("__syncthreads()") == 1, "when barriers have been made"
 
 
-def test_what_needs_a_barrier_has_a_block_for_each_tile() -> None:
+def test_kernels_with_barriers_are_not_persistent() -> None:
     plain = str(product(1024, 1024, 768, (128, 256, 64)))
     before, store, after = plain.partition("    tl.store(")
     sums = "    tl.store(total + i, tl.sum(acc, axis=0))\n"
@@ -55,7 +55,7 @@ def test_what_needs_a_barrier_has_a_block_for_each_tile() -> None:
     assert odd.resident == 0, "rows of 1004 do not begin at multiples of 16 bytes"
 
 
-def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
+def test_lanes_exchange_pairs_to_16_byte_pieces() -> None:
     for kernel in (product(1000, 1000, 768, (128, 256, 64), masked=True), product(1024, 1024, 768, (64, 128, 64))):
         text = own_text(kernel)
         assert "exchange_lanes(words[c0])" in text
@@ -64,7 +64,7 @@ def test_pairs_of_four_lanes_become_pieces_of_sixteen_bytes() -> None:
     assert "exchange_lanes(" not in lower(product(1024, 1024, 768, (128, 256, 64)), "sm_80").text
 
 
-def test_how_many_are_launched() -> None:
+def test_persistent_grid_size() -> None:
     stays = LoadedKernel(0, "contract", "", 384, 215088, 168, (), resident=1)
     assert [stays.blocks(instances, 132) for instances in (1, 131, 132, 6144)] == [1, 131, 132, 132]
     assert stays._replace(resident=2).blocks(6144, 132) == 264
@@ -73,7 +73,7 @@ def test_how_many_are_launched() -> None:
 
 @compiled
 @pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]])
-def test_they_compile_without_spills(order: str) -> None:
+def test_persistent_kernels_compile_without_spills(order: str) -> None:
     made = build_kernel(product(4096, 4096, 768, (128, 256, 64), order), "sm_90a")
     assert (made.spills, made.registers, made.resident) == (0, 168, 1)
     assert not made.sass or {"STG", "SHFL", "UTMALDG", "HGMMA"} <= {w.split(".")[0] for w in made.sass.split()}

@@ -1,4 +1,4 @@
-"""Rows that a loop will load are copied to shared memory a turn before."""
+"""Rows of the next loop iteration are prefetched to shared memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefetch, "MIN_PREFETCH_THREADS", 1)
 
 
-def test_only_where_there_is_room() -> None:
+def test_prefetch_needs_shared_memory() -> None:
     text = {a: lower(ROWS, a).text for a in ("sm_75", "sm_80", "sm_90a")}
     assert ["copy_16(" in t for t in text.values()] == [False, True, True]
     assert "prefetch_l2(" in text["sm_75"]
@@ -41,7 +41,7 @@ def test_only_where_there_is_room() -> None:
 @pytest.mark.skipif(not has_compiler(), reason="needs a C++ compiler")
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 @pytest.mark.parametrize("places", [2, 3])
-def test_rows_are_those_of_the_turn(turns: int, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefetched_rows_belong_to_their_iteration(turns: int, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefetch, "MAX_SHARED_ITERATIONS", 4 if places == 2 else 1000)
     assert f"wait_for_copies<{places - 2}>()" in lower(ROWS, "sm_80").text
     random = np.random.default_rng(turns)

@@ -1,4 +1,4 @@
-"""Loops of several products on GPUs: attention and its gradient, as groups of warps do them and as others do."""
+"""Loops of several products on GPUs: attention and its gradient, with and without warp specialisation."""
 
 import re
 from typing import Any
@@ -35,7 +35,7 @@ def kernel(op: AttentionOp) -> Kernel:
 
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize("number", range(3))
-def test_tiles_flow(width: int, number: int) -> None:
+def test_attention_is_warp_specialised(width: int, number: int) -> None:
     plan = CudaLowering(kernel(ops(4, 512, width)[number]), "sm_90a").products.specialised
     assert plan is not None
     assert plan.stages >= 2
@@ -44,7 +44,7 @@ def test_tiles_flow(width: int, number: int) -> None:
     assert CudaLowering(kernel(ops(4, 512, width)[number]), "sm_80").products.specialised is None
 
 
-def test_who_computes_meets_without_who_copies() -> None:
+def test_producers_take_no_part_in_barriers() -> None:
     text = lower(kernel(ops(4, 512, 128)[0]), "sm_90a").text
     copying, computing = text.split("setmaxnreg.inc")
     assert copying.count("__syncthreads();") == 1
@@ -52,15 +52,15 @@ def test_who_computes_meets_without_who_copies() -> None:
     assert "copy_box(" not in computing
 
 
-def test_what_else_is_asked_of_a_tile_is_not_overlooked() -> None:
-    """A tile that something besides a product takes is loaded by those who compute."""
+def test_other_uses_of_copied_tiles_disable_specialisation() -> None:
+    """A tile with a use besides products is loaded by the consumers."""
     text = str(kernel(ops(4, 512, 64)[0]))
     assert "mean *= (1.0 / total)[:, None]" in text
     also = text.replace("mean *= (1.0 / total)[:, None]", "mean += queries.to(tl.float32)")
     assert CudaLowering(parse(also), "sm_90a").products.specialised is None
 
 
-def test_what_is_stored_is_not_brought() -> None:
+def test_stored_tensors_are_not_copied() -> None:
     text = str(kernel(ops(4, 512, 64)[0])).replace("tl.store(out", "tl.store(key")
     assert CudaLowering(parse(text), "sm_90a").products.specialised is None
 
@@ -83,7 +83,7 @@ def linear(q: "*f16", k: "*f16", v: "*f16", powers: "*f32", out: "*f16"):
 LAST = "        mean = tl.dot(rounded, values, mean)\n"
 
 
-def test_sums_that_the_next_product_takes_are_waited_for() -> None:
+def test_dependent_products_are_awaited() -> None:
     text = lower(parse(LINEAR), "sm_90a").text
     (between,) = re.findall(r"\bmultiply_64ss\(scores, (.*?)pack\(packed, scores\)", text, re.DOTALL)
     assert "wait_for_products<0>();" in between
@@ -99,8 +99,8 @@ def test_sums_that_the_next_product_takes_are_waited_for() -> None:
     ],
     ids=["changed", "summed", "twice"],
 )
-def test_a_product_takes_what_was_rounded(more: str) -> None:
-    """Registers of sums are taken for a rounded copy of them; those may have changed since, or copies be several."""
+def test_register_operands_are_rounded(more: str) -> None:
+    """Registers of accumulators are used as a rounded copy only if they are unchanged since."""
     assert CudaLowering(parse(LINEAR), "sm_90a").products.specialised is not None
     assert CudaLowering(parse(LINEAR.replace(LAST, more)), "sm_90a").products.specialised is None
 
@@ -149,8 +149,8 @@ def test_results_are_those_of_the_interpreter(architecture: str) -> None:
             np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
-def test_a_tile_may_go_on_in_the_next_line() -> None:
-    """Half of 128 columns are in lines of 192 from the middle on, and half in those that follow."""
+def test_tiles_may_wrap_to_the_next_line() -> None:
+    """Half of 128 columns lie in lines of 192 from the middle on, the other half in the next lines."""
     if not emulated.has_compiler():
         pytest.skip("no C++ compiler")
     text = LINEAR.replace("d = tl.arange(0, 64)", "d = tl.arange(0, 128)").replace("[128, 64]", "[128, 128]")

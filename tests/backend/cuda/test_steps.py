@@ -1,4 +1,4 @@
-"""Training steps on a simulated GPU, where gradients are written to the memory of those before."""
+"""Training steps on a simulated GPU, where gradients reuse the memory of the previous step."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,8 @@ def test_steps_on_a_gpu(gpu: CudaDevice, meanwhile: Callable[[Training, list[Any
     compare(gpu.name, meanwhile)
 
 
-def test_memory_of_gradients_is_written_again(gpu: CudaDevice) -> None:
-    """A step whose gradients nobody holds takes no memory but that of its loss."""
+def test_gradient_memory_is_reused(gpu: CudaDevice) -> None:
+    """A step whose gradients are dropped allocates only its loss."""
     training = Training(gpu.name, tg.jit)
     for _ in range(4):
         training.step(training.x, training.y)

@@ -1,4 +1,4 @@
-"""Sums in registers, which matrix units write after the instruction that begins a product."""
+"""Accumulators in registers, which tensor cores write asynchronously."""
 
 import re
 
@@ -34,8 +34,8 @@ STAYING = product(4096, 4096, 4096, (128, 256, 64), dtype="f16")
 
 @compiled
 @pytest.mark.parametrize("kernel", [CONVOLUTION, STAYING], ids=["convolution", "staying"])
-def test_sums_are_used_when_they_are_done(kernel: Kernel) -> None:
-    """The assembler moved conversions of sums to float16 before the wait for the products, after the loop."""
+def test_accumulators_are_used_after_products_finish(kernel: Kernel) -> None:
+    """The assembler must not move conversions of accumulators before the wait for the products."""
     sass = clean_sass(build_kernel(kernel, "sm_90a").sass)
     if not sass:
         pytest.skip("no disassembler")

@@ -1,4 +1,4 @@
-"""Drivers, compilers and libraries of other versions than what is wanted; and what the compiler refuses."""
+"""Unsupported versions of drivers, compilers and libraries; sources that the compiler rejects."""
 
 import ctypes
 from typing import Any
@@ -16,7 +16,7 @@ from tilegrad.profile import doctor
 
 
 class OldDriver:
-    """A library that answers as the driver of CUDA 11.8 does."""
+    """A library that answers like the driver of CUDA 11.8."""
 
     def cuDriverGetVersion(self, place: Any) -> int:
         place._obj.value = 11080
@@ -33,7 +33,7 @@ def test_a_driver_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class BrokenDriver:
-    """A library that answers everything with a number: a stub, or a driver that sees nothing."""
+    """A library that returns one status from every function: a stub, or a driver without GPUs."""
 
     def __init__(self, codes: dict[str, int]) -> None:
         self.codes = codes
@@ -87,7 +87,7 @@ def test_a_compiler_that_is_newer_than_the_driver(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_a_library_of_another_version(number: int, knob: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is one line of what `doctor` says."""
+    """`doctor` reports it in one line."""
     monkeypatch.setattr(libraries, "cublaslt", lambda: check_version(CUBLASLT, "libcublasLt.so", number))
     monkeypatch.setattr(libraries, "cudnn", lambda: None)
     monkeypatch.setattr(doctor.cuda, "absence", lambda: "")
@@ -129,7 +129,7 @@ def test_a_library_for_another_driver() -> None:
 
 
 @pytest.mark.parametrize("name", ["cuBLASLt", "cuDNN"])
-def test_what_lacks_functions_is_not_opened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_without_functions_is_not_opened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "cublaslt", lambda: check_version(CUBLASLT, "libcublasLt.so", 130100))
     monkeypatch.setattr(libraries, "cudnn", lambda: check_version(CUDNN, "libcudnn.so", 91400, 13000))
     monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
@@ -137,7 +137,7 @@ def test_what_lacks_functions_is_not_opened(name: str, monkeypatch: pytest.Monke
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here")
-def test_what_the_compiler_refuses_is_named_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compile_errors_name_kernel_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = SCHEDULED["rows"].replaced(name="refused", origin="model.py:7")
     source = build.kernel_source(kernel)
     line = next(line for line in source.split("\n") if "expf(" in line and "=" in line)

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients in float64, tap by tap: what those of GPUs are compared with."""
+"""Convolutions and their gradients in float64, tap by tap: the reference for those on GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Windows(NamedTuple):
-    """A convolution over images; `transposed`: what its gradient would do, from results to inputs."""
+    """A convolution over images; `transposed`: from results to inputs, like its gradient."""
 
     x: tuple[int, int, int, int]
     outputs: int
@@ -39,7 +39,7 @@ class Windows(NamedTuple):
 
 
 def convolved(x: np.ndarray, w: np.ndarray, how: Windows) -> np.ndarray:
-    """What a plain convolution makes of images."""
+    """Return the result of a convolution."""
     n, _, *extents = x.shape
     count = [(e + 2 * how.padding - how.dilation * (how.taps - 1) - 1) // how.stride + 1 for e in extents]
     made = np.zeros((n, w.shape[0], *count))
@@ -49,7 +49,7 @@ def convolved(x: np.ndarray, w: np.ndarray, how: Windows) -> np.ndarray:
 
 
 def gradients(x: np.ndarray, w: np.ndarray, upstream: np.ndarray, how: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Of a plain convolution: what its images and its weights get."""
+    """Return the gradients of the images and the weights."""
     p = how.padding
     wide = np.zeros((*x.shape[:2], x.shape[2] + 2 * p, x.shape[3] + 2 * p))
     padded = np.pad(x, ((0, 0), (0, 0), (p, p), (p, p)))
@@ -64,7 +64,7 @@ def gradients(x: np.ndarray, w: np.ndarray, upstream: np.ndarray, how: Windows) 
 
 
 def _taps(x: np.ndarray, w: np.ndarray, y: np.ndarray, how: Windows, padded: bool = False):  # type: ignore[no-untyped-def]
-    """For each group and tap: the images that it sees, its weights, the results that it adds to."""
+    """Yield, for each group and tap, the images it reads, its weights, and the results it adds to."""
     p = 0 if padded else how.padding
     x = np.pad(x, ((0, 0), (0, 0), (p, p), (p, p))) if p else x
     inner, outer = w.shape[1], w.shape[0] // how.groups
@@ -80,7 +80,7 @@ def _taps(x: np.ndarray, w: np.ndarray, y: np.ndarray, how: Windows, padded: boo
 
 
 def wanted(x: np.ndarray, w: np.ndarray, upstream: np.ndarray | None, how: Windows) -> list[np.ndarray]:
-    """The result alone, or with `upstream` the result and the gradients of images and weights."""
+    """Return the result, or with `upstream` the result and the gradients of images and weights."""
     if not how.transposed:
         made = convolved(x, w, how)
         return [made] if upstream is None else [made, *gradients(x, w, upstream, how)]
