@@ -54,7 +54,7 @@ class NullDriver(Driver):
         self.sizes: dict[int, int] = {}
         """Bytes of each allocation."""
 
-    def build_kernel(self, kernel: Kernel, architecture: str) -> CudaBinary:
+    def build(self, kernel: Kernel, architecture: str) -> CudaBinary:
         """Compile a kernel; without a compiler, return its source alone."""
         from .build import CudaBinary
         from .code.lower import lower
