@@ -59,7 +59,7 @@ def gradient_place(value: Value) -> object:
 
 
 def _before_replacement(value: Value) -> Value:
-    """Return the value of a computed tensor before its elements were replaced without a record: gradients flow to it."""
+    """Return the value before elements were replaced without a record: gradients flow to it."""
     while "renews" in value.__dict__:
         value = value.__dict__["renews"]
     return value
