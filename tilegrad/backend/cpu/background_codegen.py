@@ -22,21 +22,21 @@ class CodegenTask(Generic[T]):
         self.work = work
         self.done = Event()
         self.made: list[T] = []
-        self.problem: BaseException | None = None
+        self.error: BaseException | None = None
 
     def run(self) -> None:
         """Run the task and keep its result or its exception."""
         try:
             self.made.append(self.work())
-        except BaseException as problem:  # noqa: BLE001 - raised where the result is wanted
-            self.problem = problem
+        except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+            self.error = error
         self.done.set()
 
     def result(self) -> T:
         """Wait for the result; raise the exception of the task if there was one."""
         self.done.wait()
-        if self.problem is not None:
-            raise self.problem
+        if self.error is not None:
+            raise self.error
         return self.made[0]
 
 

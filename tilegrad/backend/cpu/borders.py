@@ -14,6 +14,7 @@ specialised likewise: where the remainder is the index itself, addresses are con
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,13 +69,11 @@ class _BorderSpecialiser:
 
     def __init__(self, kernel: Kernel, types: Types) -> None:
         self.types = types
-        self.known = set(types.variables)
-        self.counts: dict[str, int] = {}
+        self.used_names = set(types.variables)
         self.definitions: dict[str, Tile] = {}
         every = list(statements(kernel.body))
-        for s in every:
-            for name in _assigned_names(s):
-                self.counts[name] = self.counts.get(name, 0) + 1
+        self.counts = Counter(name for s in every for name in _assigned_names(s))
+        """Assignments of each name."""
         for s in every:
             if isinstance(s, Assign) and self.counts[s.name] == 1:
                 self.definitions[s.name] = s.value
@@ -141,7 +140,7 @@ class _BorderSpecialiser:
         definition = self.definitions.get(name)
         if definition is None:
             return False
-        return all(self.counts.get(x.name, 0) <= 1 for x in walk(definition) if isinstance(x, Name))
+        return all(self.counts[x.name] <= 1 for x in walk(definition) if isinstance(x, Name))
 
     def uniform(self, x: Tile) -> Tile | None:
         """Return the expression if all elements have the same value and it loads nothing."""
@@ -182,16 +181,10 @@ class _BorderSpecialiser:
                 return None if first is None or second is None else Apply("sub", (first, second))
         return None
 
-    # --- the way without a mask ------------------------------------------------------------------
+    # --- the copy without masks ------------------------------------------------------------------
 
     def without_masks(self, body: tuple[Statement, ...], inside: Tile) -> tuple[Statement, ...]:
         """Copy statements under a condition: drop the masks that it implies, and rename what is assigned."""
-        own = {name for s in statements(body) for name in _assigned_names(s)}
-        counts: dict[str, int] = {}
-        for s in statements(body):
-            for name in _assigned_names(s):
-                counts[name] = counts.get(name, 0) + 1
-        names = {name: self.fresh_name(name) for name in sorted(own) if counts[name] == self.counts[name]}
         masks = {mask for s in statements(body) for mask in _masks_of(s) if self.all_true(mask) == inside}
         true = masks | {self.definitions[m.name] for m in masks if isinstance(m, Name)}
 
@@ -207,15 +200,20 @@ class _BorderSpecialiser:
                     return x
             return None
 
-        made = rewrite(body, change)
-        renamed = rewrite(made, lambda part: _renamed(part, names))
+        return self.renamed(rewrite(body, change))
+
+    def renamed(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """Rename what is assigned in a copy of statements, unless it is assigned elsewhere too."""
+        counts = Counter(name for s in statements(body) for name in _assigned_names(s))
+        names = {name: self.fresh_name(name) for name in sorted(counts) if counts[name] == self.counts[name]}
+        renamed: tuple[Statement, ...] = rewrite(body, lambda part: _renamed(part, names))
         for old, new in names.items():
             self.types.variables[new] = self.types.variables[old]
             self.counts[new] = self.counts[old]
         for s in statements(renamed):
             if isinstance(s, Assign) and self.counts[s.name] == 1:
                 self.definitions[s.name] = s.value
-        return renamed  # type: ignore[no-any-return]
+        return renamed
 
     def has_type_of_result(self, choice: Tile, x: Tile) -> bool:
         """Whether the operand has the type and shape of the whole selection."""
@@ -223,10 +221,10 @@ class _BorderSpecialiser:
 
     def fresh_name(self, hint: str) -> str:
         name, n = f"{hint}_inside", 1
-        while name in self.known:
+        while name in self.used_names:
             n += 1
             name = f"{hint}_inside{n}"
-        self.known.add(name)
+        self.used_names.add(name)
         return name
 
 

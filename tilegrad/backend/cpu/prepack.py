@@ -49,7 +49,7 @@ from ...ir.tile import (
 )
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
-from .code.amx_packing import area_bytes
+from .code.amx_packing import packed_bytes
 from .code.blocks import register_block
 from .code.packing import panel_bytes
 from .pool import ALIGNMENT
@@ -129,35 +129,35 @@ def _prepacked_launch(
     repeats = MIN_READERS if target.matrix_unit or target.pairs else MIN_PANEL_READERS
     if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
-    splitter = _PackingKernels(launch.kernel, grid, target, known)
+    kernels = _PackingKernels(launch.kernel, grid, target, known)
     arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
     bytes = {b.name: b.type.bytes for b in program.buffers}
-    sides = [side for right in (False, True) if (side := splitter.side(right)) is not None]
-    sides = [
-        side
-        for side in sides
-        if _is_small(side, [bytes.get(str(arguments.get(p.name)), 0) for p in side.kernel.parameters])
+    packers = [packer for right in (False, True) if (packer := kernels.launch(right)) is not None]
+    packers = [
+        packer
+        for packer in packers
+        if _is_small(packer, [bytes.get(str(arguments.get(p.name)), 0) for p in packer.kernel.parameters])
     ]
-    if not sides:
+    if not packers:
         return None
     device = program.buffers[0].type.device
     at = -(-program.arena // ALIGNMENT) * ALIGNMENT if type(program.arena) is int else None
     steps: list[Step] = []
     buffers: list[Buffer] = []
-    for n, side in enumerate(sides):
-        name = f"{side.memory}_{count + n}"
-        buffers.append(Buffer(name, TensorType(uint8, (side.bytes,), device), "temporary", at))
-        at = None if at is None else at + side.bytes
-        own = tuple([name if p.name == side.memory else arguments[p.name] for p in side.kernel.parameters])
-        steps.append(Launch(side.kernel, own, tuple([Tiles(n, 1) for n in side.grid]), launch.stream, side.work))
-    packed = tuple([p for side in sides for p in side.packed])
+    for n, packer in enumerate(packers):
+        name = f"{packer.memory}_{count + n}"
+        buffers.append(Buffer(name, TensorType(uint8, (packer.bytes,), device), "temporary", at))
+        at = None if at is None else at + packer.bytes
+        own = tuple([name if p.name == packer.memory else arguments[p.name] for p in packer.kernel.parameters])
+        steps.append(Launch(packer.kernel, own, tuple([Tiles(n, 1) for n in packer.grid]), launch.stream, packer.work))
+    packed = tuple([p for packer in packers for p in packer.packed])
     prepacked = PrepackedKernel(
         launch.kernel.name,
-        (*launch.kernel.parameters, *[Parameter(side.memory, uint8) for side in sides]),
+        (*launch.kernel.parameters, *[Parameter(packer.memory, uint8) for packer in packers]),
         launch.kernel.body,
         launch.kernel.origin,
         packed,
-        tuple(splitter.products) if _is_prepacked_sum(launch.kernel, splitter.products, packed) else (),
+        tuple(kernels.products) if _is_prepacked_sum(launch.kernel, kernels.products, packed) else (),
     )
     steps.append(launch.replaced(kernel=prepacked, arguments=(*launch.arguments, *[b.name for b in buffers])))
     return steps, buffers
@@ -174,9 +174,9 @@ class PackingLaunch(NamedTuple):
     packed: list[PackedOperand]
 
 
-def _is_small(side: PackingLaunch, given: list[Dim]) -> bool:
+def _is_small(packer: PackingLaunch, given: list[Dim]) -> bool:
     """Whether a packed operand takes little more memory than its source; that of overlapping windows would not."""
-    return side.bytes <= max(MIN_GROWTH_BYTES, MAX_GROWTH * sum([n for n in given if type(n) is int]))
+    return packer.bytes <= max(MIN_GROWTH_BYTES, MAX_GROWTH * sum([n for n in given if type(n) is int]))
 
 
 class _PackingKernels:
@@ -193,12 +193,12 @@ class _PackingKernels:
             self.products = consecutive_products(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
 
-    def side(self, right: bool) -> PackingLaunch | None:
+    def launch(self, right: bool) -> PackingLaunch | None:
         """Build the launch that packs the left or the right operand, if enough instances read it."""
         if not self.products:
             return None
         slices = [self._slice(product, right) for product in self.products]
-        needed = list(_expressions(s for slice_of in slices for s in slice_of))
+        needed = list(_expressions(s for statements_of in slices for s in statements_of))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
         read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
         parts, constant = self.products[0].form.parts, bool(read) and read <= self.constants
@@ -209,32 +209,32 @@ class _PackingKernels:
         enough = repeats >= MIN_READERS if parts else repeats >= MIN_PANEL_READERS
         if not others or not (enough or constant) or not self._can_be_moved(slices, needed):
             return None
-        side = self._side(slices, axes, others[0], right)
-        return None if not parts and not constant and side.bytes > MAX_PANEL_BYTES else side
+        packer = self._launch(slices, axes, others[0], right)
+        return None if not parts and not constant and packer.bytes > MAX_PANEL_BYTES else packer
 
-    def _side(self, slices: list[list[Statement]], axes: Set[int], spare: int, right: bool) -> PackingLaunch:
+    def _launch(self, slices: list[list[Statement]], axes: Set[int], loop_axis: int, right: bool) -> PackingLaunch:
         """Build the packing kernel of an operand; iterations of the sum are along a grid axis that the operand does not
         use.
         """
         name = "right" if right else "left"
         memory = self._fresh(f"{name}_tiles")
         names = tuple([self._fresh(f"packed_{n}") for n in range(len(slices))])
-        parts, pieces = self.products[0].form.parts, sum(product.times for product in self.products)
+        parts, iterations = self.products[0].form.parts, sum(product.iterations for product in self.products)
         width = 0 if parts else self._width(right)
         shapes = [self._shape(product, right) for product in self.products]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
         instance: Tile = Literal(0)
         for axis in sorted(axes):
             instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
-        before = [instance * pieces + product.number() for product in self.products]
+        before = [instance * iterations + product.number() for product in self.products]
         packed = [
             PackedOperand(product.operand(right), right, Name(memory) + _as_int64(at) * area, bool(width))
             for product, at in zip(self.products, before, strict=True)
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
-        bytes = prod(grid) * pieces * area
-        grid[spare] = pieces
-        body = self._body(slices, names, right, spare)
+        bytes = prod(grid) * iterations * area
+        grid[loop_axis] = iterations
+        body = self._body(slices, names, right, loop_axis)
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
         kernel = PackingKernel(
             f"{self.kernel.name}_{name}",
@@ -242,7 +242,7 @@ class _PackingKernels:
             tuple(body),
             self.kernel.origin,
             names,
-            Name(memory) + _as_int64(instance * pieces + ProgramId(spare)) * area,
+            Name(memory) + _as_int64(instance * iterations + ProgramId(loop_axis)) * area,
             right,
             parts,
             width,
@@ -253,7 +253,7 @@ class _PackingKernels:
         """Bytes of an operand of one iteration."""
         if width:
             return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
-        return area_bytes(self.types.of(self.products[0].dot.x).dtype, shape, right, parts)
+        return packed_bytes(self.types.of(self.products[0].dot.x).dtype, shape, right, parts)
 
     def _width(self, right: bool) -> int:
         """Panel width: that of the register blocks that read the panels."""
@@ -284,21 +284,27 @@ class _PackingKernels:
     def _can_be_moved(self, slices: list[list[Statement]], needed: list[Tile]) -> bool:
         """Whether operands have the same values before the launch as in it, and each instance can compute its slice."""
         assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, Assign)]
-        used = {s.name for slice_of in slices for s in slice_of if isinstance(s, Assign)}
+        used = {s.name for statements_of in slices for s in statements_of if isinstance(s, Assign)}
         once = all(assigned.count(name) == 1 for name in used)
         loaded = {x.name for x in needed if isinstance(x, Name)}
         return once and not loaded & self.stored and not any(isinstance(x, UNMOVABLE) for x in needed)
 
-    def _body(self, slices: list[list[Statement]], names: Sequence[str], right: bool, spare: int) -> list[Statement]:
+    def _body(
+        self, slices: list[list[Statement]], names: Sequence[str], right: bool, loop_axis: int
+    ) -> list[Statement]:
         """Build the body of one iteration, whose number is the program id along the spare axis."""
         body: tuple[Statement, ...] = ()
-        for n, (product, slice_of) in reversed(list(enumerate(zip(self.products, slices, strict=True)))):
+        for n, (product, statements_of) in reversed(list(enumerate(zip(self.products, slices, strict=True)))):
             own: list[Statement] = []
             if product.loop is not None:
-                number = ProgramId(spare) - product.first
+                number = ProgramId(loop_axis) - product.first
                 own.append(Assign(product.loop.index, number * product.step))
-            own += [*slice_of, Assign(names[n], product.operand(right))]
-            body = (If(ProgramId(spare) < product.first + product.times, tuple(own), body),) if body else tuple(own)
+            own += [*statements_of, Assign(names[n], product.operand(right))]
+            body = (
+                (If(ProgramId(loop_axis) < product.first + product.iterations, tuple(own), body),)
+                if body
+                else tuple(own)
+            )
         return list(body)
 
 

@@ -13,12 +13,12 @@ from .target import Target
 
 
 class SummedProduct(NamedTuple):
-    """A product in a kernel, alone or in a loop of `times` iterations, after `first` iterations of others."""
+    """A product in a kernel, alone or in a loop of `iterations` iterations, after `first` iterations of others."""
 
     dot: ir.Dot
     loop: ir.For | None
     first: int
-    times: int
+    iterations: int
     form: LowPrecisionForm
 
     def operand(self, right: bool) -> ir.Tile:
@@ -56,7 +56,7 @@ def consecutive_products(kernel: ir.Kernel, types: Types, target: Target) -> lis
             form = MULTIPLY_ADD
         if form is None or (found and form is not found[0].form):
             return []
-        found.append(SummedProduct(dot, loop, sum(product.times for product in found), count, form))
+        found.append(SummedProduct(dot, loop, sum(product.iterations for product in found), count, form))
     return found
 
 

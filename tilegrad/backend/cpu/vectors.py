@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.dtype import FLOAT8, DType, bfloat16, bool_, float16, float32, float64
-from . import eight_bits
+from . import float8
 from .emit import Builder, LlvmValue, Type, constant, dtype_constant, element_type
 
 Rule = Callable[[Builder, DType, tuple[LlvmValue, ...]], LlvmValue]
@@ -29,7 +29,7 @@ def apply(b: Builder, fn: str, dtype: DType, args: tuple[LlvmValue, ...]) -> Llv
     rule = _RULES.get(fn)
     if rule is not None:
         return rule(b, dtype, args)
-    from .special import elementary_function
+    from .elementary import elementary_function
 
     return elementary_function(b, fn, args)
 
@@ -109,7 +109,7 @@ def _integer_division(which: str) -> Rule:
 
 
 def _float_division(b: Builder, which: str, x: LlvmValue, y: LlvmValue) -> LlvmValue:
-    from .special import elementary_function
+    from .elementary import elementary_function
 
     if which == "truncdiv":
         return b.intrinsic("trunc", b.op("fdiv", x, y))
@@ -218,7 +218,7 @@ def _isinf(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
 def _power(b: Builder, dtype: DType, args: tuple[LlvmValue, ...]) -> LlvmValue:
     """Integer powers by repeated squaring over all bits of the exponent; floats have a function of their own."""
     if dtype.is_float:
-        from .special import elementary_function
+        from .elementary import elementary_function
 
         return elementary_function(b, "pow", args)
     x, y = args
@@ -293,23 +293,31 @@ def cast(b: Builder, x: LlvmValue, source: DType, target: DType) -> LlvmValue:
     if source is bfloat16:
         return cast(b, _from_bfloat16(b, x), float32, target)
     if source in FLOAT8:
-        return cast(b, eight_bits.widen_float8(b, x, source), float32, target)
+        return cast(b, float8.widen_float8(b, x, source), float32, target)
     if target is bool_:
         return b.compare("une" if source.is_float else "ne", x, constant(0, x.type))
     if target is bfloat16:
         return _to_bfloat16(b, cast(b, x, source, float32))
     if target in FLOAT8:
-        return eight_bits.round_to_float8(b, cast(b, x, source, float32), target)
-    element = element_type(target)
+        return float8.round_to_float8(b, cast(b, x, source, float32), target)
+    if source.is_float:
+        return _cast_float(b, x, source, target)
+    return _cast_integer(b, x, source, target)
+
+
+def _cast_float(b: Builder, x: LlvmValue, source: DType, target: DType) -> LlvmValue:
     if source is float64 and target is float16:
         # There is no such instruction. LLVM merges both steps if only the sign is used (copysign), and then calls a
         # library function; `freeze` prevents that.
         single = cast(b, x, float64, float32)
         return cast(b, b.pure(f"freeze {single.type} {single}", single.type, (single,), "v"), float32, float16)
-    if source.is_float and target.is_float:
-        return b.convert("fpext" if target.bits > source.bits else "fptrunc", x, element)
-    if source.is_float:
-        return _float_to_integer(b, x, target)
+    if target.is_float:
+        return b.convert("fpext" if target.bits > source.bits else "fptrunc", x, element_type(target))
+    return _float_to_integer(b, x, target)
+
+
+def _cast_integer(b: Builder, x: LlvmValue, source: DType, target: DType) -> LlvmValue:
+    element = element_type(target)
     if target.is_float:
         if source is bool_:
             return b.select(x, constant(1.0, x.type.of(element)), constant(0.0, x.type.of(element)))

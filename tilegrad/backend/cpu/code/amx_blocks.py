@@ -153,7 +153,7 @@ class AmxBlocks:
         b.close_loop(outer)
         if self.sums is not None:
             place = last, constant(end - wide, I64)
-            self._lines(self.sums, constant(0, I64), self.tall * ROWS, place, wide)
+            self._process_lines(self.sums, constant(0, I64), self.tall * ROWS, place, wide)
 
     def _block(
         self, row: LlvmValue, column: LlvmValue, wide: int, before: tuple[LlvmValue, LlvmValue, LlvmValue]
@@ -181,19 +181,19 @@ class AmxBlocks:
                 case MultiplyTiles(r, c):
                     amx_instruction(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
         if self.sums is not None:
-            self._some_lines(self.sums, loop.index, before, wide)
+            self._process_step(self.sums, loop.index, before, wide)
         b.close_loop(loop)
-        pitch = wide * WORDS * 4 if self.sums is not None else self._pitch()
+        pitch = wide * WORDS * 4 if self.sums is not None else self._row_bytes()
         for number in range(tall * wide):
             r, c = divmod(number, wide)
             if self.sums is None:
-                at = self._place(rows[r], columns[c])
+                at = self._tile_address(rows[r], columns[c])
             else:
                 at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
             amx_instruction(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
         e.begin_nest()
 
-    def _some_lines(
+    def _process_step(
         self, sums: LlvmValue, step: LlvmValue, before: tuple[LlvmValue, LlvmValue, LlvmValue], wide: int
     ) -> None:
         """Process the lines of the previous block that belong to a step: a power of two, which divides all of them."""
@@ -202,29 +202,31 @@ class AmxBlocks:
         b.open_branch("none")
         nothing = b.close_branch()
         b.open_branch("before")
-        self._lines(sums, b.op("mul", step, constant(each, I64)), each, (place[0], place[1]), wide)
+        self._process_lines(sums, b.op("mul", step, constant(each, I64)), each, (place[0], place[1]), wide)
         none = first
         if each * self.left.steps > lines:
             none = b.op("or", first, b.compare("uge", step, constant(lines // each, I64)))
         b.close_branches(none, nothing, b.close_branch())
         self.e.begin_nest()
 
-    def _lines(
+    def _process_lines(
         self, sums: LlvmValue, line: LlvmValue, count: int, place: tuple[LlvmValue, LlvmValue], wide: int
     ) -> None:
         """Store lines of a block in the result, or pass them to the epilogue."""
         b, ends = self.b, self.storing.ends
         if ends.is_constant:
-            return self._each_line(sums, line, count, place, wide, self.storing.finish if ends.text == "true" else None)
+            return self._store_lines(
+                sums, line, count, place, wide, self.storing.finish if ends.text == "true" else None
+            )
         b.open_branch("last")
-        self._each_line(sums, line, count, place, wide, self.storing.finish)
+        self._store_lines(sums, line, count, place, wide, self.storing.finish)
         last = b.close_branch()
         b.open_branch("more")
-        self._each_line(sums, line, count, place, wide, None)
+        self._store_lines(sums, line, count, place, wide, None)
         b.close_branches(ends, last, b.close_branch())
         self.e.begin_nest()
 
-    def _each_line(
+    def _store_lines(
         self,
         sums: LlvmValue,
         line: LlvmValue,
@@ -235,12 +237,14 @@ class AmxBlocks:
     ) -> None:
         loop = self.nests.loop("line", 0, count, 1) if count > MAX_UNROLLED_LINES else None
         for n in range(1 if loop else count):
-            self._line(sums, self.b.op("add", line, loop.index if loop else constant(n, I64)), place, wide, finish)
+            self._store_line(
+                sums, self.b.op("add", line, loop.index if loop else constant(n, I64)), place, wide, finish
+            )
         if loop:
             self.b.close_loop(loop)
         self.e.begin_nest()
 
-    def _line(
+    def _store_line(
         self, sums: LlvmValue, line: LlvmValue, place: tuple[LlvmValue, LlvmValue], wide: int, finish: EmitVector | None
     ) -> None:
         """Store a line of the sums of a block; the memory of the result holds whole blocks."""
@@ -283,14 +287,14 @@ class AmxBlocks:
 
     def _prefetch_result(self, row: LlvmValue, column: LlvmValue, wide: int) -> None:
         """Prefetch the accumulator of a block to the L1 cache while the block is computed."""
-        b, first = self.b, self._place(row, column)
+        b, first = self.b, self._tile_address(row, column)
         for line in range(self.tall * ROWS):
             for c in range(wide):
-                b.prefetch(b.offset(first, "i8", constant(line * self._pitch() + c * TILE_BYTES // ROWS, I64)), 1)
+                b.prefetch(b.offset(first, "i8", constant(line * self._row_bytes() + c * TILE_BYTES // ROWS, I64)), 1)
 
-    def _place(self, row: LlvmValue, column: LlvmValue) -> LlvmValue:
+    def _tile_address(self, row: LlvmValue, column: LlvmValue) -> LlvmValue:
         """Address of a tile of the result."""
         return self.out.address_of(self.b, [self.b.op("mul", x, constant(ROWS, I64)) for x in (row, column)])
 
-    def _pitch(self) -> int:
+    def _row_bytes(self) -> int:
         return 4 * self.out.row_pitch

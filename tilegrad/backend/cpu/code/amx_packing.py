@@ -63,7 +63,7 @@ class MagnitudeRange(NamedTuple):
     most: LlvmValue
     least: LlvmValue
 
-    def with_(self, b: Builder, other: MagnitudeRange) -> MagnitudeRange:
+    def union(self, b: Builder, other: MagnitudeRange) -> MagnitudeRange:
         return MagnitudeRange(b.intrinsic("umax", self.most, other.most), b.intrinsic("umin", self.least, other.least))
 
 
@@ -86,7 +86,7 @@ def numbers_per_word(dtype: DType) -> int:
     return 4 if dtype in (int8, uint8) else 2
 
 
-def area_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) -> int:
+def packed_bytes(dtype: DType, shape: tuple[int, ...], right: bool, parts: int) -> int:
     """Bytes of a prepacked operand: its tiles, then its magnitude range."""
     extent, depth = reversed(shape) if right else shape
     return -(-extent // ROWS) * -(-depth // (WORDS * numbers_per_word(dtype))) * parts * TILE_BYTES + 2 * RANGE_BYTES
@@ -117,10 +117,10 @@ class AmxPacker:
         self.transposed = transposed is not None
         self._by_rows = right == self.transposed  # whether the expression is over (i, k)
         self.parts = parts
-        self.prefetched = self._even_loads()
-        self.group = numbers_per_word(self.dtype)
-        self.deep = WORDS * self.group
-        steps = -(-self.depth // self.deep)
+        self.prefetched = self._strided_loads()
+        self.per_word = numbers_per_word(self.dtype)
+        self.tile_depth = WORDS * self.per_word
+        steps = -(-self.depth // self.tile_depth)
         bytes = -(-self.extent // ROWS) * steps * parts * TILE_BYTES
         to = place or self.b.allocate(bytes, "right.tiles" if right else "left.tiles", reusable)
         self.to = AmxTiles(to, steps, parts)
@@ -155,7 +155,7 @@ class AmxPacker:
         self.e.begin_nest()
         return PackedTiles(self.to, self.magnitudes)
 
-    # --- loops that note the span --------------------------------------------------------------------
+    # --- loops that record magnitudes ----------------------------------------------------------------
 
     def _open(self, hint: str, start: int, stop: int, step: int) -> OpenLoop:
         noted = list(zip(MagnitudeRange._fields, self.magnitudes, strict=True)) if self.dtype.is_float else []
@@ -168,57 +168,57 @@ class AmxPacker:
             ends = self.b.close_loop(loop, self.magnitudes if loop.carried else ())
             self.magnitudes = MagnitudeRange(*ends) if loop.carried else self.magnitudes
 
-    def _index(self, x: LlvmValue, opcode: str, by: int) -> LlvmValue:
+    def _with(self, x: LlvmValue, opcode: str, by: int) -> LlvmValue:
         return self.b.op(opcode, x, constant(by, I64))
 
-    # --- the four ways -------------------------------------------------------------------------------
+    # --- the four layouts ----------------------------------------------------------------------------
 
     def _rows(self) -> None:
         """Pack a left operand contiguous along k, row by row."""
         row = self._open("row", 0, self.extent, 1)
-        block, line = self._index(row.index, "udiv", ROWS), self._index(row.index, "and", ROWS - 1)
-        whole = self.depth // self.deep * self.deep
+        block, line = self._with(row.index, "udiv", ROWS), self._with(row.index, "and", ROWS - 1)
+        whole = self.depth // self.tile_depth * self.tile_depth
         if whole:
-            along = self._open("k", 0, whole, self.deep)
-            words = self._row_words(row.index, along.index, self.deep)
-            self._keep(block, self._index(along.index, "udiv", self.deep), line, words)
+            along = self._open("k", 0, whole, self.tile_depth)
+            words = self._row_words(row.index, along.index, self.tile_depth)
+            self._store(block, self._with(along.index, "udiv", self.tile_depth), line, words)
             self._close(along)
         if whole < self.depth:
             words = self._row_words(row.index, constant(whole, I64), self.depth - whole)
-            self._keep(block, constant(whole // self.deep, I64), line, words)
+            self._store(block, constant(whole // self.tile_depth, I64), line, words)
         self._close(row)
 
     def _transposed_rows(self) -> None:
         """Pack a right operand contiguous along k: transpose squares of 16 rows by 16 words."""
         panel = self._open("panel", 0, -(-self.extent // ROWS), 1)
-        whole = self.depth // self.deep
+        whole = self.depth // self.tile_depth
         if whole:
             along = self._open("step", 0, whole, 1)
-            self._row_square(panel.index, along.index, self.deep)
+            self._row_square(panel.index, along.index, self.tile_depth)
             self._close(along)
-        if self.depth % self.deep:
-            self._row_square(panel.index, constant(whole, I64), self.depth % self.deep)
+        if self.depth % self.tile_depth:
+            self._row_square(panel.index, constant(whole, I64), self.depth % self.tile_depth)
         self._close(panel)
 
     def _row_square(self, block: LlvmValue, step: LlvmValue, count: int) -> None:
         line = self._open("line", 0, ROWS, 1)
-        row = self.b.op("add", self._index(block, "mul", ROWS), line.index)
+        row = self.b.op("add", self._with(block, "mul", ROWS), line.index)
         if self.extent % ROWS:
             row = self.b.intrinsic("smin", row, constant(self.extent - 1, I64))
-        self._keep(block, step, line.index, self._row_words(row, self._index(step, "mul", self.deep), count))
+        self._store(block, step, line.index, self._row_words(row, self._with(step, "mul", self.tile_depth), count))
         self._close(line)
         self._transpose_square(block, step)
 
     def _columns(self) -> None:
         """Pack a right operand contiguous along its columns: interleave the rows of a word."""
-        words, rest = divmod(self.depth, self.group)
+        words, rest = divmod(self.depth, self.per_word)
         together = words // WORDS_PER_PASS * WORDS_PER_PASS
         if together:
             outer = self._open("word", 0, together, WORDS_PER_PASS)
-            self._all_columns(outer.index, WORDS_PER_PASS, self.group)
+            self._all_columns(outer.index, WORDS_PER_PASS, self.per_word)
             self._close(outer)
         if together < words:
-            self._all_columns(constant(together, I64), words - together, self.group)
+            self._all_columns(constant(together, I64), words - together, self.per_word)
         if rest:
             self._all_columns(constant(words, I64), 1, rest)
         nothing = [constant(0, FOUR)] * self.parts
@@ -226,7 +226,7 @@ class AmxPacker:
         if padded:
             loop = self._open("panel", 0, -(-self.extent // ROWS), 1)
             for word in padded:
-                self._keep(loop.index, constant(word // ROWS, I64), constant(word % ROWS, I64), nothing)
+                self._store(loop.index, constant(word // ROWS, I64), constant(word % ROWS, I64), nothing)
             self._close(loop)
 
     def _all_columns(self, first: LlvmValue, words: int, full: int) -> None:
@@ -244,33 +244,33 @@ class AmxPacker:
     def _some_columns(self, first: LlvmValue, words: int, block: LlvmValue, count: int, full: int) -> None:
         loop = self._open("line", 0, words, 1)
         word = self.b.op("add", first, loop.index)
-        step, line = self._index(word, "udiv", ROWS), self._index(word, "and", ROWS - 1)
-        place = self._index(block, "mul", WORDS)
+        step, line = self._with(word, "udiv", ROWS), self._with(word, "and", ROWS - 1)
+        place = self._with(block, "mul", WORDS)
         if count > WORDS:
             for n, found in enumerate(self._two_columns(word, place, full)):
-                self._keep(self._index(block, "add", n), step, line, [found])
+                self._store(self._with(block, "add", n), step, line, [found])
         else:
-            self._keep(block, step, line, self._column_words(word, place, count, full))
+            self._store(block, step, line, self._column_words(word, place, count, full))
         self._close(loop)
 
     def _two_columns(self, word: LlvmValue, place: LlvmValue, full: int) -> list[LlvmValue]:
         """Read two rows of 32 columns of bfloat16 numbers."""
-        k = self._index(word, "mul", 2)
+        k = self._with(word, "mul", 2)
         first, second = self._recorded(self._read([k, place], DEPTH, DEPTH)), constant(0, HALVES)
         if full == 2:
-            second = self._recorded(self._read([self._index(k, "add", 1), place], DEPTH, DEPTH))
+            second = self._recorded(self._read([self._with(k, "add", 1), place], DEPTH, DEPTH))
         orders = [[n // 2 + WORDS * half + DEPTH * (n % 2) for n in range(DEPTH)] for half in (0, 1)]
-        return [self._word(self.b.shuffle(first, second, order)) for order in orders]
+        return [self._as_words(self.b.shuffle(first, second, order)) for order in orders]
 
     def _transposed_columns(self) -> None:
         """Pack a left operand contiguous along its rows: transpose squares of 16 words by 16 rows."""
-        whole = self.depth // self.deep
+        whole = self.depth // self.tile_depth
         if whole:
             along = self._open("step", 0, whole, 1)
-            self._column_squares(along.index, self.deep)
+            self._column_squares(along.index, self.tile_depth)
             self._close(along)
-        if self.depth % self.deep:
-            self._column_squares(constant(whole, I64), self.depth % self.deep)
+        if self.depth % self.tile_depth:
+            self._column_squares(constant(whole, I64), self.depth % self.tile_depth)
 
     def _column_squares(self, step: LlvmValue, depth: int) -> None:
         blocks = self.extent // ROWS
@@ -282,21 +282,21 @@ class AmxPacker:
             self._column_square(step, constant(blocks, I64), self.extent % ROWS, depth)
 
     def _column_square(self, step: LlvmValue, block: LlvmValue, count: int, depth: int) -> None:
-        first, place = self._index(step, "mul", ROWS), self._index(block, "mul", ROWS)
-        whole, rest = divmod(depth, self.group)
+        first, place = self._with(step, "mul", ROWS), self._with(block, "mul", ROWS)
+        whole, rest = divmod(depth, self.per_word)
         if whole:
             line = self._open("line", 0, whole, 1)
-            words = self._column_words(self.b.op("add", first, line.index), place, count, self.group)
-            self._keep(block, step, line.index, words)
+            words = self._column_words(self.b.op("add", first, line.index), place, count, self.per_word)
+            self._store(block, step, line.index, words)
             self._close(line)
         if rest:
-            words = self._column_words(self._index(first, "add", whole), place, count, rest)
-            self._keep(block, step, constant(whole, I64), words)
+            words = self._column_words(self._with(first, "add", whole), place, count, rest)
+            self._store(block, step, constant(whole, I64), words)
         for n in range(whole + bool(rest), ROWS):
-            self._keep(block, step, constant(n, I64), [constant(0, FOUR)] * self.parts)
+            self._store(block, step, constant(n, I64), [constant(0, FOUR)] * self.parts)
         self._transpose_square(block, step)
 
-    def _even_loads(self) -> list[ir.Tile]:
+    def _strided_loads(self) -> list[ir.Tile]:
         """List the addresses of contiguous loads whose rows are evenly strided."""
         e, shape = self.e, self.e.types.of(self.x).shape
         loads = [
@@ -308,13 +308,13 @@ class AmxPacker:
 
     def _prefetch(self, at: Position, rows: int) -> None:
         """Prefetch memory some rows ahead: rows are too short and too far apart for the hardware prefetcher."""
-        ahead = at.moved(self._index(at.indices[0], "add", rows), at.indices[1])
+        ahead = at.moved(self._with(at.indices[0], "add", rows), at.indices[1])
         for pointer in self.prefetched:
             self.b.prefetch(self.e.evaluate(pointer, ahead, self.dtype), 1)
 
     # --- words ---------------------------------------------------------------------------------------
 
-    def _keep(self, block: LlvmValue, step: LlvmValue, line: LlvmValue, words: list[LlvmValue]) -> None:
+    def _store(self, block: LlvmValue, step: LlvmValue, line: LlvmValue, words: list[LlvmValue]) -> None:
         for part, word in enumerate(words):
             self.b.effect(f"store {FOUR} {word}, ptr {self.to.at(self.b, block, step, part, line)}, align 64")
 
@@ -322,7 +322,7 @@ class AmxPacker:
         """Transpose a square of words in place."""
         loop = self.nests.loop("part", 0, self.parts, 1)
         first = self.to.at(self.b, block, step, 0, constant(0, I64))
-        first = self.b.offset(first, "i8", self._index(loop.index, "mul", TILE_BYTES))
+        first = self.b.offset(first, "i8", self._with(loop.index, "mul", TILE_BYTES))
         places = [self.b.offset(first, "i8", constant(64 * n, I64)) for n in range(ROWS)]
         lines = [self.b.instruction(f"load {FOUR}, ptr {place}, align 64", FOUR, "line") for place in places]
         for place, line in zip(places, transpose_square(self.b, lines), strict=True):
@@ -340,26 +340,26 @@ class AmxPacker:
 
     def _row_words(self, row: LlvmValue, k: LlvmValue, count: int) -> list[LlvmValue]:
         """Read 16 words of a row, in parts."""
-        if self.group == 4:
-            return [self._word(self._read([row, k], self.deep, count))]
+        if self.per_word == 4:
+            return [self._as_words(self._read([row, k], self.tile_depth, count))]
         if self.dtype is bfloat16:
-            return [self._word(self._recorded(self._read([row, k], DEPTH, count)))]
+            return [self._as_words(self._recorded(self._read([row, k], DEPTH, count)))]
         first = self._read([row, k], WORDS, min(count, WORDS))
         second = constant(0.0, FLOATS)
         if count > WORDS:
-            second = self._read([row, self._index(k, "add", WORDS)], WORDS, count - WORDS)
+            second = self._read([row, self._with(k, "add", WORDS)], WORDS, count - WORDS)
         return self._split(first, second, False)
 
     def _column_words(self, word: LlvmValue, place: LlvmValue, count: int, full: int) -> list[LlvmValue]:
         """Read a word of each of `count` columns, padded to 16, in parts; `full` numbers of the word exist."""
-        k = self._index(word, "mul", self.group)
-        first, *others = [self._read([self._index(k, "add", n), place], WORDS, count) for n in range(full)]
-        if self.group == 4:
-            return [self._interleaved([first, *others])]
+        k = self._with(word, "mul", self.per_word)
+        first, *others = [self._read([self._with(k, "add", n), place], WORDS, count) for n in range(full)]
+        if self.per_word == 4:
+            return [self._interleave_bytes([first, *others])]
         second = others[0] if others else constant(0, first.type)
         if self.dtype is bfloat16:
             mixed = [n // 2 + WORDS * (n % 2) for n in range(DEPTH)]
-            return [self._word(self._recorded(self.b.shuffle(first, second, mixed)))]
+            return [self._as_words(self._recorded(self.b.shuffle(first, second, mixed)))]
         return self._split(first, second, True)
 
     def _split(self, first: LlvmValue, second: LlvmValue, mixed: bool) -> list[LlvmValue]:
@@ -376,12 +376,12 @@ class AmxPacker:
                 words.append(b.op("or", b.op("lshr", bits[0], constant(16, FOUR)), upper[1]))
             else:
                 halves = [b.pure(f"bitcast {FOUR} {x} to {HALVES}", HALVES, (x,)) for x in bits]
-                words.append(self._word(b.shuffle(halves[0], halves[1], [*range(1, 2 * DEPTH, 2)])))
+                words.append(self._as_words(b.shuffle(halves[0], halves[1], [*range(1, 2 * DEPTH, 2)])))
             if part < self.parts - 1:
                 left = [b.op("fsub", x, b.convert("bitcast", y, "float")) for x, y in zip(left, upper, strict=True)]
         return words
 
-    def _interleaved(self, rows: list[LlvmValue]) -> LlvmValue:
+    def _interleave_bytes(self, rows: list[LlvmValue]) -> LlvmValue:
         """Interleave the bytes of the rows in words."""
         b = self.b
         found, *others = [b.convert("zext", row, "i32") for row in rows]
@@ -389,7 +389,7 @@ class AmxPacker:
             found = b.op("or", found, b.op("shl", row, constant(8 * n + 8, FOUR)))
         return found
 
-    def _word(self, x: LlvmValue) -> LlvmValue:
+    def _as_words(self, x: LlvmValue) -> LlvmValue:
         return self.b.pure(f"bitcast {x.type} {x} to {FOUR}", FOUR, (x,))
 
     def _recorded(self, bits: LlvmValue) -> LlvmValue:

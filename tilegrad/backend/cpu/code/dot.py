@@ -296,15 +296,17 @@ class _RegisterBlocked:
         down, across = axis_ranges("m", self.m, rows), axis_ranges("n", self.n, width)
         by_rows = bool(finish.loads) and self.k <= MAX_ROW_EPILOGUE_DEPTH
         for outer in down if by_rows else across:
-            with self._over(outer) as first:
+            with self._block_starts(outer) as first:
                 for inner in across if by_rows else down:
-                    with self._over(inner) as second:
+                    with self._block_starts(inner) as second:
                         at = (first, second) if by_rows else (second, first)
                         m, n = (outer, inner) if by_rows else (inner, outer)
-                        self._finished(finish, at, (m.size, -(-n.size // self.lanes)), n.size % self.lanes or None)
+                        self._block_with_epilogue(
+                            finish, at, (m.size, -(-n.size // self.lanes)), n.size % self.lanes or None
+                        )
 
     @contextmanager
-    def _over(self, piece: AxisRange) -> Iterator[LlvmValue]:
+    def _block_starts(self, piece: AxisRange) -> Iterator[LlvmValue]:
         """Positions of the blocks along an axis: those of a loop, or a constant."""
         if piece.end - piece.start == piece.size:
             yield constant(piece.start, I64)
@@ -313,7 +315,7 @@ class _RegisterBlocked:
             yield loop.index
             self.b.close_loop(loop)
 
-    def _finished(
+    def _block_with_epilogue(
         self, finish: Epilogue, at: tuple[LlvmValue, LlvmValue], size: tuple[int, int], short: int | None
     ) -> None:
         b, e, (row, column), (rows, wide), start = self.b, self.e, at, size, position(at)
@@ -323,14 +325,14 @@ class _RegisterBlocked:
         sums = self._sums(start, rows, wide, [self._zero] * (rows * wide))
         e.begin_nest()
 
-        def one(row: LlvmValue, v: int, value: LlvmValue) -> None:
+        def emit_epilogue(row: LlvmValue, v: int, value: LlvmValue) -> None:
             index = (row, b.op("add", column, constant(v * self.lanes, I64)))
             active = short if v == wide - 1 else None
             finish.emit(position(index, self.lanes, active=active, aligned=True), value)
 
         if self.buffer is None:
             for n, value in enumerate(sums):
-                one(b.op("add", row, constant(n // wide, I64)), n % wide, value)
+                emit_epilogue(b.op("add", row, constant(n // wide, I64)), n % wide, value)
         else:
             for n, value in enumerate(sums):
                 index = (constant(n // wide, I64), constant(n % wide * self.lanes, I64))
@@ -339,7 +341,7 @@ class _RegisterBlocked:
             loop = self.nests.loop("r", 0, rows, 1)
             for v in range(wide):
                 value = self.buffer.load(b, position((loop.index, constant(v * self.lanes, I64)), self.lanes))
-                one(b.op("add", row, loop.index), v, value)
+                emit_epilogue(b.op("add", row, loop.index), v, value)
             b.close_loop(loop)
         e.begin_nest()
 
@@ -384,7 +386,7 @@ class _RegisterBlocked:
         added = []
         for r, read in enumerate(left):
             x = self.b.splat(read(k), self.lanes)
-            added += [self._added(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
+            added += [self._multiply_add(x, y, sums[r * len(ys) + v]) for v, y in enumerate(ys)]
         return added
 
     def _left_reader(self, start: Position, r: int) -> Reader:
@@ -429,7 +431,7 @@ class _RegisterBlocked:
 
         return read
 
-    def _added(self, x: LlvmValue, y: LlvmValue, total: LlvmValue) -> LlvmValue:
+    def _multiply_add(self, x: LlvmValue, y: LlvmValue, total: LlvmValue) -> LlvmValue:
         if self.dtype.is_float:
             return self.b.intrinsic("fma", x, y, total)
         if self.multiply:

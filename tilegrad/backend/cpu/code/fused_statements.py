@@ -54,15 +54,15 @@ class NameUses:
 
     def __init__(self, e: ElementEvaluator, shape: tuple[int, ...]) -> None:
         self.e, self.shape = e, shape
-        self.here: set[str] = set()
+        self.same_position: set[str] = set()
         """Elements at the same position."""
-        self.elsewhere: set[str] = set()
-        self.before: set[str] = set()
+        self.other_positions: set[str] = set()
+        self.computed_before: set[str] = set()
         """Operands of expressions that are computed before."""
         self.loads: list[ir.Load] = []
         self._noted: set[int] = set()
 
-    def note(self, x: ir.Tile) -> None:
+    def classify(self, x: ir.Tile) -> None:
         """Classify the names in an expression, each shared subexpression once."""
         if isinstance(x, ir.Literal) or id(x) in self._noted:
             return
@@ -70,24 +70,24 @@ class NameUses:
         match x:
             case ir.Name(name):
                 if name in self.e.inlined:
-                    self.note(self.e.inlined[name])
+                    self.classify(self.e.inlined[name])
                 else:
-                    (self.here if self.e.types.of(x).shape == self.shape else self.elsewhere).add(name)
+                    (self.same_position if self.e.types.of(x).shape == self.shape else self.other_positions).add(name)
             case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
                 for part in ir.parts(x):
-                    self.note(part)
+                    self.classify(part)
             case ir.Load(pointer, mask, other):
                 self.loads.append(x)
-                self.elsewhere |= self.named(pointer)
+                self.other_positions |= self.names_in(pointer)
                 for also in (mask, other):
                     if also is not None:
-                        self.note(also)
+                        self.classify(also)
             case _ if isinstance(x, SEPARATE):
-                self.before |= self.named(x)
+                self.computed_before |= self.names_in(x)
             case _:
-                self.elsewhere |= self.named(x)
+                self.other_positions |= self.names_in(x)
 
-    def named(self, x: ir.Tile) -> set[str]:
+    def names_in(self, x: ir.Tile) -> set[str]:
         """All names in an expression, through inlined names."""
         found: set[str] = set()
         stack = [x]
@@ -207,21 +207,21 @@ class _FusionSearch:
         self.space: tuple[tuple[int, ...], int] = ((), 0)
         self.given: set[str] = set()
         """Names whose values exist at the current position only."""
-        self.elsewhere: set[str] = set()
+        self.other_positions: set[str] = set()
         self.loads: list[ir.Load] = []
         self.read: list[ir.Load] = []
         """Loads of the product."""
         self.stored: list[ir.Tile] = []
         """Pointers that members store through."""
         if product is not None:
-            self.space, self.given = self._space(product.name), {product.name}
+            self.space, self.given = self._loop_shape(product.name), {product.name}
             operands = NameUses(self.e, ())
             for operand in dot_operands(product):
-                operands.note(operand)
-            self.elsewhere = operands.here | operands.elsewhere | operands.before
+                operands.classify(operand)
+            self.other_positions = operands.same_position | operands.other_positions | operands.computed_before
             self.read = operands.loads
 
-    def _space(self, name: str) -> tuple[tuple[int, ...], int]:
+    def _loop_shape(self, name: str) -> tuple[tuple[int, ...], int]:
         t = self.e.types.variables[name]
         return t.shape, max(4, t.dtype.bytes)
 
@@ -232,39 +232,39 @@ class _FusionSearch:
             case ir.Assign(name, ir.Full()) if name in self.low.flow.accumulators:
                 return False  # the accumulator of a product that follows, which may start from zero
             case ir.Assign(name, value):
-                later, reads = self._is_inlined(name, value), NameUses(self.e, self._space(name)[0])
-                if self.given or self.stored or not later:
-                    reads.note(value)
-                if self._is_member(name, value, reads, later):
-                    return self._joins(s, self._space(name), name, reads)
-                return self._accepts_between(name, value, reads, later)
+                inlined, reads = self._is_inlined(name, value), NameUses(self.e, self._loop_shape(name)[0])
+                if self.given or self.stored or not inlined:
+                    reads.classify(value)
+                if self._is_member(name, value, reads, inlined):
+                    return self._joins(s, self._loop_shape(name), name, reads)
+                return self._accepts_between(name, value, reads, inlined)
             case ir.Store(pointer):
                 t = self.e.types.of(pointer)
                 reads = NameUses(self.e, t.shape)
-                reads.elsewhere |= reads.named(pointer)
+                reads.other_positions |= reads.names_in(pointer)
                 if s.mask is not None:
-                    reads.note(s.mask)
-                reads.note(s.value)
+                    reads.classify(s.mask)
+                reads.classify(s.value)
                 return self._joins(s, (t.shape, max(4, t.dtype.bytes)), "", reads)
         return False
 
-    def _is_member(self, name: str, value: ir.Tile, reads: NameUses, later: bool) -> bool:
+    def _is_member(self, name: str, value: ir.Tile, reads: NameUses, inlined: bool) -> bool:
         t = self.e.types.variables[name]
         if not t.shape or t.pointer or not (t.dtype.is_float or t.dtype is bool_) or isinstance(value, SEPARATE):
             return False
         if self.low.nests.is_transposed_copy(t.dtype, t.shape, value):
             return False  # transposed by squares, not element by element
-        return not later or not self.given.isdisjoint(reads.here | reads.elsewhere)
+        return not inlined or not self.given.isdisjoint(reads.same_position | reads.other_positions)
 
     def _is_inlined(self, name: str, value: ir.Tile) -> bool:
         return self.low.flow.assigned[name] == 1 and self.low.flow.is_inlined(name, value)
 
-    def _accepts_between(self, name: str, value: ir.Tile, reads: NameUses, later: bool) -> bool:
+    def _accepts_between(self, name: str, value: ir.Tile, reads: NameUses, inlined: bool) -> bool:
         """Accept a scalar, computed before, or an inlined tile."""
         t = self.e.types.variables[name]
-        if self.low.flow.assigned[name] != 1 or (t.shape and not later):
+        if self.low.flow.assigned[name] != 1 or (t.shape and not inlined):
             return False
-        if (reads.here | reads.elsewhere | reads.before) & self.given:
+        if (reads.same_position | reads.other_positions | reads.computed_before) & self.given:
             return False
         if not t.shape and any(isinstance(x, SEPARATE) for x in walk(value)):
             return False
@@ -280,14 +280,14 @@ class _FusionSearch:
     def _joins(self, s: Member, space: tuple[tuple[int, ...], int], name: str, reads: NameUses) -> bool:
         if space != (self.space if self.space[1] else space) or not space[0]:
             return False
-        elsewhere = self.elsewhere | reads.elsewhere
-        if (reads.elsewhere | reads.before) & self.given or name in elsewhere:
+        other_positions = self.other_positions | reads.other_positions
+        if (reads.other_positions | reads.computed_before) & self.given or name in other_positions:
             return False
         if any(self._may_alias(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
             return False
         if isinstance(s, ir.Store) and not self._may_store(s.pointer, [*self.loads, *reads.loads]):
             return False
-        self.space, self.elsewhere = space, elsewhere
+        self.space, self.other_positions = space, other_positions
         self.loads += reads.loads
         self.stored += [s.pointer] if isinstance(s, ir.Store) else []
         self.given |= {name} if name else set()
@@ -339,17 +339,17 @@ class _FusionSearch:
 
     def kept(self) -> set[str]:
         """Names with uses elsewhere."""
-        named: dict[str, int] = {}
+        names_in: dict[str, int] = {}
         for s in [*self.members, *([self.product] if self.product is not None else [])]:
             for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
-                named[name] = named.get(name, 0) + 1
+                names_in[name] = names_in.get(name, 0) + 1
         mine = self._assigned()
         own = {self.product.name} - mine if self.product is not None else set()
         most = dict.fromkeys(mine, 1) | dict.fromkeys(own, 2)
         return {
             name
             for name in most
-            if self.low.flow.assigned[name] > most[name] or self.low.flow.used[name] > named.get(name, 0)
+            if self.low.flow.assigned[name] > most[name] or self.low.flow.used[name] > names_in.get(name, 0)
         }
 
 

@@ -33,9 +33,9 @@ def dot(
     operands: tuple[ir.Tile, ir.Tile],
     form: LowPrecisionForm,
     accumulates: bool,
-    otherwise: Callable[[], None],
+    fallback: Callable[[], None],
 ) -> None:
-    """Emit out (+)= x @ y; `otherwise` emits the same by multiply-adds."""
+    """Emit out (+)= x @ y; `fallback` emits the same by multiply-adds."""
     e, b = nests.e, nests.b
     packers = _packers(nests, operands, form, dict(nests.reusable))
     nests.reusable |= {p.to.address.text: b.allocated[p.to.address.text] for p in packers if not p.is_prepacked}
@@ -54,7 +54,7 @@ def dot(
     then = b.close_branch()
     b.open_branch("odd", dict(nests.reusable))
     allocated, computed = set(b.allocated), set(e.computed)
-    otherwise()
+    fallback()
     b.close_branches(chosen, then, b.close_branch())
     nests.reusable |= {name: size for name, size in b.allocated.items() if name not in allocated}
     for key in e.computed.keys() - computed:  # tables written on that path do not exist on the other
@@ -73,7 +73,7 @@ def dot_prepacked(
     out: StackTile,
     products: Sequence[SummedProduct],
     finish: EmitVector | None,
-    otherwise: Callable[[], None],
+    fallback: Callable[[], None],
 ) -> None:
     """Emit out = the sum of the products of all iterations, from prepacked operands, or its epilogue `finish`.
 
@@ -82,29 +82,29 @@ def dot_prepacked(
     b = nests.b
     if not products[0].form.checks_magnitudes:
         return _multiply_all(nests, out, products, finish)
-    chosen = _all_fit(nests, products)
+    chosen = _all_match_float32(nests, products)
     b.open_branch("unit")
     _multiply_all(nests, out, products, finish)
     then = b.close_branch()
     b.open_branch("odd")
-    otherwise()
+    fallback()
     b.close_branches(chosen, then, b.close_branch())
     nests.e.begin_nest()
 
 
-def _all_fit(nests: LoopNests, products: Sequence[SummedProduct]) -> LlvmValue:
+def _all_match_float32(nests: LoopNests, products: Sequence[SummedProduct]) -> LlvmValue:
     """Whether low precision gives the result of float32 arithmetic in all iterations."""
     b = nests.b
-    ranges = [MagnitudeRange(constant(0, bits), constant(-1, bits)) for bits in [_bits(nests, products[0])] * 2]
+    ranges = [MagnitudeRange(constant(0, bits), constant(-1, bits)) for bits in [_range_type(nests, products[0])] * 2]
     for product in products:
-        loop = _open(
+        loop = _open_loop(
             nests,
             product,
             [(f"{name}{side}", x) for side in (0, 1) for name, x in zip("ml", ranges[side], strict=True)],
         )
         carried = [MagnitudeRange(*loop.carried[:2]), MagnitudeRange(*loop.carried[2:])]
         seen = [
-            magnitudes.with_(b, p.found().magnitudes)
+            magnitudes.union(b, p.found().magnitudes)
             for magnitudes, p in zip(carried, _packers_of(nests, product), strict=True)
         ]
         ends = b.close_loop(loop, [x for magnitudes in seen for x in magnitudes])
@@ -124,11 +124,11 @@ def _multiply_all(
     b = nests.b
     with _configured_unit(nests):
         for product in products:
-            loop = _open(nests, product)
+            loop = _open_loop(nests, product)
             left, right = (p.to for p in _packers_of(nests, product))
             sums = BlockSums(_is_iteration(b, product, loop, 0, product.first == 0), prefetches=True)
             if product is products[-1] and finish is not None:
-                sums = sums._replace(ends=_is_iteration(b, product, loop, product.times - 1, True), finish=finish)
+                sums = sums._replace(ends=_is_iteration(b, product, loop, product.iterations - 1, True), finish=finish)
             _multiply(nests, out, (left, right), product.form, sums)
             b.close_loop(loop)
     nests.e.begin_nest()
@@ -136,14 +136,14 @@ def _multiply_all(
 
 def _is_iteration(b: Builder, product: SummedProduct, loop: OpenLoop, number: int, possible: bool) -> LlvmValue:
     """Whether this is the iteration of a product with this number."""
-    if not possible or product.times == 1:
+    if not possible or product.iterations == 1:
         return constant(possible, I1)
     return b.compare("eq", loop.index, constant(number, I64))
 
 
-def _open(nests: LoopNests, product: SummedProduct, carried: Sequence[tuple[str, LlvmValue]] = ()) -> OpenLoop:
+def _open_loop(nests: LoopNests, product: SummedProduct, carried: Sequence[tuple[str, LlvmValue]] = ()) -> OpenLoop:
     """Open a loop over the iterations of a product, with the kernel's counter."""
-    loop = nests.loop("turn", 0, product.times, 1, carried)
+    loop = nests.loop("turn", 0, product.iterations, 1, carried)
     if product.loop is not None:
         at = nests.b.op("mul", loop.index, constant(product.step, I64))
         nests.e.registers[product.loop.index] = nests.b.convert("trunc", at, "i32")
@@ -169,7 +169,7 @@ def _packers_of(nests: LoopNests, product: SummedProduct) -> list[AmxPacker]:
     return _packers(nests, [product.operand(right) for right in (False, True)], product.form)
 
 
-def _bits(nests: LoopNests, product: SummedProduct) -> Type:
+def _range_type(nests: LoopNests, product: SummedProduct) -> Type:
     return bits_of(nests.e.types.of(product.dot.x).dtype)
 
 

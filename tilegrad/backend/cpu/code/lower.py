@@ -25,6 +25,7 @@ from . import low_precision, reductions
 from .accumulate_in_place import accumulated_in_place
 from .amx_packing import AmxPacker
 from .blocks import padded_shape
+from .branches import KernelPart, dispatcher, split_branches
 from .chains import parts_first
 from .dataflow import Dataflow, permutes
 from .dot import dot
@@ -42,7 +43,6 @@ from .grouping import FusedGroup, PrepackedSum, Single, Stores, groups
 from .memory import StackTile, allocate
 from .nests import LoopNests
 from .packing import pack_operand, subexpressions
-from .parts import KernelPart, dispatcher, split_branches
 from .position import position
 from .transpose_tiles import store_transposed
 
@@ -204,14 +204,14 @@ class KernelLowering:
         fused = self._epilogue_of(products[-1], t.shape, rest)
         finish = None if fused is None else lambda at, x: lower_at_position(self, fused, at, (name, x))
 
-        def otherwise() -> None:
+        def fallback() -> None:
             self.nests.multiply_adds_only = True
             self.nests.store_tile(memory, ir.Full(t.shape, ir.Literal(0.0), t.dtype))
             self._block([s for s in region if any(computes(s, product) for product in products)])
             if fused is not None:
                 lower_everywhere(self, fused)
 
-        low_precision.dot_prepacked(self.nests, memory, products, finish, otherwise)
+        low_precision.dot_prepacked(self.nests, memory, products, finish, fallback)
         self._block(rest if fused is None else rest[fused.length :])
 
     def _epilogue_of(

@@ -133,20 +133,20 @@ def pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> N
             ahead = b.op("add", outer.index, constant(n + PREFETCH_ROWS, I64))
             ahead = b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead
             _prefetch(nests, x, at.moved(ahead, inner.index, lanes=0))
-            _vectors(nests, to, x, at.moved(b.op("add", outer.index, constant(n, I64)), inner.index), to.width)
+            _pack_row(nests, to, x, at.moved(b.op("add", outer.index, constant(n, I64)), inner.index), to.width)
         b.close_loop(inner)
         b.close_loop(outer)
     elif safe:
         tabulate(nests, x, 0)
         outer = nests.loop("panel", 0, safe, to.width)
         inner = nests.loop("k", 0, to.depth, 1)
-        _vectors(nests, to, x, position((inner.index, outer.index), lanes, aligned=aligned), to.width)
+        _pack_row(nests, to, x, position((inner.index, outer.index), lanes, aligned=aligned), to.width)
         b.close_loop(inner)
         b.close_loop(outer)
     for block in range(safe, extent, to.width):
         loop = nests.loop("k", 0, to.depth, 1)
         at = position((loop.index, constant(block, I64)), lanes, aligned=aligned)
-        _vectors(nests, to, x, at, min(to.width, extent - block))
+        _pack_row(nests, to, x, at, min(to.width, extent - block))
         b.close_loop(loop)
 
 
@@ -159,7 +159,7 @@ def _prefetch(nests: LoopNests, x: ir.Tile, at: Position) -> None:
             e.b.prefetch(e.evaluate(x.pointer, at, int32), 1)
 
 
-def _vectors(nests: LoopNests, to: Panels, x: ir.Tile, at: Position, count: int) -> None:
+def _pack_row(nests: LoopNests, to: Panels, x: ir.Tile, at: Position, count: int) -> None:
     """Pack one k of a panel with `count` columns."""
     b, (k, block), lanes = nests.b, at.indices, at.lanes
     for inside in range(0, count, lanes):
@@ -266,11 +266,11 @@ def transposed_expression(
     made = {} if made is None else made
     x = e.definition(x)
     if id(x) not in made:
-        made[id(x)] = _exchanged(e, x, made)
+        made[id(x)] = _transposed(e, x, made)
     return made[id(x)]
 
 
-def _exchanged(e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
+def _transposed(e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
     match x:
         case ir.Load(pointer, mask, other):
             turned = [None if p is None else transposed_expression(e, p, made) for p in (pointer, mask, other)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import float32, int32
 from ....ir.tile_types import TileType
+from ..elementary import one_plus_erf
 from ..emit import LlvmValue, constant
-from ..special import one_plus_erf
 from .position import Position
 from .ranges import divide_by_constant
 
@@ -60,7 +60,7 @@ def _normal_distribution(e: ElementEvaluator, x: ir.Apply, at: Position, t: Tile
 
 def _range_check(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileType) -> LlvmValue | None:
     """`(y >= 0) & (y < n)` by one unsigned comparison."""
-    between = e.ranges.is_between(x)
+    between = e.ranges.matched_range_check(x)
     if between is None:
         return None
     value = e.operand(between[0], at, t.shape, e.types.of(between[0]).dtype)

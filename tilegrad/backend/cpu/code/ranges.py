@@ -92,7 +92,7 @@ class IntegerRanges:
                 stack += [self.values[x.name]] if isinstance(x, ir.Name) and x.name in self.values else ir.parts(x)
         return list(found.values())
 
-    def is_between(self, x: ir.Tile) -> tuple[ir.Tile, int] | None:
+    def matched_range_check(self, x: ir.Tile) -> tuple[ir.Tile, int] | None:
         """Match `(x >= 0) & (x < n)`: return x and n."""
         match x:
             case ir.Apply("bitand", (ir.Apply("ge", (y, ir.Literal(0))), ir.Apply("lt", (z, ir.Literal(int() as n))))):
@@ -120,8 +120,8 @@ def _interval_of(fn: str, x: Interval, y: Interval) -> Interval | None:
     return None
 
 
-def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, most: int) -> LlvmValue:
-    """Divide numbers from 0 to `most` by a constant: quotient (floordiv) or remainder (mod).
+def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, max_dividend: int) -> LlvmValue:
+    """Divide numbers from 0 to `max_dividend` by a constant: quotient (floordiv) or remainder (mod).
 
     The division becomes a multiplication and a shift, as long as the product does not overflow.
     """
@@ -130,7 +130,7 @@ def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, most: in
             return b.op("and", x, constant(divisor - 1, x.type))
         shift = divisor.bit_length() - 1
         return b.op("lshr", x, constant(shift, x.type)) if shift else x
-    scale = _scale(divisor, most, x.type.bits)
+    scale = _scale(divisor, max_dividend, x.type.bits)
     if scale is None:
         return b.op("udiv" if fn == "floordiv" else "urem", x, constant(divisor, x.type))
     factor, shift = scale
@@ -138,8 +138,8 @@ def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, most: in
     return quotient if fn == "floordiv" else b.op("sub", x, b.op("mul", quotient, constant(divisor, x.type)))
 
 
-def _scale(divisor: int, most: int, bits: int) -> tuple[int, int] | None:
-    """A factor and a shift that divide the numbers up to `most`.
+def _scale(divisor: int, max_dividend: int, bits: int) -> tuple[int, int] | None:
+    """A factor and a shift that divide the numbers up to `max_dividend`.
 
     >>> _scale(9, 255, 32)
     (57, 9)
@@ -148,6 +148,6 @@ def _scale(divisor: int, most: int, bits: int) -> tuple[int, int] | None:
     """
     for shift in range(bits):
         factor = -(-(1 << shift) // divisor)
-        if (factor * divisor - (1 << shift)) * most < 1 << shift:
-            return (factor, shift) if factor * most < 1 << bits else None
+        if (factor * divisor - (1 << shift)) * max_dividend < 1 << shift:
+            return (factor, shift) if factor * max_dividend < 1 << bits else None
     return None
