@@ -1,1 +1,1 @@
-"""One class per operator, with three rules each: what it is, what an element of it means, its gradient."""
+"""Graph ops, one class each, defined by three rules: type, element and gradient."""

@@ -1,4 +1,4 @@
-"""The activations that are ops, and softmax; the others are expressions of tensors (`tilegrad.nn.functional`)."""
+"""Activations that are ops, and softmax; other activations are compositions (`tilegrad.nn.functional`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .reduction import amax
 
 @final
 class Relu(Unary):
-    """x where it is positive, else 0; NaN stays."""
+    """max(x, 0); NaN is kept."""
 
     takes = "if"
 
@@ -43,7 +43,7 @@ class Sigmoid(Unary):
 
 @final
 class Gelu(Unary):
-    """x times the chance that a normal variable is below x."""
+    """x times the cumulative normal distribution at x."""
 
     cost = "expensive"
     takes = "f"
@@ -58,7 +58,7 @@ class Gelu(Unary):
 
 @final
 class GeluSlope(Unary):
-    """The derivative of gelu. It is made where gelu is: then the gradient needs neither its argument nor its result."""
+    """The derivative of gelu, computed with gelu: then the gradient needs neither its argument nor its result."""
 
     cost = "expensive"
     store = "where recomputing is expensive"
@@ -75,7 +75,7 @@ class GeluSlope(Unary):
 
 
 def _in_float32(x: Expr) -> Expr:
-    """An element in float32, if it has half precision."""
+    """Convert an element of half precision to float32."""
     return cast_element(x, accumulator(x.dtype))
 
 
@@ -92,7 +92,7 @@ def gelu(x: Value) -> Value:
 
 
 def softmax(x: Value, axis: Axes = -1) -> Value:
-    """exp(x), divided by its sum; the greatest element is subtracted first, so nothing overflows."""
+    """Compute exp(x) / sum(exp(x)), with the maximum subtracted to avoid overflow."""
     if 0 in x.shape and not x.dtype.is_float:
         return x  # without elements the type does not matter, as in PyTorch
     if not x.shape or 0 in x.shape:
@@ -103,7 +103,7 @@ def softmax(x: Value, axis: Axes = -1) -> Value:
 
 
 def log_softmax(x: Value, axis: Axes = -1) -> Value:
-    """The logarithm of softmax, exact where softmax is 0."""
+    """Compute the logarithm of softmax, accurate where softmax underflows."""
     if 0 in x.shape and not x.dtype.is_float:
         return x
     if not x.shape or 0 in x.shape:

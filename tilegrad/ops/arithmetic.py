@@ -1,4 +1,4 @@
-"""Arithmetic on elements, with PyTorch's gradients where a function has a corner."""
+"""Elementwise arithmetic, with PyTorch's gradients at points without a derivative."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Mul(Binary):
 
 @final
 class Div(Binary):
-    """The quotient of floating-point numbers."""
+    """Quotient of floating-point numbers."""
 
     fn = "div"
     cost = "expensive"
@@ -71,7 +71,7 @@ class Div(Binary):
 
 @final
 class FloorDivide(Binary):
-    """The quotient rounded down."""
+    """Quotient rounded down."""
 
     fn = "floordiv"
     cost = "expensive"
@@ -85,7 +85,7 @@ class FloorDivide(Binary):
 
 @final
 class TruncDivide(Binary):
-    """The quotient rounded towards zero."""
+    """Quotient rounded towards zero."""
 
     fn = "truncdiv"
     cost = "expensive"
@@ -99,7 +99,7 @@ class TruncDivide(Binary):
 
 @final
 class Remainder(Binary):
-    """What is left of x after division rounded down: it has the sign of y."""
+    """Remainder of division rounded down, with the sign of y."""
 
     fn = "mod"
     cost = "expensive"
@@ -113,7 +113,7 @@ class Remainder(Binary):
 
 @final
 class Fmod(Binary):
-    """What is left of x after division rounded towards zero: it has the sign of x."""
+    """Remainder of division rounded towards zero, with the sign of x."""
 
     fn = "fmod"
     cost = "expensive"
@@ -156,7 +156,7 @@ class Sign(Unary):
 
 
 class BinaryExtreme(Binary):
-    """The greater or the less of two elements, NaN if one is; equal ones share the gradient."""
+    """Maximum or minimum of two elements, NaN if either is; ties share the gradient."""
 
     def _share(self, upstream: Value, x: Value, y: Value) -> Value:
         worse = lt(x, y) if self.fn == "maximum" else gt(x, y)
@@ -181,7 +181,7 @@ class Minimum(BinaryExtreme):
 
 @final
 class Clamp(Elementwise):
-    """x, but at least `low` and, above all, at most `high`; the gradient flows to whichever it is."""
+    """x limited to [low, high], `high` if low > high; the gradient goes to the operand that is chosen."""
 
     x: Value
     low: Value
@@ -207,7 +207,7 @@ class Clamp(Elementwise):
 
 @final
 class Hypot(Binary):
-    """The length of (x, y), without overflow on the way."""
+    """Length of (x, y), without overflow in between."""
 
     takes = "f"
     cost = "expensive"
@@ -230,7 +230,7 @@ class Hypot(Binary):
 
 @final
 class Copysign(Binary):
-    """The magnitude of x with the sign of y."""
+    """Magnitude of x with the sign of y."""
 
     fn = "copysign"
 
@@ -289,7 +289,7 @@ def sign(x: Value) -> Value:
 
 
 def signbit(x: Value) -> Value:
-    """Whether the sign bit is set: true for -0.0 too."""
+    """Return whether the sign bit is set, also for -0.0."""
     if x.dtype is bool_:
         return fill_like(x, False)
     return lt(copysign(operand(1.0, x), x), 0.0) if x.dtype.is_float else lt(x, 0)
@@ -312,7 +312,7 @@ def minimum(x: Operand, y: Operand) -> Value:
 
 
 def clamp(x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
-    """x between two bounds, of which one may be missing; where `low` is above `high` it is `high`."""
+    """Limit x by one or two bounds; the upper one wins if they cross."""
     least, greatest = (float("-inf"), float("inf")) if x.dtype.is_float else (x.dtype.min, x.dtype.max)
     bottom = operand(least if low is None else low, x)
     top = operand(greatest if high is None else high, x)
@@ -328,7 +328,7 @@ def copysign(x: Operand, y: Operand) -> Value:
 
 
 def lerp(x: Value, y: Value, weight: Operand) -> Value:
-    """From x to y, exact at both ends."""
+    """Interpolate from x to y, exact at both ends."""
     w = operand(weight, x)
     difference = sub(y, x)
     near, far = add(x, mul(w, difference)), sub(y, mul(difference, sub(1.0, w)))
@@ -338,17 +338,17 @@ def lerp(x: Value, y: Value, weight: Operand) -> Value:
 
 
 def addcmul(x: Value, y: Value, z: Value, value: float = 1) -> Value:
-    """x + value * y * z."""
+    """Compute x + value * y * z."""
     return add(x, mul(y, z) if value == 1 else mul(mul(y, value), z))
 
 
 def addcdiv(x: Value, y: Value, z: Value, value: float = 1) -> Value:
-    """x + value * y / z."""
+    """Compute x + value * y / z."""
     return add(x, div(y, z) if value == 1 else mul(div(y, z), value))
 
 
 def heaviside(x: Value, values: Value) -> Value:
-    """1 above 0, `values` at 0, 0 for all else: NaN too, as in PyTorch."""
+    """Return 1 for positive elements, `values` at 0, and 0 otherwise (also for NaN, as PyTorch does)."""
     if x.dtype is bool_:
         return where(x, True, values)
     return where(eq(x, 0), values, where(gt(x, 0), operand(1, x), operand(0, x)))

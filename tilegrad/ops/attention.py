@@ -1,8 +1,8 @@
-"""Attention in one pass: each query's mean of the values, weighted by the softmax of its scores with the keys.
+"""Fused attention: for each query the mean of the values, weighted by the softmax of its scores with the keys.
 
-The matrix of scores is never stored. A kernel takes a tile of queries through the keys, tile by tile, and keeps
-for each query the greatest score, the sum of the powers and the mean so far (Dao, Fu, Ermon, Rudra, Ré 2022,
-"FlashAttention"). What it leaves for the gradient is one number a query, the logarithm of the sum of the powers.
+The score matrix is never stored. A kernel loops over tiles of keys for each tile of queries, and keeps for each query
+the running maximum, sum of exponentials and mean (Dao, Fu, Ermon, Rudra, Ré 2022, "FlashAttention"). For the gradient
+it stores one number for each query, the log-sum-exp of its scores.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 MIN_QUERIES = 8
-"""For fewer, vectors of queries would be mostly empty: the plain formula is used, whose scores are few then."""
+"""Queries from which the fused kernel is used: with fewer its vectors would be mostly empty, and the scores are few."""
 
 
 @final
 class Attention(AttentionOp):
-    """All means, and behind them for each query the logarithm of the sum of its powers (inf if it meets no key)."""
+    """All means, followed by the log-sum-exp of each query (inf if it attends to no key)."""
 
     def infer(self) -> TensorType:
         n, queries, features = *self.query.shape[:2], self.value.shape[-1]
@@ -62,7 +62,7 @@ class Attention(AttentionOp):
         return with_precision(forward(self), self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """That of the means goes by `AttentionGradient`; that of the logarithms joins in where delta is taken off."""
+        """Gradients of the means use `AttentionGradient`; gradients of the log-sum-exp are folded into delta."""
         means, level = self.parts(self)
         to_means, to_level = self.parts(upstream)
         delta = sub(reduce_sum(mul(to_means, means), -1), to_level)
@@ -70,7 +70,7 @@ class Attention(AttentionOp):
         return [cast(x, self.query.dtype) for x in shares] + [None] * (len(self.inputs) - 3)
 
     def parts(self, x: Value) -> tuple[Value, Value]:
-        """The means and the logarithms (or what has their layout)."""
+        """Split the result (or a value of its layout) into the means and the log-sum-exps."""
         n, _, queries, _, _, features = self.sizes
         count = n * queries * features
         means = reshape(narrow(x, 0, 0, count), (n, queries, features))
@@ -78,7 +78,7 @@ class Attention(AttentionOp):
 
 
 def attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
-    """The mean of values for each query. The arguments have axes (batch, heads, length, width) and one dtype."""
+    """Compute attention. The arguments have axes (batch, heads, length, width) and one dtype."""
     if _stores_scores(query, key, value, setting):
         return plain_attention(query, key, value, setting)
     batch, heads, queries, _ = query.shape
@@ -95,19 +95,19 @@ def attention(query: Value, key: Value, value: Value, setting: AttentionMask) ->
 
 
 def _stores_scores(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
-    """Whether scores are stored: where sizes vary, queries are few, or the mask itself is to be trained."""
+    """Return whether to store the scores: for symbolic sizes, few queries, or a mask that is trained."""
     sizes = [*query.shape, *key.shape, *value.shape]
     tracked = setting.mask is not None and setting.mask.tracked
     return tracked or any(not isinstance(n, int) or n == 0 for n in sizes) or lower_bound(query.shape[2]) < MIN_QUERIES
 
 
 def _transposed_mask(mask: Value) -> Value:
-    """With queries beside each other, as the kernel has them."""
+    """Transpose the mask to (..., keys, queries), the layout of the kernel."""
     return transpose(mask if mask.dtype is bool_ else widened(mask), -1, -2)
 
 
 def plain_attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
-    """The formula as it is written, with all scores in memory."""
+    """Compute attention with all scores in memory."""
     (batch, heads, queries, width), (_, few, keys, _) = query.shape, key.shape
     share = 1 if heads == few else exact_quotient(heads, few)  # of no heads, too
     assert share is not None
@@ -132,7 +132,7 @@ def _masked(scores: Value, setting: AttentionMask) -> Value:
 
 
 def _softmax(scores: Value) -> Value:
-    """Over the last axis; zeros where a query meets no key."""
+    """Compute the softmax over the last axis, zeros where a query attends to no key."""
     if product(scores.shape[-1:]) == 0:
         return scores
     most = detach(amax(scores, -1, keepdim=True))
@@ -142,7 +142,7 @@ def _softmax(scores: Value) -> Value:
 
 
 def _gradients(op: Attention, upstream: Value, level: Value, delta: Value) -> tuple[Value, Value, Value]:
-    """The gradients of queries, keys and values."""
+    """Return the gradients of queries, keys and values."""
     given = (op.query, op.key, op.value, op.mask, op.state, op.heads, op.causal, op.scale, op.p, op.precision)
     made = AttentionGradient(*given, upstream, level, delta)
     to_query, to_key, to_value = made.parts(made)

@@ -1,9 +1,8 @@
-"""The kernels of attention and of its gradient.
+"""Tile kernels of attention and of its gradient for vector units.
 
-Scores have keys as rows and queries as columns: each query is a lane. So the greatest score and the sum of a query
-are taken without crossing lanes, keys and values are read number by number from where they lie, and what is
-turned is each tile of queries, once. The last keys, if they are fewer than a tile, have code of their own: nothing
-is masked but queries that do not exist.
+Tiles of scores have keys as rows and queries as columns, so each query is a lane: maxima and sums need no reduction
+across lanes, keys and values are read as scalars, and only each tile of queries is transposed, once. The last, shorter
+tile of keys has code of its own, so that only missing queries are masked.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ CAUSAL = """
 behind@ = (start@ - first).to(tl.int32) + tl.arange(0, COUNT)
 scores@ = tl.where(behind@[:, None] <= tl.arange(0, LANES)[None, :], scores@, -float("inf"))
 """
-"""How far keys stand behind the first query is a short number: of these twice as many are compared at a time."""
+"""Causal mask as a comparison of narrow integers, of which a vector holds twice as many."""
 BOOLEAN = 'scores@ = tl.where(tl.load(ADDRESS), scores@, -float("inf"))\n'
 ADDED = "scores@ = scores@ + tl.load(ADDRESS).to(DTYPE)\n"
 
@@ -123,7 +122,7 @@ drawn = tl.load(state + 1)
 
 
 def forward(op: AttentionOp) -> TileCode:
-    """Each instance has a tile of queries of one head."""
+    """Generate the forward kernel: one instance for each tile of queries of a head."""
     n, m, queries, keys, width, features = op.sizes
     lanes = _lanes(op)
     tiles = -(-queries // lanes)
@@ -134,7 +133,9 @@ def forward(op: AttentionOp) -> TileCode:
 
 
 def backward(op: AttentionOp, chunks: int, span: int) -> TileCode:
-    """Each instance has a chunk of the keys of one head, and takes all queries through them that share them."""
+    """Generate the gradient kernel: one instance for each chunk of keys of a head, looping over all queries that share
+    it.
+    """
     n, m, queries, keys, width, _ = op.sizes
     behind = chunks * n * queries * width
     words = _words(op) | {"CHUNKS": chunks, "SPAN": span, "HEADS": n}
@@ -149,7 +150,7 @@ def _lanes(op: AttentionOp) -> int:
 
 
 def _words(op: AttentionOp) -> dict[str, object]:
-    """What stands for the capital words in a kernel's text."""
+    """Return the substitutions for placeholders in a kernel's text."""
     n, m, queries, keys, width, features = op.sizes
     partial = queries % _lanes(op) != 0
     exists = f"i < {queries}"
@@ -172,9 +173,9 @@ def _words(op: AttentionOp) -> dict[str, object]:
 
 
 def _loop(op: AttentionOp, step: str, begin: str, end: str, lanes: int) -> str:
-    """A step for each whole tile of keys, and one for the rest.
+    """Generate a loop over whole tiles of keys and a step for the rest.
 
-    What comes first in a causal loop are tiles whose keys stand before all queries: nothing is hidden there.
+    A causal loop begins with tiles whose keys precede all queries, and which need no mask.
     """
     keys = op.sizes.keys
     length = op.tile_length(keys, 8)
@@ -199,7 +200,7 @@ def _loop(op: AttentionOp, step: str, begin: str, end: str, lanes: int) -> str:
 
 
 def _step(op: AttentionOp, step: str, count: int, suffix: str, hidden: bool = True) -> str:
-    """What is done for a tile of keys; `hidden`: some may stand behind a query."""
+    """Generate the step for a tile of keys; `hidden` says whether some keys may follow a query."""
     masked = ""
     if op.mask:
         masked = (BOOLEAN if op.mask[0].dtype is bool_ else ADDED).replace("ADDRESS", _mask_address(op, count))
@@ -227,7 +228,7 @@ def _mask_address(op: AttentionOp, count: int) -> str:
 
 
 def _dropped(op: AttentionOp) -> str:
-    """The factors of dropout, drawn as `random.Philox` draws: the first word for each pair."""
+    """Generate the dropout factors, drawn as in `random.Philox`: the first word for each pair."""
     _, _, queries, keys, _, _ = op.sizes
     lines = [f"counter@ = drawn + (head * {queries} + i)[None, :] * {keys} + j@[:, None]"]
     lines += ["a0@ = counter@.to(tl.uint32)", "b0@ = (counter@ >> 32).to(tl.uint32)"]

@@ -1,4 +1,4 @@
-"""The gradient of attention, in one pass over the keys for each tile of queries. Scores are computed again.
+"""Gradient of attention in one pass over the keys for each tile of queries, with recomputed scores.
 
 With P = exp(S - level) the weights before dropout, F the factors of dropout, dP = F * (upstream @ values.T):
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 MIN_INSTANCES = 16
-"""If there are fewer keys' heads, the keys are shared out to several instances, that more threads have work."""
+"""Instances below which the keys of a head are split over several instances."""
 
 
 @final
 class AttentionGradient(AttentionOp):
-    """The gradients of queries (a part for each chunk of keys, to be summed), of keys and of values, in a row."""
+    """Gradients of queries (partial sums, one for each chunk of keys), keys and values, concatenated."""
 
     upstream: Value
     level: Value
@@ -43,7 +43,7 @@ class AttentionGradient(AttentionOp):
 
     @property
     def span(self) -> int:
-        """How many keys are a chunk: whole tiles."""
+        """Length of a chunk of keys: whole tiles."""
         _, m, _, keys, _, _ = self.sizes
         length = self.tile_length(keys, 8)
         tiles = -(-keys // length)
@@ -51,7 +51,7 @@ class AttentionGradient(AttentionOp):
 
     @property
     def chunks(self) -> int:
-        """Into how many parts the keys are divided."""
+        """Number of chunks of keys."""
         return -(-self.sizes.keys // self.span)
 
     def infer(self) -> TensorType:
@@ -81,7 +81,7 @@ class AttentionGradient(AttentionOp):
         return with_precision(backward(self, self.chunks, self.span), self.precision)
 
     def parts(self, x: Value) -> tuple[Value, Value, Value]:
-        """The gradients of queries, keys and values (or what has their layout)."""
+        """Split the result (or a value of its layout) into the gradients of queries, keys and values."""
         n, m, queries, keys, width, features = self.sizes
         found, start = [], 0
         for shape in [(self.chunks, n, queries, width), (m, keys, width), (m, keys, features)]:
@@ -91,16 +91,16 @@ class AttentionGradient(AttentionOp):
         return found[0], found[1], found[2]
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """By the formula, with all scores in memory: second derivatives are rare.
+        """Differentiate the formula with all scores in memory: second derivatives are rare.
 
-        a, b and c are what arrives for dQ, dK and dV. A chunk's part of dQ is wanted as much as the others':
-        whatever sums the chunks sends the same to each, so that of the first is that of all.
+        a, b and c are the upstream gradients of dQ, dK and dV. All partial sums of dQ get the same upstream gradient,
+        so that of the first one suffices.
         """
         a, b, c = self.parts(upstream)
         return self.shares(narrow(a, 0, 0, 1), b, c)
 
     def shares(self, a: Value, b: Value, c: Value) -> list[Value | None]:
-        """The gradient of each input, if this arrives for the gradients of queries, keys and values."""
+        """Return the gradient of each input for the upstream gradients of the gradients of queries, keys and values."""
         m = _GradientMatrices.of(self)
         a, b = mul(m.grouped(a), self.scale), mul(b, self.scale)
         slopes = mul(m.powers, sub(mul(m.flow, m.factor), m.delta))
@@ -121,7 +121,7 @@ class AttentionGradient(AttentionOp):
 
 
 class _GradientMatrices(NamedTuple):
-    """What the gradient is made of, for all queries that share keys: (m, n / m * queries, keys or width)."""
+    """Matrices of the gradient for all queries that share keys: (m, n / m * queries, keys or width)."""
 
     query: Value
     key: Value
@@ -129,7 +129,7 @@ class _GradientMatrices(NamedTuple):
     upstream: Value
     powers: Value
     flow: Value
-    """Before dropout."""
+    """Upstream gradient of the weights before dropout."""
     factor: Value
     delta: Value
 

@@ -1,4 +1,4 @@
-"""What attention and its gradient have in common: how queries meet keys, sizes, and the scores on numpy arrays."""
+"""Sizes, masks and reference scores shared by attention and its gradient."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from .opaque import Opaque
 from .random import KEY_STEPS, MULTIPLIERS, ROUNDS, bernoulli
 
 TILE_LENGTH = 64
-"""About so many queries, and so many keys, make a tile: their scores stay in the first two caches."""
+"""Approximate number of queries, and of keys, of a tile: the scores stay in the first two cache levels."""
 SHORT_CAUSAL_TILE, MAX_SHORT_CAUSAL = 32, 256
-"""The same for causal attention of so many queries and keys at most: of 128 x 128 pairs 10 in 16 are then computed, not
-12. That took 0.83 to 0.93 of the time on a CPU; tiles of 32 are slower otherwise, by up to a tenth."""
+"""Tile length of causal attention, and the number of queries and keys up to which it is used: shorter tiles compute
+fewer masked scores.
+"""
 
 
 class AttentionMask(NamedTuple):
-    """How queries meet keys."""
+    """Which queries attend to which keys."""
 
     mask: Value | None = None
-    """(batch or 1, heads or 1, queries or 1, keys or 1): bool, or numbers to be added."""
+    """(batch or 1, heads or 1, queries or 1, keys or 1): bool, or numbers added to the scores."""
     causal: bool = False
-    """A query meets the keys up to its own place."""
+    """Whether a query attends only to keys up to its own position."""
     scale: float = 1.0
     state: Value | None = None
     p: float = 0.0
@@ -38,23 +39,23 @@ class AttentionMask(NamedTuple):
 
 
 def kept_pairs(setting: AttentionMask, shape: Shape) -> Value:
-    """Which pairs dropout keeps, if there is any."""
+    """Return the pairs that dropout keeps, or None without dropout."""
     assert setting.state is not None
     return bernoulli(setting.state, 1 - setting.p, shape)
 
 
 def causal_mask(shape: Shape, device: str) -> Value:
-    """Which keys (last axis) stand no later than the query (the axis before it)."""
+    """Return which keys (last axis) do not follow the query (the axis before it)."""
     queries, keys = shape[-2:]
     return ge(reshape(positions(queries, device), (queries, 1)), positions(keys, device))
 
 
 class AttentionOp(Opaque):
-    """What attention and its gradient have in common.
+    """Base of attention and its gradient.
 
-    Queries are (n, length, width), keys and values (m, ...): one of them serves n / m queries beside each other.
-    The mask has keys before queries: (batch or 1, heads or 1, keys or 1, queries or 1), bool (false: the pair does
-    not meet) or a number to be added. With a random state, the fraction p of all pairs is dropped.
+    Queries are (n, length, width), keys and values (m, ...): each of them serves n / m consecutive queries. The mask
+    has keys before queries: (batch or 1, heads or 1, keys or 1, queries or 1), bool (false: the pair is masked) or a
+    number added to the score. With a random state, the fraction p of all pairs is dropped.
     """
 
     query: Value
@@ -67,11 +68,11 @@ class AttentionOp(Opaque):
     scale: float
     p: float
     precision: Precision
-    """Of float32; half precision is multiplied in float32."""
+    """Precision of float32 products; half precision is multiplied in float32."""
 
     @property
     def wide(self) -> DType:
-        """In what is computed."""
+        """Element type of the computation."""
         return accumulator(self.query.dtype)
 
     @property
@@ -81,20 +82,20 @@ class AttentionOp(Opaque):
         return AttentionSizes(n, m, queries, keys, width, features)
 
     def tile_length(self, extent: int, multiple: int) -> int:
-        """How long the tiles of queries or keys are."""
+        """Return the tile length of an axis of the operands."""
         short = self.causal and max(self.sizes.queries, self.sizes.keys) <= MAX_SHORT_CAUSAL
         few = short and not device(self.query.device).target.masks_are_cheap
         return tile_length(extent, multiple, SHORT_CAUSAL_TILE if few else TILE_LENGTH)
 
     def given(self) -> dict[str, TensorType]:
-        """The parameters of the kernel."""
+        """Parameters of the kernel."""
         found = {"query": self.query.type, "key": self.key.type, "value": self.value.type}
         optional = {"mask": self.mask, "state": self.state}
         found |= {name: x.type for name, tensors in optional.items() for x in tensors}
         return found | {name: self.__dict__[name].type for name in self.input_fields if name not in found | optional}
 
     def scores_of(self, query: Any, key: Any, *rest: Any) -> tuple[Any, Any]:
-        """On numpy arrays: all scores, and the factors by which dropout multiplies the weights."""
+        """Compute all scores and the dropout factors on numpy arrays."""
         n, m, queries, keys, _, _ = self.sizes
         scores = np.repeat(key, n // m, 0) @ np.swapaxes(query, 1, 2) * query.dtype.type(self.scale)
         if self.mask:
@@ -117,13 +118,13 @@ class AttentionSizes(NamedTuple):
     queries: int
     keys: int
     width: int
-    """Of a query and of a key."""
+    """Width of queries and keys."""
     features: int
-    """Of a value."""
+    """Width of values."""
 
 
 def tile_length(extent: int, multiple: int, most: int = TILE_LENGTH) -> int:
-    """How long the tiles of an axis are: alike, and multiples of a number if there are several.
+    """Return the tile length of an axis: equal tiles, whose length is a multiple of a number if there are several.
 
     >>> tile_length(512, 8), tile_length(100, 8), tile_length(257, 8), tile_length(50, 8)
     (64, 56, 56, 50)
@@ -133,12 +134,12 @@ def tile_length(extent: int, multiple: int, most: int = TILE_LENGTH) -> int:
 
 
 def keep_threshold(p: float) -> int:
-    """A pair is kept if the upper 24 bits of its random word are below this: as `bernoulli` does."""
+    """Return the bound below which the upper 24 bits of a random word keep a pair, as in `bernoulli`."""
     return int(np.ceil(np.float64(np.float32(1 - p)) * (1 << 24)))
 
 
 def philox_numbers(state: Any, count: int) -> Any:
-    """The first random words of `random.Philox` as a numpy array.
+    """Return the first random words of `random.Philox` as a numpy array.
 
     >>> philox_numbers(np.array([7, 5]), 2)
     array([1454331580, 3447593340], dtype=uint64)

@@ -1,4 +1,4 @@
-"""What the elementwise ops share: inputs that broadcast, and numbers in place of tensors."""
+"""Base classes of elementwise ops: broadcasting, and numbers as operands."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = [
 ]
 
 Operand: TypeAlias = "Value | float"
-"""What the functions that build values take: a value, or a number."""
+"""Operand of the functions that build values: a value or a number."""
 
 
 class Elementwise(Value):
     """Ops whose element is a function of one element of each input.
 
-    Inputs may have different shapes (they broadcast), but have one dtype and one device.
+    Inputs broadcast, and have one dtype and one device.
     """
 
     fn: ClassVar[str] = ""
-    """The function of `FUNCTIONS` that the op is; an op that is more overrides `scalar`."""
+    """Name of the function in `FUNCTIONS`; an op that is more than a function overrides `scalar`."""
     takes: ClassVar[str] = "bif"
-    """The kinds of elements it takes: b(ool), i(nteger), f(loat)."""
+    """Element kinds accepted: b(ool), i(nteger), f(loat)."""
     predicate: ClassVar[bool] = False
     """Whether the result is a bool."""
 
@@ -56,7 +56,7 @@ class Elementwise(Value):
             cls.differentiable = cls.differentiable and not cls.predicate
 
     def scalar(self, *elements: Expr) -> Expr:
-        """The op on one element of each input."""
+        """Apply the op to one element of each input."""
         return apply(self.fn, *elements)
 
     def infer(self) -> TensorType:
@@ -70,7 +70,7 @@ class Elementwise(Value):
 
 
 class Unary(Elementwise):
-    """Ops on single elements."""
+    """Elementwise ops with one operand."""
 
     x: Value
 
@@ -79,11 +79,11 @@ class Unary(Elementwise):
 
     @abstractmethod
     def share_x(self, upstream: Value) -> Value | None:
-        """What of the upstream gradient goes to x."""
+        """Return the gradient of x."""
 
 
 class Binary(Elementwise):
-    """Ops on pairs of elements."""
+    """Elementwise ops with two operands."""
 
     x: Value
     y: Value
@@ -103,11 +103,11 @@ class Binary(Elementwise):
 
     @abstractmethod
     def share_y(self, upstream: Value) -> Value | None:
-        """What of the upstream gradient goes to y, before what was broadcast is summed."""
+        """Return the gradient of y, before broadcast axes are summed."""
 
 
 def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
-    """The type in which values of one dtype and device meet."""
+    """Return the broadcast type of values of one dtype and device."""
     met = values[0].type
     for x in values[1:]:
         other = x.type
@@ -124,7 +124,7 @@ def broadcast_type(op: str, values: Sequence[Value]) -> TensorType:
 
 
 def require_alike(op: str, values: Sequence[Value]) -> None:
-    """Refuses values of different dtypes or devices."""
+    """Raise an error if values differ in dtype or device."""
     met = values[0].type
     for x in values:
         if x.dtype is not met.dtype:
@@ -136,7 +136,7 @@ def require_alike(op: str, values: Sequence[Value]) -> None:
 
 
 def require_one_device(op: str, values: Sequence[Value]) -> None:
-    """Refuses values of which some are on another device."""
+    """Raise an error if values are on different devices."""
     for x in values[1:]:
         if x.device != values[0].device:
             raise DeviceError(
@@ -145,7 +145,7 @@ def require_one_device(op: str, values: Sequence[Value]) -> None:
 
 
 def _broadcast_pair(x: Shape, y: Shape, op: str) -> Shape:
-    """The shape in which two meet: the same object as one of them if it is equal to it."""
+    """Broadcast two shapes; return one of them if it is equal to the result."""
     new = len(x) - len(y)
     if new >= 0 and x[new:] == y:
         return x
@@ -159,7 +159,7 @@ def _listed(values: Sequence[Value]) -> str:
 
 
 def operand(x: Operand, like: Value) -> Value:
-    """A number as a value without axes, of the dtype and on the device of another; a value as it is."""
+    """Convert a number to a scalar of the dtype and device of another value; return a value as it is."""
     if not isinstance(x, (int, float)):  # faster than to ask whether it is a Value
         return x
     dtype, device = like.type.dtype, like.type.device
@@ -175,11 +175,11 @@ def operand(x: Operand, like: Value) -> Value:
 
 
 _numbers: dict[tuple[DType, str], TensorType] = {}
-"""The types of numbers: most values that are made are of one of a few."""
+"""Cached types of scalars."""
 
 
 def pair(x: Operand, y: Operand) -> tuple[Value, Value]:
-    """Two operands, of which at least one is a value, as values."""
+    """Convert two operands, at least one of which is a value, to values."""
     if not isinstance(x, (int, float)):
         return x, operand(y, x)
     assert isinstance(y, Value), "two numbers need no graph"
@@ -187,5 +187,5 @@ def pair(x: Operand, y: Operand) -> tuple[Value, Value]:
 
 
 def zeros_like(x: Value) -> Value:
-    """The gradient of what does not change when x changes a little."""
+    """Return the gradient of a function that is constant in x."""
     return fill_like(x, 0.0 if x.dtype.is_float else 0 if x.dtype is not bool_ else False)

@@ -1,8 +1,7 @@
-"""An op done for every entry of a leading axis, and graphs rebuilt with such an axis (`vmap`).
+"""Batched ops, and graphs rebuilt with a batch axis (`vmap`).
 
-Nothing here is written per op. The element of a batched op is the element of the op it repeats, read
-where the batch index says; its gradient is the batched gradient of that op; its kernel, if it is
-opaque, is the kernel of that op run once per entry.
+Nothing here is specific to an op. The element of a batched op is the element of the repeated op, read at the batch
+index; its gradient is the batched gradient; the kernel of an opaque op runs once for each entry.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from .opaque import Opaque
 from .tile_code import TileCode, repeat_kernel
 
 OpTemplate: TypeAlias = "Value"
-"""An op on placeholders. (Not an input of the op that has it as a field.)"""
+"""An op on placeholders, as an attribute of a batched op."""
 
 
 @final
 class Batched(Value):
-    """An op done once for each entry of the leading axis of those arguments that are mapped."""
+    """An op applied to each entry of the leading axis of mapped arguments."""
 
     arguments: tuple[Value, ...]
     mapped: tuple[bool, ...]
@@ -46,7 +45,7 @@ class Batched(Value):
 
     @property
     def entries(self) -> Dim:
-        """How many times the op is done."""
+        """Number of entries."""
         return self.arguments[self.mapped.index(True)].shape[0]
 
     def element(self, position: Position, read: Reader) -> Expr:
@@ -86,15 +85,15 @@ class Batched(Value):
 
 
 class BatchedValue(NamedTuple):
-    """What a value of an unbatched graph has become."""
+    """A value of the unbatched graph after batching."""
 
     value: Value
     mapped: bool
-    """Whether it has the batch as a leading axis."""
+    """Whether the value has the batch as leading axis."""
 
 
 def placeholder(type: TensorType) -> Input:
-    """An input to build with, for which gradients are taken."""
+    """Make a tracked input to build templates with."""
     made = Input(type)
     made.__dict__["tracked"] = type.dtype.is_float
     return made
@@ -104,7 +103,7 @@ _templates: WeakValueDictionary[Any, Value] = WeakValueDictionary()
 
 
 def template(value: Value) -> Value:
-    """The op of a value on placeholders: the same object for the same op, so that equal ops can be found."""
+    """Return the op of a value on placeholders; equal ops share one object."""
     counts = tuple(len(v) if isinstance(v := value.__dict__[n], tuple) else -1 for n in value.input_fields)
     key = (type(value), value.attributes, counts, tuple(x.type for x in value.inputs))
     found = _templates.get(key)
@@ -116,16 +115,16 @@ def template(value: Value) -> Value:
 def rebuilt(
     values: Sequence[Value], given: Mapping[Value, BatchedValue], sizes: Mapping[str, int] = {}
 ) -> list[BatchedValue]:
-    """The values computed again from what some of the values they are computed from have become.
+    """Recompute values from replacements of the values they depend on.
 
-    With `sizes`, those that stand in ops become numbers: what is given has numbers in their place, too.
+    `sizes` replaces symbolic sizes in ops by numbers; the replacements have the numbers already.
     """
     building = _Rebuilding(given, sizes)
     return [building.part(value) for value in values]
 
 
 class _Rebuilding:
-    """What has been rebuilt so far."""
+    """The values rebuilt so far."""
 
     def __init__(self, given: Mapping[Value, BatchedValue], sizes: Mapping[str, int]) -> None:
         self.parts: dict[Value, BatchedValue] = dict(given)
@@ -172,7 +171,7 @@ class _Rebuilding:
         return joint_output(x.value, joint, old.outputs.index(value))
 
     def rule(self, old: Joint, batched_call: Sequence[bool]) -> Any:
-        """The rule of a joint for arguments of which some are mapped."""
+        """Return the gradient rule of a joint with mapped arguments."""
 
         def gradient(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
             given = dict(self.parts)
@@ -196,7 +195,7 @@ def summed_shares(
     entries: Dim,
     sizes: Mapping[str, int] = {},
 ) -> list[Value | None]:
-    """Shares of gradients for all entries: summed for an argument that all entries read."""
+    """Sum gradients over the entries for arguments that all entries share."""
     found = iter(rebuilt([share for share in shares if share is not None], given, sizes))
     result: list[Value | None] = []
     for share, has_axis in zip(shares, batched_call, strict=True):
@@ -213,7 +212,7 @@ def summed_shares(
 
 
 def _batched(value: Value, parts: Sequence[BatchedValue]) -> Value:
-    """An op on arguments of which some have the batch as leading axis; as itself where that is plain to see."""
+    """Batch an op; ops with a batched form of their own use it."""
     first = next(p.value for p in parts if p.mapped)
     entries = first.shape[0]
     match value:
@@ -231,7 +230,7 @@ def _batched(value: Value, parts: Sequence[BatchedValue]) -> Value:
 
 
 def _aligned(part: BatchedValue, rank: int) -> Value:
-    """A part with axes of extent 1 after the batch axis, so that it broadcasts as it did without."""
+    """Insert axes of extent 1 behind the batch axis, so that a value broadcasts as before."""
     x = part.value
     if not part.mapped:
         return x

@@ -1,4 +1,4 @@
-"""Put numbers in place of the sizes of an op: of its operands, and of whatever its attributes hold."""
+"""Bind the symbolic sizes of an op, its operands and its attributes to numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .declared import DeclaredMeaning
 
 
 def with_sizes(value: Value, sizes: Mapping[str, int]) -> Value:
-    """The same op on placeholders, with its sizes as numbers."""
+    """Return the op on placeholders with bound sizes."""
     inputs = [Input(bind_sizes(x.type, sizes)) for x in value.inputs]
     for made, x in zip(inputs, value.inputs, strict=True):
         made.__dict__["tracked"] = x.tracked
@@ -21,14 +21,14 @@ def with_sizes(value: Value, sizes: Mapping[str, int]) -> Value:
 
 
 def bind_attributes(value: Value, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The attributes of an op in which sizes stand, with numbers in place of these."""
+    """Return the attributes that have symbolic sizes, bound."""
     own = value.__dict__
     found = {name: bind_sizes(own[name], sizes) for name in value.attribute_fields}
     return {name: part for name, part in found.items() if part is not own[name]}
 
 
 def bind_sizes(part: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute with its sizes as numbers; the same object if there are none in it.
+    """Bind the sizes in an attribute; return the same object if it has none.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import TensorType

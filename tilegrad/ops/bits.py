@@ -1,4 +1,4 @@
-"""Bits of integers, and logic, which is the bits of bools."""
+"""Bitwise operations on integers, and logic on bools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .cast import to_bool
 
 
 class Bits(Binary):
-    """Ops on pairs of bit patterns; no gradient flows through them."""
+    """Bitwise binary ops, without gradients."""
 
     differentiable = False
 
@@ -38,22 +38,23 @@ class BitXor(Bits):
 
 @final
 class ShiftLeft(Bits):
-    """Bits moved up; 0 where the distance is negative or the width of the type."""
+    """Left shift; 0 if the distance is negative or not less than the width of the type."""
 
     fn = "shl"
 
 
 @final
 class ShiftRight(Bits):
-    """Bits moved down, copies of the sign following. A distance that is negative or not less than the type's width
-    leaves nothing but these: 0, or -1 of a negative number."""
+    """Arithmetic right shift; if the distance is negative or not less than the width of the type, only sign bits
+    remain: 0 or -1.
+    """
 
     fn = "shr"
 
 
 @final
 class Invert(Unary):
-    """Every bit the other way round."""
+    """Bitwise complement."""
 
     fn = "invert"
     differentiable = False

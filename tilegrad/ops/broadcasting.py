@@ -1,6 +1,6 @@
-"""What makes shapes meet: one number everywhere, reshaping, repeating, and summing, which undoes repeating.
+"""Broadcasting: constants, reshape, expand, and sums, which are the gradient of expand.
 
-Every gradient of an op that broadcasts is made of these four ops, so they stand below all others.
+Every gradient of a broadcast op consists of these four ops, so they come before all others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ..ir.scalar import Expr, Position, cast, const, fresh_index, reduce, size
 from ..ir.size import Dim, Shape, Size, product
 
 Axes: TypeAlias = "int | Iterable[int] | None"
-"""Some axes; negative ones count from the last, None means all."""
+"""Axes of a tensor; negative ones count from the last, None means all."""
 
 ZERO = const(0, int64)
 KINDS = {d: {"bool": "b", "float": "f"}.get(d.kind, "i") for d in DTYPES} | dict.fromkeys(FLOAT8, "n")
-"""The letter of each type; those of 8 bits, which are not computed with, have one of their own."""
+"""Letter of the kind of each type; 8-bit types without arithmetic have their own."""
 KIND_NAMES = {"b": "bool", "i": "integer", "f": "floating-point"}
 
 
@@ -30,7 +30,7 @@ KIND_NAMES = {"b": "bool", "i": "integer", "f": "floating-point"}
 
 
 def shown(shape: Shape) -> str:
-    """A shape as Python prints it.
+    """Format a shape as Python does.
 
     >>> shown((2, 3)), shown((4,)), shown(())
     ('(2, 3)', '(4,)', '()')
@@ -39,7 +39,7 @@ def shown(shape: Shape) -> str:
 
 
 def broadcast_shapes(*shapes: Shape, op: str = "broadcasting") -> Shape:
-    """The shape in which several shapes meet: from the last axis on, extents are equal, or 1.
+    """Broadcast shapes: extents are aligned at the last axis, and equal or 1.
 
     >>> broadcast_shapes((4, 1, 3), (2, 1)), broadcast_shapes((Size.named("n"), 1), (5,))
     ((4, 2, 3), (n, 5))
@@ -60,14 +60,14 @@ def broadcast_shapes(*shapes: Shape, op: str = "broadcasting") -> Shape:
 
 
 def align(position: Position, shape: Shape) -> Position:
-    """Where an input of this shape is read for an element of what it is broadcast to."""
+    """Return the position in an input for a position in its broadcast shape."""
     if len(position) != len(shape):
         position = position[len(position) - len(shape) :]
     return tuple([ZERO if extent == 1 else p for p, extent in zip(position, shape, strict=True)])
 
 
 def normal_axis(axis: int, rank: int, op: str = "this operation") -> int:
-    """An axis counted from the first. A tensor of rank 0 is taken to have one axis, as in PyTorch."""
+    """Normalise a negative axis. A tensor of rank 0 counts as having one axis, as in PyTorch."""
     if not -max(rank, 1) <= axis < max(rank, 1):
         there = f"-{rank} to {rank - 1}" if rank else "0 or -1, for a tensor without axes"
         raise AxisError(f"{op}: there is no axis {axis}; a tensor of {rank} axes takes {there}")
@@ -75,7 +75,7 @@ def normal_axis(axis: int, rank: int, op: str = "this operation") -> int:
 
 
 def normal_axes(axes: Axes, rank: int, op: str = "this operation") -> tuple[int, ...]:
-    """Axes counted from the first, in order, each once."""
+    """Normalise axes: sorted, without duplicates."""
     if axes is None:
         return tuple(range(rank))
     listed = [axes] if isinstance(axes, int) else list(axes)
@@ -86,12 +86,12 @@ def normal_axes(axes: Axes, rank: int, op: str = "this operation") -> tuple[int,
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type in which many elements of a type are added up."""
+    """Return the type in which sums of a type are accumulated."""
     return float32 if dtype is float16 or dtype is bfloat16 else dtype
 
 
 def require(takes: str, dtype: DType, op: str) -> None:
-    """Refuses element types that an op does not take; `takes` has b(ool), i(nteger), f(loat)."""
+    """Raise an error for element types that an op does not take; `takes` has b(ool), i(nteger), f(loat)."""
     if KINDS[dtype] not in takes:
         names = " or ".join(KIND_NAMES[letter] for letter in takes)
         wanted = "float32" if "f" in takes else "int64" if "i" in takes else "bool"
@@ -101,7 +101,7 @@ def require(takes: str, dtype: DType, op: str) -> None:
 
 
 def lower_bound(extent: Dim) -> float:
-    """The least that a size can be: what it is made of is at least 2.
+    """Return the smallest value of a size: symbolic sizes are at least 2.
 
     >>> n = Size.named("n")
     >>> lower_bound(n * 4 + 1), lower_bound(n - 3), lower_bound(7)
@@ -115,7 +115,7 @@ def lower_bound(extent: Dim) -> float:
 
 
 def number_key(number: float) -> float | str:
-    """A number as a key: -0.0 is not 0.0, and NaN equals itself.
+    """Return a key of a number that distinguishes -0.0 from 0.0 and for which NaN equals itself.
 
     >>> number_key(-0.0) == number_key(0.0), number_key(math.nan) == number_key(math.nan)
     (False, True)
@@ -128,7 +128,7 @@ def number_key(number: float) -> float | str:
 
 @final
 class Fill(Value):
-    """A tensor whose elements are all the same number."""
+    """A tensor with all elements equal to one number."""
 
     cost: ClassVar[Cost] = "free"
     differentiable: ClassVar[bool] = False
@@ -154,7 +154,7 @@ class Fill(Value):
 
 @final
 class Reshape(Value):
-    """The same elements, in row-major order, in another shape."""
+    """The same elements in row-major order, in another shape."""
 
     moves = True
     cost: ClassVar[Cost] = "free"
@@ -178,7 +178,7 @@ class Reshape(Value):
 
 @final
 class Expand(Value):
-    """Repeats axes of extent 1, and adds leading axes."""
+    """Repeat axes of extent 1, and add leading axes."""
 
     moves = True
     cost: ClassVar[Cost] = "free"
@@ -202,13 +202,13 @@ class Expand(Value):
 
 
 class Reduction(Value):
-    """Ops that make one element of all elements along some axes."""
+    """Reduce the elements along some axes to one."""
 
     fn: ClassVar[str]
     """The function of `REDUCERS` that runs over the axes."""
     takes: ClassVar[str] = "bif"
     empty: ClassVar[bool] = True
-    """Whether there is a result for no elements."""
+    """Whether a reduction of no elements has a result."""
     x: Value
     axes: tuple[int, ...]
     keepdim: bool = False
@@ -234,7 +234,7 @@ class Reduction(Value):
 
     @property
     def count(self) -> Dim:
-        """How many elements make one."""
+        """Number of elements that are reduced to one."""
         return product(self.x.shape[axis] for axis in self.axes)
 
     def element(self, position: Position, read: Reader) -> Expr:
@@ -247,17 +247,17 @@ class Reduction(Value):
         return cast(result, self.result_dtype)
 
     def kept(self, y: Value) -> Value:
-        """Something of the shape of the result, with the reduced axes there with extent 1."""
+        """Reshape a value of the result's shape to have the reduced axes with extent 1."""
         return y if self.keepdim else Reshape(y, self.kept_shape)
 
     def spread(self, y: Value) -> Value:
-        """Something of the shape of the result, repeated for every element that was reduced."""
+        """Expand a value of the result's shape to the shape of x."""
         return Expand(self.kept(y), self.x.shape)
 
 
 @final
 class Sum(Reduction):
-    """The sum; half precision is added up in float32."""
+    """The sum; half precision is accumulated in float32."""
 
     fn: ClassVar[str] = "add"
     takes: ClassVar[str] = "if"
@@ -274,12 +274,12 @@ def fill(value: float, shape: Shape, dtype: DType, device: str = "cpu") -> Value
 
 
 def fill_like(x: Value, value: float) -> Value:
-    """A tensor of one number, with the type of another."""
+    """Return a constant of the type of another value."""
     return Fill(value, x.type)
 
 
 def reshape(x: Value, sizes: Sequence[Dim]) -> Value:
-    """The elements in another shape; one size may be -1, and follows from the others."""
+    """Reshape a value; one size may be -1 and is inferred."""
     wanted = tuple(sizes)
     if -1 in wanted:
         wanted = _completed(x, wanted)
@@ -299,14 +299,14 @@ def _completed(x: Value, sizes: Shape) -> Shape:
 
 
 def exact_quotient(x: Dim, y: Dim) -> Dim | None:
-    """x / y if that is a whole number whatever the sizes that vary."""
+    """Return x / y if it is an integer for all values of symbolic sizes, else None."""
     if isinstance(x, Size):
         return x.divided(y) if y != 0 else None
     return x // y if isinstance(y, int) and y != 0 and x % y == 0 else None
 
 
 def expand(x: Value, sizes: Sequence[Dim]) -> Value:
-    """Repeats axes of extent 1; -1 leaves the extent of an axis as it is."""
+    """Expand axes of extent 1; -1 keeps the extent of an axis."""
     wanted = tuple(sizes)
     if -1 in wanted:
         new = len(wanted) - x.type.rank
@@ -322,7 +322,7 @@ def reduce_sum(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
 
 
 def sum_to(x: Value, shape: Shape) -> Value:
-    """The sum over everything that was repeated to broadcast `shape` to the shape of x."""
+    """Sum over the axes that broadcasting `shape` to the shape of x repeats."""
     if x.shape == shape:
         return x
     new = x.type.rank - len(shape)
@@ -333,9 +333,9 @@ def sum_to(x: Value, shape: Shape) -> Value:
 
 
 def reshaped_position(position: Position, sizes: Shape, shape: Shape) -> Position:
-    """Where in a tensor of `shape` the element stands that has a position in `sizes`.
+    """Map a position in `sizes` to the position of the same element in `shape`.
 
-    Axes are taken in groups as small as possible, so that most positions pass through unchanged.
+    Axes are mapped in the smallest possible groups, so that most indices stay unchanged.
 
     >>> from ..ir.scalar import Index
     >>> i, j = Index("i", 6), Index("j", 4)

@@ -1,4 +1,4 @@
-"""Element types converted, and gradients stopped."""
+"""Conversion of element types, and detaching from the gradient."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .base import Unary
 
 @final
 class Cast(Unary):
-    """Elements converted to another type; to bool it is `!= 0`."""
+    """Elements converted to another type; to bool by `!= 0`."""
 
     cost = "free"
     takes = "bifn"
@@ -37,7 +37,7 @@ class Cast(Unary):
 
 @final
 class Bitcast(Unary):
-    """The bits of elements, read as another type of the same width."""
+    """Bits of elements read as another type of the same width."""
 
     cost = "free"
     takes = "bifn"
@@ -61,7 +61,7 @@ class Bitcast(Unary):
 
 @final
 class Detach(Value):
-    """The same elements, through which no gradient flows."""
+    """The same elements, without a gradient."""
 
     cost = "free"
     differentiable = False
@@ -94,5 +94,5 @@ def to_bool(x: Value) -> Value:
 
 
 def widened(x: Value) -> Value:
-    """Half precision as float32, in which sums and exponentials of it are computed."""
+    """Convert half precision to float32 for sums and exponentials."""
     return cast(x, float32) if x.dtype is float16 or x.dtype is bfloat16 else x

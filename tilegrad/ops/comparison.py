@@ -1,4 +1,4 @@
-"""Comparison: two elements to a truth value."""
+"""Comparisons and tests of elements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .base import Binary, Operand, Unary, pair
 
 
 class Comparison(Binary):
-    """Ops that compare; no gradient flows through them."""
+    """Comparison ops, without gradients."""
 
     differentiable = False
 
@@ -53,7 +53,7 @@ class GreaterEqual(Comparison):
 
 
 class Test(Unary):
-    """Ops that ask something of one element."""
+    """Predicates of one element."""
 
     differentiable = False
 
@@ -105,7 +105,7 @@ def ge(x: Operand, y: Operand) -> Value:
 
 
 def isnan(x: Value) -> Value:
-    """Whether an element is not a number; integers always are."""
+    """Return whether elements are NaN; integers never are."""
     return IsNan(x) if x.dtype.is_float else ne(x, x)
 
 
@@ -114,5 +114,5 @@ def isinf(x: Value) -> Value:
 
 
 def isfinite(x: Value) -> Value:
-    """Whether an element is neither infinite nor NaN."""
+    """Return whether elements are neither infinite nor NaN."""
     return IsFinite(x) if x.dtype.is_float else eq(x, x)

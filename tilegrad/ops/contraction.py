@@ -1,7 +1,7 @@
-"""Sums of products of two tensors, written as an einsum of two operands.
+"""Contractions of two tensors, written as an einsum.
 
-One class covers matmul, batched matmul, tensordot and einsum: a letter for each axis says which axes
-go together, which are summed, and where the others end up.
+One class covers matmul, batched matmul, tensordot and einsum: a letter for each axis says which axes are paired, which
+are summed, and the order of the others.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .movement import squeeze, unsqueeze
 class Contract(Value):
     """Products of elements of x and y, summed over the letters that the result lacks.
 
-    Each letter stands once in an operand; a summed one stands in both. An extent of 1 meets any other
-    of a letter that is not summed. Half precision is multiplied and added up in float32, and float32 at a precision.
+    Each letter occurs once in an operand; a summed one occurs in both. An extent of 1 broadcasts unless it is summed.
+    Half precision is multiplied and accumulated in float32; float32 products have a precision.
 
     >>> from ..ir.dtype import bool_, float32
     >>> from ..ir.graph import Input
@@ -81,7 +81,7 @@ class Contract(Value):
         return to_x, to_y
 
     def _share(self, upstream: Value, out: str, other: Value, of_other: str, x: Value, of_x: str) -> Value:
-        """What flows back to x: the upstream gradient contracted with the other operand."""
+        """Return the gradient of x: the upstream gradient contracted with the other operand."""
         wide = "".join(a for a, n in zip(of_x, x.shape, strict=True) if n != 1 or a not in out)
         return reshape(contract(upstream, other, f"{out},{of_other}->{wide}", self.precision), x.shape)
 
@@ -90,17 +90,17 @@ class Contract(Value):
 
 
 def multiply(x: Expr, y: Expr, precision: Precision) -> Expr:
-    """A product that is to be summed: of float32 numbers at a precision."""
+    """Multiply two elements of a sum; float32 at a precision."""
     return apply(PRODUCTS[precision] if x.dtype is float32 else "mul", x, y)
 
 
 def precision_note(precision: Precision) -> str:
-    """How a precision is shown behind what else an op has."""
+    """Format a precision for printing behind the equation."""
     return "" if precision == "highest" else f", {precision}"
 
 
 def letters(equation: str) -> tuple[str, str, str]:
-    """The letters of x, of y and of the result.
+    """Return the letters of x, of y and of the result.
 
     >>> letters("ij,jk->ik")
     ('ij', 'jk', 'ik')
@@ -111,7 +111,7 @@ def letters(equation: str) -> tuple[str, str, str]:
 
 
 def contract(x: Value, y: Value, equation: str, precision: Precision = "highest") -> Value:
-    """A contraction whose letters may also be summed in one operand, and whose extents of 1 always fit."""
+    """Contract with letters that may be summed in one operand alone, and with broadcast extents of 1."""
     of_x, of_y, out = letters(equation)
     x, of_x = _without_unit_axes(x, of_x, y, of_y, out)
     y, of_y = _without_unit_axes(y, of_y, x, of_x, out)
@@ -121,14 +121,14 @@ def contract(x: Value, y: Value, equation: str, precision: Precision = "highest"
 
 
 def _without_unit_axes(x: Value, of_x: str, y: Value, of_y: str, out: str) -> tuple[Value, str]:
-    """Without the summed axes that have extent 1 here and another there."""
+    """Drop summed axes that have extent 1 in one operand and not in the other."""
     there = dict(zip(of_y, y.shape, strict=True))
     gone = [n for n, a in enumerate(of_x) if a not in out and x.shape[n] == 1 and there.get(a, 1) != 1]
     return (squeeze(x, gone), "".join(a for n, a in enumerate(of_x) if n not in gone)) if gone else (x, of_x)
 
 
 def _sum_unshared(x: Value, of_x: str, needed: str) -> tuple[Value, str]:
-    """Summed over the axes that nothing else has."""
+    """Sum over the axes that neither the other operand nor the result has."""
     gone = [n for n, a in enumerate(of_x) if a not in needed]
     return (reduce_sum(x, gone), "".join(a for a in of_x if a in needed)) if gone else (x, of_x)
 
@@ -139,7 +139,7 @@ BATCH = "abcdefghlopqrstuvwxyz"
 
 
 def matmul(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """The matrix product in all shapes of `torch.matmul`: vectors, matrices, and batches that broadcast."""
+    """Multiply vectors, matrices or broadcast batches of matrices, as `torch.matmul` does."""
     if not x.shape or not y.shape:
         raise ShapeError(f"matmul: {shown(x.shape)} and {shown(y.shape)}: both need at least one axis; use mul")
     if x.shape[-1] != y.shape[-2 if y.type.rank > 1 else 0]:
@@ -162,25 +162,25 @@ def _ranks(op: str, **expected: tuple[Value, int]) -> None:
 
 
 def mm(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """Two matrices multiplied."""
+    """Multiply two matrices."""
     _ranks("mm", x=(x, 2), y=(y, 2))
     return matmul(x, y, precision)
 
 
 def mv(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """A matrix times a vector."""
+    """Multiply a matrix and a vector."""
     _ranks("mv", x=(x, 2), y=(y, 1))
     return matmul(x, y, precision)
 
 
 def dot(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """The sum of the products of two vectors."""
+    """Return the dot product of two vectors."""
     _ranks("dot", x=(x, 1), y=(y, 1))
     return matmul(x, y, precision)
 
 
 def bmm(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """As many pairs of matrices multiplied as the first axes have elements."""
+    """Multiply batches of matrices."""
     _ranks("bmm", x=(x, 3), y=(y, 3))
     if x.shape[0] != y.shape[0]:
         raise ShapeError(f"bmm: {shown(x.shape)} and {shown(y.shape)}: the first axes must be equal")
@@ -188,18 +188,18 @@ def bmm(x: Value, y: Value, precision: Precision = "highest") -> Value:
 
 
 def outer(x: Value, y: Value) -> Value:
-    """The products of all pairs of elements of two vectors."""
+    """Return the outer product of two vectors."""
     _ranks("outer", x=(x, 1), y=(y, 1))
     return _multiply(unsqueeze(x, 1), y)
 
 
 def _multiply(x: Value, y: Value) -> Value:
-    """The product of elements; of bools whether both are true."""
+    """Multiply elements; for bools the conjunction."""
     return bitwise_and(x, y) if x.dtype is bool_ else mul(x, y)
 
 
 def kron(x: Value, y: Value) -> Value:
-    """y, times each element of x in its place."""
+    """Return the Kronecker product."""
     rank = max(x.type.rank, y.type.rank)
     a, b = (reshape(v, (1,) * (rank - v.type.rank) + v.shape) for v in (x, y))
     apart = _multiply(
@@ -210,7 +210,7 @@ def kron(x: Value, y: Value) -> Value:
 
 
 def inner(x: Value, y: Value, precision: Precision = "highest") -> Value:
-    """The sums of products along the last axes."""
+    """Contract the last axes."""
     if not x.shape or not y.shape:
         return mul(x, y)
     return tensordot(x, y, ((x.type.rank - 1,), (y.type.rank - 1,)), precision)
@@ -219,7 +219,7 @@ def inner(x: Value, y: Value, precision: Precision = "highest") -> Value:
 def baddbmm(
     base: Value, x: Value, y: Value, beta: float = 1, alpha: float = 1, precision: Precision = "highest"
 ) -> Value:
-    """beta * base + alpha * (x @ y); `addmm` and `addmv` too."""
+    """Compute beta * base + alpha * (x @ y), also for `addmm` and `addmv`."""
     if base.dtype.is_integer:
         beta, alpha = int(beta), int(alpha)
     product = matmul(x, y, precision)
@@ -236,8 +236,7 @@ def tensordot(
     axes: int | tuple[Sequence[int], Sequence[int]] = 2,
     precision: Precision = "highest",
 ) -> Value:
-    """Sums of products over pairs of axes; a number means so many last axes of x with first axes of y. One of extent 1
-    goes with any other."""
+    """Contract pairs of axes; a number n means the last n axes of x and the first n of y. Extents of 1 broadcast."""
     if isinstance(axes, int):
         axes = (range(x.type.rank - axes, x.type.rank), range(axes))
     in_x, in_y = ([axis % max(v.type.rank, 1) for axis in a] for v, a in zip((x, y), axes, strict=True))

@@ -1,4 +1,4 @@
-"""Choice: one of two elements; and indices kept inside of an axis by the kernels that use them, which report others."""
+"""Selection by a condition, and checked indices."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def where(condition: Value, x: Operand, y: Operand) -> Value:
 
 
 def masked(condition: Value, x: Value) -> Value:
-    """x where a condition holds, 0 elsewhere (also where x is NaN)."""
+    """Return x where a condition holds, 0 elsewhere (also where x is NaN)."""
     return where(condition, x, 0.0 if x.dtype.is_float else False if x.dtype.kind == "bool" else 0)
 
 
 Check: TypeAlias = tuple[int, bool]
-"""The number of a place that is reported, and whether negative indices count from the end."""
+"""Number of the reported place, and whether negative indices count from the end."""
 
 
 @final
 class CheckedIndex(Value):
-    """Indices as positions on an axis; those outside become the nearest position, and whoever waits is told."""
+    """Indices as positions on an axis; invalid ones are clamped and reported to whoever waits for the result."""
 
     x: Value
     extent: Dim
     from_end: bool
     """Whether negative indices count from the end."""
     number: int
-    """The place that is reported (`runtime/index_faults.py`)."""
+    """Number of the reported place (`runtime/index_faults.py`)."""
 
     def infer(self) -> TensorType:
         require("i", self.x.dtype, "indexing")
@@ -87,28 +87,28 @@ class CheckedIndex(Value):
 
 
 def checked_index(x: Value, extent: Dim, axis: int, op: str, from_end: bool = True) -> Value:
-    """Indices along an axis that kernels check when they use them."""
+    """Make indices along an axis checked where kernels use them."""
     from ..runtime.index_faults import number_of
 
     return CheckedIndex(x, extent, from_end, number_of(op, axis, from_end, extent, current_location()))
 
 
 def split_check(index: Value) -> tuple[Value, Check | None]:
-    """Indices as they were given, and how they are checked: for a kernel that does so itself."""
+    """Split checked indices into the raw indices and their check, for kernels that check themselves."""
     return (index.x, (index.number, index.from_end)) if isinstance(index, CheckedIndex) else (index, None)
 
 
 def with_check(index: Value, extent: Dim, check: Check | None) -> Value:
-    """The indices of `split_check` as they were."""
+    """Undo `split_check`."""
     return index if check is None else CheckedIndex(index, extent, check[1], check[0])
 
 
 def reshape_index(index: Value, move: Callable[[Value], Value]) -> Value:
-    """Indices in another shape; those that are checked stay so."""
+    """Reshape indices; checked ones stay checked."""
     raw, check = split_check(index)
     return move(raw) if check is None else with_check(move(raw), index.extent, check)  # type: ignore[attr-defined]
 
 
 def flat_index(index: Value) -> Value:
-    """Indices in one row."""
+    """Flatten indices."""
     return reshape_index(index, lambda x: reshape(x, (-1,)))

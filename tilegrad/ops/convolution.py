@@ -1,16 +1,16 @@
-"""Convolutions: sums of products of windows and weights.
+"""Convolutions and their gradients as sums of products.
 
     T(x, w, y) = sum of  x[n, g, c, q * stride + k * dilation - padding]  *  w[g, o, c, k]  *  y[n, g, o, q]
 
-Each of the three ops is T without one of its factors, and so are its gradients:
+Each of the three ops is the derivative of T by one factor, and so are its gradients:
 
     Convolve         y from x and w      the convolution
     ConvolveBack     x from y and w      its gradient for the input; as a layer: the transposed convolution
     ConvolveWeight   w from x and y      its gradient for the weight
 
-x is (batch, groups, channels, *positions), w (groups, outputs, channels, *taps), y (batch, groups,
-outputs, *windows). All are plain sums of products over indices that x, w and y read at affine
-positions: the scheduler makes matrix products of them (`schedule/products.py`).
+x is (batch, groups, channels, *positions), w (groups, outputs, channels, *taps), y (batch, groups, outputs, *windows).
+All are sums of products over indices at which x, w and y are read affinely: the scheduler makes matrix products of them
+(`schedule/products.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _infer(x: Value, y: Value, shape: Shape) -> TensorType:
 
 
 def _sum_products(x: Expr, y: Expr, over: Sequence[Index], precision: Precision) -> Expr:
-    """The sum of products, in float32 for half precision."""
+    """Sum products, in float32 for half precision."""
     dtype = x.dtype
     result = multiply(cast_element(x, accumulator(dtype)), cast_element(y, accumulator(dtype)), precision)
     for index in reversed(over):
@@ -92,12 +92,11 @@ class Convolve(Value):
 
 @final
 class ConvolveBack(Value):
-    """For each position the windows that cover it times the weights, summed over outputs and windows.
+    """Weights times the windows that cover each position, summed over outputs and windows.
 
-    Positions that are a stride apart meet the same taps, neighbours other ones. So an axis of the result
-    is two: which stride (a window's worth of positions further on), and which position in it. For each of
-    the latter this is a product of matrices, in which no tap is tried that does not reach the position.
-    The weights are `turned`, (groups, channels, outputs, *taps), and laid out so: outputs are what is summed over.
+    Positions at a distance of the stride meet the same taps. So an axis of the result is split into strides and the
+    phase within a stride; for each phase this is a matrix product without taps that miss the position. The weights are
+    transposed to (groups, channels, outputs, *taps), because outputs are summed.
     """
 
     reads_in_order = True
@@ -138,7 +137,7 @@ class ConvolveBack(Value):
 
 @final
 class ConvolveWeight(Value):
-    """For each weight the products of what it met and of what came of it, summed over batch and windows."""
+    """Inputs times upstream gradients, summed over batch and windows."""
 
     contracts = True
     cost = "expensive"
@@ -174,7 +173,7 @@ CONVOLUTIONS = (Convolve, ConvolveBack, ConvolveWeight)
 
 
 def _strides(axis: Sliding) -> Dim:
-    """How many strides cover an axis."""
+    """Return the number of strides that cover an axis."""
     return axis.extent if axis.stride == 1 else -(-known_extent(axis) // axis.stride)
 
 
@@ -188,7 +187,7 @@ def known_extent(axis: Sliding) -> int:
 
 
 def convolve_back(y: Value, w: Value, axes: Windows, precision: Precision = "highest") -> Value:
-    """The gradient of a convolution for its input, (batch, groups, channels, *extents)."""
+    """Compute the gradient of a convolution for its input, (batch, groups, channels, *extents)."""
     if any(a.stride > 1 for a in axes) and all(a.dilation == 1 and isinstance(a.extent, int) for a in axes):
         return _gradient_by_phases(y, w, axes, precision)
     back = ConvolveBack(y, _transposed(w), axes, precision)
@@ -199,7 +198,7 @@ def convolve_back(y: Value, w: Value, axes: Windows, precision: Precision = "hig
 
 
 class PhaseRange(NamedTuple):
-    """Positions of an axis, counted from the padding, that meet equally many taps: which of each stride, how many."""
+    """Consecutive phases (positions within a stride, padding included) that meet the same number of taps."""
 
     first: int
     end: int
@@ -207,7 +206,7 @@ class PhaseRange(NamedTuple):
 
 
 def _phases(axis: Sliding) -> list[PhaseRange]:
-    """The phases of windows that are a stride apart.
+    """Group the phases of strided windows by the number of taps they meet.
 
     >>> _phases(Sliding(8, 4, 3, 2, 1))
     [PhaseRange(first=0, end=1, taps=2), PhaseRange(first=1, end=2, taps=1)]
@@ -218,10 +217,9 @@ def _phases(axis: Sliding) -> list[PhaseRange]:
 
 
 def _gradient_by_phases(y: Value, w: Value, axes: Windows, precision: Precision) -> Value:
-    """Where windows lie apart: for all phases that meet equally many taps one product, as of more channels.
+    """Compute the input gradient of a strided convolution as one product for all phases with equally many taps.
 
-    A position of such phases and the next one a stride on meet the same taps, of neighbouring windows: so
-    the phases are channels of a result that has an element for each stride.
+    These phases are channels of a result that has one element for each stride.
     """
     coarse = []
     for a in axes:
@@ -229,7 +227,7 @@ def _gradient_by_phases(y: Value, w: Value, axes: Windows, precision: Precision)
         coarse.append(Sliding(last - first + 1, a.count, 0, 1, first))
 
     def part(chosen: tuple[PhaseRange, ...]) -> Value:
-        """(batch, groups, channels, *phases, *strides), of some phases of the first axes and all of the others."""
+        """Compute (batch, groups, channels, *phases, *strides) for some phases of the first axes."""
         if len(chosen) < len(axes):
             parts = [part((*chosen, phases)) for phases in _phases(axes[len(chosen)])]
             return cat(parts, 3 + len(chosen))
@@ -267,7 +265,7 @@ def _phase_product(
 
 
 def _transposed(w: Value) -> Value:
-    """Weights with outputs and channels exchanged."""
+    """Transpose outputs and channels of weights."""
     return permute(w, (0, 2, 1, *range(3, w.type.rank)))
 
 

@@ -1,4 +1,4 @@
-"""How often each number is there: many instances count for themselves, and what they have is added up."""
+"""Histograms, as partial histograms of many instances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BLOCK = 1024
 
 
 def histogram_part_length(listed: Value, parts: int) -> int:
-    """How many numbers of a list an instance takes, about its share: whole blocks."""
+    """Return the number of elements of an instance, a multiple of the block size."""
     (count,) = listed.shape
     assert isinstance(count, int)
     return -(-count // (parts * BLOCK)) * BLOCK
@@ -26,7 +26,7 @@ def histogram_part_length(listed: Value, parts: int) -> int:
 
 @final
 class PartialHistograms(Opaque):
-    """For each part of a list of int32 numbers how often each of 0, 1, ... is there.
+    """Histogram of each part of a list of int32 numbers.
 
     >>> from ..ir.graph import Input
     >>> PartialHistograms(Input(TensorType(int32, (4,))), 3, 2).reference(np.array([0, 2, 2, 1])).sum(0).tolist()
@@ -36,7 +36,7 @@ class PartialHistograms(Opaque):
     differentiable = False
     numbers: Value
     most: int
-    """Numbers are less than that, and not negative."""
+    """Exclusive upper bound of the numbers, which are not negative."""
     parts: int
 
     def infer(self) -> TensorType:

@@ -1,4 +1,4 @@
-"""Tensors made from nothing: one number everywhere, positions, ranges, sizes."""
+"""Constants: fills, positions, ranges, sizes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Iota(Value):
 
 @final
 class SizeValue(Value):
-    """A size that is known only when the program runs, as a number without axes."""
+    """A symbolic size as a scalar."""
 
     cost = "free"
     differentiable = False
@@ -82,7 +82,7 @@ class SizeValue(Value):
 
 
 def size_number(extent: Dim, dtype: DType, device: str = "cpu") -> Value:
-    """A size as a number in a type."""
+    """Return a size as a scalar of a type."""
     if isinstance(extent, int):
         return fill(float(extent) if dtype.is_float else extent, (), dtype, device)
     return SizeValue(extent, dtype, device)
@@ -97,12 +97,12 @@ def ones(shape: Shape, dtype: DType = float32, device: str = "cpu") -> Value:
 
 
 def positions(extent: Dim, device: str = "cpu") -> Value:
-    """0, 1, 2, ... as int64."""
+    """Return 0, 1, 2, ... as int64."""
     return Iota(extent, device)
 
 
 def arange(start: float, stop: float, step: float = 1, dtype: DType = int64, device: str = "cpu") -> Value:
-    """start, start + step, ... below (above, for a negative step) stop; computed in float64 or int64."""
+    """Return start, start + step, ... up to but without stop, computed in float64 or int64."""
     if step == 0 or (stop - start) * step < 0:
         raise ArgumentError(f"arange: a step of {step} does not lead from {start} to {stop}")
     if all(isinstance(x, int) for x in (start, stop, step)):
@@ -118,7 +118,7 @@ def _line(start: float, step: float, n: Value) -> Value:
 
 
 def linspace(start: float, stop: float, count: int, dtype: DType = float32, device: str = "cpu") -> Value:
-    """`count` numbers from start to stop, both included, equally far apart."""
+    """Return `count` evenly spaced numbers from start to stop, both included."""
     return cast(_spaced(start, stop, count, device), dtype)
 
 
@@ -134,11 +134,11 @@ def _spaced(start: float, stop: float, count: int, device: str) -> Value:
 def logspace(
     start: float, stop: float, count: int, base: float = 10.0, dtype: DType = float32, device: str = "cpu"
 ) -> Value:
-    """`base` to the powers from start to stop."""
+    """Return powers of `base` with evenly spaced exponents."""
     return cast(power(float(base), _spaced(start, stop, count, device)), dtype)
 
 
 def eye(rows: Dim, columns: Dim | None = None, dtype: DType = float32, device: str = "cpu") -> Value:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Return the identity matrix."""
     wide = positions(rows if columns is None else columns, device)
     return cast(eq(reshape(positions(rows, device), (rows, 1)), wide), dtype)

@@ -1,7 +1,7 @@
-"""Operators that somebody declares (`tilegrad.op`), as values.
+"""Operators declared by users (`tilegrad.op`), as values.
 
-A `Declared` value is one output of an operator under its name. It says nothing about how it is computed: before a
-graph is scheduled, what the operator means on the device stands in its place (`transform/expand.py`).
+A `Declared` value is one output of an operator. It does not say how it is computed: before scheduling it is replaced by
+the code for its device (`transform/expand.py`).
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from ..ir.scalar import Expr, Position
 
 
 class DeclaredMeaning(ABC):
-    """What an operator is for arguments of some types and some numbers. There is one object for each."""
+    """The meaning of an operator for given argument types and numbers; one object for each."""
 
     name: str
     label: str
-    """The name with the numbers, as it is printed."""
+    """Printed name with the numbers."""
     results: tuple[TensorType, ...]
 
     @abstractmethod
     def reference(self) -> Graph:
-        """The outputs in terms of other ops."""
+        """Return the outputs in terms of other ops."""
 
     @abstractmethod
     def code(self, device: str) -> Graph:
-        """The same as it is computed on a device: by the kernel for it, or as in the reference."""
+        """Return the code for a device: a kernel, or the reference."""
 
     @abstractmethod
     def settled(self, sizes: Mapping[str, int]) -> DeclaredMeaning:
-        """Return the meaning for arguments whose sizes are numbers."""
+        """Return the meaning with symbolic sizes bound to numbers."""
 
 
 @final
 class Declared(Value):
-    """One output of an operator."""
+    """One output of a declared operator."""
 
     arguments: tuple[Value, ...]
     meaning: Any
@@ -48,7 +48,7 @@ class Declared(Value):
         return self.meaning.results[self.place]  # type: ignore[no-any-return]
 
     def element(self, position: Position, read: Reader) -> Expr:
-        """That of the reference, in which other ops are composed."""
+        """Element of the reference implementation."""
         meant = self.meaning.reference()
         place = dict(zip(meant.inputs, self.arguments, strict=True))
 

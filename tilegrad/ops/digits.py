@@ -1,11 +1,10 @@
-"""One pass of a sort by digits: numbers of 64 bits are put in the order of four of their bits, stably.
+"""One pass of a radix sort: 64-bit numbers sorted stably by four of their bits.
 
-    DigitCounts   how often each digit is there in each block of a row
-    ByDigit       the numbers, each at the place that those with lower digits, those of earlier blocks with the same
-                  one, and those before it in its block leave it
+    DigitCounts     histogram of the digits of each block of a row
+    SortByDigit     the numbers, scattered by the scanned histograms and their rank in the block
 
-Counts of a block stand in 8 bits each, eight in a number, so that a scan of two numbers ranks all of it.
-`transform/radix_sorts.py` makes sorts of them, on devices of many instances.
+Counts of a block are packed, 8 bits each, so that a scan of two 64-bit numbers ranks a block.
+`transform/radix_sorts.py` composes the passes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 BITS = 4
 BLOCK, BLOCKS_PER_INSTANCE = 256, 1
-"""Numbers of a block, and how many blocks an instance has."""
+"""Numbers of a block, and blocks of an instance."""
 
 DIGITS = """
 row = tl.program_id(0).to(tl.int64)
@@ -98,7 +97,7 @@ class _Pass(Opaque):
 
 @final
 class DigitCounts(_Pass):
-    """For each row of int64 numbers, each digit and each block, how often it is there.
+    """For each row of int64 numbers and each digit, its count in each block.
 
     >>> from ..ir.graph import Input
     >>> counts = DigitCounts(Input(TensorType(int64, (1, 5))), 4)
@@ -129,7 +128,7 @@ class DigitCounts(_Pass):
 
 @final
 class SortByDigit(_Pass):
-    """The numbers of each row in the order of a digit; `starts` are where those of a digit and a block begin.
+    """The numbers of each row sorted by a digit; `starts` has the first position of each digit and block.
 
     >>> from ..ir.graph import Input
     >>> given = (Input(TensorType(int64, (1, 3))), Input(TensorType(int32, (1, 16, 1))))

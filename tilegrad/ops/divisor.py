@@ -1,4 +1,4 @@
-"""The greatest common divisor: Euclid's steps, until no remainder is left in a tile."""
+"""Greatest common divisor by Euclid's algorithm on tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK = 256
 
 @final
 class Gcd(Opaque):
-    """The greatest common divisor of two whole numbers of one shape; of 0 and n it is |n|."""
+    """Greatest common divisor of two integers; of 0 and n it is |n|."""
 
     differentiable = False
     x: Value

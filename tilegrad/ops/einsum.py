@@ -1,4 +1,4 @@
-"""Einstein's notation for any number of operands, as a sequence of contractions of two."""
+"""Einsum of any number of operands, as a sequence of contractions of two."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .movement import permute
 from .windows import diagonal
 
 TYPICAL_SIZE = 64
-"""What a size that varies is taken to be when orders are compared."""
+"""Assumed value of symbolic sizes when contraction orders are compared."""
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(equation: str, *operands: Value, precision: Precision = "highest") -> Value:
-    """Products of elements of all operands, summed over the letters that the result lacks.
+    """Multiply operands and sum over the letters that the result lacks.
 
-    A letter that an operand has twice means its diagonal; `...` stands for further axes, which
-    broadcast. Without `->` the result has the letters that stand once, in alphabetical order.
+    A letter that occurs twice in an operand means its diagonal; `...` stands for further axes, which broadcast. Without
+    `->` the result has the letters that occur once, in alphabetical order.
     """
     terms, out = _parse(equation, operands)
     named = [_take_diagonals(x, term) for x, term in zip(operands, terms, strict=True)]
@@ -49,9 +49,9 @@ def einsum(equation: str, *operands: Value, precision: Precision = "highest") ->
 
 
 def _contract_pair(x: Value, of_x: str, y: Value, of_y: str, out: str, precision: Precision) -> Value:
-    """The contraction of two operands; without a sum, a product that broadcasts.
+    """Contract two operands; without a sum, multiply with broadcasting.
 
-    Integers that an axis of extent 1 stands beside are summed before, in int64.
+    Integers summed against an axis of extent 1 are summed first, in int64.
     """
     if not x.dtype.is_float:
         beside = [a for a in of_x if a in of_y and a not in out and x.shape[of_x.index(a)] != y.shape[of_y.index(a)]]
@@ -65,17 +65,17 @@ def _contract_pair(x: Value, of_x: str, y: Value, of_y: str, out: str, precision
 
 
 def _sum(x: Value, axes: Sequence[int]) -> Value:
-    """The sum along axes; of truth values and integers in int64."""
+    """Sum along axes; bools and integers in int64."""
     return reduce_sum(x if x.dtype.is_float else cast(x, int64), axes)
 
 
 def _sum_letters(x: Value, of_x: str, letters: Sequence[str]) -> tuple[Value, str]:
-    """An operand summed over some of its letters, and the letters that are left."""
+    """Sum an operand over some letters, and return those left."""
     return _sum(x, [of_x.index(a) for a in letters]), "".join(a for a in of_x if a not in letters)
 
 
 def _align(x: Value, of_x: str, out: str) -> Value:
-    """The axes of x in the places where their letters stand in `out`."""
+    """Permute and insert axes of x so that they align with `out`."""
     gone = [n for n, a in enumerate(of_x) if a not in out]
     if gone:
         x, of_x = _sum(x, gone), "".join(a for a in of_x if a in out)
@@ -85,7 +85,7 @@ def _align(x: Value, of_x: str, out: str) -> Value:
 
 
 def _parse(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, those that `...` stands for included."""
+    """Parse the letters of each operand and of the result, with `...` expanded."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -114,7 +114,7 @@ def _parse(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
 
 
 def _take_diagonals(x: Value, term: str) -> tuple[Value, str]:
-    """An operand with each letter once: of a letter that it has twice the diagonal is taken."""
+    """Replace repeated letters of an operand by diagonals."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             i = term.index(letter)
@@ -140,7 +140,7 @@ def _check_extents(equation: str, named: Sequence[tuple[Value, str]]) -> None:
 
 
 def _cheapest_pair(named: Sequence[tuple[Value, str]], out: str) -> tuple[int, int]:
-    """The two operands whose product takes the fewest multiplications."""
+    """Choose the two operands whose contraction takes the fewest multiplications."""
     if len(named) == 2:
         return 0, 1
     sizes: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Sums of float32 numbers as whole numbers: whichever is added first, the sum is the same.
+"""Exact sums of float32 numbers as integers, which may be added in any order.
 
-Such a number is a whole one of 24 bits times a power of two, of which there are 254. Eight neighbouring powers share a
-word of 64 bits, in which 2^31 numbers have room. So many instances add to the same place without an order, and what
-they make is as exact as a sum in float64.
+A float32 number is a 24-bit integer times one of 254 powers of two. Eight consecutive powers share a 64-bit word, with
+room for 2^31 numbers. So many instances can add to the same place with deterministic results, as accurate as a sum in
+float64.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 POWER_WORDS, WORDS_PER_ROW = 32, 33
-"""Words of a place: of powers, and last how often there was infinity (1), minus infinity (2^31) or NaN (both)."""
+"""Words of a sum: of powers, and one that counts infinity (1), minus infinity (2^31) and NaN (both)."""
 LOWEST_EXPONENT = -149
-"""The power of two that a bit of the first word stands for."""
+"""Exponent of the lowest bit of the first word."""
 
 
 @final
 class ExactSums(Opaque):
-    """For each part of a list of float32 numbers what they make together at each place, by their powers of two.
+    """For each part of a list of float32 numbers, the sum at each place, as words of powers of two.
 
     >>> from ..ir.dtype import float32, int32
     >>> from ..ir.graph import Input
@@ -49,7 +49,7 @@ class ExactSums(Opaque):
 
     differentiable = False
     places: Value
-    """int32, each at least 0 and less than `most`."""
+    """Place of each number, int32, less than `most`."""
     amounts: Value
     most: int
     parts: int
@@ -87,7 +87,7 @@ class ExactSums(Opaque):
 
 
 def exact_total(sums: Value) -> Value:
-    """What the parts make together at each place, in float64."""
+    """Add up the parts of each place in float64."""
     words = reduce_sum(sums, 0)
     power = add(mul(cast(positions(POWER_WORDS, sums.device), float64), 8.0), float(LOWEST_EXPONENT))
     numbers = cast(narrow(words, 1, 0, POWER_WORDS), float64)

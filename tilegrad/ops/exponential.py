@@ -32,7 +32,7 @@ class Exp2(Unary):
 
 @final
 class Expm1(Unary):
-    """exp(x) - 1, exact for small x too."""
+    """exp(x) - 1, accurate for small x."""
 
     fn = "expm1"
 
@@ -66,7 +66,7 @@ class Log10(Unary):
 
 @final
 class Log1p(Unary):
-    """log(1 + x), exact for small x too."""
+    """log(1 + x), accurate for small x."""
 
     fn = "log1p"
 
@@ -148,7 +148,7 @@ def rsqrt(x: Value) -> Value:
 
 
 def power(x: Operand, y: Operand) -> Value:
-    """x to the power y; small whole and half exponents become products and roots."""
+    """Raise x to the power y; small integer and half-integer exponents become products and roots."""
     if isinstance(x, Value) and not isinstance(y, Value):
         small = _small_power(x, y)
         if small is not None:
@@ -178,33 +178,34 @@ def _small_power(x: Value, n: float) -> Value | None:
 
 
 def logaddexp(x: Value, y: Value) -> Value:
-    """log(exp(x) + exp(y)), without overflow on the way."""
+    """Compute log(exp(x) + exp(y)) without overflow."""
     greater, less = _greater_and_gap(x, y)
     return add(greater, log1p(exp(less)))
 
 
 def logaddexp2(x: Value, y: Value) -> Value:
-    """log2(2**x + 2**y), without overflow on the way."""
+    """Compute log2(2**x + 2**y) without overflow."""
     greater, less = _greater_and_gap(x, y)
     return add(greater, mul(log1p(exp2(less)), 1 / math.log(2)))
 
 
 def _greater_and_gap(x: Value, y: Value) -> tuple[Value, Value]:
-    """The greater one, and how far the less is below it. Where both are equal y counts as the greater: the derivatives
-    of all orders are then those of what is smooth there."""
+    """Return the greater operand and the distance of the other. Ties choose y: then derivatives of all orders are those
+    of the smooth function.
+    """
     distance = where(logical_and(eq(x, y), isinf(x)), 0.0, sub(x, y))
     above = gt(distance, 0.0)
     return where(above, x, y), where(above, neg(distance), distance)
 
 
 def xlogy(x: Operand, y: Operand) -> Value:
-    """x * log(y), and 0 where x is 0 unless y is NaN."""
+    """Compute x * log(y), and 0 where x is 0 unless y is NaN."""
     a, b = pair(x, y)
     zero = logical_and(eq(a, 0.0), logical_or(le(b, 0.0), eq(b, math.inf)))
     return where(zero, 0.0, mul(a, log(where(zero, 1.0, b))))
 
 
 def logit(x: Value, eps: float | None = None) -> Value:
-    """log(x / (1 - x)), the inverse of sigmoid; `eps` keeps x away from 0 and 1."""
+    """Compute log(x / (1 - x)), the inverse of sigmoid; `eps` clamps x away from 0 and 1."""
     inner = x if eps is None else clamp(x, eps, 1 - eps)
     return log(div(inner, sub(1.0, inner)))

@@ -1,8 +1,7 @@
-"""Work from outside as values: kernels of users, functions in C, functions in Python on arrays.
+"""Calls of external work as values: kernels of users, functions in C, functions in Python on arrays.
 
-A call has an output or several; each is a value, and those of one call are siblings: the same work, the same arguments,
-another `place`. `starts` names for an output the argument from which it starts, if the work only changes a part
-of it; the work then finds both in the same memory, and may write there.
+Each output of a call is a value; outputs of one call are siblings with the same work and arguments and another `place`.
+`starts` names for an output the argument that the work updates in place: both share memory.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from .tile_code import TileCode, repeat_kernel
 
 
 class TileWork(Structure):
-    """A tile kernel with its grid. `places` has, for each pointer, which of the arguments and then of the outputs it
-    points to."""
+    """A tile kernel with its grid. `places` maps each pointer to an argument or, behind these, to an output."""
 
     kernel: Kernel
     grid: tuple[Tiles, ...]
@@ -38,7 +36,7 @@ class TileWork(Structure):
 
     @property
     def mark(self) -> str:
-        """What tells it from other work, the same in all processes."""
+        """Key of the work, the same in all processes."""
         rest = [str(x) for x in (self.grid, self.places, self.sizes, self.label, self.kernel.origin)]
         return " ".join([self.kernel.digest(), *rest])
 
@@ -46,8 +44,7 @@ class TileWork(Structure):
         return self.name
 
     def each(self, batched_call: Sequence[bool], types: Sequence[TensorType], entries: Dim) -> TileWork:
-        """The same for each entry of a leading axis of those tensors that are mapped; `types` are those for one
-        entry."""
+        """Apply the work to each entry of the leading axis of mapped tensors; `types` are those of one entry."""
         if len(self.grid) > 2:
             raise KernelLaunchError(
                 f"kernel {self.name}: vmap gives its grid one more axis, and it has three already: launch it with a "
@@ -61,7 +58,7 @@ class TileWork(Structure):
 
 @final
 class ExternalCall(Opaque):
-    """One output of a call."""
+    """One output of an external call."""
 
     differentiable: ClassVar[bool] = False
     arguments: tuple[Value, ...]
@@ -84,16 +81,18 @@ class ExternalCall(Opaque):
         raise AssertionError(f"{self.op} is one of several outputs: see schedule/external_calls.py")
 
     def sibling(self, place: int) -> ExternalCall:
-        """Another output of the same call."""
+        """Return another output of the same call."""
         return self if place == self.place else self.replaced(place=place)
 
     @property
     def call(self) -> tuple[Any, ...]:
-        """What siblings have in common."""
+        """Key of the call that siblings share."""
         return (self.work, self.arguments, self.results, self.starts)
 
     def overwrites(self, old: Value) -> bool:
-        """Whether it may be written where one of its arguments is: it starts from that, and so does no other."""
+        """Return whether the output may reuse the memory of an argument: it updates that argument, and no other output
+        does.
+        """
         start = self.starts[self.place]
         return start is not None and self.arguments[start] is old and self.arguments.count(old) == 1
 
@@ -104,13 +103,13 @@ class ExternalCall(Opaque):
 def external_call(
     work: Any, inputs: Sequence[Value], outputs: Sequence[TensorType], starts: Sequence[int | None] = ()
 ) -> list[Value]:
-    """The outputs of a call of foreign work. `starts` says from which input an output starts, if from any."""
+    """Return the outputs of a call of external work. `starts` gives the input that an output updates, if any."""
     begins = tuple(starts) or (None,) * len(outputs)
     return [ExternalCall(tuple(inputs), work, tuple(outputs), begins, place) for place in range(len(outputs))]
 
 
 def batched_call(value: ExternalCall, inputs: Sequence[Value], flags: Sequence[bool]) -> Value:
-    """An output of the call done for each entry of the leading axis of those inputs that have it."""
+    """Apply the call to each entry of the leading axis of mapped inputs."""
     entries = next(x.shape[0] for x, flag in zip(inputs, flags, strict=True) if flag)
     given, having = list(inputs), list(flags)
     for n in {start for start in value.starts if start is not None and not flags[start]}:

@@ -1,9 +1,9 @@
-"""Reading and writing where other tensors say: gather and scatter, indexing by tensors, embedding.
+"""Indexing by tensors: gather, scatter, embedding.
 
-Reading is element by element; writing is done by a kernel (`scatter.py`). Each is the other's gradient.
+Gather is elementwise; scatter has a kernel (`scatter.py`). Each is the gradient of the other.
 
-Indices may be negative (they count from the end). Positions are kept inside in any case: whether an index
-is out of range is asked separately (`index_bounds`), because the answer waits for the values.
+Negative indices count from the end. Positions are always clamped to the axis: whether an index is out of range is
+checked separately (`index_bounds`), because the answer needs the values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def wrap_index(index: Expr, extent: Dim) -> Expr:
-    """The position that an index means on an axis, which is inside of the axis for every index."""
+    """Return the position of an index on an axis, clamped to the axis."""
     i = cast_element(index, int64)
     end = size(extent)
     i = choose(i < 0, i + end, i)
@@ -47,7 +47,7 @@ def wrap_index(index: Expr, extent: Dim) -> Expr:
 
 @final
 class TakeAlong(Value):
-    """For each element of the index the element of x there along one axis; elsewhere the same position."""
+    """`torch.gather`: elements of x at the index along one axis."""
 
     x: Value
     index: Value
@@ -75,10 +75,10 @@ class TakeAlong(Value):
 
 @final
 class Index(Value):
-    """The elements that several index tensors name together, each along one axis of x.
+    """Elements of x at the positions that several index tensors give along their axes.
 
-    The indices have one shape (see `index`). It takes the place of the indexed axes if these are
-    neighbours, and comes first if they are not: what numpy and PyTorch do.
+    The indices have one shape (see `index`). It replaces the indexed axes if these are adjacent, and comes first if
+    they are not, as in numpy and PyTorch.
     """
 
     x: Value
@@ -108,10 +108,10 @@ class Index(Value):
 
 @final
 class ScatterAlong(Opaque):
-    """`torch.scatter`: each element of the source goes where the index says along one axis.
+    """`torch.scatter`: the source is written into a copy of the base at the index along one axis.
 
-    It gives a copy of a base (of any shape that broadcasts to `sizes`) with the source written into it. Where
-    the index names a place twice, the later element replaces the earlier, or meets it in `fn` ("add").
+    The base broadcasts to `sizes`. Where an index repeats, the last element wins, or elements are combined by `fn`
+    ("add").
     """
 
     base: Value
@@ -146,7 +146,7 @@ class ScatterAlong(Opaque):
         return sum_to(kept, self.base.shape), None, TakeAlong(upstream, self.index, self.axis)
 
     def _of_extremes(self, upstream: Value) -> Sequence[Value | None]:
-        """Those that are the greatest (or least) share what arrives."""
+        """Return the gradient of elements that attain the maximum or minimum; ties share it."""
         chosen = detach(self)
         own = cast(eq(chosen, self.base), self.dtype)
         others = cast(eq(TakeAlong(chosen, self.index, self.axis), self.source), self.dtype)
@@ -156,7 +156,7 @@ class ScatterAlong(Opaque):
         return sum_to(mul(own, share), self.base.shape), None, to_source
 
     def _of_products(self, upstream: Value) -> Sequence[Value | None]:
-        """Give each factor the product of all others: where it is the only 0 of them, with a 1 in its place."""
+        """Return the product of all other factors; of a single zero this is the product without it."""
 
         def product_of(base: Value, source: Value) -> Value:
             return ScatterAlong(base, self.index, source, self.axis, self.sizes, "mul")
@@ -202,9 +202,9 @@ class ScatterAlong(Opaque):
 
 @final
 class Scatter(Opaque):
-    """`base[i, j, ...] = source`: the places that several index tensors of one shape name together.
+    """`base[i, j, ...] = source` with index tensors of one shape.
 
-    What is said of base and `fn` at `ScatterAlong` holds here too.
+    Base and `fn` are as in `ScatterAlong`.
     """
 
     base: Value
@@ -214,11 +214,11 @@ class Scatter(Opaque):
     sizes: Shape
     fn: str = ""
     checks: tuple[Check | None, ...] = ()
-    """How the kernel checks each index; nothing: it does not."""
+    """How the kernel checks each index; empty if it does not."""
 
     @property
     def checked_indices(self) -> tuple[Value, ...]:
-        """The indices, each as one that is checked if the kernel checks it."""
+        """Indices, with those that the kernel checks as checked ones."""
         extents = [self.sizes[axis] for axis in self.axes]
         checks = self.checks or (None,) * len(extents)
         return tuple([with_check(*given) for given in zip(self.indices, extents, checks, strict=True)])
@@ -298,7 +298,7 @@ def _check_differentiable(op: str, fn: str) -> None:
 
 
 def result_axes(axes: tuple[int, ...]) -> int:
-    """Where the axes of the indices stand in the result."""
+    """Return the position of the index axes in the result."""
     return axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
 
 
@@ -309,8 +309,9 @@ def indexed_shape(shape: Shape, index: Shape, axes: tuple[int, ...]) -> Shape:
 
 
 def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
-    """Refuses an index that is larger than the tensor along another axis than that it goes along. One of no elements is
-    nowhere outside."""
+    """Raise an error if an index is longer than the tensor along an axis other than the indexed one. An index without
+    elements is valid.
+    """
     if 0 in index:
         return
     for n, (i, extent) in enumerate(zip(index, shape, strict=True)):
@@ -325,7 +326,7 @@ def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
 
 
 def take_along(x: Value, index: Value, axis: int) -> Value:
-    """`torch.gather`; a tensor without axes is taken to have one."""
+    """`torch.gather`; a scalar counts as having one axis."""
     axis = normal_axis(axis, x.type.rank, "gather")
     if not x.type.rank or not index.type.rank:
         flat = TakeAlong(reshape(x, (1,)) if not x.type.rank else x, flat_index(index), 0)
@@ -336,14 +337,14 @@ def take_along(x: Value, index: Value, axis: int) -> Value:
 
 
 def index(x: Value, indices: Sequence[Value], axes: Sequence[int]) -> Value:
-    """`x[i, j, ...]` where the index tensors stand at some axes, and broadcast."""
+    """`x[i, j, ...]` with broadcast index tensors at some axes."""
     return Index(x, *_spread("indexing", x, indices, axes))
 
 
 def _spread(
     op: str, x: Value, indices: Sequence[Value], axes: Sequence[int]
 ) -> tuple[tuple[Value, ...], tuple[int, ...]]:
-    """The indices in one shape and in the order of their axes, and these."""
+    """Broadcast the indices and sort them by axis."""
     require_one_device(op, [x, *indices])
     if len(set(axes)) != len(axes) or not all(0 <= axis < x.type.rank for axis in axes):
         raise AxisError(f"{op}: {shown(tuple(axes))} are not different axes of a tensor of {x.type.rank} axes")
@@ -354,7 +355,7 @@ def _spread(
 
 
 def index_select(x: Value, index_: Value, axis: int) -> Value:
-    """The slices of x along an axis that a list of indices names."""
+    """Return the slices of x along an axis at the given indices."""
     if index_.type.rank > 1:
         raise ShapeError(
             f"index_select: the index must have one axis, not shape {shown(index_.shape)}; flatten it, or use x[index]"
@@ -365,14 +366,14 @@ def index_select(x: Value, index_: Value, axis: int) -> Value:
 
 
 def embedding(weight: Value, index_: Value) -> Value:
-    """The rows of a table that the indices name."""
+    """Look up rows of a table."""
     if weight.type.rank != 2:
         raise ShapeError(f"embedding: the table must have two axes, not shape {shown(weight.shape)}")
     return Index(weight, (index_,), (0,))
 
 
 def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: str = "") -> Value:
-    """`torch.scatter` and `scatter_add` (fn "add"); the source may reach further than the index."""
+    """`torch.scatter` and `scatter_add` (fn "add"); the source may be longer than the index."""
     if base.dtype is bool_ and fn:
         return _scatter_bools(lambda x, y, of: scatter_along(x, index_, y, axis, of), base, source, fn)
     if not base.type.rank:
@@ -397,7 +398,7 @@ def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: st
 def _scatter_bools(
     combine: Callable[[Value, Value | float, str], Value], base: Value, source: Operand, fn: str
 ) -> Value:
-    """A scatter of bools: a sum is true if one of them is, a product if all are."""
+    """Scatter bools: a sum is a disjunction, a product a conjunction."""
     given = cast(source, uint8) if isinstance(source, Value) else int(source)
     of = {"add": "maximum", "mul": "minimum"}.get(fn, fn)
     return cast(combine(cast(base, uint8), given, of), bool_)
@@ -408,7 +409,7 @@ def _flat(source: Operand) -> Value | float:
 
 
 def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source: Operand, fn: str = "") -> Value:
-    """`base[i, j, ...] = source` (fn "add": `+=`, where each entry counts) as a new value."""
+    """Return `base[i, j, ...] = source` as a new value (fn "add": `+=` with every repeated index counted)."""
     if base.dtype is bool_ and fn:
         return _scatter_bools(lambda x, y, of: index_put(x, indices, axes, y, of), base, source, fn)
     if not base.type.rank and list(axes) == [0]:
@@ -425,15 +426,15 @@ def index_put(base: Value, indices: Sequence[Value], axes: Sequence[int], source
 
 
 def index_add(base: Value, axis: int, index_: Value, source: Value) -> Value:
-    """Adds the slices of the source along an axis to those of the base that the index names."""
+    """Add slices of the source along an axis to the indexed slices of the base."""
     return index_put(base, (flat_index(index_),), (normal_axis(axis, base.type.rank, "index_add"),), source, "add")
 
 
 def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
-    """The base with a view of it replaced: `base.T[1:] = value` as a new value.
+    """Return the base with a view of it replaced: `base.T[1:] = value` as a new value.
 
-    `path` is how the view came from the base, movement by movement. The gradient of a movement puts things
-    back to where they were taken from: that is the meaning of writing through it.
+    `path` lists the movements from the base to the view. The gradient of a movement scatters elements back to their
+    origin, which is what writing through a view means.
     """
     view = path[-1] if path else base
     given = operand(value, base)
@@ -452,7 +453,7 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
 
 
 def _scatter_view(step: Value, x: Value) -> Value:
-    """Put the elements of a view back to where they were taken from, among zeros. Windows are added, as numbers."""
+    """Scatter the elements of a view into zeros; overlapping windows are added."""
     if isinstance(step, Unfold) and x.dtype is bool_:
         return cast(_scatter_view(step, cast(x, uint8)), bool_)
     (found,) = step.gradient(x)
@@ -461,7 +462,7 @@ def _scatter_view(step: Value, x: Value) -> Value:
 
 
 def clamp_indices(index_: Value, extent: int) -> Value:
-    """The positions on an axis that indices mean, as a value: what `wrap_index` is for an element."""
+    """Return the positions of indices on an axis, as `wrap_index` does for elements."""
     if isinstance(index_, CheckedIndex):
         return index_
     wide = cast(index_, int64)
@@ -470,5 +471,5 @@ def clamp_indices(index_: Value, extent: int) -> Value:
 
 
 def index_bounds(index_: Value) -> tuple[Value, Value]:
-    """The least and the greatest index."""
+    """Return the smallest and the largest index."""
     return reduce_min(cast(index_, int64)), reduce_max(cast(index_, int64))

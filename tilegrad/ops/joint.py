@@ -1,4 +1,4 @@
-"""Values whose gradients a function gives, for all of them together (`autograd.Function`, checkpointing)."""
+"""Values with a common gradient rule given by a function (`autograd.Function`, checkpointing)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..ir.graph import Cost, Reader, TensorType, Value
 from ..ir.scalar import Expr, Position
 
 GradientRule: TypeAlias = "Callable[[Sequence[Value | None]], Sequence[Value | None]]"
-"""From the upstream gradients of all outputs (None: nothing flows) the gradients of all arguments."""
+"""Maps upstream gradients of all outputs (None: no gradient flows) to gradients of all arguments."""
 
 
 class Joint:
-    """What sibling values share: what they are made from, and the rule for their gradients."""
+    """The arguments and the gradient rule that sibling outputs share."""
 
     def __init__(self, arguments: Sequence[Value], rule: GradientRule) -> None:
         self.arguments = tuple(arguments)
@@ -23,7 +23,7 @@ class Joint:
 
 @final
 class JointOutput(Value):
-    """A value as it is, but with a gradient that was given: see its `joint`."""
+    """A value with the gradient rule of its `joint`."""
 
     cost: ClassVar[Cost] = "free"
     x: Value
@@ -45,9 +45,9 @@ class JointOutput(Value):
 
 @final
 class Recompute(Value):
-    """A value as it is, but not the same value: what is computed from it is computed anew.
+    """A copy of a value from which everything is computed again.
 
-    It also reads `after`, so that the computation waits until that is there.
+    It also reads `after`, so that the recomputation waits for that value.
     """
 
     cost: ClassVar[Cost] = "free"
@@ -65,7 +65,7 @@ class Recompute(Value):
 
 
 def joint_output(x: Value, joint: Joint, place: int) -> Value:
-    """One of the siblings: `place` is its number among them."""
+    """Make output number `place` of a joint."""
     made = JointOutput(x, joint.arguments)
     made.__dict__["joint"] = joint
     joint.outputs.extend([None] * (place + 1 - len(joint.outputs)))
@@ -74,9 +74,9 @@ def joint_output(x: Value, joint: Joint, place: int) -> Value:
 
 
 def joint_outputs(results: Sequence[Value], arguments: Sequence[Value], rule: GradientRule) -> list[Value]:
-    """Results that were computed from arguments, with a rule for their gradients.
+    """Attach a gradient rule to results computed from arguments.
 
-    The results themselves should not be tracked: no gradient flows through what they were computed by.
+    The results themselves should not be tracked, so that no gradient flows through their computation.
     """
     joint = Joint(arguments, rule)
     return [joint_output(x, joint, place) for place, x in enumerate(results)]

@@ -1,4 +1,4 @@
-"""The cross entropy of two outcomes, with a gradient where a probability is 0 or 1."""
+"""Binary cross entropy with finite gradients at probabilities 0 and 1."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .cast import cast, widened
 from .exponential import log, log1p
 
 MIN_LOGARITHM = -100.0
-"""Logarithms end here, so that a wrong certainty has a finite price, as in PyTorch."""
+"""Lower bound of logarithms, which keeps the loss finite, as in PyTorch."""
 MIN_VARIANCE = 1e-12
-"""The slope of the logarithms is at most the inverse of this."""
+"""Lower bound of x (1 - x) in the gradient."""
 
 
 @final
 class BinaryCrossEntropy(Binary):
-    """Of the probability x where y is the truth: -(y log x + (1 - y) log(1 - x)).
+    """-(y log x + (1 - y) log(1 - x)) for a probability x and a target y.
 
-    The gradient is (x - y) / (x (1 - x)) in one piece. Of its two terms, one would be 0 * infinity at a certainty,
-    and a sigmoid is certain from 17 on.
+    The gradient (x - y) / (x (1 - x)) is computed as one quotient: of two terms, one would be 0 * infinity at x = 0 or
+    1, which a sigmoid reaches from 17 on.
     """
 
     takes = "f"
@@ -45,5 +45,5 @@ class BinaryCrossEntropy(Binary):
 
 
 def binary_cross_entropy(x: Value, y: Value) -> Value:
-    """Half precision is computed in float32, where the least slope is not 0."""
+    """Compute the loss; half precision in float32, where `MIN_VARIANCE` is not 0."""
     return cast(BinaryCrossEntropy(widened(x), widened(y)), x.dtype)

@@ -1,4 +1,4 @@
-"""Elements put in other places. The gradient of each op puts them back.
+"""Ops that move elements. Their gradients move them back.
 
 Permute <-> Permute        Slice <-> Pad        Cat -> Slices
 """
@@ -30,14 +30,14 @@ Item = TypeVar("Item")
 
 
 class Movement(Value):
-    """Ops that compute nothing."""
+    """Ops without arithmetic."""
 
     cost = "free"
 
 
 @final
 class Permute(Movement):
-    """Axes in another order: axis n of the result is axis `axes[n]` of x."""
+    """Transposed axes: axis n of the result is axis `axes[n]` of x."""
 
     moves = True
     x: Value
@@ -55,7 +55,7 @@ class Permute(Movement):
 
 @final
 class Slice(Movement):
-    """Along each axis `sizes[axis]` elements, from `starts[axis]` on, `steps[axis]` apart."""
+    """Elements `starts[axis] + n * steps[axis]` along each axis, for n below `sizes[axis]`."""
 
     moves = True
     x: Value
@@ -80,7 +80,7 @@ class Slice(Movement):
 
 @final
 class Pad(Movement):
-    """x placed in a tensor of one number: element n of an axis at `starts[axis] + n * steps[axis]`."""
+    """x embedded in a constant tensor: element n of an axis at `starts[axis] + n * steps[axis]`."""
 
     x: Value
     starts: Shape
@@ -119,7 +119,7 @@ class Pad(Movement):
 
 @final
 class Cat(Movement):
-    """Tensors one after the other along an axis."""
+    """Tensors concatenated along an axis."""
 
     tensors: tuple[Value, ...]
     axis: int
@@ -146,7 +146,7 @@ class Cat(Movement):
         return self._among(0, len(starts), starts, position, read)
 
     def _among(self, first: int, end: int, starts: Sequence[Dim], position: Position, read: Reader) -> Expr:
-        """The element, if it is in one of the tensors from `first` to before `end`: found by halving."""
+        """Select the element among tensors `first` to `end - 1` by bisection."""
         p = position[self.axis]
         if end - first == 1:
             return read(self.tensors[first], replaced(position, self.axis, p - size(starts[first])))
@@ -168,7 +168,7 @@ class Cat(Movement):
 
 
 def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Where each axis went.
+    """Return the inverse permutation.
 
     >>> inverse((2, 0, 1))
     (1, 2, 0)
@@ -184,7 +184,7 @@ def replaced(items: tuple[Item, ...], position: int, item: Item) -> tuple[Item, 
 
 
 def _show_slice(extent: Dim, start: Dim, step: int, count: Dim) -> str:
-    """A slice as Python writes it."""
+    """Format a slice as Python does."""
     if (start, step, count) == (0, 1, extent):
         return ":"
     stop = start + count * step
@@ -203,7 +203,7 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
 
 
 def transpose(x: Value, axis1: int = -2, axis2: int = -1) -> Value:
-    """Two axes exchanged."""
+    """Swap two axes."""
     rank = max(x.type.rank, 1)
     i, j = normal_axis(axis1, rank, "transpose"), normal_axis(axis2, rank, "transpose")
     if not x.shape:
@@ -214,7 +214,7 @@ def transpose(x: Value, axis1: int = -2, axis2: int = -1) -> Value:
 
 
 def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Value:
-    """Axes moved to other places, the others staying in order."""
+    """Move axes to other places; the others keep their order."""
     sources = [source] if isinstance(source, int) else source
     destinations = [destination] if isinstance(destination, int) else destination
     start = [normal_axis(n, x.type.rank, "movedim") for n in sources]
@@ -230,19 +230,19 @@ def moveaxis(x: Value, source: int | Sequence[int], destination: int | Sequence[
 
 
 def unsqueeze(x: Value, axis: int) -> Value:
-    """A new axis of extent 1."""
+    """Insert an axis of extent 1."""
     n = normal_axis(axis, x.type.rank + 1, "unsqueeze")
     return reshape(x, (*x.shape[:n], 1, *x.shape[n:]))
 
 
 def squeeze(x: Value, axes: int | Sequence[int] | None = None) -> Value:
-    """Without axes of extent 1: all of them, or those named that have it."""
+    """Remove axes of extent 1: all, or those named."""
     named = normal_axes(axes, x.type.rank, "squeeze")
     return reshape(x, [extent for n, extent in enumerate(x.shape) if n not in named or extent != 1])
 
 
 def flatten(x: Value, start: int = 0, end: int = -1) -> Value:
-    """Several axes as one."""
+    """Merge consecutive axes."""
     if not x.shape:
         return reshape(x, (1,))
     i, j = normal_axis(start, x.type.rank, "flatten"), normal_axis(end, x.type.rank, "flatten")
@@ -255,7 +255,7 @@ def flatten(x: Value, start: int = 0, end: int = -1) -> Value:
 
 
 def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
-    """One axis as several; one size may be -1."""
+    """Split an axis; one size may be -1."""
     n = normal_axis(axis, x.type.rank, "unflatten")
     inner = tuple(sizes)
     if -1 in inner:
@@ -270,7 +270,7 @@ def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
 
 
 def narrow(x: Value, axis: int, start: Dim, length: Dim) -> Value:
-    """`length` elements of an axis, from `start` on."""
+    """Return `length` elements of an axis from `start` on."""
     n = normal_axis(axis, x.type.rank, "narrow")
     extent = x.shape[n]
     if isinstance(start, int) and isinstance(length, int) and isinstance(extent, int):
@@ -285,7 +285,7 @@ def narrow(x: Value, axis: int, start: Dim, length: Dim) -> Value:
 def slice_axis(
     x: Value, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None
 ) -> Value:
-    """What `x[start:stop:step]` is in Python, along an axis."""
+    """Slice an axis as `x[start:stop:step]` does."""
     n = normal_axis(axis, x.type.rank, "slice")
     extent = x.shape[n]
     if step == 0:
@@ -297,7 +297,7 @@ def slice_axis(
 
 
 def _slice_any_size(x: Value, axis: int, start: int | None, stop: int | None, step: int) -> Value:
-    """A slice of an axis whose size varies, if it is the same whatever the size."""
+    """Slice an axis of symbolic size, if the result is the same for all sizes."""
     extent = x.shape[axis]
     if (start, stop, step) == (None, None, -1):
         return _sliced(x, axis, extent - 1, -1, extent)
@@ -320,7 +320,7 @@ def _sliced(x: Value, axis: int, start: Dim, step: int, count: Dim) -> Value:
 
 
 def select(x: Value, axis: int, index: int) -> Value:
-    """The elements at one index of an axis, without the axis."""
+    """Return the elements at one index of an axis, without the axis."""
     n = normal_axis(axis, x.type.rank, "select")
     extent = x.shape[n]
     if not x.shape or (isinstance(extent, int) and not -extent <= index < extent):
@@ -330,7 +330,7 @@ def select(x: Value, axis: int, index: int) -> Value:
 
 
 def flip(x: Value, axes: int | Sequence[int]) -> Value:
-    """The elements of some axes in reverse order."""
+    """Reverse axes."""
     for n in normal_axes(axes, x.type.rank, "flip"):
         x = _sliced(x, n, x.shape[n] - 1, -1, x.shape[n]) if x.shape[n] not in (0, 1) else x
     return x
@@ -343,7 +343,7 @@ def _split_axis(x: Value, axis: int, op: str) -> int:
 
 
 def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
-    """Parts of these sizes along an axis; of one size each (the last may be smaller) if there is only one."""
+    """Split an axis into parts of the given sizes, or of one size (the last part may be smaller)."""
     n = _split_axis(x, axis, "split")
     extent = x.shape[n]
     if not isinstance(extent, int):
@@ -363,7 +363,7 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
 
 
 def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
-    """At most `count` parts, all of one size but the last."""
+    """Split an axis into at most `count` parts of equal size, except the last."""
     extent = x.shape[normal_axis(axis, x.type.rank, "chunk")]
     if count <= 0:
         raise ArgumentError(f"chunk: into {count} parts")
@@ -379,7 +379,7 @@ def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
 
 
 def cat(tensors: Sequence[Value], axis: int = 0) -> Value:
-    """Tensors one after the other along an axis; those of shape (0,) do not count, as in PyTorch."""
+    """Concatenate tensors along an axis; those of shape (0,) are ignored, as in PyTorch."""
     if not tensors:
         raise ArgumentError("cat: no tensors")
     some = [x for x in tensors if x.shape != (0,)] or [tensors[0]]
@@ -390,7 +390,7 @@ def cat(tensors: Sequence[Value], axis: int = 0) -> Value:
 
 
 def stack(tensors: Sequence[Value], axis: int = 0) -> Value:
-    """Tensors of one shape along a new axis."""
+    """Stack tensors of one shape along a new axis."""
     if not tensors:
         raise ArgumentError("stack: no tensors")
     for x in tensors:
@@ -401,7 +401,7 @@ def stack(tensors: Sequence[Value], axis: int = 0) -> Value:
 
 
 def pad(x: Value, widths: Sequence[tuple[int, int]], value: float = 0) -> Value:
-    """A number put before and after the elements of each axis (negative widths cut off)."""
+    """Pad axes with a constant; negative widths cut off."""
     if len(widths) != x.type.rank:
         raise ShapeError(f"pad: {len(widths)} pairs of widths for the {x.type.rank} axes of {shown(x.shape)}")
     for n, (before, after) in enumerate(widths):
@@ -420,7 +420,7 @@ def pad(x: Value, widths: Sequence[tuple[int, int]], value: float = 0) -> Value:
 
 
 def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None = None) -> Value:
-    """Elements moved along axes, those that leave at the end coming in at the start."""
+    """Rotate elements along axes."""
     if axes is None:
         if not isinstance(shifts, int):
             raise ArgumentError("roll: several shifts need as many axes")
@@ -444,7 +444,7 @@ def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None
 
 
 def repeat(x: Value, counts: Sequence[int]) -> Value:
-    """The whole tensor several times along each axis; further counts stand for new leading axes."""
+    """Repeat the whole tensor along each axis; further counts add leading axes."""
     if len(counts) < x.type.rank:
         raise ShapeError(f"repeat: {len(counts)} counts for the {x.type.rank} axes of {shown(x.shape)}")
     shape = (1,) * (len(counts) - x.type.rank) + x.shape
@@ -455,7 +455,7 @@ def repeat(x: Value, counts: Sequence[int]) -> Value:
 
 
 def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:
-    """Each element several times, next to itself."""
+    """Repeat each element next to itself."""
     if axis is None:
         x, axis = reshape(x, (-1,)) if x.shape else reshape(x, (1,)), 0
     n = normal_axis(axis, x.type.rank, "repeat_interleave")

@@ -1,11 +1,11 @@
-"""Tiles of a convolution that are not even enough to be transformed, and results that know of them.
+"""Winograd tiles that are too irregular to transform, and results that compute them directly.
 
-What a transformed tile gives is exact in units of its largest element. That is as exact as a sum of float32 products
-where the elements of a tile are of a size. Where they are not, and where some are infinite, NaN or near the ends of
-the range, results are summed directly, product by product:
+Errors of a transformed tile are relative to its largest element. If all elements have a similar magnitude, they are as
+small as those of a float32 sum. Otherwise, and where elements are infinite, NaN or near the limits of the range,
+results are summed directly:
 
-    OddTiles   which tiles these are, from the sums of magnitudes at each position, and of the weights
-    Restored   results of all tiles: transformed back (`winograd_tiles.py`), or summed
+    IrregularTiles   flags of these tiles, from the sums of magnitudes at each position and of the weights
+    RepairedTiles    results of all tiles, transformed back (`winograd_tiles.py`) or summed directly
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 MAX_RATIO = 128.0
-"""How many times as much as the sum of magnitudes under a window that of all of its tile may be. Windows of nothing but
-zeros do not count."""
+"""Largest ratio of the sum of magnitudes of a tile to that of a window. Windows of zeros do not count."""
 MAX_MAGNITUDE, MIN_MAGNITUDE = 2.0**50, 2.0**-50
-"""Sums of magnitudes above or below which products and transforms might leave the range of float32."""
+"""Sums of magnitudes beyond which products and transforms might leave the range of float32."""
 
 TILES_PER_INSTANCE = 8
-"""Of an instance of `irregular_tiles`: it keeps several numbers of each of their elements."""
+"""Tiles of an instance of `irregular_tiles`, which keeps several numbers of each of their elements."""
 
 FLAGS = """
 @tg.kernel
@@ -72,10 +71,10 @@ def repaired_tiles(PARAMETERS):
 
 @final
 class IrregularTiles(Opaque):
-    """1 for tiles that are odd, else 0.
+    """1 for irregular tiles, else 0.
 
-    `sums` (groups, images, rows, columns) are those of magnitudes, `weight` is that of all weights; `squares` are
-    (groups, images, tiles, tiles) of `side` elements, with windows of `taps`.
+    `sums` (groups, images, rows, columns) are sums of magnitudes over channels, `weight` is the sum of all weights'
+    magnitudes; `squares` are (groups, images, tiles, tiles) of `side` elements, with windows of `taps`.
     """
 
     differentiable = False
@@ -116,7 +115,7 @@ class IrregularTiles(Opaque):
         return tile_code(text, types, self.type, (Tiles(count, block),))
 
     def _lines(self) -> list[str]:
-        """`total` of all elements of a tile, and `least`, that of a window that has least, though not nothing."""
+        """Generate the sum of magnitudes of a tile (`total`) and the smallest nonzero one of its windows (`least`)."""
         side, taps = self.side, self.taps
         first = range(side - taps + 1)
         lines = [
@@ -138,8 +137,9 @@ class IrregularTiles(Opaque):
 
 @final
 class FilterLayout(Structure):
-    """How weights lie: (groups, outputs, channels, taps, taps), with channels before outputs if `across`; whether their
-    taps meet elements in `reverse` order."""
+    """Layout of weights: (groups, outputs, channels, taps, taps), with channels before outputs if `across`, and taps
+    reversed if `reverse`.
+    """
 
     taps: int
     across: bool = False
@@ -148,10 +148,10 @@ class FilterLayout(Structure):
 
 @final
 class RepairedTiles(Opaque):
-    """Squares of products, transformed back; where a tile is `odd`, sums of elements times weights.
+    """Tiles of products, transformed back; irregular ones as sums of elements times weights.
 
-    `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `Transformed`; `lying` has the
-    elements, channels last, `begins` where those of a tile are, `w` the weights.
+    `x`, `matrix`, `squares`, `lanes`, `given`, `made` and `shape_made` are those of `TransformedTiles`; `lying` has the
+    elements, channels last, `begins` the strides of its tiles, `w` the weights.
     """
 
     differentiable = False
@@ -233,7 +233,7 @@ class RepairedTiles(Opaque):
         return tile_code(text, types, self.type, grid)
 
     def _places_of_weights(self) -> dict[str, str | int]:
-        """How far apart filters are, and where weight n of one is: as elements under a window, taps after channels."""
+        """Return the stride of filters and the offset of weight n in a filter, taps innermost."""
         area = self.filters.taps**2
         tap = f"{area - 1} - n % {area}" if self.filters.reverse else f"n % {area}"
         if self.filters.across:

@@ -1,4 +1,4 @@
-"""Ops without an element form: what they compute stands in a tile kernel of their own (`tile_code.py`)."""
+"""Ops without an element form, which are computed by a tile kernel of their own (`tile_code.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Opaque(Value):
-    """An op that is given by a kernel, not by the meaning of one element."""
+    """An op defined by a kernel instead of an element expression."""
 
     opaque: ClassVar[bool] = True
     cost: ClassVar[Cost] = "expensive"
@@ -23,8 +23,8 @@ class Opaque(Value):
 
     @abstractmethod
     def reference(self, *arrays: Any) -> Any:
-        """The meaning, on numpy arrays."""
+        """Compute the op on numpy arrays."""
 
     @abstractmethod
     def kernel(self) -> TileCode:
-        """The code that computes the op; it works on every backend."""
+        """Return the tile kernel, which runs on every backend."""

@@ -1,18 +1,18 @@
-"""Convolutions of what has been laid out for them: channels side by side, positions in lines.
+"""Convolutions over packed rows (implicit GEMM): channels innermost, positions as lines.
 
-A tensor (groups, images, *positions, channels), padded so that windows never leave it, is one long row of numbers for
-each group. A position is a line of it, and a tap of a window is a number of lines further on, wherever the window is:
+A tensor (groups, images, *positions, channels), padded so that windows stay inside, is one row of numbers for each
+group. A position is a line of the row, and each tap of a window is at a constant distance in lines:
 
     x[g, q, t, j]  =  row[g, (q + shift(t)) * channels + j]         for a window q, a tap t, and j along the row
 
-Along the last axis the taps of a window are neighbours, so `j` may run on through all of them. So both ops are
-products of matrices whose lines may overlap, and no position is computed element by element
-(`transform/implicit_gemm.py` makes them of `convolution.py`, when gradients have been taken).
+Taps along the last axis are contiguous, so `j` may run through all of them. So both ops are products of matrices with
+overlapping lines, and no address is computed element by element (`transform/implicit_gemm.py` makes them from
+`convolution.py` after differentiation).
 
-    Laid          x in memory, in this order
-    Stored        x in memory, with the axes that it has
-    LineProduct   for each window the products with weights, summed
-    LineWeight    for each weight what it met times what came of it, summed over all lines
+    PackedRows             x in memory, flattened to rows
+    Materialised           x in memory, with its axes
+    PackedConvolve         products with weights, summed over channels and taps
+    PackedConvolveWeight   products of inputs and upstream gradients, summed over lines
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .movement import Movement
 
 @final
 class PackedRows(Movement):
-    """x in memory, in this order: a row of numbers for each element of its first axis."""
+    """x stored in memory, flattened behind the first axis."""
 
     store = "always"
     x: Value
@@ -52,7 +52,7 @@ class PackedRows(Movement):
 
 @final
 class Materialised(Movement):
-    """x in memory, in the order of its axes."""
+    """x stored in memory, in the order of its axes."""
 
     store = "always"
     x: Value
@@ -68,7 +68,7 @@ class Materialised(Movement):
 
 
 def pitches(grid: tuple[int, ...]) -> tuple[int, ...]:
-    """Lines from one position to the next along each axis.
+    """Return the distance in lines between consecutive positions of each axis.
 
     >>> pitches((5, 28, 30))
     (840, 30, 1)
@@ -98,9 +98,9 @@ def _row_number(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
 
 @final
 class PackedConvolve(Value):
-    """(images, groups, outputs, *windows) from rows of x and of weights (outputs, *taps, run).
+    """(images, groups, outputs, *windows) from packed x and packed weights (outputs, *taps, run).
 
-    `grid`: the positions of an image of x; `apart`: how far apart taps are along each axis, in positions.
+    `grid`: positions of an image of x; `apart`: distance of taps along each axis, in positions.
     """
 
     contracts = True
@@ -141,10 +141,9 @@ class PackedConvolve(Value):
 
 @final
 class PackedConvolveWeight(Value):
-    """(groups, outputs, *taps, run) from rows x and y, summed over lines.
+    """(groups, outputs, *taps, run) from packed x and y, summed over lines.
 
-    `lines`: how many of them are summed; `first`: the line of y that belongs to the first window; `taps`, `run`: those
-    of the result.
+    `lines`: number of summed lines; `first`: line of y of the first window; `taps`, `run`: those of the result.
     """
 
     contracts = True
@@ -155,7 +154,7 @@ class PackedConvolveWeight(Value):
     lines: int
     grid: tuple[int, ...]
     channels: tuple[int, int]
-    """Of a line of x, and of y."""
+    """Channels of a line of x and of y."""
     outputs: int
     first: int
     taps: tuple[int, ...]
@@ -163,7 +162,7 @@ class PackedConvolveWeight(Value):
     apart: tuple[int, ...]
     precision: Precision = "highest"
     pitch: int = 1
-    """From one output to the next in y: 1 where they are the channels of a line."""
+    """Distance between outputs in y, 1 if they are the channels of a line."""
 
     def infer(self) -> TensorType:
         require_alike("convolution", (self.x, self.y))

@@ -1,11 +1,11 @@
-"""Windows of tensors, their sums and their greatest elements.
+"""Windows of tensors, with their sums and maxima.
 
-    Patches <-> Overlay      the elements of all windows; the sum of elements laid where windows are
-    Chosen <-> Returned      one element of each window; elements given back to where they were chosen
-    MaxPool                  the greatest element of each window, the first of equals; NaN is greater than all
+    Im2col <-> Col2im                 the elements of all windows; the sum of overlapping windows
+    WindowGather <-> WindowScatter    one element of each window; elements scattered to where they were
+    MaxPool                           the maximum of each window; NaN is greater than all
 
-Windows lie over the last axes of a tensor, as the `axes` say (`sliding.py`). No gradient scatters: an
-element looks at the windows that cover it.
+Windows cover the last axes of a tensor, as described by `axes` (`sliding.py`). Gradients gather from the windows that
+cover an element instead of scattering.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from .sliding import Axes, Axis, check_fit, coverings, tap_positions
 
 
 def _pooled_shape(x: Value, axes: Axes) -> Shape:
-    """The shape of one number for each window."""
+    """Return the shape with one element for each window."""
     check_fit("pooling", x.shape, *[a.extent for a in axes])
     return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
 
 
 def _unpooled_shape(y: Value, axes: Axes) -> Shape:
-    """The shape of what windows were laid over."""
+    """Return the shape that the windows cover."""
     check_fit("pooling", y.shape, *[a.count for a in axes])
     return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
 
 
 @final
 class Im2col(Movement):
-    """The elements of each window, those that do not exist as 0: (..., *taps, *windows)."""
+    """The elements of each window, 0 outside the tensor: (..., *taps, *windows)."""
 
     x: Value
     axes: Axes
@@ -65,11 +65,11 @@ class Im2col(Movement):
 
 
 MAX_UNROLLED_WINDOWS = 9
-"""Windows over a position that are added up one by one: so short a sum is no loop, and runs along memory."""
+"""Overlapping windows whose sum is unrolled: a short sum vectorises along memory."""
 
 
 def _sum_over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
-    """The sum of something over the windows that cover a position."""
+    """Sum a function over the windows that cover a position."""
     counts = [a.cover for a in axes]
     if 0 < math.prod(counts) <= MAX_UNROLLED_WINDOWS:
         numbers = itertools.product(*[[const(n, int64) for n in range(count)] for count in counts])
@@ -84,7 +84,7 @@ def _sum_over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr
 
 @final
 class Col2im(Value):
-    """The sum of windows laid over axes, from (..., *taps, *windows)."""
+    """The sum of overlapping windows, from (..., *taps, *windows)."""
 
     cost = "expensive"
     y: Value
@@ -111,7 +111,7 @@ class Col2im(Value):
 
 
 def _unflatten_tap(flat: Expr, axes: Axes) -> list[Expr]:
-    """The taps along each axis of an element of a window that has one number."""
+    """Split the flat number of a tap into one for each axis."""
     taps, behind = [], math.prod(a.width for a in axes)
     for axis in axes:
         behind //= axis.width
@@ -127,7 +127,7 @@ def _flatten_taps(taps: Sequence[Expr], axes: Axes) -> Expr:
 
 
 def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple[Index, Expr]:
-    """An index over the elements of a window, and the element; what does not exist is smaller than all."""
+    """Return an index over the elements of a window, and the element; missing ones are the smallest number."""
     index = fresh_index(math.prod(a.width for a in axes))
     lead, windows = position[: -len(axes)], position[-len(axes) :]
     at, exists = tap_positions(axes, windows, _unflatten_tap(index, axes))
@@ -135,11 +135,11 @@ def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple
 
 
 MAX_UNROLLED_TAPS = 16
-"""Elements of a window that are compared one by one: what follows is part of the same loop along memory."""
+"""Elements of a window whose comparisons are unrolled: they then vectorise along memory."""
 
 
 def _unrolled_maximum(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
-    """The greatest element of a small window and the number of it, as a chain of choices that both share."""
+    """Return the maximum of a small window and its tap, as a shared chain of selections."""
     lead, windows = position[: -len(axes)], position[-len(axes) :]
     least = const(identity("maximum", x.dtype), x.dtype)
     # where all are as small as can be, padding is not meant, but the first element that exists
@@ -164,7 +164,7 @@ def _is_small(axes: Axes) -> bool:
 
 @final
 class MaxPool(Value):
-    """The greatest element of each window."""
+    """The maximum of each window."""
 
     cost = "expensive"
     x: Value
@@ -185,7 +185,7 @@ class MaxPool(Value):
 
 @final
 class WindowArgmax(Value):
-    """Which element of each window is the greatest: its number in the window, in as few bytes as hold it."""
+    """The tap of the maximum of each window, the first one of ties, in the narrowest type."""
 
     cost = "expensive"
     differentiable = False
@@ -211,7 +211,7 @@ class WindowArgmax(Value):
 
 @final
 class WindowGather(Value):
-    """The element of each window that has a number."""
+    """The element at a given tap of each window."""
 
     x: Value
     numbers: Value
@@ -263,7 +263,7 @@ class WindowScatter(Value):
 
 @final
 class PoolIndex(Value):
-    """Where the chosen elements are: their numbers in the tensor's last axes, taken as one."""
+    """Flat position of the chosen elements in the last axes of the tensor."""
 
     differentiable = False
     numbers: Value
@@ -288,7 +288,7 @@ class PoolIndex(Value):
 
 @final
 class WindowCounts(Value):
-    """How many elements the windows of an axis have."""
+    """Number of elements of the windows of an axis."""
 
     cost = "free"
     differentiable = False
@@ -307,24 +307,24 @@ class WindowCounts(Value):
 
 
 def max_pool(x: Value, axes: Axes) -> Value:
-    """The greatest element of each window."""
+    """Return the maximum of each window."""
     return MaxPool(x, axes)
 
 
 def pool_indices(x: Value, axes: Axes) -> Value:
-    """Where the greatest elements are."""
+    """Return the positions of the maxima."""
     return PoolIndex(WindowArgmax(x, axes), axes)
 
 
 def sum_pool(x: Value, axes: Axes) -> Value:
-    """The sum of each window."""
+    """Return the sum of each window."""
     patches = Im2col(x, axes)
     rank = x.type.rank
     return reduce_sum(patches, tuple(range(rank - len(axes), rank)))
 
 
 def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None = None) -> Value:
-    """The average of each window: its sum divided by how many elements it has, or by a given number."""
+    """Return the mean of each window, or its sum divided by a given number."""
     total = sum_pool(widened(x), axes)
     quotient: Callable[[Value, Operand], Value] = trunc_divide if x.dtype.is_integer else div
     kind = int if x.dtype.is_integer else float

@@ -1,6 +1,6 @@
-"""The gradients of formulas, for ops whose own gradient is that of a formula.
+"""Reverse-mode differentiation of formulas inside gradient rules of ops.
 
-`transform/autodiff.py` differentiates what users recorded; this walks a few ordinary values that an op has just made.
+`transform/autodiff.py` differentiates recorded graphs; this module walks a few values that an op has just made.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from .arithmetic import add
 
 
 def pullback(results: Sequence[Value], upstreams: Sequence[Value], inputs: Sequence[Value]) -> list[Value | None]:
-    """The gradients of the values that formulas begin with; None where nothing flows.
+    """Return the gradients of inputs of formulas; None where no gradient flows.
 
-    Of a value that is given twice, the first place gets all.
+    If an input is listed twice, the first one gets the whole gradient.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType

@@ -1,8 +1,8 @@
-"""Random numbers from a counter: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers").
+"""Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers").
 
-An element depends on the seed, on how many elements were drawn before, and on its place: on nothing else, so
-it is the same on every device and for every number of threads. The state is an ordinary tensor
-`(seed, offset)`, which whoever draws advances by the number of elements (`advance`).
+An element depends only on the seed, the number of elements drawn before and its position, so it is the same on every
+device and for every number of threads. The state is a tensor `(seed, offset)`, advanced by the number of elements drawn
+(`advance`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = 10
 
 
 def philox(counter: Sequence[Expr], key: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Four random words (uint32) from a counter of four words and a key of two."""
+    """Return four random words (uint32) for a counter of four words and a key of two."""
     a, b, c, d = counter
     k, m = key
     first, second = (const(x, uint32) for x in MULTIPLIERS)
@@ -51,15 +51,15 @@ def _xor(x: Expr, y: Expr, z: Expr) -> Expr:
 
 
 def halves(x: Expr) -> tuple[Expr, Expr]:
-    """The low and the high half of an int64."""
+    """Split an int64 into its low and high words."""
     return cast_element(x, uint32), cast_element(apply("shr", x, const(32, int64)), uint32)
 
 
 @final
 class Philox(Value):
-    """Random bits: of the four words that a counter gives the one with this number, for each element.
+    """Random bits: word `word` of the four that each counter gives.
 
-    The counter of an element is the offset in `state` plus its place in row-major order, the key is the seed.
+    The counter of an element is the offset in `state` plus its row-major position, the key is the seed.
     """
 
     cost = "expensive"
@@ -87,12 +87,12 @@ class Philox(Value):
 
 
 def advance(state: Value, drawn: Dim) -> Value:
-    """The state after so many elements have been drawn."""
+    """Return the state after a number of elements have been drawn."""
     return add(state, mul(positions(2, state.device), size_number(drawn, int64, state.device)))
 
 
 def rand(state: Value, sizes: Shape, dtype: DType = float32) -> Value:
-    """Uniform in [0, 1), with as many bits as the mantissa has."""
+    """Draw uniform numbers in [0, 1) with as many bits as the mantissa has."""
     _require_float("rand", dtype)
     if dtype is float64:
         high = shift_right(_wide(Philox(state, sizes, 0)), 5)
@@ -103,7 +103,7 @@ def rand(state: Value, sizes: Shape, dtype: DType = float32) -> Value:
 
 
 def randn(state: Value, sizes: Shape, dtype: DType = float32) -> Value:
-    """Normal, with mean 0 and deviation 1, by the transformation of Box and Muller."""
+    """Draw standard normal numbers by the Box-Muller transform."""
     _require_float("randn", dtype)
     work = float64 if dtype is float64 else float32
     radius = mul(add(cast(Philox(state, sizes, 0), work), 1.0), 2.0**-32)  # in (0, 1]: its logarithm is finite
@@ -112,7 +112,7 @@ def randn(state: Value, sizes: Shape, dtype: DType = float32) -> Value:
 
 
 def randint(state: Value, low: int, high: int, sizes: Shape, dtype: DType = int64) -> Value:
-    """Whole numbers, low <= n < high. None is more frequent than another by more than 1 part in 2**32."""
+    """Draw integers low <= n < high, with relative bias at most 2**-32."""
     if low >= high:
         raise ArgumentError(f"randint: there is no number from {low} to below {high}; low must be less than high")
     if not dtype.is_float and (low < dtype.min or high - 1 > dtype.max):
@@ -137,7 +137,7 @@ def _wide(x: Value) -> Value:
 
 
 def bernoulli(state: Value, probability: Operand, sizes: Shape) -> Value:
-    """True with a probability (a number, or a tensor that broadcasts)."""
+    """Draw bools that are true with a probability (a number, or a tensor that broadcasts)."""
     dtype = probability.dtype if isinstance(probability, Value) else float32
     if isinstance(probability, float | int) and not 0 <= probability <= 1:
         raise ArgumentError(f"bernoulli: a probability is between 0 and 1, not {probability}")
@@ -147,14 +147,14 @@ def bernoulli(state: Value, probability: Operand, sizes: Shape) -> Value:
 
 
 def randperm(state: Value, n: int, dtype: DType = int64) -> Value:
-    """The numbers 0 to n - 1 in random order."""
+    """Draw a permutation of 0 to n - 1."""
     from .sorting import argsort
 
     return cast(argsort(bitcast(_random64(state, (n,)), int64), 0), dtype)
 
 
 def dropout(x: Value, state: Value, p: float) -> Value:
-    """x with each element put to 0 with probability p, the others scaled so that the mean stays."""
+    """Zero elements with probability p, and scale the others to keep the mean."""
     if not 0 <= p <= 1:
         raise ArgumentError(f"dropout: a probability is between 0 and 1, not {p}")
     if p == 0:

@@ -1,7 +1,7 @@
-"""Sums (products, extremes) over ranges of a list, with the sums of its blocks at hand: no range takes long.
+"""Reductions over ranges of a list, in logarithmic time by precomputed reductions of blocks.
 
-A range is some entries before the first whole block, whole blocks, and some entries behind the last; of the blocks the
-same is said one level higher. What is combined, and in which order, follows from the range alone.
+A range is split into entries before the first whole block, whole blocks, and entries behind the last block; blocks are
+reduced on the next level in the same way. The order of evaluation depends on the range alone.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ COMBINE = {"add": "total + x", "mul": "total * x", "maximum": "tl.maximum(total,
 
 @final
 class RangeReduce(Opaque):
-    """For each two neighbours in `starts` what the entries between them make, column by column.
+    """Reduction of the entries between consecutive `starts`, column by column.
 
-    `levels`: (entries, columns), and what blocks of it make, and blocks of these: see `block_levels`.
+    `levels`: entries (entries, columns), then reductions of blocks of the level before, see `block_levels`.
 
     >>> from ..ir.dtype import float32, int64
     >>> from ..ir.graph import Input
@@ -118,7 +118,7 @@ for n in range((0).to(tl.int64), tl.max(end - begin, axis=0)):
 
 
 def block_levels(entries: Value, fn: str) -> tuple[Value, ...]:
-    """Entries, what blocks of them make, what blocks of blocks do, until there is about one.
+    """Return the entries, the reductions of their blocks, of blocks of these, and so on down to about one.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
