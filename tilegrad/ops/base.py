@@ -99,7 +99,7 @@ class Binary(Elementwise):
 
     @abstractmethod
     def share_x(self, upstream: Value) -> Value | None:
-        """What of the upstream gradient goes to x, before what was broadcast is summed."""
+        """Return the gradient of x, before broadcast axes are summed."""
 
     @abstractmethod
     def share_y(self, upstream: Value) -> Value | None:

@@ -1,13 +1,13 @@
-"""A recurrent layer through all its steps in one kernel, forward and backward.
+"""Recurrent layers with all steps in one kernel, forward and backward.
 
-What the inputs add to the gates is given for all steps. Everything has the batch as its last axis: each sequence
-is a lane, the weights are read number by number, and the hidden state stays where it is between steps.
+The contributions of the inputs to the gates are given for all steps. The batch is the last axis: each sequence is a
+lane, weights are read as scalars, and the hidden state stays in place between steps.
 
     tanh, relu    h' = f(x + W h)
     lstm          c' = s(f) c + s(i) tanh(g);   h' = s(o) tanh(c');          i f g o = x + W h
     gru           h' = n + z (h - n);   r z = s(x + W h);   n = tanh(x + r m);   m = W h + b
 
-where s is the logistic function. Gates are kept for the gradient, if one may be wanted.
+where s is the logistic function. Gates are stored for the gradient, if one may be wanted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tile_code import TileCode, with_precision
 
 
 def is_one_kernel(units: int, place: str) -> bool:
-    """Whether a layer goes through all steps in one kernel on a device; elsewhere each step is a product of its own."""
+    """Return whether one kernel runs all steps of a layer on a device; otherwise each step is a product."""
     most = device(place).target.max_fused_recurrent_units
     return not most or units <= most
 
@@ -42,7 +42,7 @@ def is_one_kernel(units: int, place: str) -> bool:
 class _Recurrent(Opaque):
     @property
     def layout(self) -> dict[str, Shape]:
-        """What lies behind one another in the result."""
+        """Return the names and sizes of the pieces of the result."""
         raise NotImplementedError
 
     def infer(self) -> TensorType:
@@ -50,7 +50,7 @@ class _Recurrent(Opaque):
         return first.type.with_shape((sum(known(product(shape), {}) for shape in self.layout.values()),))
 
     def parts(self) -> dict[str, Value]:
-        """The pieces of the result, by name."""
+        """Return the pieces of the result by name."""
         return _split(self, self.layout)
 
 
@@ -65,16 +65,16 @@ def _split(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
 
 @final
 class Recurrence(_Recurrent):
-    """All hidden states (length, units, batch), an LSTM's last cells, and what is kept for the gradient."""
+    """All hidden states (length, units, batch), the last cells of an LSTM, and what is stored for the gradient."""
 
     x: Value
-    """What the inputs add to the gates: (length, gates * units, batch)."""
+    """Contributions of the inputs to the gates: (length, gates * units, batch)."""
     weight: Value
     """(gates * units, units)."""
     hidden: Value
-    """The first hidden state: (units, batch)."""
+    """First hidden state: (units, batch)."""
     more: tuple[Value, ...]
-    """The first cells of an LSTM (units, batch), or the bias of a GRU's m (units)."""
+    """First cells of an LSTM (units, batch), or the bias of a GRU's m (units)."""
     kind: CellKind
     reverse: bool
     keeps: bool
@@ -158,7 +158,7 @@ def _ungrouped(weight: Any) -> Any:
 
 
 def _reaches_past(share: Value, start: int) -> bool:
-    """Whether something may arrive behind a place of a vector: the gradients of pieces before it do not."""
+    """Return whether an upstream gradient may be nonzero behind a position of the result."""
     if isinstance(share, Add):
         return _reaches_past(share.x, start) or _reaches_past(share.y, start)
     if isinstance(share, Pad) and share.steps == (1,) and share.value == 0.0:
@@ -168,16 +168,16 @@ def _reaches_past(share: Value, start: int) -> bool:
 
 @final
 class RecurrenceGradient(_Recurrent):
-    """The gradients of what the inputs add to the gates, of the first states, and of a GRU's m."""
+    """Gradients of the inputs' contributions, of the first states, and of a GRU's m."""
 
     upstream: Value
     weight: Value
-    """Turned: (units, gates * units), in groups of rows."""
+    """Transposed weights: (units, gates * units), in groups of rows."""
     made: Value
-    """All that the layer gave: states, and what is kept."""
+    """The result of the forward kernel: states, and what is stored for the gradient."""
     hidden: Value
     more: tuple[Value, ...]
-    """LSTM: the first cells, the upstream of the last."""
+    """LSTM: the first cells, and the upstream gradient of the last."""
     kind: CellKind
     reverse: bool
     precision: Precision
@@ -244,7 +244,7 @@ def _logistic(x: Any) -> Any:
 
 
 def _step(kind: CellKind, x: Any, weight: Any, h: Any, more: Any) -> tuple[Any, Any, Any]:
-    """One step on numpy arrays: the new states, and what is kept."""
+    """Compute one step on numpy arrays: new states, and what is stored."""
     added = weight @ h
     if kind == "lstm":
         i, f, g, o = np.split(x + added, 4)
@@ -283,7 +283,7 @@ def recurrence(
     reverse: bool,
     precision: Precision = "highest",
 ) -> tuple[Value, Value | None]:
-    """All hidden states, and an LSTM's last cells; see `Recurrence` for the shapes."""
+    """Run a layer; return all hidden states, and the last cells of an LSTM. Shapes are those of `Recurrence`."""
     given = [widened(v) for v in (x, weight, hidden)]
     extra = () if more is None else (widened(more),)
     keeps = any(v.tracked for v in (*given, *extra))

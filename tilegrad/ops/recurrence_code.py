@@ -1,8 +1,8 @@
-"""The kernels of recurrent layers: an instance takes some sequences of the batch, as lanes, through all steps.
+"""Tile kernels of recurrent layers: an instance runs some sequences of the batch, as lanes, through all steps.
 
-On the way back weights lie in groups of neighbouring rows, (rows // group, columns, group): a product takes a few rows
-at a time, whose numbers then follow one another in memory; rows of some thousand bytes would all meet in the same lines
-of the cache.
+The gradient kernel reads weights in groups of neighbouring rows, (rows // group, columns, group): a product reads a few
+rows at a time, which are contiguous then; rows with a stride of some thousand bytes would compete for the same cache
+sets.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CellKind = Literal["tanh", "relu", "lstm", "gru"]
 TangentKind = CellKind | Literal["scan"]
 GATES: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 4, "gru": 3, "scan": 1}
 SAVED_PER_UNIT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
-"""How many numbers a unit keeps at each step for the gradient: gates, and an LSTM's cells or a GRU's m."""
+"""Numbers that a unit stores at each step for the gradient: gates, and the cells of an LSTM or m of a GRU."""
 MAX_GROUP_ROWS = 16
-"""Rows of weights in a group: a line of memory of the caches."""
+"""Rows of weights in a group: one cache line."""
 
 
 def group_rows(units: int) -> int:
-    """How many rows of weights are a group.
+    """Return the number of rows in a group of weights.
 
     >>> group_rows(256), group_rows(200), group_rows(3)
     (16, 8, 1)
@@ -39,13 +39,13 @@ class RecurrenceSizes(NamedTuple):
 
 
 class RecurrenceKernel(NamedTuple):
-    """What a kernel is written for."""
+    """The parameters that a kernel is generated from."""
 
     kind: TangentKind
     sizes: RecurrenceSizes
     reverse: bool
     given: dict[str, TensorType]
-    """The tensors that the kernel takes, by name."""
+    """Tensor arguments of the kernel, by name."""
     output: TensorType
 
 
@@ -72,10 +72,10 @@ given@ = tl.load(x + (t * (COUNT * SIZE) + (j + @ * UNITS)[:, None] * BATCH + n[
 gate@ = tl.zeros((UNITS, LANES), DTYPE)
 gate@ = tl.dot(tl.load(weight + ((j + @ * UNITS)[:, None] * UNITS + k[None, :])), state, gate@)
 """
-"""What is given is read where it is added: a product that begins with nothing is not read before it is written."""
+"""Contributions of inputs, loaded where they are added, so that the product does not begin with a copy."""
 
 LEVELS: dict[str, tuple[str, ...]] = {"lstm": ("sigmoid", "sigmoid", "tanh", "sigmoid"), "gru": ("sigmoid", "sigmoid")}
-"""What becomes of the gates, just behind the product: of each block of it, while that is in the first cache."""
+"""Activations of the gates, applied to each block of the product while it is in the first-level cache."""
 LEVEL = "gate@ = tl.FN(given@ + gate@)\n"
 
 M = """
@@ -191,7 +191,7 @@ TANGENTS["relu"] = TANGENTS["tanh"]
 
 
 def tangent(op: RecurrenceKernel) -> TileCode:
-    """The way forward of what is linear in the gates: see `recurrence_tangent.py`."""
+    """Generate the kernel of a recurrence that is linear in the gates, see `recurrence_tangent.py`."""
     rows, count = 4 if op.kind == "gru" else GATES[op.kind], 0 if op.kind == "scan" else GATES[op.kind]
     dots = "".join(line for line in GATE.splitlines(True) if not line.startswith("given"))
     gates = "".join(GIVEN.replace("@", str(n)) for n in range(rows))
@@ -248,7 +248,9 @@ def backward(op: RecurrenceKernel) -> TileCode:
 
 
 def _lanes(batch: int) -> int:
-    """Vectors of sequences: two where there are so many, that a number of the weights serves both."""
+    """Choose the lanes of an instance: two vectors of sequences if there are enough, so that both use each scalar of
+    the weights.
+    """
     return 16 if batch > 8 else 8
 
 

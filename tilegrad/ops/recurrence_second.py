@@ -1,8 +1,8 @@
-"""Second gradients of recurrent layers: what is multiplied with what, for all steps at once.
+"""Second gradients of recurrent layers, as products and recurrences over all steps.
 
-The way back is linear in what arrives, with factors of what was kept. Its own gradient is a recurrence forth
-(`recurrence_tangent.py`), and products of what flows back with what flows forth; the factors' gradients then arrive
-at what was kept, and go the way back once more.
+The gradient is linear in the upstream gradient, with factors computed from stored gates. Its own gradient is a forward
+recurrence (`recurrence_tangent.py`) and products of its values with the backward ones; the gradients of the factors
+then flow back to the stored gates, through the gradient kernel once more.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .trigonometric import tanh
 
 
 def group_weights(weight: Value) -> Value:
-    """Weights (rows, columns) as the way back has them: (rows // group, columns, group)."""
+    """Group the rows of weights (rows, columns) for the gradient kernel: (rows // group, columns, group)."""
     rows, columns = (known(extent, {}) for extent in weight.shape)
     group = group_rows(rows)
     return transpose(reshape(weight, (rows // group, group, columns)))
 
 
 def ungroup_weights(weight: Value) -> Value:
-    """Weights in groups as (rows, columns)."""
+    """Undo `group_weights`."""
     groups, columns, group = (known(extent, {}) for extent in weight.shape)
     return reshape(transpose(weight), (groups * group, columns))
 
 
 def previous_states(states: Value, first: Value, reverse: bool) -> Value:
-    """The state that each step began with."""
+    """Return the state before each step."""
     length = states.shape[0]
     first = reshape(first, (1, *first.shape))
     if reverse:
@@ -49,12 +49,12 @@ def previous_states(states: Value, first: Value, reverse: bool) -> Value:
 
 
 def first_step(states: Value, reverse: bool) -> Value:
-    """What belongs to the first step."""
+    """Return the slice of the first step."""
     return squeeze(narrow(states, 0, states.shape[0] - 1 if reverse else 0, 1), 0)
 
 
 def split_rows(x: Value, count: int) -> list[Value]:
-    """Parts of the same size along the rows (axis 1)."""
+    """Split axis 1 into parts of equal size."""
     each = known(x.shape[1], {}) // count if count else 0
     return [narrow(x, 1, n * each, each) for n in range(count)]
 
@@ -64,18 +64,18 @@ def after_first_step(x: Value) -> Value:
 
 
 class GateFactors(NamedTuple):
-    """How a layer goes."""
+    """The kind, direction and factors of a layer."""
 
     kind: CellKind
     reverse: bool
     precision: Precision
 
     def later(self, x: Value, last: Value) -> Value:
-        """What belongs to the step after each."""
+        """Return the values of the following step."""
         return previous_states(x, last, not self.reverse)
 
     def factors(self, hiddens: Value, kept: Sequence[Value], hidden: Value, more: Sequence[Value]) -> list[Value]:
-        """What arrives at a step is multiplied by these: (length, units, batch)."""
+        """Return the factors of the gradients at each step: (length, units, batch)."""
         if self.kind == "lstm":
             i, f, g, o, cells = kept
             high, last = tanh(cells), previous_states(cells, more[0], self.reverse)
@@ -108,7 +108,7 @@ class GateFactors(NamedTuple):
 
 
 class SavedGradients(NamedTuple):
-    """What the gradients of what is kept add to the way back."""
+    """Contributions of the gradients of stored values to the gradient kernel."""
 
     upstream: Value
     gates: Value
@@ -125,7 +125,7 @@ def gate_gradients(
     hidden: Value,
     more: Sequence[Value],
 ) -> SavedGradients:
-    """What arrives at an LSTM's or a GRU's gates, for the kernel that goes back from the states alone."""
+    """Return the gradients of the gates of an LSTM or GRU, for the gradient kernel that starts from states alone."""
     nothing = zeros_like(hidden)
     if way.kind == "lstm":
         i, f, g, o, _ = kept
@@ -156,7 +156,7 @@ def gate_gradients(
 def second_gradients(
     way: GateFactors, given: Sequence[Value], more: Sequence[Value], own: dict[str, Value], arriving: dict[str, Value]
 ) -> list[Value | None]:
-    """The gradients of what `RecurrenceGradient` is given: upstream, weight, what the layer made, hidden, more."""
+    """Return the gradients of the inputs of `RecurrenceGradient`: upstream, weight, made, hidden, more."""
     upstream, grouped, made, hidden = given
     weight, nothing = transpose(ungroup_weights(grouped)), zeros_like(hidden)
     length, units, batch = (known(extent, {}) for extent in upstream.shape)

@@ -1,4 +1,4 @@
-"""Recurrences that are linear in what they are given: second gradients of recurrent layers are made of them.
+"""Linear recurrences, which second gradients of recurrent layers consist of.
 
 With s the state (and for an LSTM c), g = x + W s before the step, and factors that were computed for all steps:
 
@@ -34,17 +34,17 @@ ArraysOrValues = Callable[[Any, Any], Any]
 
 @final
 class RecurrenceTangent(Opaque):
-    """All states (length, units, batch), and behind them all cells of an LSTM, in a row."""
+    """All states (length, units, batch), followed by all cells of an LSTM."""
 
     x: Value
     """(length, rows * units, batch)."""
     factors: Value
     """(length, factors * units, batch)."""
     hidden: Value
-    """The first state: (units, batch)."""
+    """First state: (units, batch)."""
     weight: tuple[Value, ...]
     more: tuple[Value, ...]
-    """The first cells of an LSTM."""
+    """First cells of an LSTM."""
     kind: TangentKind
     reverse: bool
     precision: Precision
@@ -82,7 +82,7 @@ class RecurrenceTangent(Opaque):
         return np.stack(states + (cells if self.more else [])).ravel().astype(x.dtype)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """By ordinary operations, step by step: third gradients are rare."""
+        """Differentiate step by step with ordinary ops: third gradients are rare."""
         units, batch = self.hidden.shape
 
         def gates(state: Value) -> list[Value]:
@@ -97,7 +97,7 @@ class RecurrenceTangent(Opaque):
     def _steps(
         self, rows: Any, factors: Any, gates: Any, state: Any, cell: Any, plus: ArraysOrValues, times: ArraysOrValues
     ) -> tuple[list[Any], list[Any]]:
-        """All states and cells, of arrays or of values."""
+        """Return all states and cells, of arrays or of values."""
         length = self.sizes.length
         states, cells = [state] * length, [cell] * length
         for t in range(length)[:: -1 if self.reverse else 1]:
@@ -134,7 +134,7 @@ def _parts(x: Value, units: Any, batch: Any) -> list[Value]:
 
 
 def linear_scan(x: Value, factor: Value, first: Value, reverse: bool) -> Value:
-    """Each state is the one before times a factor, plus x."""
+    """Return the states s' = f s + x."""
     return reshape(RecurrenceTangent(x, factor, first, (), (), "scan", reverse, "highest"), x.shape)
 
 
@@ -148,7 +148,7 @@ def linear_recurrence(
     reverse: bool,
     precision: Precision,
 ) -> list[Value]:
-    """All states, and all cells of an LSTM, each (length, units, batch)."""
+    """Return all states, and all cells of an LSTM, each (length, units, batch)."""
     made = RecurrenceTangent(x, cat(factors, 1), first, (weight,), tuple(more), kind, reverse, precision)
     shape = (2 if more else 1, *factors[0].shape)
     return [squeeze(narrow(reshape(made, shape), 0, n, 1), 0) for n in range(known(shape[0], {}))]

@@ -1,4 +1,4 @@
-"""One element from many: sums, products, extremes, truth and places."""
+"""Reductions: products, extremes, any, all and positions of extremes."""
 
 from __future__ import annotations
 
@@ -44,19 +44,20 @@ __all__ = [
 ]
 
 Ties = Literal["share", "share or nan", "first"]
-"""What becomes of the gradient of an extreme: equal elements share it (and if it is NaN, all NaN ones do,
-or the gradient is NaN), or it goes to the first of them."""
+"""Gradient of an extreme: shared by all equal elements (if it is NaN, by all NaN), or given to the first."""
 
 
 @final
 class Prod(Reduction):
-    """The product; half precision is multiplied in float32."""
+    """Product; half precision is multiplied in float32."""
 
     fn = "mul"
     takes = "if"
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """Each element's share is the product of all others, found without dividing: elements may be 0."""
+        """Each element's gradient has the product of all others as factor, computed without dividing: elements may be
+        0.
+        """
         kept = [n for n in range(self.x.type.rank) if n not in self.axes]
         order = (*kept, *self.axes)
         moved = permute(self.x, order)
@@ -66,7 +67,7 @@ class Prod(Reduction):
 
 
 def _product_before(x: Value) -> Value:
-    """For each element along the last axis the product of those before it."""
+    """Return for each element along the last axis the product of those before it."""
     if x.shape[-1] == 0:
         return x
     shifted = pad(narrow(x, -1, 0, x.shape[-1] - 1), [*[(0, 0)] * (x.type.rank - 1), (1, 0)], 1.0)
@@ -74,7 +75,7 @@ def _product_before(x: Value) -> Value:
 
 
 class Extremum(Reduction):
-    """The greatest or the least element, NaN if there is one."""
+    """Maximum or minimum, NaN if there is one."""
 
     empty = False
     x: Value
@@ -107,7 +108,7 @@ class Min(Extremum):
 
 
 class Truth(Reduction):
-    """Ops that reduce truth values."""
+    """Reductions of bools."""
 
     takes = "b"
 
@@ -126,7 +127,7 @@ class All(Truth):
 
 
 class ArgExtreme(Reduction):
-    """Where along one axis an element stands: the first of equal ones, the first NaN if there is one."""
+    """Position of the extreme along one axis: the first of ties, the first NaN if there is one."""
 
     empty = False
     takes = "if"
@@ -163,32 +164,32 @@ def _extremum(op: type[Extremum], x: Value, axes: Axes, keepdim: bool, ties: Tie
 
 
 def amax(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
-    """The greatest element; equal ones share the gradient."""
+    """Return the maximum; ties share the gradient."""
     return _extremum(Max, x, axes, keepdim, "share")
 
 
 def amin(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
-    """The least element; equal ones share the gradient."""
+    """Return the minimum; ties share the gradient."""
     return _extremum(Min, x, axes, keepdim, "share")
 
 
 def reduce_max(x: Value) -> Value:
-    """The greatest of all elements: `x.max()`."""
+    """Return the maximum of all elements: `x.max()`."""
     return _extremum(Max, x, None, False, "share or nan")
 
 
 def reduce_min(x: Value) -> Value:
-    """The least of all elements: `x.min()`."""
+    """Return the minimum of all elements: `x.min()`."""
     return _extremum(Min, x, None, False, "share or nan")
 
 
 def max_along(x: Value, axis: int, keepdim: bool = False) -> tuple[Value, Value]:
-    """The greatest elements along an axis and where they stand; those get the gradient."""
+    """Return the maxima along an axis and their positions, which get the gradient."""
     return _extremum(Max, x, axis, keepdim, "first"), argmax(x, axis, keepdim)
 
 
 def min_along(x: Value, axis: int, keepdim: bool = False) -> tuple[Value, Value]:
-    """The least elements along an axis and where they stand; those get the gradient."""
+    """Return the minima along an axis and their positions, which get the gradient."""
     return _extremum(Min, x, axis, keepdim, "first"), argmin(x, axis, keepdim)
 
 
@@ -209,12 +210,12 @@ def _line(x: Value, op: type[ArgExtreme]) -> Value:
 
 
 def argmax(x: Value, axis: int | None = None, keepdim: bool = False) -> Value:
-    """Where the greatest element stands, along an axis or in all elements in order."""
+    """Return the position of the maximum, along an axis or in row-major order."""
     return _arg_extreme(Argmax, x, axis, keepdim)
 
 
 def argmin(x: Value, axis: int | None = None, keepdim: bool = False) -> Value:
-    """Where the least element stands, along an axis or in all elements in order."""
+    """Return the position of the minimum, along an axis or in row-major order."""
     return _arg_extreme(Argmin, x, axis, keepdim)
 
 

@@ -1,4 +1,4 @@
-"""Rounding. The gradients are zero, as in PyTorch."""
+"""Rounding ops, with zero gradients as in PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .base import Unary, zeros_like
 
 
 class Rounding(Unary):
-    """Ops that give a whole number near an element."""
+    """Ops that round to an integer."""
 
     def share_x(self, upstream: Value) -> Value | None:
         return zeros_like(upstream)
@@ -28,7 +28,7 @@ class Ceil(Rounding):
 
 @final
 class Round(Rounding):
-    """The nearest whole number; of two, the even one."""
+    """Round to the nearest integer, ties to even."""
 
     fn = "round"
 
@@ -51,7 +51,7 @@ def trunc(x: Value) -> Value:
 
 
 def round_digits(x: Value, decimals: int = 0) -> Value:
-    """x rounded to some digits after the point (before it, if negative), halves to even."""
+    """Round to a number of decimal digits (before the point, if negative), ties to even."""
     if not x.dtype.is_float:
         return x
     if decimals == 0:
@@ -61,5 +61,5 @@ def round_digits(x: Value, decimals: int = 0) -> Value:
 
 
 def frac(x: Value) -> Value:
-    """What follows the point, with the sign of x."""
+    """Return the fractional part, with the sign of x."""
     return sub(x, trunc(x))

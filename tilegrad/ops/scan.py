@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along an axis."""
+"""Cumulative sums, products and extremes along an axis."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .exponential import exp, log
 from .movement import cat, flip, narrow, pad, replaced, select, unsqueeze
 
 MAX_PAIRWISE = 64
-"""Elements up to which the gradient of a running product or extreme goes through all pairs of them."""
+"""Elements up to which the gradient of a cumulative product or extreme is computed over all pairs."""
 
 
 class ScanOp(Value):
-    """Ops whose element comes from all elements of x up to the same place on an axis."""
+    """Ops whose element is a reduction of all elements of x up to its position on an axis."""
 
     fn: ClassVar[str]
     takes: ClassVar[str] = "if"
@@ -49,7 +49,7 @@ class ScanOp(Value):
 
 @final
 class Cumsum(ScanOp):
-    """The sum of all elements up to this one; half precision is added up in float32."""
+    """Cumulative sum; half precision is accumulated in float32."""
 
     fn = "add"
 
@@ -59,14 +59,14 @@ class Cumsum(ScanOp):
 
 @final
 class Cumprod(ScanOp):
-    """The product of all elements up to this one; half precision is multiplied in float32."""
+    """Cumulative product; half precision is multiplied in float32."""
 
     fn = "mul"
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """x[i] counts in all products from i on, with the product of the others as its factor.
+        """x[i] is a factor of all products from i on, with the product of the others as its derivative.
 
-        These are n * n factors, none of them found by dividing: elements may be 0.
+        These n * n factors are computed without dividing: elements may be 0.
         """
         axis, rank, n = self.axis, self.x.type.rank, self.x.shape[self.axis]
         if isinstance(n, int) and n > MAX_PAIRWISE:
@@ -83,9 +83,9 @@ class Cumprod(ScanOp):
 
 
 def _reverse_recurrence(factors: Value, sums: Value, axis: int, n: int) -> Value:
-    """Numbers, each with a factor times what the next one became: twice as many at each step; nothing is divided by.
+    """Solve y[i] = x[i] + f[i] * y[i + 1] by doubling, without dividing.
 
-    Factors may also be bools: whether the next one is added.
+    Factors may be bools: whether the next result is added.
     """
     taken, both = (masked, bitwise_and) if factors.dtype is bool_ else (mul, mul)
     for d in (1 << step for step in range((n - 1).bit_length())):
@@ -97,7 +97,7 @@ def _reverse_recurrence(factors: Value, sums: Value, axis: int, n: int) -> Value
 
 
 class ScanExtreme(ScanOp):
-    """The greatest or least element so far; the gradient goes to where it stands, the last such place."""
+    """Cumulative maximum or minimum; the gradient goes to its last position."""
 
     place: ClassVar[type[ScanOp]]
     takes = "bif"
@@ -116,7 +116,7 @@ class ScanExtreme(ScanOp):
 
 
 class ScanArgExtreme(ScanOp):
-    """Where the greatest or least element so far stands; of equal ones, the last."""
+    """Position of the cumulative maximum or minimum, the last of ties."""
 
     takes = "bif"
     differentiable = False
@@ -152,7 +152,7 @@ class Cummin(ScanExtreme):
 
 
 def _along(axis: int, rank: int, n: Dim) -> Shape:
-    """The shape of something that varies along one axis only."""
+    """Return the shape of a value that varies along one axis only."""
     ones: Shape = (1,) * rank
     return replaced(ones, axis, n)
 
@@ -168,12 +168,12 @@ def cumprod(x: Value, axis: int) -> Value:
 
 
 def cummax(x: Value, axis: int) -> tuple[Value, Value]:
-    """The greatest elements so far, and where they stand."""
+    """Return the cumulative maxima and their positions."""
     return _scan(x, axis, Cummax, CumArgmax)
 
 
 def cummin(x: Value, axis: int) -> tuple[Value, Value]:
-    """The least elements so far, and where they stand."""
+    """Return the cumulative minima and their positions."""
     return _scan(x, axis, Cummin, CumArgmin)
 
 
@@ -188,13 +188,13 @@ def _scan(x: Value, axis: int, values: type[ScanOp], places: type[ScanOp]) -> tu
 
 
 LOGCUMSUMEXP_BLOCK = 16
-"""Elements of an axis that are each compared with all before, in `logcumsumexp`."""
+"""Elements of a block of `logcumsumexp`, in which all pairs are computed."""
 
 
 def logcumsumexp(x: Value, axis: int) -> Value:
-    """log of the running sum of exp(x): each sum relative to its own greatest element, so nothing overflows.
+    """Compute the log of the cumulative sum of exp(x), each relative to its own maximum to avoid overflow.
 
-    Blocks of 16 elements are done for themselves, and put behind what all before them have.
+    Blocks are computed by themselves and combined with the result of all blocks before.
     """
     n = normal_axis(axis, x.type.rank, "logcumsumexp")
     return cast_value(_scan_logs(widened(x), n), x.dtype) if x.shape else x
@@ -216,7 +216,7 @@ def _scan_logs(x: Value, n: int) -> Value:
 
 
 def _logaddexp(x: Value, y: Value) -> Value:
-    """log(exp(x) + exp(y)), with no gradient where both are of nothing."""
+    """Compute log(exp(x) + exp(y)), without a gradient where both are -inf."""
     greatest = detach(maximum(x, y))
     shift = where(isfinite(greatest), greatest, 0.0)
     return _shifted_log(add(exp(sub(x, shift)), exp(sub(y, shift))), shift)
@@ -228,7 +228,7 @@ def _shifted_log(total: Value, shift: Value) -> Value:
 
 
 def _compared_logs(x: Value, n: int) -> Value:
-    """The same with n * n exponentials along an axis of n elements."""
+    """Compute logcumsumexp with n * n exponentials along an axis of n elements."""
     greatest = detach(cummax(x, n)[0])
     shift = where(isfinite(greatest), greatest, 0.0)
     extent, rank = x.shape[n], x.type.rank + 1

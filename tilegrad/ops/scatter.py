@@ -1,7 +1,7 @@
-"""The tile kernel of scattering: a copy of a base, into which a source is written where indices say.
+"""The tile kernel of scatters: copy the base, then write the source at the indices.
 
-Results are the same in every run: what may meet in one place is written by one instance, in order. An
-instance has some columns (positions along the axes without indices) and goes through the index.
+Results are deterministic: one instance writes all entries with the same destination, in order. An instance has some
+columns (positions along the axes without indices) and loops over the index.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from .control import Check
 from .tile_code import TileCode, Tiles, flat_offset, show_size, tile_code, unravel
 
 BLOCKS = (16, 32, 64)
-"""Columns of an instance: at least a cache line of each row, more if that leaves instances enough."""
+"""Columns of an instance: at least a cache line of each row, more if enough instances are left."""
 MIN_ROWS_PER_INSTANCE, MAX_ROW_PARTS = 64, 32
 """Where instances share rows: the fewest of one, and how many there are at most for some columns."""
 COPY_ELEMENTS = 512
 """Elements that are copied at a time."""
 
 FUNCTIONS = {"": None, "add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-"""What becomes of the old and the new element: the new one, or a function of both."""
+"""How old and new elements are combined; None replaces the old one."""
 
 
 class ColumnAxis(Node):
-    """An axis without indices, with the strides of what is read and written along it."""
+    """An axis without indices, with the strides of base, source, index and result."""
 
     extent: Dim
     out: Dim
     base: Dim
     source: Dim
     index: Dim = 0
-    """The stride of the index, if it differs from column to column."""
+    """Stride of the index, if it differs between columns."""
     limit: Dim | None = None
-    """How far the index reaches, if not as far as the axis."""
+    """Length of the index along this axis, if shorter than the axis."""
 
 
 class IndexedAxis(Node):
-    """An axis along which an index says where to write."""
+    """An axis with indices."""
 
     extent: Dim
     out: Dim
     base: Dim
     index: str
-    """The name of the index."""
+    """Name of the index."""
     check: Check | None = None
-    """How it is checked, if it is."""
+    """How the index is checked, if it is."""
 
 
 class ScatterSpec(Node):
-    """What a kernel scatters."""
+    """The parameters that a scatter kernel is generated from."""
 
     fn: str
     columns: tuple[ColumnAxis, ...]
@@ -65,7 +65,7 @@ class ScatterSpec(Node):
     per_column: bool
     """Whether each column has its own index."""
     count: Dim
-    """How many entries the index has, for each column."""
+    """Entries of the index for each column."""
     index_step: Dim
     source_step: Dim
 
@@ -125,7 +125,7 @@ def _block(columns: Dim, instances: int) -> int:
 
 
 def scatter_kernel(work: ScatterSpec, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
-    """The kernel; the inputs are called `base`, `source` and as the rows say."""
+    """Generate the kernel; the inputs are called `base`, `source` and as the indexed axes say."""
     columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
     beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
     target = device(output.device).target
@@ -177,7 +177,9 @@ def _unmasked(text: str, everywhere: bool) -> str:
 
 
 def _span(work: ScatterSpec, rows: Dim, output: TensorType) -> int:
-    """Rows of an instance, on a device that wants many: each looks at every entry, and does its own; 0: all."""
+    """Return the rows of an instance on targets that need many instances: each visits all entries and writes those of
+    its rows. 0: all rows.
+    """
     alone = len(work.rows) == 1 and not work.per_column
     if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
         return 0
@@ -200,13 +202,13 @@ def _place(work: ScatterSpec, n: int, mask: str) -> str:
 
 
 def broadcast_strides(shape: tuple[Dim, ...], to: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The strides with which something of a shape is read as if it were larger."""
+    """Return the strides that read a tensor as if it were broadcast to a larger shape."""
     strides = [0 if extent == 1 else s for s, extent in zip(row_major(shape), shape, strict=True)]
     return (*(0 for _ in range(len(to) - len(shape))), *strides)
 
 
 def scatter_reference(fn: str, base: Any, shape: Sequence[int], at: tuple[Any, ...], source: Any) -> Any:
-    """The meaning with numpy; `at` indexes the result, with negative indices and those beyond the end kept inside."""
+    """Scatter on numpy arrays; `at` indexes the result, with indices clamped."""
     result = np.array(np.broadcast_to(base, shape))
     ufunc = FUNCTIONS[fn]
     if ufunc is None:
@@ -227,6 +229,6 @@ def _one_by_one(ufunc: Any, result: Any, at: tuple[Any, ...], source: Any) -> No
 
 
 def clamp_positions(index: Any, length: int) -> Any:
-    """Indices as positions: what `indexing.wrapped` means."""
+    """Return indices as positions: `indexing.wrap_index` on numpy arrays."""
     index = np.asarray(index).astype(np.int64)
     return np.clip(np.where(index < 0, index + length, index), 0, max(length - 1, 0))

@@ -1,4 +1,4 @@
-"""Where values would be put in sorted rows: each looks in halves of its row."""
+"""Search values in sorted rows by bisection."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 MAX_COMPARED_EDGES = 64
-"""Edges up to which all are compared: that joins the kernels around it."""
+"""Edges up to which all are compared, which fuses with other kernels."""
 LANES = 256
 
 
 @final
 class SearchSorted(Opaque):
-    """How many edges of its row are less than a value (or equal to it, if `right`); NaN is greater than all.
+    """Number of edges of its row below a value (or equal to it, if `right`); NaN is greater than all.
 
-    `edges` are one vector, or have the shape of the values but for the last axis.
+    `edges` are one vector, or have the shape of the values except for the last axis.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input
@@ -71,7 +71,7 @@ class SearchSorted(Opaque):
 
 
 def search_sorted(edges: Value, values: Value, right: bool = False) -> Value:
-    """How many edges are less than each value, or equal to it, as int64; sorted rows, or one for all."""
+    """Return the number of edges below each value, or equal to it, as int64; rows are sorted."""
     length = edges.shape[-1]
     known = all(isinstance(d, int) for d in (*edges.shape, *values.shape))
     if known and isinstance(length, int) and length > MAX_COMPARED_EDGES and values.type.rank:

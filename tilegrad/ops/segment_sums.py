@@ -1,11 +1,11 @@
-"""Sums of the rows that go to one row of a table, when what goes where has been put in order.
+"""Segment sums over sorted indices: the gradient of an embedding table.
 
-    SortedKeys    the entries of an index in the order of the rows that they name (`sorting.py`)
-    RowStarts     where in that order each row of the table begins
-    SummedRows    for each row of the table the sum of what goes there
+    SortedKeys       the entries of an index sorted by destination row (`sorting.py`)
+    SegmentStarts    the first sorted entry of each row of the table
+    SegmentSums      for each row of the table the sum of its entries
 
-So each row is written once, by one instance, and nobody goes through all entries for it.
-`transform/embedding_gradient.py` makes them of one.
+Each row is written once, by one instance, which visits only its own entries. `transform/embedding_gradient.py` makes
+them from scatters.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 STARTS_PER_INSTANCE = 256
-"""Rows of a table whose first entries an instance looks for."""
+"""Rows of a table whose first entries an instance searches."""
 ENTRIES_PER_STEP = 4
-"""Entries that are added up at a time: most rows have few, and some have thousands."""
+"""Entries added at a time: most rows have few, and some have thousands."""
 
 
 @final
 class SegmentStarts(Opaque):
-    """For each row of a table, and what would be the next, how many entries name an earlier one.
+    """For each row of a table, and one behind the last, the number of entries of earlier rows.
 
     `order` is that of `SortedKeys`.
 
@@ -66,15 +66,14 @@ class SegmentStarts(Opaque):
 
 @final
 class SegmentSums(Opaque):
-    """For each row of a table the sum of the rows of a source that go there, in the order of the entries, some at a
-    time."""
+    """For each row of a table the sum of its rows of the source, in the order of the entries."""
 
     differentiable = False
     order: Value
     starts: Value
     source: Value
     columns: int
-    """How long the rows of the source are: it may have more axes."""
+    """Elements of a row of the source, which may have more axes."""
 
     def infer(self) -> TensorType:
         rows = self.starts.shape[0]

@@ -1,7 +1,7 @@
-"""Choosing elements by a condition: masks, and lists of the places where something holds.
+"""Selection of elements by masks, and positions of nonzero elements.
 
-How many places there are waits for the values. So `nonzero` takes the count, which the caller has computed and
-read before: `count_true` first, then `nonzero` of a known size.
+The number of selected elements is known only at run time. So `nonzero` takes the count, which the caller has computed
+(`count_true`) and read before.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BLOCK = 512
 
 @final
 class Compact(Opaque):
-    """The places where a list of bools is true; `before` is how many are, up to and with each place."""
+    """Positions of true elements of a list of bools; `before` is their inclusive cumulative count."""
 
     differentiable = False
     mask: Value
@@ -64,24 +64,24 @@ class Compact(Opaque):
 
 
 def count_true(condition: Value) -> Value:
-    """How many elements are not 0."""
+    """Count the elements that are not 0."""
     return reduce_sum(cast(to_bool(condition), int64))
 
 
 def flat_nonzero(condition: Value, count: Dim) -> Value:
-    """The numbers, in row-major order, of the elements that are not 0; there are `count` of them."""
+    """Return the row-major positions of the `count` elements that are not 0."""
     flat = reshape(to_bool(condition), (product(condition.shape),))
     return Compact(flat, cumsum(cast(flat, int64), 0), count)
 
 
 def nonzero(condition: Value, count: Dim) -> Value:
-    """The positions of the elements that are not 0, one in each row."""
+    """Return the positions of the elements that are not 0, one in each row."""
     places = nonzero_along(condition, count)
     return stack(places, 1) if places else expand(reshape(flat_nonzero(condition, count), (count, 1)), (count, 0))
 
 
 def nonzero_along(condition: Value, count: Dim) -> tuple[Value, ...]:
-    """The positions of the elements that are not 0: along each axis one list."""
+    """Return the positions of the elements that are not 0, as one list for each axis."""
     if not condition.type.rank:
         return ()
     flat = flat_nonzero(condition, count)
@@ -93,14 +93,14 @@ def nonzero_along(condition: Value, count: Dim) -> tuple[Value, ...]:
 
 
 def masked_select(x: Value, mask: Value, count: Dim) -> Value:
-    """The elements where the mask, which broadcasts with x, is true; there are `count` of them."""
+    """Return the `count` elements at which the broadcast mask is true."""
     shape = broadcast_shapes(x.shape, mask.shape, op="masked_select")
     flat = reshape(expand(x, shape), (product(shape),))
     return Index(flat, (flat_nonzero(expand(mask, shape), count),), (0,))
 
 
 def masked_fill(x: Value, mask: Value, value: Operand) -> Value:
-    """x with one number where the mask is true."""
+    """Replace elements by a number where the mask is true."""
     if mask.dtype is not bool_:
         raise DTypeError(f"masked_fill: the mask has {mask.dtype.name} elements, not bool; compare it, as in mask != 0")
     filler = operand(value, x)
@@ -112,7 +112,7 @@ def masked_fill(x: Value, mask: Value, value: Operand) -> Value:
 
 
 def one_hot(index: Value, classes: int) -> Value:
-    """int64 rows with a 1 where the index says."""
+    """Return int64 rows with a 1 at the index."""
     if not index.dtype.is_integer:
         raise DTypeError(f"one_hot: the index has {index.dtype.name} elements, not integers")
     wide = cast(index, int64)

@@ -1,10 +1,10 @@
-"""How windows lie over an axis: which positions a window has, and which windows cover a position.
+"""Geometry of windows on an axis: the positions of a window, and the windows that cover a position.
 
-    Sliding    windows of equal width, `stride` apart, over an axis that may be padded
-    Adaptive   as many windows as asked for, of nearly equal widths, over the whole axis
+    Sliding    windows of equal width at a distance of `stride` on an axis that may be padded
+    Adaptive   a number of windows of nearly equal widths that cover the whole axis
 
-Both answer both questions in closed form. The second is what gradients ask: with it they gather from
-the windows that cover an element, instead of scattering from the windows.
+Both directions have closed forms. Gradients use the second one to gather from the windows that cover an element,
+instead of scattering.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from .broadcasting import ZERO, shown
 
 
 class Tap(NamedTuple):
-    """Where an element of a window is."""
+    """Position of an element of a window."""
 
     at: Expr
-    """Along the axis."""
+    """Position along the axis."""
     exists: Expr
 
 
 class Covering(NamedTuple):
-    """A window over a position."""
+    """A window that covers a position."""
 
     window: Expr
     tap: Expr
-    """Which element of the window the position is."""
+    """Element of the window at the position."""
     reached: Expr
-    """Whether windows have such a tap, and some window has it here, were there windows without end."""
+    """Whether the position is at a tap of some window of an unbounded axis."""
     exists: Expr
 
 
 class Coverings(NamedTuple):
-    """The same over several axes."""
+    """A window that covers a position of several axes."""
 
     windows: tuple[Expr, ...]
     taps: tuple[Expr, ...]
@@ -50,7 +50,7 @@ class Coverings(NamedTuple):
 
 
 class Axis(Structure):
-    """What both kinds have: an axis of `extent` elements and `count` windows of at most `width`."""
+    """An axis of `extent` elements with `count` windows of at most `width`."""
 
     extent: Dim
     count: Dim
@@ -62,23 +62,23 @@ class Axis(Structure):
     @property
     @abstractmethod
     def cover(self) -> int:
-        """The most windows that have a position in common."""
+        """Most windows that cover a position."""
 
     @abstractmethod
     def place(self, window: Expr, tap: Expr) -> Tap:
-        """Element `tap` of a window."""
+        """Return the position of element `tap` of a window."""
 
     @abstractmethod
     def covering(self, at: Expr, n: Expr) -> Covering:
-        """The n-th of the windows over a position."""
+        """Return the n-th window that covers a position."""
 
     @abstractmethod
     def elements(self, window: Expr, padding: bool) -> Expr:
-        """How many elements a window has, with or without those of the padding."""
+        """Return the number of elements of a window, with or without padding."""
 
     @abstractmethod
     def first(self, window: Expr, tap: Expr) -> Expr:
-        """The tap, or that of the first element that exists where this one stands before the axis."""
+        """Return the tap, or that of the first element on the axis if this one is before it."""
 
 
 Axes: TypeAlias = "tuple[Axis, ...]"
@@ -86,7 +86,7 @@ Axes: TypeAlias = "tuple[Axis, ...]"
 
 @final
 class Sliding(Axis):
-    """Windows of `taps` elements, `dilation` apart from each other; the first starts `padding` before the axis.
+    """Windows of `taps` elements at a distance of `dilation`; the first window begins `padding` before the axis.
 
     >>> from ..ir.scalar import Index
     >>> axis = Sliding(8, 4, 3, 2, 1, 1)
@@ -111,7 +111,7 @@ class Sliding(Axis):
 
     @property
     def _every(self) -> int:
-        """Of how many taps of neighbouring windows one is at a given position."""
+        """Distance of taps of neighbouring windows that meet the same position."""
         return self.stride // math.gcd(self.stride, self.dilation)
 
     def place(self, window: Expr, tap: Expr) -> Tap:
@@ -151,9 +151,9 @@ class Sliding(Axis):
 
 @final
 class Adaptive(Axis):
-    """Window q of n over an axis of m elements goes from floor(q m / n) to before ceil((q + 1) m / n).
+    """Window q of n on an axis of m elements, from floor(q m / n) to ceil((q + 1) m / n), exclusive.
 
-    A position is covered by the windows that would be its elements, were windows and positions exchanged.
+    A position is covered by the windows that would be its elements if windows and positions were exchanged.
 
     >>> Adaptive(10, 4).width, Adaptive(10, 5).width, Adaptive(3, 7).width
     (3, 2, 2)
@@ -203,26 +203,26 @@ def _widest(extent: int, count: int) -> int:
 
 
 def check_fit(op: str, shape: Shape, *expected: Dim) -> None:
-    """Refuses a tensor whose last axes are not as long as the windows over them say."""
+    """Raise an error if the last axes of a tensor do not have the extents of the windows."""
     if shape[len(shape) - len(expected) :] != expected:
         raise ShapeError(f"{op}: {shown(shape)} does not end in {shown(expected)}, which these windows are made for")
 
 
 def tap_positions(axes: Axes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
-    """The position of an element of a window over several axes, and whether it exists."""
+    """Return the position of an element of a window over several axes, and whether it exists."""
     found = [axis.place(q, k) for axis, q, k in zip(axes, windows, taps, strict=True)]
     return tuple([p.at for p in found]), conjunction(p.exists for p in found)
 
 
 def coverings(axes: Axes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Coverings:
-    """A window over a position of several axes."""
+    """Return a window that covers a position of several axes."""
     found = [axis.covering(p, n) for axis, p, n in zip(axes, at, numbers, strict=True)]
     windows, taps, reached, exists = zip(*found, strict=True)
     return Coverings(windows, taps, conjunction(reached), conjunction(exists))
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr:
-    """Whether all of some conditions hold."""
+    """Combine conditions with `and`."""
     result: Expr = TRUE
     for condition in conditions:
         result = result & condition

@@ -1,7 +1,7 @@
-"""Sorting along the last axis, and what is made of it: argsort, sort, topk, median, unique.
+"""Sorting along the last axis: argsort, sort, topk, median, unique.
 
-What is sorted are int32 keys that order as the elements do (`sort_key`); so the kernel knows one type of
-element, and the order is stable in both directions, with NaN as the greatest element, as in PyTorch.
+Elements are mapped to int32 keys with the same order (`SortKey`), so that kernels sort one type. The order is stable in
+both directions, with NaN as the greatest element, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 MAX_SELECTED = 128
-"""So many least keys are kept in order while a row is read; for more the row is sorted."""
+"""Smallest keys that are kept sorted while a row is read; for more the row is sorted."""
 MAX_COMPARED_ROW = 1 << 17
-"""Keys of a row up to which, on a device of many instances, each is compared with all others."""
+"""Keys of a row up to which each is compared with all others, on targets with many instances."""
 KEYS_PER_INSTANCE, COMPARED_PER_STEP = 32, 128
-"""Keys that an instance finds the places of, and how many it compares them with at a time."""
+"""Keys that an instance ranks, and keys that it compares them with at a time."""
 MIN_KEY = {int32: -(1 << 31), int64: -(1 << 63)}
 
 
 @final
 class SortKey(Unary):
-    """An integer for each element, such that integers are ordered as elements are to be sorted."""
+    """Integer key of each element, with the order of the elements."""
 
     differentiable = False
     descending: bool = False
@@ -62,7 +62,7 @@ class SortKey(Unary):
 
 
 def _float_key(x: Expr) -> Expr:
-    """The bits of a number, those of negative numbers turned round; 0.0 and -0.0 are one, NaN is the greatest."""
+    """Return the bits of a number, with those of negative numbers complemented; -0.0 equals 0.0, NaN is the greatest."""
     x = x if x.dtype is float64 else cast_element(x, float32)
     dtype = int64 if x.dtype is float64 else int32
     greatest = const(-MIN_KEY[dtype] - 1, dtype)
@@ -79,7 +79,7 @@ def _integer_key(x: Expr) -> Expr:
 
 @final
 class SortedKeys(Opaque):
-    """For each row of int32 keys two rows: the stable ascending order of the keys, and the keys in that order.
+    """For each row of int32 keys two rows: the stable ascending order of the keys, and the sorted keys.
 
     >>> from ..ir.dtype import int32
     >>> from ..ir.graph import Input
@@ -120,7 +120,7 @@ class SortedKeys(Opaque):
 
 @final
 class SmallestKeys(Opaque):
-    """For each row of int32 keys two rows: where its `count` least ones stand, in stable order, and these keys."""
+    """For each row of int32 keys two rows: the positions of its `count` smallest keys, in stable order, and these keys."""
 
     differentiable = False
     keys: Value
@@ -151,14 +151,14 @@ class SmallestKeys(Opaque):
 
 
 class SortResult(NamedTuple):
-    """Elements in order, and where they were."""
+    """Sorted elements and their original positions."""
 
     values: Value
     indices: Value
 
 
 def argsort(x: Value, axis: int = -1, descending: bool = False) -> Value:
-    """Where the elements stand in order along an axis; equal elements stay in order."""
+    """Return the stable order of elements along an axis."""
     if not x.type.rank:
         return zeros((), int64, x.device)
     n = normal_axis(axis, x.type.rank, "sort")
@@ -177,13 +177,13 @@ def _order(keys: Value) -> Value:
 
 
 def sort(x: Value, axis: int = -1, descending: bool = False) -> SortResult:
-    """The elements in ascending (descending) order along an axis; equal elements stay in order, NaN is greatest."""
+    """Sort elements along an axis; the sort is stable, and NaN is greatest."""
     order = argsort(x, axis, descending)
     return SortResult(take_along(x, order, axis), order)
 
 
 def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> SortResult:
-    """The k greatest (least) elements along an axis, in order."""
+    """Return the k greatest (smallest) elements along an axis, in order."""
     n = normal_axis(axis, x.type.rank, "topk")
     extent = x.shape[n] if x.type.rank else 1
     if k < 0 or (isinstance(extent, int) and k > extent):
@@ -193,7 +193,7 @@ def topk(x: Value, k: int, axis: int = -1, largest: bool = True) -> SortResult:
 
 
 def _first_indices(x: Value, k: int, axis: int, descending: bool) -> Value:
-    """The first k places of `argsort`; without sorting all where that is less work."""
+    """Return the first k positions of `argsort`, without a full sort if that is less work."""
     keys = SortKey(moveaxis(x, axis, -1), descending)
     extent = keys.shape[-1]
     if keys.dtype is int32 and 0 < k <= MAX_SELECTED and isinstance(extent, int) and 4 * k <= extent:
@@ -202,7 +202,7 @@ def _first_indices(x: Value, k: int, axis: int, descending: bool) -> Value:
 
 
 def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> SortResult:
-    """The k-th least element along an axis; the least is k = 1."""
+    """Return the k-th smallest element along an axis, counting from 1."""
     n = normal_axis(axis, x.type.rank, "kthvalue")
     extent = x.shape[n] if x.type.rank else 1
     if k < 1 or (isinstance(extent, int) and k > extent):
@@ -214,7 +214,7 @@ def kthvalue(x: Value, k: int, axis: int = -1, keepdim: bool = False) -> SortRes
 
 
 def median(x: Value, axis: int = -1, keepdim: bool = False) -> SortResult:
-    """The middle element along an axis (of two the lower); NaN if there is one."""
+    """Return the median along an axis, the lower one of two; NaN if there is one."""
     n = normal_axis(axis, x.type.rank, "median")
     order = argsort(x, n)
     if not x.type.rank:
@@ -235,7 +235,7 @@ def _take(x: Value, axis: int, place: Value, keepdim: bool) -> SortResult:
 
 
 class SortedRuns(NamedTuple):
-    """What `unique` needs before it knows how many runs of equal elements there are."""
+    """Sorted elements with the starts of runs of equal ones, before `unique` knows the number of runs."""
 
     values: Value
     starts: Value
@@ -244,7 +244,7 @@ class SortedRuns(NamedTuple):
 
 
 def sorted_runs(x: Value) -> SortedRuns:
-    """All elements in order, and where new ones begin. `masked_select(values, starts, count)` are the unique ones."""
+    """Sort all elements and mark the first of each run. `masked_select(values, starts, count)` are the unique ones."""
     values, order = sort(reshape(x, (product(x.shape),)))
     length = values.shape[0]
     if length == 0:

@@ -1,6 +1,6 @@
-"""The gamma function's logarithm and derivatives, the inverse of the error function, neighbouring numbers.
+"""Special functions: log-gamma and its derivatives, Bessel functions, inverse error function, nextafter.
 
-Elements are computed in float64, whatever their type: the sums below lose digits that float32 has not to spare.
+Elements are computed in float64 for every type: the series lose more digits than float32 has to spare.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from .control import where as choose
 from .exponential import exp
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
-"""B2, B4, B6, ..."""
+"""Bernoulli numbers B2, B4, B6, ..."""
 ASYMPTOTIC_FROM = 10
-"""From here on, the asymptotic series in 1 / x has all digits; smaller numbers are moved up by as much."""
+"""Argument from which the asymptotic series in 1 / x is accurate; smaller arguments are shifted up."""
 
 BESSEL_SERIES_UP_TO, SERIES_TERMS, ASYMPTOTIC_TERMS = 15.0, 50, 26
-"""Up to where Bessel functions are the sums of this many powers, and the powers of 1 / x beyond."""
+"""Argument up to which Bessel functions use the power series, its number of terms, and that of the asymptotic series.
+"""
 
 
 class _InFloat64(Unary):
@@ -39,7 +40,7 @@ class _InFloat64(Unary):
 
     @abstractmethod
     def exact(self, x: Expr) -> Expr:
-        """The function of one float64 number."""
+        """Compute the function of one float64 element."""
 
 
 def _number(x: float) -> Expr:
@@ -47,19 +48,19 @@ def _number(x: float) -> Expr:
 
 
 def _shift_up(x: Expr) -> tuple[Expr, Expr]:
-    """A number from `ASYMPTOTIC_FROM` on, and whether the number was moved there."""
+    """Shift an argument to at least `ASYMPTOTIC_FROM`; return it and whether it was shifted."""
     near = x < ASYMPTOTIC_FROM
     return where(near, x + ASYMPTOTIC_FROM, x), near
 
 
 def _abs_sin_pi(x: Expr) -> Expr:
-    """sin(pi x) up to its sign: that of the part behind the point, which is exact."""
+    """Compute |sin(pi x)| from the exact fractional part of x."""
     return apply("sin", (x - apply("floor", x)) * math.pi)
 
 
 @final
 class Lgamma(_InFloat64):
-    """log|gamma(x)|: Stirling's series, and below 1/2 gamma(x) gamma(1 - x) = pi / sin(pi x)."""
+    """log|gamma(x)| by Stirling's series, below 1/2 by the reflection formula."""
 
     def exact(self, x: Expr) -> Expr:
         mirrored = x < 0.5
@@ -84,7 +85,7 @@ class Lgamma(_InFloat64):
 
 @final
 class Digamma(_InFloat64):
-    """The derivative of log gamma(x)."""
+    """Derivative of log gamma(x)."""
 
     def exact(self, x: Expr) -> Expr:
         mirrored = x < 0.0
@@ -110,7 +111,7 @@ class Digamma(_InFloat64):
 
 @final
 class Polygamma(_InFloat64):
-    """The derivative of order n + 1 of log gamma(x), for n from 1; from -1 down by reflection."""
+    """Derivative of order n + 1 of log gamma(x), n at least 1; by reflection for negative x."""
 
     x: Value
     n: int
@@ -143,7 +144,7 @@ class Polygamma(_InFloat64):
 
 
 def _cotangent_derivative(n: int) -> list[float]:
-    """The coefficients of the n-th derivative of the cotangent, as a polynomial in the cotangent.
+    """Return the n-th derivative of the cotangent as a polynomial in the cotangent.
 
     >>> _cotangent_derivative(1), _cotangent_derivative(2)
     ([-1.0, 0.0, -1.0], [0.0, 2.0, 0.0, 2.0])
@@ -157,7 +158,7 @@ def _cotangent_derivative(n: int) -> list[float]:
 
 @final
 class BesselI(_InFloat64):
-    """The modified Bessel function of the first kind: its power series, and far from 0 its asymptotic one."""
+    """Modified Bessel function of the first kind, by its power series or asymptotic series."""
 
     x: Value
     order: int
@@ -196,9 +197,9 @@ def _power(x: Expr, n: int) -> Expr:
 
 @final
 class Erfinv(_InFloat64):
-    """The number whose error function is x: a first guess (Winitzki 2008), then Halley's steps.
+    """Inverse error function: an initial guess (Winitzki 2008), then Halley steps.
 
-    Far from 0 the steps are taken on erfc, which has the digits that erf lacks there.
+    For large |x| the steps use erfc, which keeps the digits that erf loses.
     """
 
     def exact(self, x: Expr) -> Expr:
@@ -222,7 +223,7 @@ class Erfinv(_InFloat64):
 
 @final
 class Nextafter(Binary):
-    """The next number of the type after x on the way to y."""
+    """Next representable number after x towards y."""
 
     takes = "f"
 
@@ -253,7 +254,7 @@ def digamma(x: Value) -> Value:
 
 
 def polygamma(n: int, x: Value) -> Value:
-    """The n-th derivative of digamma."""
+    """Return the n-th derivative of digamma."""
     if n < 0:
         raise ArgumentError(f"polygamma: n is {n}; derivatives are counted from 0")
     return Polygamma(x, n) if n else Digamma(x)

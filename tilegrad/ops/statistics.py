@@ -1,4 +1,4 @@
-"""Means, variances, norms and log-sums of exponentials, written with other ops.
+"""Means, variances, norms and log-sum-exp, composed of other ops.
 
 Half precision is computed in float32 and converted at the end.
 """
@@ -31,9 +31,9 @@ def _mean(x: Value, axes: tuple[int, ...], keepdim: bool) -> Value:
 
 
 def var_mean(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The variance, from the squares of the distances to the mean, and the mean.
+    """Return the variance, by squared deviations, and the mean.
 
-    The squares are divided by the number of elements less `correction`.
+    The sum of squares is divided by the number of elements minus `correction`.
     """
     require("f", x.dtype, "var")
     wide, found = widened(x), normal_axes(axes, x.type.rank, "var")
@@ -53,7 +53,7 @@ def var(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool = Fals
 
 
 def std_mean(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The root of the variance (without a gradient where it is 0), and the mean."""
+    """Return the standard deviation (without a gradient where it is 0) and the mean."""
     variance, middle = var_mean(widened(x), axes, correction, keepdim)
     return cast(_root(variance), x.dtype), cast(middle, x.dtype)
 
@@ -63,13 +63,13 @@ def std(x: Value, axes: Axes = None, correction: float = 1, keepdim: bool = Fals
 
 
 def _root(x: Value) -> Value:
-    """The square root, whose gradient at 0 is 0, not infinite."""
+    """Compute the square root with gradient 0 at 0."""
     zero = eq(x, 0.0)
     return where(zero, 0.0, sqrt(where(zero, 1.0, x)))
 
 
 def norm(x: Value, order: float = 2.0, axes: Axes = None, keepdim: bool = False) -> Value:
-    """The vector norm: the root of a sum of powers; for infinite orders the greatest (least) magnitude."""
+    """Compute the vector norm; orders of infinity give the largest (smallest) magnitude."""
     require("f", x.dtype, "norm")
     wide, found = widened(x), normal_axes(axes, x.type.rank, "norm")
     return cast(_norm(wide, order, found, keepdim), x.dtype)
@@ -97,7 +97,7 @@ def _norm(x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value
 
 
 def logsumexp(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:
-    """log of the sum of exp(x), relative to the greatest element, so that nothing overflows."""
+    """Compute the log of the sum of exp(x), with the maximum subtracted to avoid overflow."""
     require("f", x.dtype, "logsumexp")
     wide, found = widened(x), normal_axes(axes, x.type.rank, "logsumexp")
     if not found or any(x.shape[axis] == 0 for axis in found):

@@ -1,8 +1,7 @@
-"""Kernels of opaque ops: Python functions (`OpKernel`, in `kernels/`) or text, read when one is first compiled.
+"""Kernels of opaque ops, written as templates in the tile language and parsed when first compiled.
 
-Parameters of the kernel, in this order: the inputs, the output (called `out`), and the sizes that vary
-(int64 numbers, `size_n` for n). A kernel that needs room to work in makes its output larger, and says what is left
-there.
+Parameters of a kernel, in order: the inputs, the output (`out`), and symbolic sizes (int64, `size_n` for n). A kernel
+that needs scratch memory enlarges its output.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..tiles.read.source import KernelSource
 
 
 class TileCode(NamedTuple):
-    """A kernel, how many instances of it run, and the sizes it is called with after its tensors."""
+    """A kernel with its grid and the sizes passed behind the tensors."""
 
     kernel: Kernel
     grid: tuple[Tiles, ...]
@@ -30,7 +29,7 @@ class TileCode(NamedTuple):
 
 
 def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, grid: tuple[Tiles, ...]) -> TileCode:
-    """A kernel from its text, in which `PARAMETERS` stands for the parameters."""
+    """Parse a kernel from its text, with the parameters in place of `PARAMETERS`."""
     names = _size_names([d for t in inputs.values() for d in t.shape])
     pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
     sizes = [f'{size_parameter(n)}: "i64"' for n in names]
@@ -71,7 +70,7 @@ class OpKernel:
 
 
 def with_precision(code: TileCode, precision: Precision) -> TileCode:
-    """A kernel whose dots are at least so exact."""
+    """Return a kernel with the precision of its dots raised to a minimum."""
     if precision == "highest":
         return code
 
@@ -82,9 +81,9 @@ def with_precision(code: TileCode, precision: Precision) -> TileCode:
 
 
 def fill_template(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
-    """A text with lines put in place of words, indented as these are, and with words put in place of words.
+    r"""Replace placeholders in a template: lines by indented blocks, and words by text.
 
-    >>> print(fill_template("for k in range(0, N):\\n    BODY", {"BODY": "x += 1\\ny += 2"}, {"N": 8}))
+    >>> print(fill_template("for k in range(0, N):\n    BODY", {"BODY": "x += 1\ny += 2"}, {"N": 8}))
     for k in range(0, 8):
         x += 1
         y += 2
@@ -102,7 +101,7 @@ def fill_template(text: str, blocks: Mapping[str, str], words: Mapping[str, obje
 
 
 def show_size(size: Dim) -> str:
-    """A size as it is written in tile code.
+    """Format a size in tile code.
 
     >>> show_size(3), show_size(Size.named("n") * 2 + 1)
     ('3', '(2*size_n + 1)')
@@ -113,12 +112,12 @@ def show_size(size: Dim) -> str:
 
 
 def size_parameter(size: str) -> str:
-    """What a size that varies is called in a kernel: its own name may be that of a variable there."""
+    """Return the parameter name of a symbolic size, which cannot clash with variables."""
     return f"size_{size}"
 
 
 def unravel(flat: str, shape: Shape) -> list[str]:
-    """The position, in a shape, of the element with this number in row-major order, in tile code.
+    """Return tile code of the position in a shape from a row-major number.
 
     >>> unravel("i", (2, 3, 4))
     ['i // 4 // 3', 'i // 4 % 3', 'i % 4']
@@ -131,7 +130,7 @@ def unravel(flat: str, shape: Shape) -> list[str]:
 
 
 def flat_offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
-    """Where an element at a position lies, counted in elements, in tile code.
+    """Return tile code of an offset, the sum of positions times strides.
 
     >>> flat_offset(["i // 4", "i % 4"], [8, 1]), flat_offset(["i"], [0], "i * 0")
     ('(i // 4) * 8 + (i % 4)', 'i * 0')
@@ -148,10 +147,10 @@ def flat_offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0"
 
 
 def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:
-    """A kernel that does the work of another once per entry of a leading axis.
+    """Batch a kernel over a leading axis.
 
-    `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry
-    is the last axis of the grid.
+    `types` are those of its tensors for one entry; `mapped` says which of them have the axis. The entry is the last
+    axis of the grid.
     """
     kernel, grid, sizes = code
     taken = strings_in(kernel)
@@ -178,7 +177,7 @@ def _size_names(dims: Sequence[Dim]) -> list[str]:
 
 
 def size_expression(size: Dim) -> Tile:
-    """A size as an expression of the tile language."""
+    """Return a size as an expression of the tile language."""
     if not isinstance(size, Size):
         return Literal(size)
     total: Tile = Literal(0)

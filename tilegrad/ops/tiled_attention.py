@@ -1,9 +1,8 @@
-"""Attention where matrix units hold tiles of sums in registers: in half precision, and in whole tiles.
+"""Fused attention for matrix units with accumulators in registers: half precision, whole tiles.
 
-What is computed is that of `attention.py`. There are three kernels, of the means, of the gradient of queries, and of
-that of keys and values, so that each instance adds up what is its own: seven products for the gradient instead of
-five, and nothing is added to memory. Results are half precision as queries are; the logarithms for the gradient are
-three such numbers each.
+The formulas are those of `attention.py`. Three kernels compute the means, the gradient of queries, and the gradients of
+keys and values, so that each instance accumulates its own results: seven products for the gradient instead of five, but
+no atomic additions. Results are of half precision; each log-sum-exp is stored as a sum of three such numbers.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 LENGTH_MULTIPLE = 64
-"""Queries and keys come in multiples of this, and so do their widths."""
+"""Multiple of numbers of queries and keys, and of widths."""
 MAX_WIDTH = 128
 
 
 def is_tiled(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
-    """Whether the kernels are for these."""
+    """Return whether these kernels support the arguments on their device."""
     if not device(query.device).target.tensor_core_attention:
         return False
     return may_be_tiled(query, key, value, setting)
 
 
 def may_be_tiled(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:
-    """The same, whatever the device."""
+    """Return whether these kernels support the arguments on some device."""
     plain = setting.mask is None and setting.state is None and setting.scale > 0
     plain = plain and query.dtype in (bfloat16, float16)
     if not plain or any(not isinstance(n, int) for x in (query, key, value) for n in x.shape):
@@ -51,7 +50,7 @@ def may_be_tiled(query: Value, key: Value, value: Value, setting: AttentionMask)
 
 
 class _TiledOp(AttentionOp):
-    """Axes before the last two are heads, in whatever shape: memory is taken as it lies."""
+    """Base of these ops. Axes before the last two are heads of any shape, so that no reshape is needed."""
 
     @property
     def sizes(self) -> AttentionSizes:
@@ -61,12 +60,12 @@ class _TiledOp(AttentionOp):
         return AttentionSizes(n, m, queries, keys, width, features)
 
     def given_here(self) -> dict[str, Any]:
-        """What others of its kind have, too."""
+        """Return the arguments that all of these ops have."""
         shared = ("query", "key", "value", "mask", "state", "heads", "causal", "scale", "p", "precision")
         return {name: self.__dict__[name] for name in shared}
 
     def wide_arrays(self, arrays: Sequence[Any]) -> list[Any]:
-        """In float32, those of tiles with one axis of heads, the others with one of heads and one of queries."""
+        """Convert arrays to float32, with heads merged to one axis, or two for those shared by queries."""
         n, m, queries, keys, width, features = self.sizes
         shapes: list[tuple[int, ...]] = [(n, queries, width), (m, keys, width), (m, keys, features)]
         shapes += [(n, queries, features), (n, queries), (n, queries)]
@@ -75,8 +74,7 @@ class _TiledOp(AttentionOp):
 
 @final
 class TiledAttention(_TiledOp):
-    """All means; or, with levels, these in a row, and behind them the logarithms of the sums of powers, as sums of
-    three numbers each."""
+    """All means; with levels, followed by the log-sum-exps as sums of three numbers each."""
 
     levels: bool = True
 
@@ -112,7 +110,7 @@ class TiledAttention(_TiledOp):
         return forward(self, self.levels)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """What arrives for one of a level's three numbers arrives for the level."""
+        """The upstream gradient of one of the three numbers is that of their sum."""
         given = self.given_here()
         if not self.levels:
             means, level = (made := TiledAttention(**given)).parts(made)
@@ -130,7 +128,7 @@ class TiledAttention(_TiledOp):
         return [of_query, to_key, to_value]
 
     def parts(self, x: Value, thirds: int = 3) -> tuple[Value, Value]:
-        """The means and the logarithms (or what has their layout)."""
+        """Split the result (or a value of its layout) into means and log-sum-exps."""
         from .tiled_attention_code import level_scale
 
         n, _, queries, _, _, features = self.sizes
@@ -143,21 +141,21 @@ class TiledAttention(_TiledOp):
 
 
 class _TiledGradient(_TiledOp):
-    """What both gradients have: what arrives for means, and for each query its level and delta."""
+    """Base of both gradients: upstream gradient of the means, and for each query its level and delta."""
 
     upstream: Value
     level: Value
     delta: Value
 
     def whole(self) -> AttentionGradient:
-        """Both, by the op that has one axis of heads."""
+        """Compute both gradients by the op with one axis of heads."""
         given = self.given_here()
         given |= {name: reshape(given[name], (-1, *given[name].shape[-2:])) for name in ("query", "key", "value")}
         upstream = reshape(self.upstream, (-1, *self.upstream.shape[-2:]))
         return AttentionGradient(**given, upstream=upstream, level=self.level, delta=self.delta)
 
     def slopes(self, arrays: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
-        """On numpy arrays: weights and gradients of scores (keys by queries), and the arrays in float32."""
+        """Return weights and gradients of scores (keys by queries) and the arrays in float32, on numpy arrays."""
         query, key, value, upstream, level, delta = given = self.wide_arrays(arrays)
         n, m, _, _, _, _ = self.sizes
         scores, _ = self.scores_of(query, key)
@@ -166,7 +164,9 @@ class _TiledGradient(_TiledOp):
         return powers, powers * (flow - delta[:, None, :]), given
 
     def formula(self, a: Value | None, b: Value | None, c: Value | None) -> Sequence[Value | None]:
-        """The gradient, if a, b and c arrive for those of queries, keys and values; second derivatives are rare."""
+        """Return the gradient for upstream gradients a, b and c of the gradients of queries, keys and values; second
+        derivatives are rare.
+        """
         none = [zeros(x.shape, float32, self.device) for x in (self.query, self.key, self.value)]
         arriving = [y if x is None else widened(x) for x, y in zip((a, b, c), none, strict=True)]
         found = self.whole().shares(*[reshape(x, (-1, *x.shape[-2:])) for x in arriving])
@@ -176,7 +176,7 @@ class _TiledGradient(_TiledOp):
 
 @final
 class TiledQueryGradient(_TiledGradient):
-    """The gradient of queries."""
+    """Gradient of queries."""
 
     def infer(self) -> TensorType:
         return self.query.type
@@ -198,7 +198,7 @@ class TiledQueryGradient(_TiledGradient):
 
 @final
 class TiledKeyGradient(_TiledGradient):
-    """The gradients of keys and of values, in a row."""
+    """Gradients of keys and of values, concatenated."""
 
     def infer(self) -> TensorType:
         _, m, _, keys, width, features = self.sizes
@@ -220,7 +220,7 @@ class TiledKeyGradient(_TiledGradient):
         return self.formula(None, *self.parts(upstream))
 
     def parts(self, x: Value) -> tuple[Value, Value]:
-        """The gradients of keys and values (or what has their layout)."""
+        """Split the result (or a value of its layout) into the gradients of keys and values."""
         _, m, _, keys, width, features = self.sizes
         count = m * keys * width
         to_value = narrow(x, 0, count, m * keys * features)
@@ -228,7 +228,7 @@ class TiledKeyGradient(_TiledGradient):
 
 
 def tiled_attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
-    """The mean of values for each query, by these kernels."""
+    """Compute attention with these kernels."""
     given: dict[str, Any] = {"query": query, "key": key, "value": value, "mask": (), "state": (), "p": 0.0}
     given |= {"heads": known(query.shape[1], {}), "causal": setting.causal, "scale": setting.scale}
     given["precision"] = setting.precision

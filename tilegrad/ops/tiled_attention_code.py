@@ -1,8 +1,8 @@
-"""The kernels of attention and of its gradient for matrix units that hold their sums in registers.
+"""Tile kernels of attention and of its gradient for matrix units with accumulators in registers.
 
-Rows of a tile are what an instance is about (queries, or keys in the kernel of their gradient), columns what it goes
-through: so a row's greatest score and its sum stay within few lanes, and weights are a left operand as they are.
-Weights are rounded to the dtype of the values before they are multiplied with these. Scores are taken to the base 2.
+Rows of a tile of scores are the queries of an instance (keys in the kernel of their gradient), columns the axis of its
+loop: so maxima and sums of a row stay within few lanes, and weights are a left operand without a transpose. Weights are
+rounded to the dtype of the values before the product. Exponentials are powers of 2.
 """
 
 from __future__ import annotations
@@ -137,17 +137,17 @@ BY_KEY = 'scores@ = tl.where(j[:, None] <= ((start@ + t) % QUERIES)[None, :], sc
 
 
 def level_scale(op: AttentionOp) -> float:
-    """What levels are multiplied by before they are kept as three numbers of half precision, so that they fit."""
+    """Return the factor by which log-sum-exps are scaled to fit into three numbers of half precision."""
     return 1.0 if op.query.dtype is bfloat16 else 2.0**-10
 
 
 def forward(op: AttentionOp, levels: bool) -> TileCode:
-    """Each instance has a tile of queries of one head."""
+    """Generate the forward kernel: one instance for each tile of queries of a head."""
     return _along_keys(op, FORWARD, FORWARD_STEP, op.sizes.width, LEVELS if levels else "")
 
 
 def query_gradient(op: AttentionOp) -> TileCode:
-    """Each instance has a tile of queries of one head."""
+    """Generate the kernel of query gradients: one instance for each tile of queries of a head."""
     return _along_keys(op, QUERY_GRADIENT, QUERY_STEP, 64)
 
 
@@ -162,7 +162,7 @@ def _along_keys(op: AttentionOp, text: str, step: str, most: int, kept: str = ""
 
 
 def key_gradient(op: AttentionOp) -> TileCode:
-    """Each instance has a tile of keys, and goes through all queries that share them."""
+    """Generate the kernel of key and value gradients: an instance loops over all queries that share its tile of keys."""
     n, m, queries, keys, _, _ = op.sizes
     rows, columns = _side(keys, 128), _side(queries, 64)
     total = n // m * queries

@@ -13,7 +13,7 @@ from .control import where
 from .exponential import exp, rsqrt
 
 SINC_SERIES_UP_TO, SINC_TERMS = 0.05, 5
-"""Where sinc is its series, and of how many terms: the next one is below 3e-16 there."""
+"""Argument up to which sinc is a series, and its number of terms: the next one is below 3e-16 there."""
 
 
 @final
@@ -66,7 +66,7 @@ class Atan(Unary):
 
 @final
 class Atan2(Binary):
-    """The angle of the point (y, x), in all four quadrants; here `x` is the first argument."""
+    """Angle of the point (y, x) in all four quadrants; here `x` is the first argument."""
 
     fn = "atan2"
     cost = "expensive"
@@ -142,7 +142,7 @@ class Erf(Unary):
 
 @final
 class Erfc(Unary):
-    """1 - erf(x), exact for large x too."""
+    """1 - erf(x), accurate for large x."""
 
     fn = "erfc"
 
@@ -211,7 +211,7 @@ def erfc(x: Value) -> Value:
 
 
 def sinc(x: Value) -> Value:
-    """sin(pi x) / (pi x), and 1 at 0: near there by its series, as derivatives of the quotient lose all digits."""
+    """Compute sin(pi x) / (pi x), and 1 at 0; near 0 by a series, because derivatives of the quotient lose all digits."""
     near = lt(absolute(x), SINC_SERIES_UP_TO)
     angle = mul(where(near, 1.0, x), math.pi)
     z = square(mul(where(near, x, 0.0), math.pi))

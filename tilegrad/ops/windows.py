@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 @final
 class Diagonal(Movement):
-    """The elements (i, i + offset) of two axes, as a new last axis."""
+    """Elements (i, i + offset) of two axes, as a new last axis."""
 
     x: Value
     offset: int
@@ -50,7 +50,7 @@ class Diagonal(Movement):
 
 @final
 class DiagonalEmbed(Movement):
-    """The last axis as the elements (i, i + offset) of two new axes, zeros around it."""
+    """The last axis as elements (i, i + offset) of two new axes, zeros elsewhere."""
 
     x: Value
     offset: int
@@ -76,7 +76,7 @@ class DiagonalEmbed(Movement):
 
 @final
 class Unfold(Movement):
-    """All windows of `width` elements along an axis, `step` apart; the window's elements are a new last axis."""
+    """Windows of `width` elements along an axis, `step` apart, with their elements as a new last axis."""
 
     x: Value
     axis: int
@@ -96,13 +96,13 @@ class Unfold(Movement):
 
     @property
     def are_apart(self) -> bool:
-        """Whether no two windows have an element in common."""
+        """Return whether windows do not overlap."""
         return self.windows == 1 or (isinstance(self.width, int) and self.step >= self.width)
 
 
 @final
 class Fold(Value):
-    """The sum of windows laid over an axis, `step` apart: the last axis is the elements of a window."""
+    """Sum of windows along an axis, `step` apart; the last axis has the elements of a window."""
 
     x: Value
     axis: int
@@ -128,7 +128,7 @@ class Fold(Value):
 
 
 def _with_axes(others: tuple[Item, ...], added: dict[int, Item]) -> tuple[Item, ...]:
-    """Items with further ones put at places of the result."""
+    """Insert items at positions of the result."""
     rest = iter(others)
     return tuple([added[n] if n in added else next(rest) for n in range(len(others) + len(added))])
 
@@ -143,7 +143,7 @@ def _two_axes(x: Value, axis1: int, axis2: int, op: str) -> tuple[int, int]:
 
 
 def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
-    """A diagonal of two axes, as a new last axis; positive offsets are above the main one."""
+    """Return a diagonal of two axes, as a new last axis; positive offsets are above the main one."""
     i, j = _two_axes(x, axis1, axis2, "diagonal")
     rows, columns = x.shape[i], x.shape[j]
     if isinstance(rows, int) and isinstance(columns, int):
@@ -156,7 +156,7 @@ def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value
 
 
 def diagonal_embed(x: Value, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Value:
-    """The last axis as a diagonal of two new axes, as small as they can be."""
+    """Return the last axis as a diagonal of two new axes, as small as possible."""
     if not x.shape:
         raise ShapeError("diag_embed: a tensor without axes has no diagonal; give it one axis")
     i = normal_axis(axis1, x.type.rank + 1, "diag_embed")
@@ -168,14 +168,14 @@ def diagonal_embed(x: Value, offset: int = 0, axis1: int = -2, axis2: int = -1) 
 
 
 def diag(x: Value, offset: int = 0) -> Value:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """Return the diagonal of a matrix, or the matrix with a vector on its diagonal."""
     if x.type.rank not in (1, 2):
         raise ShapeError(f"diag: takes a vector or a matrix, not {shown(x.shape)}")
     return diagonal_embed(x, offset) if x.type.rank == 1 else diagonal(x, offset)
 
 
 def _distance(x: Value, op: str) -> Value:
-    """How far each column is to the right of each row."""
+    """Return column minus row."""
     if x.type.rank < 2:
         raise ShapeError(f"{op}: {shown(x.shape)} has fewer than two axes")
     rows, columns = x.shape[-2:]
@@ -183,17 +183,17 @@ def _distance(x: Value, op: str) -> Value:
 
 
 def tril(x: Value, offset: int = 0) -> Value:
-    """Elements on and below a diagonal, zeros above it."""
+    """Return the elements on and below a diagonal, zeros above it."""
     return masked(le(_distance(x, "tril"), offset), x)
 
 
 def triu(x: Value, offset: int = 0) -> Value:
-    """Elements on and above a diagonal, zeros below it."""
+    """Return the elements on and above a diagonal, zeros below it."""
     return masked(ge(_distance(x, "triu"), offset), x)
 
 
 def unfold(x: Value, axis: int, width: int, step: int) -> Value:
-    """All windows along an axis, the elements of a window as a new last axis."""
+    """Return all windows along an axis, with their elements as a new last axis."""
     if width < 0 or step <= 0:
         raise ArgumentError(f"unfold: windows of {width} elements, {step} apart")
     n = normal_axis(axis, x.type.rank, "unfold")

@@ -1,9 +1,8 @@
-"""Squares of elements, each transformed along both sides by a matrix: what Winograd's convolutions are made of.
+"""Tiles of elements transformed by a matrix along both sides: the transforms of Winograd's algorithm.
 
     y[a, b] = sum over i, j of  m[a, i] m[b, j] x[i, j]
 
-for squares wherever they are: `transform/winograd.py` says where. What lies beside each other, as lanes, are channels,
-or weights.
+`transform/winograd.py` gives the strides of the tiles. Lanes are channels or weights.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 Matrix = tuple[tuple[float, ...], ...]
 
 LANES_PER_INSTANCE = 64
-"""Lanes of an instance: what it reads and stores stays in the first cache."""
+"""Lanes of an instance: what it reads and stores stays in the first-level cache."""
 
 CODE = """
 @tg.kernel
@@ -40,7 +39,7 @@ def transformed_tiles(PARAMETERS):
 
 @final
 class TileStrides(Structure):
-    """How far apart, in elements: squares along each of their axes, rows, columns, and lanes."""
+    """Strides, in elements, of tiles along each of their axes, of rows, columns and lanes."""
 
     squares: tuple[int, ...]
     row: int
@@ -48,13 +47,13 @@ class TileStrides(Structure):
     lane: int
 
     def reach(self, squares: tuple[int, ...], side: int, lanes: int) -> int:
-        """The elements up to and with the last one."""
+        """Return the number of elements up to the last one."""
         extents = (*squares, side, side, lanes)
         apart = (*self.squares, self.row, self.column, self.lane)
         return 1 + sum((extent - 1) * step for extent, step in zip(extents, apart, strict=True))
 
     def check(self, op: str, x: Value, squares: tuple[int, ...], side: int, lanes: Dim) -> None:
-        """All squares must be in a tensor of known size."""
+        """Raise an error unless all tiles are inside a tensor of known size."""
         elements = x.type.count
         if isinstance(elements, Size) or isinstance(lanes, Size):
             raise ShapeError(f"{op}: the size of a tensor of {elements} elements must be known")
@@ -65,7 +64,7 @@ class TileStrides(Structure):
 
 @final
 class TransformedTiles(Opaque):
-    """Squares of x, of which there are `squares` along each of some axes, and `lanes` beside each other."""
+    """Transformed tiles of x, `squares` along each of some axes, with `lanes` each."""
 
     differentiable = False
     x: Value
@@ -112,7 +111,7 @@ class TransformedTiles(Opaque):
 
 
 def transform_code(matrix: Matrix, given: TileStrides, made: TileStrides) -> list[str]:
-    """Tile code: first along columns, as far as they are needed for a row; then along rows."""
+    """Generate the transform: along columns as far as a row needs them, then along rows."""
     side, rows, lines = len(matrix[0]), len(matrix), []
     for j in range(side):
         for i in range(side):
@@ -127,7 +126,7 @@ def transform_code(matrix: Matrix, given: TileStrides, made: TileStrides) -> lis
 
 
 def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
-    """A sum of products in tile code.
+    """Format a sum of products in tile code.
 
     >>> _sum((1.0, 0.0, -0.5), "xyz")
     'x + z * -0.5'
@@ -137,12 +136,12 @@ def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
 
 
 def transform_arrays(matrix: Matrix, squares: Any) -> Any:
-    """The same in numpy: squares (..., side, side, lanes)."""
+    """Transform tiles (..., side, side, lanes) with numpy."""
     factors = np.array(matrix, squares.dtype)
     return np.einsum("ai,bj,...ijl->...abl", factors, factors, squares, optimize=True)
 
 
 def tile_view(array: Any, places: TileStrides, shape: tuple[int, ...]) -> Any:
-    """The squares of an array: (*squares, side, side, lanes)."""
+    """Return the tiles of an array: (*squares, side, side, lanes)."""
     strides = (*places.squares, places.row, places.column, places.lane)
     return np.lib.stride_tricks.as_strided(array, shape, [n * array.itemsize for n in strides])
