@@ -21,7 +21,7 @@ from .runtime.device import device as named
 
 if TYPE_CHECKING:
     from .backend.cuda.device import CudaDevice
-    from .backend.cuda.properties import Properties
+    from .backend.cuda.properties import GpuProperties
     from .backend.cuda.queues import Queue
 
 Which: TypeAlias = "Device | str | int | None"
@@ -58,7 +58,7 @@ def current_device() -> int:
     return _gpu(None).number
 
 
-def get_device_properties(device: Which = None) -> Properties:
+def get_device_properties(device: Which = None) -> GpuProperties:
     """Return the properties of a GPU: name, total_memory, multi_processor_count, and so on."""
     return _gpu(device).properties
 

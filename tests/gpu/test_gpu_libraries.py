@@ -8,7 +8,7 @@ import pytest
 import tilegrad as tg
 from tilegrad import config
 from tilegrad.backend.cuda import choosing
-from tilegrad.backend.cuda.convolutions import Convolution
+from tilegrad.backend.cuda.convolutions import ConvolutionProblem
 from tilegrad.backend.cuda.device import CudaDevice
 
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
@@ -120,7 +120,7 @@ def test_convolutions(always_cudnn: CudaDevice, case: str, dtype: Any) -> None:
 
     def chosen() -> int:
         made = always_cudnn.choices.made.items()
-        return sum(bool(choice.algorithm) for (_, task), choice in made if isinstance(task, Convolution))
+        return sum(bool(choice.algorithm) for (_, task), choice in made if isinstance(task, ConvolutionProblem))
 
     with config.changed(cache="off", libraries="all"):
         before = chosen()

@@ -109,7 +109,7 @@ def test_limits() -> None:
 
 @checklist(160)
 def test_the_h200_of_the_table_is_the_one_that_was_asked() -> None:
-    from tilegrad.backend.cuda.null import RECORDED
+    from tilegrad.backend.cuda.null import H200_ATTRIBUTES
 
     listed = simt.GPUS["H200"]
     asked = {
@@ -121,7 +121,7 @@ def test_the_h200_of_the_table_is_the_one_that_was_asked() -> None:
         "registers_multiprocessor": listed.registers_per_multiprocessor,
         "l2": listed.l2,
     }
-    assert asked == {name: RECORDED[name] for name in asked}
+    assert asked == {name: H200_ATTRIBUTES[name] for name in asked}
 
 
 OCCUPIED = [

@@ -16,7 +16,7 @@ from ..backend.cuda.functions import DEFAULT_SHARED_BYTES
 from ..backend.cuda.launcher import encode_argument
 from ..backend.cuda.null import NullDriver
 from ..backend.cuda.plan import PlannedCall
-from ..backend.cuda.properties import Properties, properties
+from ..backend.cuda.properties import GpuProperties, properties
 from ..backend.cuda.queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
 from ..backend.cuda.watching import WATCHED, profile_steps
 from ..config import settings
@@ -161,7 +161,7 @@ class CudaFunction(ForeignFunction):
         match: SignatureMatch,
         outputs: Sequence[TensorType],
         shapes: Mapping[str, Any],
-        limits: Properties,
+        limits: GpuProperties,
     ) -> LaunchConfiguration | None:
         names: dict[str, Any] = {**dict(match.sizes), **shapes}
         names |= {p.name: n for p, n in zip(self.signature.scalars, match.numbers, strict=True)}
@@ -316,7 +316,7 @@ def _configuration_key(evaluate_extents: Configured) -> str:
     return repr(evaluate_extents) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
 
 
-def limits_of(gpu: CudaDevice | None) -> Properties:
+def limits_of(gpu: CudaDevice | None) -> GpuProperties:
     """Return the limits of a GPU; by default of the first GPU present, else an H200."""
     if gpu is not None:
         return gpu.properties
@@ -327,7 +327,7 @@ def limits_of(gpu: CudaDevice | None) -> Properties:
 
 
 @once
-def _recorded() -> Properties:
+def _recorded() -> GpuProperties:
     return properties(NullDriver(), 0)._replace(name="an NVIDIA H200")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from ..backend.cuda.properties import Properties, blocks_at_once
+from ..backend.cuda.properties import GpuProperties, blocks_at_once
 from ..errors import ArgumentError, LaunchError
 from ..ir.program_checker import MOST_INSTANCES
 
@@ -88,7 +88,7 @@ def checked_launch(
     shared: int,
     registers: int,
     static_shared: int,
-    limits: Properties,
+    limits: GpuProperties,
 ) -> LaunchConfiguration:
     """Return a checked launch configuration; LaunchError names request and limit."""
     wrong = ""

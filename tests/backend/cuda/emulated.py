@@ -22,7 +22,7 @@ import numpy as np
 from tests.backend.cuda.ptx import translated
 from tilegrad.backend.cuda.code.checked_indices import PLACE
 from tilegrad.backend.cuda.code.functions import MEMORY
-from tilegrad.backend.cuda.code.lower import CudaSource, lower
+from tilegrad.backend.cuda.code.lower import KernelSource, lower
 from tilegrad.backend.cuda.tensor_map import ALIGNED, BYTES, TensorMap
 from tilegrad.ir.tile import Kernel
 from tilegrad.runtime.index_faults import IndexFaults
@@ -67,7 +67,7 @@ def host() -> Path:
     return made((HOST / "host.cpp").read_text() + f"// {(HOST / 'host.h').read_text()!r}", "-O3", "-march=native")
 
 
-def on_host(source: CudaSource, kernel: Kernel, number: int) -> str:
+def on_host(source: KernelSource, kernel: Kernel, number: int) -> str:
     """Translate a kernel to host C++ in its own namespace, with a function that takes addresses of arguments."""
     text = translated(source.text)
     text = text.replace("extern __shared__ __align__(1024) unsigned char shared[];", "").replace('extern "C" ', "")
@@ -83,7 +83,7 @@ extern "C" void run_{number}(void** a) {{ k{number}::call(a); }}
 """
 
 
-def checks_indices(source: CudaSource) -> bool:
+def checks_indices(source: KernelSource) -> bool:
     return f"int64* {PLACE}" in source.text
 
 

@@ -15,7 +15,7 @@ from tests.backend.cuda.test_convolutions import GPU, optimise
 from tests.ops.examples_windows import sliding
 from tilegrad import config
 from tilegrad.backend.cuda import choosing, libraries
-from tilegrad.backend.cuda.convolutions import Convolution, convolution_of
+from tilegrad.backend.cuda.convolutions import ConvolutionProblem, convolution_of
 from tilegrad.backend.cuda.cudnn import CuDnn
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import OpenLibrary
@@ -100,7 +100,7 @@ def kernel(w: "*bf16", x: "*bf16", b: "*bf16", y: "*bf16"):
 def test_epilogues() -> None:
     found = convolution_of(parse(KERNEL), (5, 2))
     assert str(found) == "5 x 16 x 8x8, 32 x 3x3 bf16 + bias, relu"
-    assert isinstance(found, Convolution)
+    assert isinstance(found, ConvolutionProblem)
     assert found.operations == 2.0 * 5 * 36 * 32 * 144
 
 

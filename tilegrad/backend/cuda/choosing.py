@@ -20,11 +20,11 @@ from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
 from . import libraries
-from .convolutions import Convolution, convolution_of
+from .convolutions import ConvolutionProblem, convolution_of
 from .driver import KernelCall, LibraryCall, NodeCall, OpenLibrary
 from .libraries import CUBLASLT, CUDNN, InstalledLibrary, are_allowed, is_enabled
 from .plan import CompiledLaunch
-from .products import Product, product_of
+from .products import ProductProblem, product_of
 from .split_k_sums import split_sum_of
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ class LibraryChoice(NamedTuple):
     library_us: float
 
 
-Task: TypeAlias = Product | Convolution
+Task: TypeAlias = ProductProblem | ConvolutionProblem
 
 
-def _non_overlapping_convolution(kernel: Kernel, extents: Sequence[int]) -> Convolution | None:
+def _non_overlapping_convolution(kernel: Kernel, extents: Sequence[int]) -> ConvolutionProblem | None:
     """Return the convolution that a kernel computes, if its rows do not overlap, as cuDNN requires."""
     found = convolution_of(kernel, extents)
     return found if found is not None and (found.of_weights or not found.overlaps) else None
@@ -92,8 +92,10 @@ class LibraryChoices:
             task = recognised(kernel, extents) if name not in self.absent and is_enabled(name) else None
             if task is None or task.operations < MIN_OPERATIONS:
                 continue
-            added = split_sum_of(after[0], after[2]) if after is not None and isinstance(task, Convolution) else None
-            whole = task.whole(added) if added is not None and isinstance(task, Convolution) else None
+            added = (
+                split_sum_of(after[0], after[2]) if after is not None and isinstance(task, ConvolutionProblem) else None
+            )
+            whole = task.whole(added) if added is not None and isinstance(task, ConvolutionProblem) else None
             if whole is None or after is None:
                 return self._call(name, [launched], task)
             call = self._call(name, [launched, after], whole)

@@ -31,7 +31,7 @@ class StridedTensor(NamedTuple):
     elements: int
 
 
-class Convolution(NamedTuple):
+class ConvolutionProblem(NamedTuple):
     """y[n, o, q] = sum of x[n, c, q + t * dilation] * w[o, t, c], then perhaps a bias for each o is added, and what is
     negative 0; or w from x and y, summed over n and q. `w` has no gaps. So for each of some `parts`."""
 
@@ -74,7 +74,7 @@ class Convolution(NamedTuple):
         found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
         return found if self.bias < 0 else {**found, self.bias: self.outputs}
 
-    def whole(self, added: SplitSum) -> Convolution | None:
+    def whole(self, added: SplitSum) -> ConvolutionProblem | None:
         """The gradient for weights of which the parts are pieces that are added up."""
         consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
         if not (self.of_weights and added.pieces == self.parts > 1 and consecutive):
@@ -134,7 +134,7 @@ class IndexStrides(NamedTuple):
 ONE = IndexDigit(ir.Literal(1))
 
 
-def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> Convolution | None:
+def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> ConvolutionProblem | None:
     """What the kernel computes when its grid has these extents, if that is a convolution.
 
     >>> from ...ir.tile_parser import parse
@@ -158,12 +158,12 @@ def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> Convolution | N
     5 x 16 x 8x8, 32 x 3x3 bf16
     """
     try:
-        return _Recogniser(kernel, extents).found()
+        return _ConvolutionRecogniser(kernel, extents).found()
     except NotRecognised:
         return None
 
 
-class _Recogniser(ProductKernel):
+class _ConvolutionRecogniser(ProductKernel):
     """Where operands and result are is a sum: of a free index of each operand, the one that is summed over, those of
     loops and those of the grid, each times a number. What is in `firsts` has not been understood yet."""
 
@@ -191,7 +191,7 @@ class _Recogniser(ProductKernel):
         self.grid = self._grid()
         self.bounds, self.limits = self._stored()
 
-    def found(self) -> Convolution:
+    def found(self) -> ConvolutionProblem:
         digits = {d: n for d, n in self.firsts[2].items() if d.divisor > 1 or d.modulus}
         made = self._of_windows(digits) if digits else self._of_weights()
         require(max(made.taps) > 1 and not any(self.firsts) and not self.grid and not self.limits)
@@ -318,7 +318,7 @@ class _Recogniser(ProductKernel):
 
     # --- what it computes ----------------------------------------------------------------------
 
-    def _of_windows(self, digits: Mapping[IndexDigit, int]) -> Convolution:
+    def _of_windows(self, digits: Mapping[IndexDigit, int]) -> ConvolutionProblem:
         """The result lies by digits of the index of a window: which image, which row, which place in it."""
         axes = {self._axis(d.of) for d in digits}
         require(len(axes) == 1 and self.deep == (1, 1))
@@ -348,7 +348,7 @@ class _Recogniser(ProductKernel):
         steps = (moves[places[0]] if inside else 0, self.out[of_w], *[moves[d] for d in rows])
         y = self._made(steps, (images, outputs, *windows), apart[2], parts)
         shape = (images, channels, outputs, windows, taps, dilation)
-        return Convolution(False, *shape, parts, x, w, y, bias, relu, self._precision())
+        return ConvolutionProblem(False, *shape, parts, x, w, y, bias, relu, self._precision())
 
     def _loop(self, loop: ir.For) -> IndexStrides:
         match loop:
@@ -376,7 +376,7 @@ class _Recogniser(ProductKernel):
         require(self.free[1 - across] == inner)
         return tuple(taps), tuple(dilation)
 
-    def _of_weights(self) -> Convolution:
+    def _of_weights(self) -> ConvolutionProblem:
         """The result lies by taps, outermost first, and what runs along a row of the input: more taps, and channels."""
         across = self.out.index(1) if 1 in self.out else 0
         of_y = 1 - across
@@ -401,7 +401,7 @@ class _Recogniser(ProductKernel):
         windows = (*[1] * len(of_taps), self.run)
         taps = (*[m.extent for m in of_taps], run // channels)
         shape = (1, channels, outputs, windows, taps, (1,) * len(taps))
-        return Convolution(True, *shape, parts, x, w, y, precision=self._precision())
+        return ConvolutionProblem(True, *shape, parts, x, w, y, precision=self._precision())
 
     def _parts(self, out: int, of_weights: int, weights: int) -> tuple[int, tuple[int, int, int]]:
         """How many sums of their own there are, and how far apart they are."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ...ir.dtype import bfloat16, float16, float32
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
-from .products import Matrix, Product
+from .products import Matrix, ProductProblem
 
 WORKSPACE_BYTES = 32 << 20
 """Bytes of workspace for split-K sums."""
@@ -81,14 +81,14 @@ class CublasLt(OpenLibrary):
         self.call(name, byref(place), *arguments)
         return place.value or 0
 
-    def problem(self, task: Product) -> CublasLtProblem:
+    def problem(self, task: ProductProblem) -> CublasLtProblem:
         return CublasLtProblem(self, task)
 
 
 class CublasLtProblem(LibraryProblem):
     """A matrix product described to the library."""
 
-    def __init__(self, lt: CublasLt, product: Product) -> None:
+    def __init__(self, lt: CublasLt, product: ProductProblem) -> None:
         self.lt, self.product = lt, product
         self.layouts: list[int] = []
         self.description = lt.made("cublasLtMatmulDescCreate", _COMPUTE[product.precision], _CODES[float32])

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...errors import RuntimeFault
 from ...ir.dtype import bfloat16, float16, float32
-from .convolutions import Convolution, StridedTensor
+from .convolutions import ConvolutionProblem, StridedTensor
 from .driver import Driver, LibraryCall, LibraryProblem, OpenLibrary
 
 MAX_WORKSPACE_BYTES = 128 << 20
@@ -78,21 +78,21 @@ class CuDnn(OpenLibrary):
         self.lock = Lock()
         """Serialises calls: the stream belongs to the handle."""
 
-    def problem(self, task: Convolution) -> CudnnProblem:
+    def problem(self, task: ConvolutionProblem) -> CudnnProblem:
         return CudnnProblem(self, task)
 
 
-class Descriptor:
+class GraphDescriptor:
     """A backend descriptor."""
 
     def __init__(self, dnn: CuDnn, kind: int, *attributes: Attribute) -> None:
         self.dnn, self.handle = dnn, 0
-        self.dependencies = [x for _, _, values in attributes for x in values if isinstance(x, Descriptor)]
+        self.dependencies = [x for _, _, values in attributes for x in values if isinstance(x, GraphDescriptor)]
         place = c_void_p()
         dnn.call("cudnnBackendCreateDescriptor", kind, byref(place))
         self.handle = place.value or 0
         for name, type, values in attributes:
-            array = _array(type, [x.handle if isinstance(x, Descriptor) else x for x in values])
+            array = _array(type, [x.handle if isinstance(x, GraphDescriptor) else x for x in values])
             dnn.call("cudnnBackendSetAttribute", self.handle, name, type, len(values), array)
         if attributes:
             dnn.call("cudnnBackendFinalize", self.handle)
@@ -103,9 +103,9 @@ class Descriptor:
         self.dnn.call("cudnnBackendGetAttribute", self.handle, name, type, most, byref(count), found)
         return list(found[: min(most, count.value)])
 
-    def parts(self, name: int, kind: int, most: int) -> list[Descriptor]:
+    def parts(self, name: int, kind: int, most: int) -> list[GraphDescriptor]:
         """Return an attribute that consists of descriptors."""
-        made = [Descriptor(self.dnn, kind) for _ in range(most)]
+        made = [GraphDescriptor(self.dnn, kind) for _ in range(most)]
         count, found = c_int64(), _array(_DESCRIPTOR, [x.handle for x in made])
         self.dnn.call("cudnnBackendGetAttribute", self.handle, name, _DESCRIPTOR, most, byref(count), found)
         return made[: count.value]
@@ -133,7 +133,7 @@ class LegacyTensor:
 class CudnnProblem(LibraryProblem):
     """A convolution described to the library."""
 
-    def __init__(self, dnn: CuDnn, convolution: Convolution) -> None:
+    def __init__(self, dnn: CuDnn, convolution: ConvolutionProblem) -> None:
         self.dnn, self.convolution = dnn, convolution
         c = _first_row_problem(convolution) if convolution.of_weights else convolution
         more = (1,) * (MIN_SPATIAL_AXES - len(c.windows))
@@ -160,47 +160,47 @@ class CudnnProblem(LibraryProblem):
         even, zeros = (1,) * self.rank, (0,) * self.rank
         how = ((102, (*more, *c.dilation)), (103, even), (104, zeros), (105, zeros), (106, (self.rank,)))
         kind = (100, _TYPE, (_CODES[float32],)), (101, _MODE, (_CROSS_CORRELATION,))
-        description = Descriptor(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
+        description = GraphDescriptor(dnn, _CONVOLUTION, *kind, *[(name, _LONG, values) for name, values in how])
         following = [] if c.of_weights else [*[_ADD] * (c.bias >= 0), *[_RELU] * c.relu]
         made = [*[self._virtual_tensor(n) for n in range(len(following))], y]
         kind_of, first = (_OF_WEIGHTS, 712) if c.of_weights else (_FORWARD, 700)
         sides = (w, x, y) if c.of_weights else (w, x, made[0])
         factors = (first, _FLOAT, (1.0,)), (first + 1, _FLOAT, (0.0,)), (first + 2, _DESCRIPTOR, (description,))
-        work = Descriptor(
+        work = GraphDescriptor(
             dnn, kind_of, *factors, *[(first + 3 + n, _DESCRIPTOR, (side,)) for n, side in enumerate(sides)]
         )
         pairs = zip(following, made, made[1:], strict=False)
         steps_of_graph = [work, *[self._pointwise(*pair) for pair in pairs]]
-        self.graph = Descriptor(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _DESCRIPTOR, steps_of_graph))
+        self.graph = GraphDescriptor(dnn, _GRAPH, (800, _HANDLE, (dnn.handle,)), (801, _DESCRIPTOR, steps_of_graph))
 
-    def _pointwise(self, function: int, x: Descriptor, y: Descriptor) -> Descriptor:
+    def _pointwise(self, function: int, x: GraphDescriptor, y: GraphDescriptor) -> GraphDescriptor:
         """Return a pointwise operation on the sums."""
         c = self.convolution
         nans = [(2, _NAN, (_KEEP_NAN,))] if function == _RELU else []
-        kind = Descriptor(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
+        kind = GraphDescriptor(self.dnn, _POINTWISE, (0, _FUNCTION, (function,)), (1, _TYPE, (_CODES[float32],)), *nans)
         sides = [(750, _DESCRIPTOR, (kind,)), (751, _DESCRIPTOR, (x,)), (753, _DESCRIPTOR, (y,))]
         if function == _ADD:
             ones = (1,) * self.rank
             bias = self._tensor(BIAS, c.y._replace(first=0), (1, c.outputs, *ones), (c.outputs, 1, *ones))
             sides.append((752, _DESCRIPTOR, (bias,)))
-        return Descriptor(self.dnn, _ELEMENTWISE, *sides)
+        return GraphDescriptor(self.dnn, _ELEMENTWISE, *sides)
 
-    def _tensor(self, name: int, lying: StridedTensor, extents: Sequence[int], steps: Sequence[int]) -> Descriptor:
+    def _tensor(self, name: int, lying: StridedTensor, extents: Sequence[int], steps: Sequence[int]) -> GraphDescriptor:
         evenly = math.gcd(ALIGNMENT, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
         numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (evenly,)))
-        return Descriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
+        return GraphDescriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
 
-    def _virtual_tensor(self, number: int) -> Descriptor:
+    def _virtual_tensor(self, number: int) -> GraphDescriptor:
         """Return a virtual tensor, which is never in memory."""
         numbers = ((902, _LONG, self.shape[0]), (903, _LONG, self.shape[1]), (906, _LONG, (BIAS + 1 + number,)))
         more = (900, _LONG, (ALIGNMENT,)), (907, _BOOLEAN, (True,))
-        return Descriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
+        return GraphDescriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[float32],)), *numbers, *more)
 
-    def _configurations(self, most: int) -> Iterator[tuple[int, int, Descriptor]]:
+    def _configurations(self, most: int) -> Iterator[tuple[int, int, GraphDescriptor]]:
         """Yield the proposed engine configurations with their heuristic mode and rank."""
         for mode in _HEURISTIC_MODES:
             try:
-                proposer = Descriptor(
+                proposer = GraphDescriptor(
                     self.dnn, _HEURISTIC, (200, _HEURISTIC_MODE, (mode,)), (201, _DESCRIPTOR, (self.graph,))
                 )
                 found = proposer.parts(202, _CONFIGURATION, most)
@@ -209,8 +209,10 @@ class CudnnProblem(LibraryProblem):
             for n, configuration in enumerate(found):
                 yield mode, n, configuration
 
-    def _plan(self, configuration: Descriptor) -> Descriptor:
-        return Descriptor(self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _DESCRIPTOR, (configuration,)))
+    def _plan(self, configuration: GraphDescriptor) -> GraphDescriptor:
+        return GraphDescriptor(
+            self.dnn, _PLAN, (400, _HANDLE, (self.dnn.handle,)), (401, _DESCRIPTOR, (configuration,))
+        )
 
     def algorithms(self, most: int) -> list[bytes]:
         """Return the library's proposed deterministic algorithms with the requested arithmetic, best first."""
@@ -248,12 +250,12 @@ class ConvolutionCall(LibraryCall):
     workspace.
     """
 
-    def __init__(self, name: str, problem: CudnnProblem, plan: Descriptor, workspace: int, arguments: int) -> None:
+    def __init__(self, name: str, problem: CudnnProblem, plan: GraphDescriptor, workspace: int, arguments: int) -> None:
         self.name = f"{name} by cuDNN"
         self.problem, self.plan, self.workspace = problem, plan, workspace + problem.gathered_bytes
         self.one, self.zero = byref(c_float(1.0)), byref(c_float(0.0))
         self.slots = memoryview(bytearray(8 * (arguments + 1))).cast("Q")
-        self.packs: list[tuple[tuple[int, ...], Descriptor]] = []
+        self.packs: list[tuple[tuple[int, ...], GraphDescriptor]] = []
         """Variant packs with the addresses they were made for, one per execution."""
 
     def start(self, driver: Driver, stream: int) -> None:
@@ -271,7 +273,7 @@ class ConvolutionCall(LibraryCall):
     def _at(self, lying: StridedTensor, part: int, more: int = 0) -> int:
         return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
 
-    def _variant_packs(self, rows: Sequence[int]) -> Iterator[Descriptor]:
+    def _variant_packs(self, rows: Sequence[int]) -> Iterator[GraphDescriptor]:
         """Yield the variant pack of each row of weights of each part."""
         c, slots, gathered = self.problem.convolution, self.slots, self.problem.gathered_bytes
         bias = (slots[c.bias],) if c.bias >= 0 else ()
@@ -283,11 +285,11 @@ class ConvolutionCall(LibraryCall):
                 self.packs.append(((), self.plan))
             if self.packs[n][0] != places:
                 told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
-                self.packs[n] = places, Descriptor(self.problem.dnn, _PACK, *told)
+                self.packs[n] = places, GraphDescriptor(self.problem.dnn, _PACK, *told)
             yield self.packs[n][1]
 
 
-def _first_row_problem(c: Convolution) -> Convolution:
+def _first_row_problem(c: ConvolutionProblem) -> ConvolutionProblem:
     """Return the problem of the first row of weights, which must be dense: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
     x = x._replace(apart=math.gcd(x.apart, *c.rows))  # common alignment of all rows

@@ -16,7 +16,7 @@ from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
 from .functions import LoadedKernel
 from .outside import ForeignCall
-from .properties import Properties, check_launch
+from .properties import GpuProperties, check_launch
 
 ALIGNMENT = 256
 CompiledLaunch: TypeAlias = tuple[Kernel, LoadedKernel, Sequence[int]]
@@ -114,7 +114,7 @@ def written_buffers(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
 def plan_program(
     program: Program,
     functions: Mapping[str, LoadedKernel],
-    limits: Properties,
+    limits: GpuProperties,
     sizes: Mapping[str, int],
     substitute: Substitute | None = None,
 ) -> LaunchPlan:
@@ -130,7 +130,7 @@ class _Planner:
         self,
         program: Program,
         functions: Mapping[str, LoadedKernel],
-        limits: Properties,
+        limits: GpuProperties,
         sizes: Mapping[str, int],
         substitute: Substitute | None,
     ) -> None:

@@ -21,7 +21,7 @@ class Matrix(NamedTuple):
     apart: int
 
 
-class Product(NamedTuple):
+class ProductProblem(NamedTuple):
     """out = x @ y for each matrix of a batch; then perhaps a bias for each column is added, and what is negative 0."""
 
     m: int
@@ -67,7 +67,7 @@ class Product(NamedTuple):
         return f"{batch}{self.m} x {self.k} @ {self.k} x {self.n} {self.x.dtype}{more}"
 
 
-def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> Product | None:
+def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> ProductProblem | None:
     """What the kernel computes when its grid has these extents, if that is a product.
 
     >>> from ...ir.tile_parser import parse
@@ -86,18 +86,18 @@ def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> Product | None:
     96 x 96 @ 96 x 128 bf16
     """
     try:
-        return _Recogniser(kernel, extents).found()
+        return _ProductRecogniser(kernel, extents).found()
     except NotRecognised:
         return None
 
 
-class _Recogniser(ProductKernel):
+class _ProductRecogniser(ProductKernel):
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         super().__init__(kernel, extents)
         require(len(self.loops) <= 1)
         self.loop = self.loops[0] if self.loops else None
 
-    def found(self) -> Product:
+    def found(self) -> ProductProblem:
         x, y, pointer = self.operand(self.dot.x), self.operand(self.dot.y), self.store.pointer
         (rows, depth), columns = x.shape, y.shape[1]
         t = self.definitions.types.of(pointer)
@@ -139,7 +139,7 @@ class _Recogniser(ProductKernel):
         right = Matrix(self.places[y.parameter], y.dtype, *y.steps, apart[1])
         made = Matrix(self.places[str(target)], t.dtype, *steps, apart[2])
         precision = self.dot.precision if x.dtype is float32 else "highest"
-        return Product(m, n, k, batch, left, right, made, bias, relu, precision)
+        return ProductProblem(m, n, k, batch, left, right, made, bias, relu, precision)
 
     def _depth(self, depth: int) -> tuple[int, ir.Tile | None]:
         """How far the loop goes, and its index."""

@@ -13,7 +13,7 @@ RESERVED_SHARED = 1024
 """Bytes of shared memory reserved per block."""
 
 
-class Properties(NamedTuple):
+class GpuProperties(NamedTuple):
     """Properties of one GPU, with PyTorch's names where it has them; sizes in bytes, clocks in kHz."""
 
     name: str
@@ -60,13 +60,13 @@ class Properties(NamedTuple):
         return 2.0 * self.memory_clock_rate * 1e3 * self.memory_bus_width / 8
 
 
-def properties(driver: Driver, number: int) -> Properties:
+def properties(driver: Driver, number: int) -> GpuProperties:
     """Query the properties of a device."""
 
     def of(attribute: str) -> int:
         return driver.attribute(number, attribute)
 
-    return Properties(
+    return GpuProperties(
         name=driver.device_name(number),
         major=of("major"),
         minor=of("minor"),
@@ -90,7 +90,7 @@ def properties(driver: Driver, number: int) -> Properties:
     )
 
 
-def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int) -> int:
+def blocks_at_once(limits: GpuProperties, threads: int, shared: int, registers: int) -> int:
     """Return how many blocks of a kernel a multiprocessor holds.
 
     >>> from .null import NullDriver
@@ -109,7 +109,7 @@ def blocks_at_once(limits: Properties, threads: int, shared: int, registers: int
 
 
 def check_launch(
-    limits: Properties, kernel: str, blocks: int, threads: int, shared: int, registers: int = 0, origin: str = ""
+    limits: GpuProperties, kernel: str, blocks: int, threads: int, shared: int, registers: int = 0, origin: str = ""
 ) -> None:
     """Raise LaunchError if a launch exceeds the GPU's limits.
 
@@ -137,7 +137,7 @@ def check_launch(
         raise LaunchError(f"kernel {kernel}{where} wants {wrong.format(limits.name)}")
 
 
-def check_compiler(limits: Properties) -> None:
+def check_compiler(limits: GpuProperties) -> None:
     """Raise DeviceError if the driver is too old for the compiler."""
     made, driver = limits.runtime_version, limits.driver_version
     if made // 1000 > driver // 1000:

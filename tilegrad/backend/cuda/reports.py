@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .properties import Properties, blocks_at_once
+from .properties import GpuProperties, blocks_at_once
 
 if TYPE_CHECKING:
     from .build import CudaBinary
@@ -18,7 +18,7 @@ UNCOMPILED = "not compiled (there is no NVRTC: pip install 'tilegrad[cuda]'), "
 TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 
 
-def summary(made: CudaBinary, limits: Properties) -> str:
+def summary(made: CudaBinary, limits: GpuProperties) -> str:
     """Summarise registers, spills, threads, shared memory and occupancy."""
     blocks = blocks_at_once(limits, made.threads, made.shared, made.registers)
     warps = blocks * -(-made.threads // limits.warp_size)

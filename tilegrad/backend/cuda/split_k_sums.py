@@ -36,12 +36,12 @@ def split_sum_of(kernel: ir.Kernel, extents: Sequence[int]) -> SplitSum | None:
     Added(pieces=8, elements=640, dtype=tilegrad.bfloat16)
     """
     try:
-        return _Recogniser(kernel).found((*extents, 1, 1, 1)[:3])
+        return _SplitSumRecogniser(kernel).found((*extents, 1, 1, 1)[:3])
     except NotRecognised:
         return None
 
 
-class _Recogniser:
+class _SplitSumRecogniser:
     def __init__(self, kernel: ir.Kernel) -> None:
         every = list(statements(kernel.body))
         require(len(kernel.parameters) == 2 and all(isinstance(s, ir.Assign | ir.For | ir.Store) for s in every))

@@ -19,7 +19,7 @@ _SWIZZLE_128 = 3
 _PROMOTE_128, _PROMOTE_256 = 2, 3
 """L2 promotion sizes: the longer one is slower where lines are not aligned to 128 bytes."""
 _MAX_BYTES, _MAX_EXTENT = 1 << 40, (1 << 31) - 1
-START = 16
+MATRIX_ALIGNMENT = 16
 """Alignment, in bytes, of a matrix that may begin anywhere."""
 
 
@@ -69,7 +69,7 @@ class TensorMap(NamedTuple):
             rank,
             ctypes.c_void_p(address),
             (ctypes.c_uint64 * 3)(self.columns or self.pitch, lines, _MAX_EXTENT),
-            (ctypes.c_uint64 * 2)(pitch, START),
+            (ctypes.c_uint64 * 2)(pitch, MATRIX_ALIGNMENT),
             (ctypes.c_uint32 * 3)(*self.box, 1),
             (ctypes.c_uint32 * 3)(1, 1, 1),
             0,  # not interleaved

@@ -22,7 +22,7 @@ from ....ir import tile as ir
 from ....ir.tile_types import TileType
 from . import functions
 from .functions import Text
-from .layout import Layout
+from .layout import RegisterLayout
 from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MIN_BATCH = 4
 """Smallest batch, in iterations, that is worth the second loop."""
 
 
-def outermost_loop(low: CudaLowering, layout: Layout) -> tuple[str, int]:
+def outermost_loop(low: CudaLowering, layout: RegisterLayout) -> tuple[str, int]:
     """Return the index and the trip count of the outermost loop over registers that is not the vector loop."""
     found = [r for r in layout.registers() if r != (layout.vector, 0)]
     if not found:

@@ -33,9 +33,9 @@ from .dot_warpgroup import (
     plan_warpgroup_loop,
     split_roles,
 )
-from .elements import START
+from .elements import ORIGIN
 from .functions import TYPES, cast
-from .layout import Layout
+from .layout import RegisterLayout
 from .writing import Lines
 
 if TYPE_CHECKING:
@@ -195,14 +195,14 @@ class DotLowering:
         return next((plan.producer_threads for plan in (self.specialised, self.warpgroup) if plan is not None), 0)
 
     @property
-    def layouts(self) -> dict[str, Layout]:
+    def layouts(self) -> dict[str, RegisterLayout]:
         found = {name: t.layout for name, t in self.tilings.items()}
         for product in () if self.specialised is None else self.specialised.products.values():
             if isinstance(product.left, str):
                 found[product.left] = product.tiling._replace(n=product.depth, columns=product.depth).layout
         return found
 
-    def is_accumulator(self, layout: Layout) -> bool:
+    def is_accumulator(self, layout: RegisterLayout) -> bool:
         """Return whether a layout is that of accumulators on tensor cores."""
         return any(t.kind != "thread" and t.layout == layout for t in self.tilings.values())
 
@@ -280,7 +280,7 @@ class DotLowering:
         sums = low.elements.register_tiles[product.name].text
         iteration = self.iteration_of(low, loops, plan.strided)
         shared = low.take_shared(max(plan.shared, MIN_SHARED_BYTES))
-        self.use(helpers.SHARED, *plan.device_functions)
+        self.use(helpers.SHARED_MEMORY, *plan.device_functions)
         if isinstance(plan, WarpgroupLoop):
             roles = plan.roles(sums, iteration, [low.names.of(side.parameter) for side in plan.strided])
             if self.persistent:
@@ -314,14 +314,14 @@ class DotLowering:
                     low.elements.inlined[s.name] = s.value
                 else:
                     low.assign_scalar(s)
-        sources = [str(low.elements.of(side.pointer, (START, START), side.dtype)) for side in sides]
+        sources = [str(low.elements.of(side.pointer, (ORIGIN, ORIGIN), side.dtype)) for side in sides]
         indices = [(self._first_index(low, side.bounds[0]), self._first_index(low, side.bounds[1])) for side in sides]
         numbers, low.out, low.elements.inlined = low.out.lines, outer, inlined
         low.scopes.pop()
         return LoopIteration(heads, numbers, sources, indices)
 
     def _first_index(self, low: CudaLowering, bound: Bound | None) -> str:
-        return "" if bound is None else str(low.elements.of(bound.at, (START, START), int32))
+        return "" if bound is None else str(low.elements.of(bound.at, (ORIGIN, ORIGIN), int32))
 
     # --- single products -------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class DotLowering:
                 self._write_by_threads(low, sums, tiling, dot)
 
     def _write_by_warps(self, low: CudaLowering, sums: str, tiling: Tiling, dot: ir.Dot, dtype: DType) -> None:
-        self.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
+        self.use(helpers.SHARED_MEMORY, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
         x, y = self.operands(low, tiling, dot, dtype)
         shared = low.take_shared(max(shared_bytes((x, y)), MIN_SHARED_BYTES))
         low.out.add(f"unsigned char *x_at = {shared}, *y_at = x_at + {x.size};")

@@ -12,9 +12,9 @@ from ....ir import tile as ir
 from ....ir.dtype import bfloat16, float16
 from . import dot_helpers as helpers
 from .dot_store import can_be_delayed, guard, stores_in_pieces
-from .elements import Axis, View
+from .elements import AxisPosition, View
 from .functions import Text
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -23,7 +23,7 @@ EXCHANGED_COLUMNS = 32
 """Columns of four pieces of 16 bytes."""
 
 
-def exchanges_lanes(low: CudaLowering, store: ir.Store, layout: Layout) -> bool:
+def exchanges_lanes(low: CudaLowering, store: ir.Store, layout: RegisterLayout) -> bool:
     """Return whether lanes exchange a store's values: a tile of 16-bit sums with contiguous rows."""
     t = low.types.of(store.pointer)
     plan = low.products.warpgroup
@@ -45,12 +45,12 @@ def declare_exchange(low: CudaLowering, store: ir.Store) -> str:
 
 
 def exchange_lines(
-    low: CudaLowering, store: ir.Store, layout: Layout, words: str, values: str, view: View
+    low: CudaLowering, store: ir.Store, layout: RegisterLayout, words: str, values: str, view: View
 ) -> list[str]:
     """Write the exchange inside the loop: `values` are a pair, and the last pair of four pieces stores them."""
     row, column = low.variable(layout, 0, 1), low.variable(layout, 1, 2)
     elements = low.elements
-    piece_view = (view[0], Axis(Text("column"), None))
+    piece_view = (view[0], AxisPosition(Text("column"), None))
     with elements.naming(None):
         pointer = elements.of(store.pointer, piece_view, low.types.of(store.pointer).dtype)
         condition = guard(low, store, piece_view)

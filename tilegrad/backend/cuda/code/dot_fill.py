@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from .dot_text import LINE_BYTES, Operand
-from .elements import Axis, View, element_view
+from .elements import AxisPosition, View, element_view
 from .functions import MEMORY, SUM, TYPES, Text, cast
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -53,7 +53,7 @@ def fill_lines(
             low.out.add(f"{guard}{target} = stored<{element}>(values[v]);")
 
 
-def _at_lane(axis: Axis) -> Axis:
+def _at_lane(axis: AxisPosition) -> AxisPosition:
     """Move a position to the current element of a vector."""
     return axis._replace(at=Text(f"{axis.at} + v", SUM))
 
@@ -80,7 +80,7 @@ def _value(low: CudaLowering, x: ir.Tile, view: View, have: DType, dtype: DType)
     return str(cast(low.elements.of(x, view, have), have, dtype))
 
 
-def _guard(low: CudaLowering, layout: Layout, conditions: list[str]) -> str:
+def _guard(low: CudaLowering, layout: RegisterLayout, conditions: list[str]) -> str:
     every = [*low.owners(layout), *conditions]
     return f"if ({' && '.join(every)}) " if every else ""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .dot_specialised_warps import SpecialisedProduct
 
-SHARED = """\
+SHARED_MEMORY = """\
 __device__ __forceinline__ uint32 shared_address(const void* p) { return uint32(__cvta_generic_to_shared(p)); }
 // The offset of a 16-byte piece in an operand.
 __device__ __forceinline__ int swizzled_offset(int line, int piece) { return line * 128 + ((piece ^ (line & 7)) << 4); }
@@ -171,7 +171,7 @@ __device__ __forceinline__ void consumer_barrier(int threads) {
 }
 """
 
-ALL = "".join((SHARED, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, WARPGROUP, EXCHANGE, WARP_SPECIALISATION))
+ALL = "".join((SHARED_MEMORY, COPIES, FRAGMENTS, NUMBERS, BARRIERS, BOXES, WARPGROUP, EXCHANGE, WARP_SPECIALISATION))
 PTX_TYPES = {
     "bfloat16": "bf16",
     "float16": "f16",

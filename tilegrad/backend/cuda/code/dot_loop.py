@@ -14,7 +14,7 @@ from .dot_text import LINE_BYTES, LoopIteration, Operand, Pipeline, copy_lines, 
 from .dot_tiling import Tiling, operand_dtype
 from .functions import MEMORY
 
-STAGES = 3
+PIPELINE_STAGES = 3
 PIECE_BYTES = 16
 """Bytes of one asynchronous copy."""
 
@@ -88,7 +88,7 @@ def plan_async_copy_loop(
         Operand(address, t, bytes, line, -(-extent // 16) * 16)
         for address, t, extent in zip(("x_place", "y_place"), transposed, extents, strict=True)
     )
-    stages = min(STAGES, shared // sum(side.size for side in sides))
+    stages = min(PIPELINE_STAGES, shared // sum(side.size for side in sides))
     return AsyncCopyLoop(tiling, x, y, (sides[0], sides[1]), depth, stages) if stages >= 2 else None
 
 

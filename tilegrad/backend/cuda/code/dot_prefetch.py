@@ -118,7 +118,7 @@ def _multiply(
     assert isinstance(product, ir.Assign)
     sums = low.elements.register_tiles[product.name].text
     if dtype is not None:
-        products.use(helpers.SHARED, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
+        products.use(helpers.SHARED_MEMORY, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
         x, y = products.operands(low, tiling, dot, dtype)
         low.out.add(f"const uint32 x_place = shared_address(held) + at % 2 * {bytes}, y_place = x_place + {x.size};")
         lines = warp_products(sums, tiling, x, y)

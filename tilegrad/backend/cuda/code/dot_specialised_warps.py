@@ -22,7 +22,7 @@ SHARED_BYTES = 218 * 1024
 """Bytes of shared memory per multiprocessor for tiles: 227 KiB less a reserve."""
 MAX_SHARED_BLOCK_REGISTERS = 80
 """Registers for sums and left operands up to which two blocks share a multiprocessor."""
-MAX_STAGES, LINE, PIECE = 4, 128, 64
+MAX_STAGES, LINE_BYTES, LINE_ELEMENTS = 4, 128, 64
 """A line of 128 bytes has 64 elements of 16 bits."""
 
 
@@ -39,11 +39,11 @@ class CopiedTile(NamedTuple):
 
     @property
     def panels(self) -> int:
-        return self.memory.shape[self.memory.along] // PIECE
+        return self.memory.shape[self.memory.along] // LINE_ELEMENTS
 
     @property
     def bytes(self) -> int:
-        return self.panels * self.lines * LINE
+        return self.panels * self.lines * LINE_BYTES
 
 
 class SharedOperand(NamedTuple):
@@ -138,7 +138,7 @@ class WarpSpecialisation(NamedTuple):
         return tuple([tile.map for tile in (*self.resident, *self.staged)])
 
 
-class _Unsupported(Exception):
+class _NotSpecialisable(Exception):
     """Raised when the loops do not have the supported form."""
 
 
@@ -147,17 +147,17 @@ def plan_warp_specialisation(
 ) -> WarpSpecialisation | None:
     """Return the plan of a kernel's loops, or None if they do not have the supported form."""
     try:
-        return _Planner(definitions, body, stored).found()
-    except _Unsupported:
+        return _SpecialisationPlanner(definitions, body, stored).found()
+    except _NotSpecialisable:
         return None
 
 
 def _need(fits: object) -> None:
     if not fits:
-        raise _Unsupported
+        raise _NotSpecialisable
 
 
-class _Planner:
+class _SpecialisationPlanner:
     def __init__(self, definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> None:
         self.definitions, self.body, self.stored = definitions, body, stored
         self.copied: dict[str, CopiedTile] = {}
@@ -227,7 +227,7 @@ class _Planner:
         types = self.definitions.types
         (m, n), depth, dtype = types.variables[s.name].shape, types.of(dot.x).shape[1], types.of(dot.x).dtype
         _need(dtype in (bfloat16, float16) and dtype is types.of(dot.y).dtype)
-        _need(m in (64, 128, 192) and n % 16 == 0 and n <= 256 and depth % PIECE == 0)
+        _need(m in (64, 128, 192) and n % 16 == 0 and n <= 256 and depth % LINE_ELEMENTS == 0)
         left: SharedOperand | str | None = self._shared_operand(dot.x, 0, own, outside, staged)
         if left is None:
             left = self._registers(dot.x, earlier, own)
@@ -252,7 +252,7 @@ class _Planner:
                 _need(not any(_assigns(s, name) for s in since))
                 self.skipped[x.name] = id(rounded)
                 return name
-        raise _Unsupported
+        raise _NotSpecialisable
 
     def _shared_operand(
         self, x: ir.Tile, position: int, own: dict[str, ir.Assign], outside: set[str], staged: list[str]
@@ -290,10 +290,10 @@ class _Planner:
     def _map(self, memory: Strided) -> TensorMap:
         along, lines = memory.shape[memory.along], memory.shape[1 - memory.along]
         pitch = memory.pitch
-        _need(along % PIECE == 0 and lines % 8 == 0 and lines <= 256 and pitch % PIECE == 0)
-        _need(self.definitions.divisor_within(memory.pointer, pitch) % PIECE == 0)
+        _need(along % LINE_ELEMENTS == 0 and lines % 8 == 0 and lines <= 256 and pitch % LINE_ELEMENTS == 0)
+        _need(self.definitions.divisor_within(memory.pointer, pitch) % LINE_ELEMENTS == 0)
         parameter = list(self.definitions.parameters).index(memory.parameter)
-        return TensorMap(parameter, memory.dtype, pitch, (PIECE, lines))
+        return TensorMap(parameter, memory.dtype, pitch, (LINE_ELEMENTS, lines))
 
     def _check_only_products_use_tiles(self) -> None:
         """Check that copied tiles are used only by products and by aliases."""

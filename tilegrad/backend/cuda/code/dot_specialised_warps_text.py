@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from . import dot_helpers as helpers
-from .dot_specialised_warps import LINE, CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
+from .dot_specialised_warps import LINE_BYTES, CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
 from .dot_warpgroup import unmasked_coordinate_lines
-from .elements import START, RegisterTile
+from .elements import ORIGIN, RegisterTile
 from .functions import TYPES
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ multiprocessor.
 
 def begin(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation) -> None:
     """Split the roles: producers copy and return, consumers continue."""
-    products.use(helpers.SHARED, helpers.BARRIERS, helpers.WARPGROUP, helpers.WARP_SPECIALISATION)
+    products.use(helpers.SHARED_MEMORY, helpers.BARRIERS, helpers.WARPGROUP, helpers.WARP_SPECIALISATION)
     place = low.take_shared(plan.shared)
     out, tiles = low.out, plan.held + plan.stages * plan.stage
     count = len(plan.staged)
@@ -61,7 +61,7 @@ def _copy_all(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation
         out.add("arrive(ready);")
     at = 0
     for n, tile in enumerate(plan.resident):
-        source = str(low.elements.of(tile.memory.pointer, (START, START), tile.memory.dtype))
+        source = str(low.elements.of(tile.memory.pointer, (ORIGIN, ORIGIN), tile.memory.dtype))
         _copy(products, low, tile, n, source, f"tiles + {at}", "ready")
         at += tile.bytes
     out.add("int stage = 0, phase = 0;")
@@ -95,7 +95,7 @@ def _copy(
     ):
         low.out.add(line)
     for panel in range(tile.panels):
-        to = f"{place} + {panel * tile.lines * LINE}" if panel else place
+        to = f"{place} + {panel * tile.lines * LINE_BYTES}" if panel else place
         across = f" + {panel * tile.map.box[0]}" if panel else ""
         column, row = f"{name}_column{across}", f"{name}_line"
         if not within_lines:
@@ -195,12 +195,12 @@ class IterationWriter:
         else:
             at = plan.held + sum(t.bytes for t in plan.staged[: side.place])
             place = f"tiles + {at} + stage * {plan.stage}"
-        panel = tile.lines * LINE
+        panel = tile.lines * LINE_BYTES
         if own and plan.tiling.down > 1:
-            place += f" + group * {panel if side.transposed else 64 * LINE}"
+            place += f" + group * {panel if side.transposed else 64 * LINE_BYTES}"
         if side.transposed:
-            return f"operand_descriptor({place} + step * {16 * LINE}, {panel}, {8 * LINE})"
-        return f"operand_descriptor({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE})"
+            return f"operand_descriptor({place} + step * {16 * LINE_BYTES}, {panel}, {8 * LINE_BYTES})"
+        return f"operand_descriptor({place} + step / 4 * {panel} + step % 4 * 32, 16, {8 * LINE_BYTES})"
 
     def _wait(self) -> None:
         if self.running:

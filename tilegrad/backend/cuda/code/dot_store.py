@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_
-from .elements import Axis, View
+from .elements import AxisPosition, View
 from .functions import MEMORY, Text
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -40,7 +40,7 @@ class StagedStore(NamedTuple):
         return f"{self.name} + {view[0].at.within(10)} * {self.pitch} + {view[1].at}"
 
 
-def stage_stores(low: CudaLowering, stores: Sequence[ir.Store], layout: Layout) -> dict[int, StagedStore]:
+def stage_stores(low: CudaLowering, stores: Sequence[ir.Store], layout: RegisterLayout) -> dict[int, StagedStore]:
     """Allocate staging for stores by their identity: for accumulators, as far as shared memory suffices."""
     found: dict[int, tuple[ir.Store, int, int]] = {}
     available = max(MAX_STAGED_BYTES - (low.memory.held_bytes if low.memory.separate else 0), low.memory.large_bytes)
@@ -80,7 +80,7 @@ def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
     return 1
 
 
-def _store_axis(low: CudaLowering, store: ir.Store, layout: Layout) -> int | None:
+def _store_axis(low: CudaLowering, store: ir.Store, layout: RegisterLayout) -> int | None:
     """Return the axis to store along (`StagedStore.along`); None if the holders of the elements should store them."""
     bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
     if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE_BYTES:
@@ -134,7 +134,7 @@ def write_staged(low: CudaLowering, store: ir.Store, stage: StagedStore) -> None
         )
 
 
-_VIEW = (Axis(Text("row"), None), Axis(Text("column"), None))
+_VIEW = (AxisPosition(Text("row"), None), AxisPosition(Text("column"), None))
 
 
 def guard(low: CudaLowering, store: ir.Store, view: View = _VIEW) -> str:

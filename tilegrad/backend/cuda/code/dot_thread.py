@@ -18,7 +18,7 @@ from .dot_text import LoopIteration, Pipeline, part_source, thread_products
 from .dot_tiling import Tiling
 from .functions import MEMORY
 
-STAGES = 3
+PIPELINE_STAGES = 3
 MAX_STAGE_DEPTH = 16
 """Largest depth of a stage."""
 PAD_BYTES = 16
@@ -55,7 +55,7 @@ class ThreadLoop(NamedTuple):
 
     @property
     def shared(self) -> int:
-        return STAGES * self.stage
+        return PIPELINE_STAGES * self.stage
 
     @property
     def strided(self) -> tuple[Strided, Strided]:
@@ -69,7 +69,7 @@ class ThreadLoop(NamedTuple):
         """Return the lines of the loop."""
         parts, kind = self.depth // self.piece, MEMORY[self.x.memory.dtype.name]
         places = [
-            f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {STAGES} * {self.stage});",
+            f"{kind}* x_tile = reinterpret_cast<{kind}*>({shared} + at % {PIPELINE_STAGES} * {self.stage});",
             f"{kind}* y_tile = x_tile + {self.piece * self.x.pitch};",
         ]
         before, copies = [], []
@@ -79,7 +79,7 @@ class ThreadLoop(NamedTuple):
             before += of_side.before()
             copies += of_side.lines(part_source(source, parts, advance))
         products = thread_products(sums, self.tiling, self.piece, (self.x.pitch, self.y.pitch), kind)
-        pipeline = Pipeline(iteration, parts, STAGES, places, copies, products)
+        pipeline = Pipeline(iteration, parts, PIPELINE_STAGES, places, copies, products)
         return [pipeline.trip_count, *before, *pipeline.lines]
 
 

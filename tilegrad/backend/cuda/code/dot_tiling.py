@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ....ir.dtype import FLOAT8, DType, bfloat16, float16, float32, int8, uint8
 from ....ir.precision import Precision
-from .layout import Digit, Layout
+from .layout import Digit, RegisterLayout
 
 TENSOR_CORES = 80
 """First compute capability whose tensor cores are used."""
@@ -51,7 +51,7 @@ class Tiling(NamedTuple):
         return self.down * self.across * (128 if self.kind == "group" else 32)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> RegisterLayout:
         """The layout of the accumulators."""
         if self.kind == "thread":
             return self._thread_layout()
@@ -60,10 +60,10 @@ class Tiling(NamedTuple):
         rows = (Digit(8, 4), Digit(2), *high, *_threads(self.down, stride * self.across))
         columns = (Digit(2), Digit(4, 1), *_register(self.columns // 8), *_threads(self.across, stride))
         if self.swapped:
-            return Layout((self.m, self.n), (columns, rows), 0)
-        return Layout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
+            return RegisterLayout((self.m, self.n), (columns, rows), 0)
+        return RegisterLayout((self.m, self.n), (rows, columns), 1 if self.n % 2 == 0 else -1)
 
-    def _thread_layout(self) -> Layout:
+    def _thread_layout(self) -> RegisterLayout:
         """Arrange eight by four threads as a warp; a thread has groups of four neighbours, far from each other."""
         axes = []
         for each, lanes, lane, warps, warp in (
@@ -72,7 +72,7 @@ class Tiling(NamedTuple):
         ):
             near = 4 if each % 4 == 0 else 2 if each % 2 == 0 else 1
             axes.append((*_register(near), Digit(lanes, lane), *_threads(warps, warp), *_register(each // near)))
-        return Layout((self.m, self.n), tuple(axes), 1 if near > 1 and self.n % near == 0 else -1)
+        return RegisterLayout((self.m, self.n), tuple(axes), 1 if near > 1 and self.n % near == 0 else -1)
 
     @property
     def pieces(self) -> tuple[int, int]:

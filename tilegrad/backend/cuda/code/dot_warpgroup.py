@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import float32
-from ..tensor_map import START, TensorMap
+from ..tensor_map import MATRIX_ALIGNMENT, TensorMap
 from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
 from .dot_text import LoopIteration
@@ -171,7 +171,7 @@ def plan_warpgroup_loop(
 def _boxed_operand(definitions: Definitions, memory: Strided, transposed: bool, extent: int) -> BoxedOperand | None:
     line = LINE_BYTES // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
-    if memory.pitch * memory.dtype.bytes % START:
+    if memory.pitch * memory.dtype.bytes % MATRIX_ALIGNMENT:
         return None
     if transposed:  # copies whole boxes; products may ignore their end
         extent = -(-extent // line) * line
@@ -180,7 +180,7 @@ def _boxed_operand(definitions: Definitions, memory: Strided, transposed: bool, 
     if above is not None:
         map = map._replace(lines=above.extent)
     if not memory.placed or (within is None and not definitions.is_within_lines(memory)):
-        if definitions.starts(memory) * memory.dtype.bytes % START:
+        if definitions.starts(memory) * memory.dtype.bytes % MATRIX_ALIGNMENT:
             return None
         if any(memory.bounds) and not definitions.starts_inside(memory):
             return None
@@ -195,7 +195,7 @@ def coordinate_lines(name: str, side: BoxedOperand, offset: str, indices: tuple[
     pitch, along = side.memory.pitch, side.memory.along
     column, line = indices[along], indices[1 - along]
     if side.map.anywhere:
-        each = START // side.memory.dtype.bytes
+        each = MATRIX_ALIGNMENT // side.memory.dtype.bytes
         return [
             f"const int {name}_column = {column or 0}, {name}_line = {line or 0};",
             f"const int {name}_start = ({offset} - {name}_column - int64({name}_line) * {pitch}) / {each};",

@@ -15,7 +15,7 @@ from ....ir.dtype import bool_, int32, int64
 from .elements import RegisterTile, View, element_view
 from .foreign_registers import unavailable_names
 from .functions import AND, TYPES, Text, call, cast
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -67,14 +67,14 @@ def atomic(low: CudaLowering, x: ir.Atomic) -> None:
         low.out.add("__threadfence();")
 
 
-def _current(low: CudaLowering, y: ir.Tile, view: View, layout: Layout, like: ir.Tile) -> Text:
+def _current(low: CudaLowering, y: ir.Tile, view: View, layout: RegisterLayout, like: ir.Tile) -> Text:
     """Evaluate an operand at the current element."""
     dtype = bool_ if isinstance(like, ir.Literal) else low.types.of(like).dtype
     made = low.elements.part(y, element_view(view, layout), layout.shape, dtype)
     return cast(made, low.elements.dtype(y, dtype), dtype)
 
 
-def _share_old_values(low: CudaLowering, old: str, layout: Layout, type: str) -> None:
+def _share_old_values(low: CudaLowering, old: str, layout: RegisterLayout, type: str) -> None:
     """Send the old values from the owners to the other holders of the same elements."""
     bits = layout.copy_bits(low.threads)
     if not bits:
@@ -88,7 +88,7 @@ def _share_old_values(low: CudaLowering, old: str, layout: Layout, type: str) ->
         low.out.add(f"{old}{at} = {parts}[{low.flat(layout, low.threads)} + (thread & ~{bits})];")
 
 
-def _assign_old_values(low: CudaLowering, name: str, old: str, layout: Layout) -> None:
+def _assign_old_values(low: CudaLowering, name: str, old: str, layout: RegisterLayout) -> None:
     """Assign the old values to the variable."""
     t = low.types.variables[name]
     known = any(name in scope for scope in low.scopes)

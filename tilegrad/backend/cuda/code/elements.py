@@ -18,14 +18,14 @@ from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
 from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
-from .layout import Digit, Layout
+from .layout import Digit, RegisterLayout
 from .patterns import Patterns
 
 LANE = "v"
 """Index variable of loops over the elements of a vector."""
 
 
-class Axis(NamedTuple):
+class AxisPosition(NamedTuple):
     """A position along an axis: the start of a vector, or an element of it."""
 
     at: Text
@@ -36,11 +36,11 @@ class Axis(NamedTuple):
     """Width of the vector whose current element this is; 0: the start of the vector."""
 
 
-View = tuple[Axis, ...]
-START = Axis(Text("0"))
+View = tuple[AxisPosition, ...]
+ORIGIN = AxisPosition(Text("0"))
 
 
-def element_view(view: View, layout: Layout) -> View:
+def element_view(view: View, layout: RegisterLayout) -> View:
     """Return the view of the current element, inside a loop over the elements of a layout's vectors."""
     return tuple([a._replace(width=layout.width) if n == layout.vector else a for n, a in enumerate(view)])
 
@@ -49,7 +49,7 @@ class RegisterTile(NamedTuple):
     """A tile in registers: `text` is the array."""
 
     text: str
-    layout: Layout
+    layout: RegisterLayout
     element: str = ""
     """Text of the current element, if the array does not cover all registers."""
 
@@ -122,7 +122,7 @@ class Elements:
         inner = view[len(view) - len(own) :]
         whole = shape[len(shape) - len(own) :]
         return self.of(
-            x, tuple([START if e == 1 and w != 1 else a for a, e, w in zip(inner, own, whole, strict=True)]), dtype
+            x, tuple([ORIGIN if e == 1 and w != 1 else a for a, e, w in zip(inner, own, whole, strict=True)]), dtype
         )
 
     def of(self, x: ir.Tile, view: View, dtype: DType) -> Text:
@@ -206,13 +206,13 @@ class Elements:
         inside = tuple([self._clamped(axis, extent) for axis, extent in zip(view, shared.shape, strict=True)])
         return Text(f"{shared.text}[{self.place(inside, shared.shape, shared.pitch)}]")
 
-    def _clamped(self, axis: Axis, extent: int) -> Axis:
+    def _clamped(self, axis: AxisPosition, extent: int) -> AxisPosition:
         """Clamp a position to the tile: threads beyond it read the last element, which is not used."""
         if axis.digits is not None and prod(d.extent for d, _ in axis.digits) <= extent:
             return axis
-        return Axis(Text(f"min({self.position(axis)}, {extent - 1})"), axis.digits)
+        return AxisPosition(Text(f"min({self.position(axis)}, {extent - 1})"), axis.digits)
 
-    def _indices(self, layout: Layout, view: View) -> str:
+    def _indices(self, layout: RegisterLayout, view: View) -> str:
         made = ""
         for axis, place in layout.registers():
             digits = view[axis].digits
@@ -235,7 +235,7 @@ class Elements:
                 flat = scaled if at.text == "0" else binary("+", SUM, scaled, at)
         return flat or Text("0")
 
-    def position(self, axis: Axis) -> Text:
+    def position(self, axis: AxisPosition) -> Text:
         if not axis.width:
             return axis.at
         return binary("+", SUM, axis.at, Text(LANE)) if axis.at.text != "0" else Text(LANE)
@@ -264,15 +264,15 @@ class Elements:
         """Return the view of a reshaped tile's operand from that of the result."""
         if tuple(e for e in shape if e > 1) == tuple(e for e in inner if e > 1):
             rest = iter([a for a, e in zip(view, shape, strict=True) if e > 1])
-            return tuple([next(rest) if e > 1 else START for e in inner])
+            return tuple([next(rest) if e > 1 else ORIGIN for e in inner])
         flat = self.place(view, shape, shape[-1])
-        made: list[Axis] = []
+        made: list[AxisPosition] = []
         below = 1
         for n in reversed(range(len(inner))):
             at = flat if below == 1 else binary("/", PRODUCT, flat, Text(str(below)), free=False)
             if n and at.text != "0":
                 at = binary("%", PRODUCT, at, Text(str(inner[n])), free=False)
-            made.append(Axis(at, None))
+            made.append(AxisPosition(at, None))
             below *= inner[n]
         return tuple(reversed(made))
 
@@ -281,7 +281,7 @@ class Elements:
         have = self.dtype(index, int32)
         at = functions.cast(self.part(index, view, self.shape(index), have), have, int32)
         inside = Text(f"minimum(maximum({at}, 0), {shape[axis] - 1})")
-        return (*view[:axis], Axis(inside, None), *view[axis + 1 :])
+        return (*view[:axis], AxisPosition(inside, None), *view[axis + 1 :])
 
     # --- functions -------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ _WIDENING = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"))
 """Functions for which C++ itself widens two integers to the wider type."""
 
 
-def matches_layout(layout: Layout, view: View) -> bool:
+def matches_layout(layout: RegisterLayout, view: View) -> bool:
     """Return whether a layout has the digits of a view."""
     return all(
         axis.digits is not None and digits == tuple([d for d, _ in axis.digits])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import float32
 from .elements import RegisterTile
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
 
 
-def unavailable_names(low: CudaLowering, members: Sequence[ir.Assign | ir.Store], layout: Layout) -> set[str]:
+def unavailable_names(low: CudaLowering, members: Sequence[ir.Assign | ir.Store], layout: RegisterLayout) -> set[str]:
     """Return the variables that a loop over a layout cannot read from registers."""
     elements = low.elements.registers_only()
     view, _ = low.positions(layout)

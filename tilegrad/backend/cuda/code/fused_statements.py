@@ -26,7 +26,7 @@ from .dot_store import StagedStore, stage_stores, write_staged
 from .elements import RegisterTile, View, element_view, matches_layout
 from .foreign_registers import unavailable_names
 from .functions import MEMORY, TYPES, Text, literal
-from .layout import SCALAR, Layout
+from .layout import SCALAR, RegisterLayout
 from .neighbours import contiguous_run, is_broadcast_load
 from .warp_reduce import COMBINE, accumulation_dtype, initial_value, reduce_threads, scan_threads
 from .writing import Lines, unrolling
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class FusedLoop:
     """Writes one fused loop."""
 
-    def __init__(self, low: CudaLowering, layout: Layout, members: Sequence[ir.Assign | ir.Store]) -> None:
+    def __init__(self, low: CudaLowering, layout: RegisterLayout, members: Sequence[ir.Assign | ir.Store]) -> None:
         self.low, self.layout, self.members = low, layout, list(members)
         self.elements = low.elements
         self.own = {id(m) for m in members}
@@ -136,7 +136,7 @@ class FusedLoop:
             low.scopes[-1].add(name)
             self.elements.register_tiles[name] = RegisterTile(low.names.of(name), self.layout)
 
-    def _array(self, type: str, name: str, layout: Layout, start: Text | None) -> None:
+    def _array(self, type: str, name: str, layout: RegisterLayout, start: Text | None) -> None:
         """Declare an array over the registers of a layout."""
         extents = "".join(f"[{n}]" for n in layout.extents())
         if start is None or not extents:

@@ -8,7 +8,7 @@ from ....ir import tile as ir
 from ....ir.tile_access import roots, walk
 from .foreign_registers import unavailable_names
 from .fused_statements import FusedLoop
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -19,7 +19,7 @@ class StatementGrouper:
 
     def __init__(self, low: CudaLowering) -> None:
         self.low = low
-        self.layout: Layout | None = None
+        self.layout: RegisterLayout | None = None
         self.members: list[ir.Assign | ir.Store] = []
         self.assigned: set[str] = set()
         self.available_after: set[str] = set()
@@ -48,7 +48,7 @@ class StatementGrouper:
         else:
             self.assigned.add(statement.name)
 
-    def _layout(self, statement: ir.Assign | ir.Store) -> Layout:
+    def _layout(self, statement: ir.Assign | ir.Store) -> RegisterLayout:
         plan = self.low.plan
         match statement:
             case ir.Store():
@@ -59,7 +59,7 @@ class StatementGrouper:
                 return plan.of_scan(x, axis)
         return plan.of_name(statement.name)
 
-    def _can_join(self, statement: ir.Assign | ir.Store, layout: Layout) -> bool:
+    def _can_join(self, statement: ir.Assign | ir.Store, layout: RegisterLayout) -> bool:
         """Return whether a statement can join the group."""
         if not self.members:
             return True
@@ -78,7 +78,7 @@ class StatementGrouper:
                 return False
         return not (unavailable_names(self.low, [*self.members, statement], layout) & self.assigned)
 
-    def _conflicts(self, store: ir.Store, layout: Layout) -> bool:
+    def _conflicts(self, store: ir.Store, layout: RegisterLayout) -> bool:
         """Return whether a store may touch elements that other threads of the group access."""
         hazards = self.low.hazards
         location, keys = hazards.location_of(store.pointer), hazards.keys(store.pointer)

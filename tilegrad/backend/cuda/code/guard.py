@@ -14,12 +14,12 @@ from typing import Any
 from ....ir import tile as ir
 from ....ir.tile_access import accesses, roots, statements, walk
 from ....ir.tile_types import Types
-from .layout import SCALAR, Layout
+from .layout import SCALAR, RegisterLayout
 
-AccessSite = tuple[ir.Tile, Layout] | None
+AccessSite = tuple[ir.Tile, RegisterLayout] | None
 """Pointer and layout of an access; None: anywhere."""
 State = dict[str, list[AccessSite]]
-LoadsByLocation = dict[tuple[str, ir.Tile], list[tuple[Layout, frozenset[str]]]]
+LoadsByLocation = dict[tuple[str, ir.Tile], list[tuple[RegisterLayout, frozenset[str]]]]
 
 
 class HazardTracker:
@@ -69,7 +69,7 @@ class HazardTracker:
         """Return whether a load may read what this kernel stores."""
         return self.single_instance or any(self.is_shared(name) for name in self._bases(pointer))
 
-    def note_load(self, pointer: ir.Tile, layout: Layout) -> bool:
+    def note_load(self, pointer: ir.Tile, layout: RegisterLayout) -> bool:
         """Record a load; return whether it needs a barrier after stores of other threads."""
         self.loads_by_location.setdefault(self.location_of(pointer), []).append(
             (layout, frozenset(self._bases(pointer)))
@@ -81,7 +81,7 @@ class HazardTracker:
         self._note(self.reading, pointer, place, needs_barrier)
         return needs_barrier
 
-    def note_store(self, pointer: ir.Tile, layout: Layout) -> bool:
+    def note_store(self, pointer: ir.Tile, layout: RegisterLayout) -> bool:
         """Record a store; return whether it needs a barrier after accesses of other threads."""
         place = (self.expanded(pointer), layout)
         needs_barrier = self._conflicts(self.reading, pointer, place, not layout.shape)

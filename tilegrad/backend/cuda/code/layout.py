@@ -25,7 +25,7 @@ class Digit(Structure):
     stride: int | None = None
 
 
-class Layout(Structure):
+class RegisterLayout(Structure):
     """The digits of each axis, lowest first; `vector` is the axis whose lowest digit is a vector, or -1."""
 
     shape: tuple[int, ...]
@@ -67,20 +67,20 @@ class Layout(Structure):
                 used |= 0 if d.stride is None else (d.extent - 1) * d.stride
         return (threads - 1) & ~used
 
-    def without(self, axes: Sequence[int]) -> Layout:
+    def without(self, axes: Sequence[int]) -> RegisterLayout:
         """Return the layout without some axes."""
         kept = [n for n in range(len(self.shape)) if n not in axes]
         vector = kept.index(self.vector) if self.vector in kept else -1
-        return Layout(tuple([self.shape[n] for n in kept]), tuple([self.axes[n] for n in kept]), vector)
+        return RegisterLayout(tuple([self.shape[n] for n in kept]), tuple([self.axes[n] for n in kept]), vector)
 
 
-SCALAR = Layout((), ())
+SCALAR = RegisterLayout((), ())
 """The layout of a scalar: all threads hold it."""
 
 
 def blocked(
     shape: tuple[int, ...], threads: int, vector: int = 1, order: Sequence[int] = (), adjacent: Mapping[int, int] = {}
-) -> Layout:
+) -> RegisterLayout:
     """Distribute adjacent elements over adjacent threads; `order` lists axes from the fastest in memory.
 
     Along other axes a thread has as many adjacent elements as `adjacent` says for their extent.
@@ -111,7 +111,7 @@ def blocked(
         if wanted > across:
             digits.append(Digit(-(-wanted // across)))
         axes[axis] = tuple(digits)
-    return Layout(shape, tuple(axes), vectorised)
+    return RegisterLayout(shape, tuple(axes), vectorised)
 
 
 def _threads_along(extent: int, most: int) -> int:

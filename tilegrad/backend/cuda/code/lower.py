@@ -44,7 +44,7 @@ MAX_POSITION_NODES = 4096
 BOUNDS = ("grid_0", "grid_1", "grid_2")
 
 
-class CudaSource(NamedTuple):
+class KernelSource(NamedTuple):
     """The CUDA C++ of a kernel, with its threads and bytes of shared memory."""
 
     name: str
@@ -61,11 +61,11 @@ def max_shared_bytes(architecture: str) -> int:
     return SHARED_KIB.get(architecture.strip("sm_af"), 99) << 10
 
 
-def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> CudaSource:
+def lower(kernel: ir.Kernel, architecture: str = "sm_90a") -> KernelSource:
     """Return the source of a kernel for an architecture."""
     lowering = CudaLowering(kernel, architecture)
     source = lowering.source()
-    if lowering.products.persistent and lowering.meets:
+    if lowering.products.persistent and lowering.has_barrier:
         source = CudaLowering(kernel, architecture, allow_persistent=False).source()
     most = max_shared_bytes(architecture)
     if source.shared > most:
@@ -186,7 +186,7 @@ class CudaLowering(Registers):
 
     # --- the source ------------------------------------------------------------------------------
 
-    def source(self) -> CudaSource:
+    def source(self) -> KernelSource:
         products = self.products
         self.names.taken |= products.names
         for p in self.kernel.parameters:
@@ -215,10 +215,10 @@ class CudaLowering(Registers):
         own = "\n".join([*comment, head, body, "}"])
         text = "\n\n".join([prelude(own, products.texts), *products.texts, own]).lstrip() + "\n"
         threads, shared = self.threads + products.producer_threads, self.memory.places["end"]
-        return CudaSource(name, text, threads, shared, products.maps, products.resident)
+        return KernelSource(name, text, threads, shared, products.maps, products.resident)
 
     @property
-    def meets(self) -> bool:
+    def has_barrier(self) -> bool:
         """Return whether there is a barrier after the roles of warps have split."""
         return any("__syncthreads" in line for line in self.out.lines[self.products.roles_split_at :])
 

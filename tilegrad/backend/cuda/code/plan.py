@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence, Set
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
-from .layout import SCALAR, Layout, blocked
+from .layout import SCALAR, RegisterLayout, blocked
 from .patterns import Patterns, power_of_two
 
 MIN_THREADS, MAX_THREADS = 32, 1024
@@ -39,8 +39,8 @@ class LayoutPlan:
         self.adjacent = self._adjacent_windows()
         """Adjacent elements of a thread, by the extent of an axis that is not vectorised."""
         self.threads = threads or self._threads()
-        self.layouts: dict[str, Layout] = {}
-        self.accumulators: tuple[Layout, ...] = ()
+        self.layouts: dict[str, RegisterLayout] = {}
+        self.accumulators: tuple[RegisterLayout, ...] = ()
         """Layouts of accumulators on tensor cores."""
         self.scattered = False
         """Whether tiles combined with accumulators are accessed element by element: then the accumulators are
@@ -144,7 +144,9 @@ class LayoutPlan:
 
     # --- layouts ---------------------------------------------------------------------------------
 
-    def follow_accumulators(self, sums: Sequence[Layout], body: Sequence[ir.Statement], updated: Set[str]) -> None:
+    def follow_accumulators(
+        self, sums: Sequence[RegisterLayout], body: Sequence[ir.Statement], updated: Set[str]
+    ) -> None:
         """Give tiles loaded to be combined with accumulators the accumulators' layout.
 
         If 32-bit tiles are `updated` (loaded from where others are stored), memory traffic dominates: then whole lines
@@ -159,7 +161,7 @@ class LayoutPlan:
         shapes = {layout.shape: layout for layout in self.accumulators}
         dots = [v for values in self.values.values() for v in values if isinstance(v, ir.Dot)]
         operands = {x.name for dot in dots for x in (dot.x, dot.y) if isinstance(x, ir.Name)}
-        found: dict[str, Layout] = {}
+        found: dict[str, RegisterLayout] = {}
         for s in body:
             if not isinstance(s, ir.Assign) or s.name in operands:
                 continue
@@ -188,11 +190,11 @@ class LayoutPlan:
         first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n, 2).step is None, -n))
         return (first, *[n for n in axes if n != first])
 
-    def default_layout(self, shape: tuple[int, ...]) -> Layout:
+    def default_layout(self, shape: tuple[int, ...]) -> RegisterLayout:
         """Return the default layout of a tile."""
         return blocked(shape, self.threads, self.widths.get(shape[-1], 1), adjacent=self.adjacent) if shape else SCALAR
 
-    def of_access(self, pointer: ir.Tile) -> Layout:
+    def of_access(self, pointer: ir.Tile) -> RegisterLayout:
         """Return the layout in which adjacent threads access adjacent memory."""
         shape = self.types.of(pointer).shape
         if not shape:
@@ -200,7 +202,7 @@ class LayoutPlan:
         order = self.order(pointer)
         return blocked(shape, self.threads, self.widths.get(shape[order[0]], 1), order, self.adjacent)
 
-    def of_name(self, name: str) -> Layout:
+    def of_name(self, name: str) -> RegisterLayout:
         """Return the layout of a variable, the same for all its values."""
         shape = self.types.variables[name].shape
         if not shape:
@@ -213,7 +215,7 @@ class LayoutPlan:
             )
         return self.layouts[name]
 
-    def _of_values(self, name: str) -> Layout | None:
+    def _of_values(self, name: str) -> RegisterLayout | None:
         if name in self.layouts:
             return self.layouts[name]
         if name in self._in_progress:
@@ -225,7 +227,7 @@ class LayoutPlan:
         finally:
             self._in_progress.discard(name)
 
-    def of_value(self, value: ir.Tile) -> Layout | None:
+    def of_value(self, value: ir.Tile) -> RegisterLayout | None:
         """Return the layout that the parts of an expression suggest, or None."""
         shape = () if isinstance(value, ir.Literal) else self.types.of(value).shape
         if not shape:
@@ -244,19 +246,19 @@ class LayoutPlan:
         parts = (x for x in ir.parts(value) if not isinstance(x, ir.Literal) and self.types.of(x).shape == shape)
         return next((found for x in parts if (found := self.of_value(x)) is not None), None)
 
-    def of_operand(self, x: ir.Tile) -> Layout:
+    def of_operand(self, x: ir.Tile) -> RegisterLayout:
         """Return the layout of an operand, named or not."""
         if isinstance(x, ir.Name):
             return self.of_name(x.name)
         return self.of_value(x) or self.default_layout(self.types.of(x).shape)
 
-    def of_scan(self, x: ir.Tile, axis: int) -> Layout:
+    def of_scan(self, x: ir.Tile, axis: int) -> RegisterLayout:
         """Return a layout whose scanned axis is a vector, threads, and chunks of these."""
         own = self.of_operand(x)
         kinds = "".join("r" if d.stride is None else "t" for d in own.axes[axis])
         return own if kinds in ("", "r", "t", "rt", "tr", "rtr") else self.default_layout(own.shape)
 
-    def of_store(self, store: ir.Store) -> Layout:
+    def of_store(self, store: ir.Store) -> RegisterLayout:
         """Return the layout of a store: that of the value, unless accesses would not be contiguous."""
         shape = self.types.of(store.pointer).shape
         if not shape:
@@ -274,7 +276,7 @@ class LayoutPlan:
         """Return whether pairs along an axis are certainly contiguous."""
         return self.patterns.of(pointer, axis, 2).step == 1
 
-    def _of_load(self, load: ir.Load) -> Layout | None:
+    def _of_load(self, load: ir.Load) -> RegisterLayout | None:
         """Return the layout of a gather's indices, or None."""
         indices = [x for x in walk(load.pointer) if isinstance(x, ir.Name) and not self._is_position(x.name)]
         shape = self.types.of(load.pointer).shape
@@ -284,7 +286,7 @@ class LayoutPlan:
                 return self._of_values(x.name)
         return None
 
-    def _from_larger_tile(self, name: str) -> Layout | None:
+    def _from_larger_tile(self, name: str) -> RegisterLayout | None:
         """Return the layout that the first larger tile with which a variable is combined suggests."""
         for s in self.statements:
             for root in roots(s):
@@ -298,7 +300,7 @@ class LayoutPlan:
         return None
 
 
-def fastest(layout: Layout) -> int:
+def fastest(layout: RegisterLayout) -> int:
     """Return the axis along which adjacent threads hold adjacent elements."""
     if layout.vector >= 0:
         return layout.vector

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
-from .dot_helpers import COPIES, SHARED
+from .dot_helpers import COPIES, SHARED_MEMORY
 from .functions import MEMORY
-from .layout import Layout
+from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
@@ -35,7 +35,7 @@ class PrefetchedLoad(NamedTuple):
     """A prefetched load: variable, layout, and address as a function of the loop index."""
 
     name: str
-    layout: Layout
+    layout: RegisterLayout
     pointer: ir.Tile
     offset: int = -1
     """Offset of its pieces in the memory of an iteration; -1: none."""
@@ -67,7 +67,7 @@ class LoopPrefetch:
         if not self.bytes or not self.loads:
             return
         low = self.low
-        low.products.texts |= dict.fromkeys([SHARED, COPIES])
+        low.products.texts |= dict.fromkeys([SHARED_MEMORY, COPIES])
         low.memory.held_bytes, low.memory.separate = max(low.memory.held_bytes, self.iterations * self.bytes), True
         self.buffer_index, self.iteration_address = low.names.fresh("turn_"), low.names.fresh("here_")
         low.out.add(f"int {self.buffer_index} = 0;")
@@ -167,7 +167,7 @@ def _is_piece_aligned(low: CudaLowering, w: PrefetchedLoad) -> bool:
     return w.layout.width * bytes == PIECE_BYTES and pattern.multiple * bytes >= PIECE_BYTES
 
 
-def _vectors_per_thread(layout: Layout) -> int:
+def _vectors_per_thread(layout: RegisterLayout) -> int:
     """Return the number of vectors of a thread."""
     count = 1
     for axis, place in layout.registers():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 
-from .elements import Axis, View
+from .elements import AxisPosition, View
 from .functions import ATOM, PRODUCT, SUM, Text, binary
-from .layout import Digit, Layout
+from .layout import Digit, RegisterLayout
 from .writing import Lines
 
 NO_DIGITS: frozenset[tuple[int, int]] = frozenset()
@@ -19,7 +19,7 @@ class Registers:
     out: Lines
     threads: int
 
-    def variable(self, layout: Layout, axis: int, place: int) -> str:
+    def variable(self, layout: RegisterLayout, axis: int, place: int) -> str:
         """Return the index variable of a register digit."""
         if axis == layout.vector and place == 0:
             return "v"
@@ -27,13 +27,13 @@ class Registers:
         stem = "c" if len(layout.shape) == 1 else f"c{axis}"
         return stem if len(registers) == 1 else f"{stem}_{place}"
 
-    def indices(self, layout: Layout) -> str:
+    def indices(self, layout: RegisterLayout) -> str:
         return "".join(f"[{self.variable(layout, axis, place)}]" for axis, place in layout.registers())
 
     @contextmanager
     def over(
         self,
-        layout: Layout,
+        layout: RegisterLayout,
         *,
         without: Set[tuple[int, int]] = NO_DIGITS,
         start: dict[tuple[int, int], int] = {},
@@ -45,7 +45,7 @@ class Registers:
 
     def loops(
         self,
-        layout: Layout,
+        layout: RegisterLayout,
         without: Set[tuple[int, int]] = NO_DIGITS,
         start: dict[tuple[int, int], int] = {},
     ) -> list[str]:
@@ -56,7 +56,7 @@ class Registers:
                 heads.append(f"for (int {name} = {first}; {name} < {layout.axes[axis][place].extent}; ++{name})")
         return heads
 
-    def flat(self, layout: Layout, times: int, without: Set[tuple[int, int]] = NO_DIGITS) -> str:
+    def flat(self, layout: RegisterLayout, times: int, without: Set[tuple[int, int]] = NO_DIGITS) -> str:
         """Return the number of the current register, times a factor."""
         made = Text("0")
         for axis, place in layout.registers():
@@ -72,7 +72,7 @@ class Registers:
             "0" if made.text == "0" else str(binary("*", PRODUCT, made, Text(str(times)))) if times != 1 else str(made)
         )
 
-    def positions(self, layout: Layout, named: bool = False) -> tuple[View, list[str]]:
+    def positions(self, layout: RegisterLayout, named: bool = False) -> tuple[View, list[str]]:
         """Return the view of a layout at the start of its vectors, and the conditions for being inside the tile.
 
         With `named`, positions are declared as variables first.
@@ -89,10 +89,10 @@ class Registers:
             of_registers = [
                 (d, self.variable(layout, axis, place) if d.stride is None else "") for place, d in enumerate(digits)
             ]
-            view.append(Axis(at, tuple(of_registers)))
+            view.append(AxisPosition(at, tuple(of_registers)))
         return tuple(view), conditions
 
-    def position(self, layout: Layout, axis: int, first: bool = False) -> Text:
+    def position(self, layout: RegisterLayout, axis: int, first: bool = False) -> Text:
         """Return the position of a vector's start along an axis; `first`: that of the thread's first vector."""
         terms, weight = [], 1
         for place, digit in enumerate(layout.axes[axis]):
@@ -118,7 +118,7 @@ class Registers:
             text += f" % {digit.extent}"
         return Text(text, PRODUCT if text != "thread" else ATOM)
 
-    def owners(self, layout: Layout) -> list[str]:
+    def owners(self, layout: RegisterLayout) -> list[str]:
         """Return the condition that a thread is the first of those that hold copies."""
         bits = layout.copy_bits(self.threads)
         if not bits:

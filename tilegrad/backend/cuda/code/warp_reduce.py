@@ -13,12 +13,12 @@ from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
 from .elements import SharedTile, element_view
 from .functions import TYPES, Text, literal, narrowed
-from .layout import Digit, Layout
+from .layout import Digit, RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
 
-WARP = 32
+WARP_LANES = 32
 MIN_WARPS_FOR_LANES = 4
 """Warps from which on lanes combine the warps' partial results, instead of every thread combining all of them."""
 COMBINE = {
@@ -47,11 +47,13 @@ def initial_value(fn: str, dtype: DType) -> Text:
 def split_digit(digit: Digit) -> tuple[int, int]:
     """Return how many values of a digit are in one warp, and over how many warps the rest is spread."""
     assert digit.stride is not None
-    lanes = min(digit.extent, max(1, WARP // digit.stride))
+    lanes = min(digit.extent, max(1, WARP_LANES // digit.stride))
     return lanes, digit.extent // lanes
 
 
-def reduce_threads(low: CudaLowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: Layout) -> None:
+def reduce_threads(
+    low: CudaLowering, fn: str, type: str, name: str, axis: Sequence[Digit], rest: RegisterLayout
+) -> None:
     """Reduce an axis across threads; `name` is an array over the registers of the other axes."""
     combine = COMBINE[fn]
     lane_bits = 0
@@ -64,21 +66,23 @@ def reduce_threads(low: CudaLowering, fn: str, type: str, name: str, axis: Seque
             with low.over(rest) as at:
                 low.out.add(f"{name}{at} = over_lanes<{combine}, {digit.stride}, {lanes}>({name}{at});")
         if warps > 1:
-            _reduce_warps(low, combine, type, name, warps, max(digit.stride, WARP), rest, lane_bits == WARP - 1)
+            _reduce_warps(
+                low, combine, type, name, warps, max(digit.stride, WARP_LANES), rest, lane_bits == WARP_LANES - 1
+            )
 
 
 def _reduce_warps(
-    low: CudaLowering, combine: str, type: str, name: str, warps: int, stride: int, rest: Layout, same: bool
+    low: CudaLowering, combine: str, type: str, name: str, warps: int, stride: int, rest: RegisterLayout, same: bool
 ) -> None:
     """Reduce across warps; `same`: all lanes of a warp hold the same value."""
-    unit = WARP if same else 1
+    unit = WARP_LANES if same else 1
     each, who = low.threads // unit, "thread / 32" if same else "thread"
     count = math.prod(rest.extents())
     parts = low.shared_array(type, count * each * low.bytes_of(type))
     step, whole = stride // unit, warps * stride == low.threads
     mask = (warps - 1) * step
     first = f"({who} & ~{mask})" if not (whole and step == 1) else ""
-    if whole and not same and stride == WARP:
+    if whole and not same and stride == WARP_LANES:
         first = "thread % 32"
     with low.over(rest) as at:
         place = _join_terms(low.flat(rest, each), who)
@@ -99,7 +103,7 @@ def _join_terms(*terms: str) -> str:
     return " + ".join(term for term in terms if term not in ("", "0")) or "0"
 
 
-def scan_threads(low: CudaLowering, fn: str, dtype: DType, name: str, axis: int, layout: Layout) -> None:
+def scan_threads(low: CudaLowering, fn: str, dtype: DType, name: str, axis: int, layout: RegisterLayout) -> None:
     """Replace each element of an array by the scan up to it."""
     type, combine = TYPES[dtype.name], COMBINE[fn]
     digits = layout.axes[axis]
@@ -134,7 +138,7 @@ class ScanWriter:
         combine: str,
         name: str,
         axis: int,
-        layout: Layout,
+        layout: RegisterLayout,
         inner: int | None,
         chunk: int | None,
     ) -> None:
@@ -215,7 +219,7 @@ class ScanWriter:
     def _carry_over_warps(self, parts: str, warps: int, thread: Digit | None, inner: int, at: str) -> None:
         assert thread is not None
         assert thread.stride is not None
-        out, stride = self.low.out, max(thread.stride, WARP)
+        out, stride = self.low.out, max(thread.stride, WARP_LANES)
         mask = (warps - 1) * stride
         first = _join_terms(parts, self._chunk_flat(), f"(thread & ~{mask})")
         call = f"scan_warps<{self.combine}, {stride}, {warps}>"
