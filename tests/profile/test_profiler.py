@@ -214,7 +214,8 @@ def test_what_gave_no_time_is_a_dash() -> None:
     table = p.table()
     (row,) = [line for line in table.splitlines() if line.startswith("add")]
     assert "0.00" not in row
-    assert row.count("–") >= 8
+    assert row.count("–") >= 12
+    assert "Self CUDA time total: –" in table
     assert "1 launches, 0 timed: WARNING, 1 have no time (cuda:0 did not give it)" in table
 
 
@@ -282,5 +283,5 @@ def test_what_bounds_a_kernel() -> None:
         (x + 1).realize()
         (w @ w).realize()
     bounds = {a.key: a.bound for a in p.key_averages() if a.kind == "launch"}
-    assert bounds["add"] == "memory"
+    assert bounds["add"] in ("memory", "cache"), "64 MB are in the cache of a large machine"
     assert bounds["contract"] == "arithmetic"

@@ -26,6 +26,8 @@ class Average:
         self.timed = len(timed)
         host = [r for r in timed if not r.device.startswith("cuda") or r.kind == "run"]
         device_side = [r for r in timed if r.device.startswith("cuda") and r.kind != "run"]
+        self.on_host, self.on_device = bool(host), bool(device_side)
+        """Whether times of the host, and of a device, were measured."""
         self.self_cpu_time_total = sum(r.own for r in host) / 1e3
         self.cpu_time_total = sum(r.nanoseconds for r in host if not _within_own(r, key)) / 1e3
         self.self_device_time_total = sum(r.own for r in device_side) / 1e3

@@ -60,7 +60,7 @@ def table(rows: Sequence[Average], everything: Averages, name_width: int) -> str
     shown = [rule, lines[0].rstrip(), rule, *(line.rstrip() for line in lines[1:]), rule]
     shown.append(f"Self CPU time total: {duration(host)}")
     if has_device:
-        shown.append(f"Self CUDA time total: {duration(on_device)}")
+        shown.append(f"Self CUDA time total: {duration(on_device) if on_device else DASH}")
     return "\n".join([*shown, *_footer(everything)])
 
 
@@ -72,26 +72,26 @@ def cut(name: str, width: int) -> str:
 def _columns(
     host: float, on_device: float, has_device: bool, with_lines: bool
 ) -> list[tuple[str, Callable[[Average], str]]]:
-    def time(value: Callable[[Average], float]) -> Callable[[Average], str]:
-        return lambda a: duration(value(a)) if a.timed else DASH
+    def time(measured: str, value: Callable[[Average], float]) -> Callable[[Average], str]:
+        return lambda a: duration(value(a)) if getattr(a, measured) else DASH
 
-    def share(value: Callable[[Average], float], whole: float) -> Callable[[Average], str]:
-        return lambda a: f"{100 * value(a) / whole:.2f}%" if whole and a.timed else DASH
+    def share(measured: str, value: Callable[[Average], float], whole: float) -> Callable[[Average], str]:
+        return lambda a: f"{100 * value(a) / whole:.2f}%" if whole and getattr(a, measured) else DASH
 
     columns: list[tuple[str, Callable[[Average], str]]] = [
         ("Name", lambda a: a.key),
-        ("Self CPU %", share(lambda a: a.self_cpu_time_total, host)),
-        ("Self CPU", time(lambda a: a.self_cpu_time_total)),
-        ("CPU total %", share(lambda a: a.cpu_time_total, host)),
-        ("CPU total", time(lambda a: a.cpu_time_total)),
-        ("CPU time avg", time(lambda a: a.cpu_time)),
+        ("Self CPU %", share("on_host", lambda a: a.self_cpu_time_total, host)),
+        ("Self CPU", time("on_host", lambda a: a.self_cpu_time_total)),
+        ("CPU total %", share("on_host", lambda a: a.cpu_time_total, host)),
+        ("CPU total", time("on_host", lambda a: a.cpu_time_total)),
+        ("CPU time avg", time("on_host", lambda a: a.cpu_time)),
     ]
     if has_device:
         columns += [
-            ("Self CUDA", time(lambda a: a.self_device_time_total)),
-            ("Self CUDA %", share(lambda a: a.self_device_time_total, on_device)),
-            ("CUDA total", time(lambda a: a.device_time_total)),
-            ("CUDA time avg", time(lambda a: a.device_time)),
+            ("Self CUDA", time("on_device", lambda a: a.self_device_time_total)),
+            ("Self CUDA %", share("on_device", lambda a: a.self_device_time_total, on_device)),
+            ("CUDA total", time("on_device", lambda a: a.device_time_total)),
+            ("CUDA time avg", time("on_device", lambda a: a.device_time)),
         ]
     columns += [
         ("# of Calls", lambda a: str(a.count)),
@@ -143,6 +143,8 @@ def _footer(everything: Averages) -> list[str]:
         if span and busy:
             idle, all_of_it = duration((span - busy) / 1e3), duration(span / 1e3)
             lines.append(f"{name}: busy {duration(busy / 1e3)}, waiting {idle} of {all_of_it}")
+        if busy and not is_host(name):
+            lines.append(f"{name}: launches are timed one after the other, each with its launch; graphs overlap them")
     if whole.left_out:
         lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
     if span:

@@ -98,43 +98,37 @@ class _Lanes:
 
 
 def _rows(r: Record, began: int, lanes: _Lanes, number: int) -> Iterator[dict[str, Any]]:
-    """The events of a record: its own, one on each worker, and the arrow from its call."""
-    own = (
-        lanes.of(COMPILER, r.lane)
-        if r.kind == "compile"
-        else lanes.of(HOST, r.lane)
-        if is_host(r.device) or r.kind == "run"
-        else lanes.of(DEVICES, r.lane)
-    )
-    about: dict[str, Any] = {"device": r.device}
-    if not r.timed:
-        about["not measured"] = f"{r.device} gave no time"
-    if r.source.lines:
-        about["lines"] = {str(line): round(line.share, 4) for line in r.source.lines}
-    elif r.origin:
-        about["line"] = r.origin
-    if r.source.module:
-        about["module"] = r.source.module
-    if r.source.work is not None:
-        about |= {"bytes": r.source.work.bytes, "operations": r.source.work.operations}
-    if r.source.shapes:
-        about["shapes"] = [list(shape) for shape in r.source.shapes]
-    if r.stack:
-        about["stack"] = list(r.stack)
-    yield _span(r.name, r.kind, r.start - began, r.nanoseconds, own, about)
-    arrows = []
+    """The events of a record: its own, one on each worker, and the arrows from its call."""
+    process = COMPILER if r.kind == "compile" else HOST if is_host(r.device) or r.kind == "run" else DEVICES
+    own = lanes.of(process, r.lane)
+    yield _span(r.name, r.kind, r.start - began, r.nanoseconds, own, _about(r))
+    arrows = [(own, r.start)] if r.kind in ("launch", "copy") and process == DEVICES else []
     for worker, start, stop in r.workers:
         at = lanes.of(WORKERS, f"worker {worker}")
         yield _span(r.name, r.kind, start - began, stop - start, at, {"device": r.device})
         arrows.append((at, start))
-    if r.kind in ("launch", "copy") and not is_host(r.device):
-        arrows.append((own, r.start))
     if r.run is not None and arrows:
         call = lanes.of(HOST, r.run.lane)
         for k, (at, start) in enumerate(arrows):
             flow = {"name": "launch", "cat": "flow", "id": number * 1024 + k}
             yield flow | {"ph": "s", "ts": (r.run.start - began) / 1e3} | call
             yield flow | {"ph": "f", "bp": "e", "ts": (start - began) / 1e3} | at
+
+
+def _about(r: Record) -> dict[str, Any]:
+    """Details of a record, without those that are not known."""
+    source = r.source
+    found = {
+        "device": r.device,
+        "not measured": "" if r.timed else f"{r.device} gave no time",
+        "lines": {str(line): round(line.share, 4) for line in source.lines} or r.origin,
+        "module": source.module,
+        "bytes": r.bytes,
+        "operations": source.work.operations if source.work is not None else 0,
+        "shapes": [list(shape) for shape in source.shapes],
+        "stack": list(r.stack),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _span(name: str, kind: str, start: int, length: int, at: Mapping[str, int], about: Any) -> dict[str, Any]:
