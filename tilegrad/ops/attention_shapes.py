@@ -26,7 +26,7 @@ fewer masked scores.
 
 
 class AttentionMask(NamedTuple):
-    """Which queries attend to which keys."""
+    """Mask of attention: the pairs of queries and keys that attend."""
 
     mask: Value | None = None
     """(batch or 1, heads or 1, queries or 1, keys or 1): bool, or numbers added to the scores."""

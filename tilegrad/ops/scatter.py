@@ -23,7 +23,7 @@ from .tile_code import TileCode, Tiles, flat_offset, show_size, tile_code, unrav
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if enough instances are left."""
 MIN_ROWS_PER_INSTANCE, MAX_ROW_PARTS = 64, 32
-"""Where instances share rows: the fewest of one, and how many there are at most for some columns."""
+"""Fewest rows of an instance that shares columns with others, and the most instances that share them."""
 COPY_ELEMENTS = 512
 """Elements that are copied at a time."""
 

@@ -62,7 +62,7 @@ class SortKey(Unary):
 
 
 def _float_key(x: Expr) -> Expr:
-    """Return the bits of a number, with those of negative numbers complemented; -0.0 equals 0.0, NaN is the greatest."""
+    """Return the bits of a number, complemented if negative; -0.0 equals 0.0, NaN is the greatest."""
     x = x if x.dtype is float64 else cast_element(x, float32)
     dtype = int64 if x.dtype is float64 else int32
     greatest = const(-MIN_KEY[dtype] - 1, dtype)
@@ -120,7 +120,7 @@ class SortedKeys(Opaque):
 
 @final
 class SmallestKeys(Opaque):
-    """For each row of int32 keys two rows: the positions of its `count` smallest keys, in stable order, and these keys."""
+    """For each row of int32 keys two rows: the positions of its `count` smallest keys in stable order, and the keys."""
 
     differentiable = False
     keys: Value

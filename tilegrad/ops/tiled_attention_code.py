@@ -162,7 +162,7 @@ def _along_keys(op: AttentionOp, text: str, step: str, most: int, kept: str = ""
 
 
 def key_gradient(op: AttentionOp) -> TileCode:
-    """Generate the kernel of key and value gradients: an instance loops over all queries that share its tile of keys."""
+    """Generate the kernel of key and value gradients, one instance for each tile of keys."""
     n, m, queries, keys, _, _ = op.sizes
     rows, columns = _side(keys, 128), _side(queries, 64)
     total = n // m * queries

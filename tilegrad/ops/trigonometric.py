@@ -211,7 +211,7 @@ def erfc(x: Value) -> Value:
 
 
 def sinc(x: Value) -> Value:
-    """Compute sin(pi x) / (pi x), and 1 at 0; near 0 by a series, because derivatives of the quotient lose all digits."""
+    """Compute sin(pi x) / (pi x), and 1 at 0; near 0 by a series, as derivatives of the quotient lose digits."""
     near = lt(absolute(x), SINC_SERIES_UP_TO)
     angle = mul(where(near, 1.0, x), math.pi)
     z = square(mul(where(near, x, 0.0), math.pi))

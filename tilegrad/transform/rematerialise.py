@@ -196,8 +196,8 @@ class _DropSearch:
 
     def relent(self, budget: int) -> None:
         """Keep the most expensive dropped values where the budget allows."""
-        dear = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
-        for v in dear[:MAX_KEPT]:
+        expensive = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
+        for v in expensive[:MAX_KEPT]:
             before = self._state()
             self._settle(self.dropped - {v})
             if self.best.bytes > budget:
