@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilegrad.backend.cpu.partition import MIN_SPLIT_NS, NativeCall, ParallelSegment, is_single_threaded, partition
+from tilegrad.backend.cpu.costs import MIN_SPLIT_NS
+from tilegrad.backend.cpu.partition import NativeCall, ParallelSegment, is_single_threaded, partition
 from tilegrad.backend.places import Span
 
 spans = st.builds(

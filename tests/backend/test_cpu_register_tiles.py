@@ -7,7 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad.backend.cpu.code.dot import UNROLLED_STEPS
+from tilegrad.backend.cpu.costs import UNROLLED_STEPS
 
 
 def innermost(assembly: str) -> list[str]:

@@ -12,21 +12,15 @@ from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
 from ...runtime.external_work import settled
 from ..places import INPUTS, Places, Span
+from .costs import COPY_BYTES_PER_NS, EXTERNAL_CALL_OPERATIONS, OPERATIONS_PER_NS
 from .external_calls import NativeExternalCall
 from .partition import NativeCall
 from .pool import ALIGNMENT
 from .prepack import PackingKernel
 from .task_table import ArgumentPatch
 
-OPERATIONS_PER_NS = 4.0
-"""Assumed operations per nanosecond, until the program has been measured."""
-COPY_BYTES_PER_NS = 8.0
-"""Assumed bytes copied per nanosecond."""
 COPY_BLOCK_BYTES = 1 << 16
 """Bytes copied by one instance of the kernel `copy_bytes`."""
-EXTERNAL_CALL_OPERATIONS = 80_000.0
-"""Assumed operations of an external call."""
-
 Native = Mapping[str, int]
 
 

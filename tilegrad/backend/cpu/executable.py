@@ -22,6 +22,7 @@ from .bind_sizes import bind_sizes, written_buffers
 from .borders import specialise_borders
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
+from .costs import RELEASE_LOCK_NS
 from .external_calls import raise_external_errors
 from .partition import NativeCall, partition
 from .prepack import prepack
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 MAX_BINDINGS = 256
 """Sets of sizes kept for one program."""
-RELEASE_LOCK_NS = 50_000.0
-"""Estimated nanoseconds from which on a program runs without the interpreter's lock."""
 MEASURED_RUNS = 3
 """Measured runs of a program, beginning with its second, before it is partitioned for the last time."""
 

@@ -20,15 +20,13 @@ from ...runtime.buffer import Buffer
 from . import native
 from .borders import specialise_borders
 from .build import build_kernels, kernel_assembly, kernel_ir
-from .executable import RELEASE_LOCK_NS
+from .costs import ASSUMED_INSTANCE_NS, RELEASE_LOCK_NS
 from .partition import NativeCall, partition
 from .task_table import ArgumentPatch, TaskTable
 
 MAX_TABLES = 256
 MEASURED_RUNS = 3
 """Measured runs of a launch, beginning with its second."""
-ASSUMED_INSTANCE_NS = 2_000.0
-"""Assumed nanoseconds of an instance, until it has been measured."""
 
 
 def launched_ir(kernel: Kernel) -> str:

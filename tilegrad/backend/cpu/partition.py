@@ -11,13 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..places import Span
-
-MIN_SPLIT_NS = 6_000.0
-"""Nanoseconds below which a launch is not split: handing work over and waiting for it takes about 500."""
-CHUNK_NS = 30_000.0
-"""Nanoseconds that a chunk should take."""
-MAX_CHUNKS_PER_THREAD = 32
-"""Upper bound of the chunks per thread."""
+from .costs import CHUNK_NS, MAX_CHUNKS_PER_THREAD, MIN_SPLIT_NS
 
 
 class NativeCall(NamedTuple):

@@ -52,22 +52,13 @@ from ...ir.tile_checker import check
 from .code.amx_packing import packed_bytes
 from .code.blocks import register_block
 from .code.packing import panel_bytes
+from .costs import MAX_GROWTH, MAX_PANEL_BYTES, MIN_GROWTH_BYTES, MIN_PANEL_READERS, MIN_READERS, PACKING_OPERATIONS
 from .pool import ALIGNMENT
 from .summed_products import SummedProduct, consecutive_products
 from .target import Target
 
-MIN_READERS = 2
-"""Instances that read an operand from which on it is prepacked for the matrix unit."""
-MIN_PANEL_READERS = 4
-"""Instances that read an operand from which on it is prepacked for multiply-adds."""
-MAX_PANEL_BYTES = 16 << 20
-"""Largest prepacked panels, in bytes."""
-MAX_GROWTH, MIN_GROWTH_BYTES = 4, 1 << 20
-"""Prepacked operands may take this multiple of the memory that they are read from, or this many bytes."""
 MAX_GRID_AXES = 3
 """Axes of a grid."""
-PACKING_OPERATIONS = 2.0
-"""Cost of packing an element, in operations per bfloat16 part."""
 UNMOVABLE = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from ..costs import AMX_MAX_PREFETCHED_LINES, AMX_MAX_UNROLLED_LINES
 from ..emit import I1, I64, Builder, LlvmValue, Type, constant
 from .amx_packing import ROWS, TILE_BYTES, WORDS, AmxTiles
 from .low_precision_forms import LowPrecisionForm
@@ -16,10 +17,6 @@ from .nests import EmitVector, LoopNests
 from .position import position
 
 CONFIGURATION = "@tile_configuration"
-MAX_UNROLLED_LINES = 4
-"""Lines of a block processed per step up to which they are unrolled."""
-MAX_PREFETCHED_LINES = 16
-"""Upper bound of cache lines prefetched per step."""
 
 
 class LoadTile(NamedTuple):
@@ -235,7 +232,7 @@ class AmxBlocks:
         wide: int,
         finish: EmitVector | None,
     ) -> None:
-        loop = self.nests.loop("line", 0, count, 1) if count > MAX_UNROLLED_LINES else None
+        loop = self.nests.loop("line", 0, count, 1) if count > AMX_MAX_UNROLLED_LINES else None
         for n in range(1 if loop else count):
             self._store_line(
                 sums, self.b.op("add", line, loop.index if loop else constant(n, I64)), place, wide, finish
@@ -275,7 +272,7 @@ class AmxBlocks:
         b, steps = self.b, self.left.steps
         heights = -(-self.blocks // self.tall)
         lines = -(-wide * self.form.parts * ROWS // heights)
-        if not self.storing.prefetches or lines > MAX_PREFETCHED_LINES:
+        if not self.storing.prefetches or lines > AMX_MAX_PREFETCHED_LINES:
             return
         following = b.op("add", column, constant(wide, I64))
         first = self.right.at(b, following, constant(0, I64), 0, constant(0, I64))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, int8, uint8
+from ..costs import AMX_PREFETCH_ROWS, AMX_PREFETCH_WORDS, AMX_WORDS_PER_PASS
 from ..emit import I64, Builder, LlvmValue, OpenLoop, Type, constant
 from .nests import LoopNests, transpose_square
 from .packing import subexpressions, tabulate, transposed_operand
@@ -26,12 +27,6 @@ ROWS, WORDS, DEPTH = 16, 16, 32
 """Rows of a tile, words in a row, and the depth of a tile of 16-bit numbers."""
 TILE_BYTES, RANGE_BYTES = 1024, 64
 """Bytes of a tile, and of a vector with a recorded magnitude."""
-PREFETCH_ROWS = 3
-"""Prefetch distance in rows."""
-PREFETCH_WORDS = 8
-"""Prefetch distance in words where rows are interleaved."""
-WORDS_PER_PASS = 16
-"""Words along k that are packed for all columns before the next ones: whole tiles."""
 HALVES, FLOATS, FOUR = Type("i16", 32), Type("float", 16), Type("i32", 16)
 
 MAX_EXPONENT_SUM = 364
@@ -212,10 +207,10 @@ class AmxPacker:
     def _columns(self) -> None:
         """Pack a right operand contiguous along its columns: interleave the rows of a word."""
         words, rest = divmod(self.depth, self.per_word)
-        together = words // WORDS_PER_PASS * WORDS_PER_PASS
+        together = words // AMX_WORDS_PER_PASS * AMX_WORDS_PER_PASS
         if together:
-            outer = self._open("word", 0, together, WORDS_PER_PASS)
-            self._all_columns(outer.index, WORDS_PER_PASS, self.per_word)
+            outer = self._open("word", 0, together, AMX_WORDS_PER_PASS)
+            self._all_columns(outer.index, AMX_WORDS_PER_PASS, self.per_word)
             self._close(outer)
         if together < words:
             self._all_columns(constant(together, I64), words - together, self.per_word)
@@ -332,7 +327,7 @@ class AmxPacker:
     def _read(self, at: list[LlvmValue], lanes: int, count: int) -> LlvmValue:
         """Read `count` elements along the last axis, padded with zeros."""
         b, place = self.b, position(at, lanes, active=count if count < lanes else None)
-        self._prefetch(place.element, PREFETCH_ROWS if self._by_rows else PREFETCH_WORDS)
+        self._prefetch(place.element, AMX_PREFETCH_ROWS if self._by_rows else AMX_PREFETCH_WORDS)
         value = b.splat(self.e.evaluate(self.x, place, self.dtype), lanes)
         if place.mask is not None:
             value = b.select(place.mask, value, constant(0, value.type))

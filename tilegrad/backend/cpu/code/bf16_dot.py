@@ -6,16 +6,13 @@ result stays in registers along k: some rows by one to three vectors.
 
 from __future__ import annotations
 
+from ..costs import BF16_BLOCK_ROWS, BF16_UNROLLED_WORDS
 from ..emit import I64, LlvmValue, Type, constant
 from .amx_packing import ROWS, WORDS, AmxTiles
 from .memory import StackTile
 from .nests import LoopNests
 
 INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
-BLOCK_ROWS = {1: 16, 2: 8, 3: 8}
-"""Rows of a block by its width in vectors: divisors of a tile's rows, with enough sums to hide the latency."""
-UNROLLED_WORDS = 4
-"""Unrolled words of the innermost loop."""
 SUMS, WORD, LINE, PAIRS = Type("float", WORDS), Type("i32"), Type("i32", WORDS), Type("bfloat", 2 * WORDS)
 
 
@@ -35,7 +32,7 @@ class Bf16Blocks:
         for start, end, width in ((0, whole, wide), (whole, vectors, 1)):
             if start < end:
                 outer = self.nests.loop("n", start, end, width)
-                inner = self.nests.loop("m", 0, self.m, BLOCK_ROWS[width])
+                inner = self.nests.loop("m", 0, self.m, BF16_BLOCK_ROWS[width])
                 self._block(inner.index, outer.index, width)
                 self.b.close_loop(inner)
                 self.b.close_loop(outer)
@@ -45,13 +42,15 @@ class Bf16Blocks:
         e.begin_nest()
         block, line = b.op("udiv", row, constant(ROWS, I64)), b.op("and", row, constant(ROWS - 1, I64))
         columns = [b.op("add", column, constant(c, I64)) for c in range(wide)]
-        height, sums = BLOCK_ROWS[wide], [constant(0.0, SUMS)] * (BLOCK_ROWS[wide] * wide)
+        height, sums = BF16_BLOCK_ROWS[wide], [constant(0.0, SUMS)] * (BF16_BLOCK_ROWS[wide] * wide)
         step = self.nests.loop("step", 0, self.left.steps, 1, [(f"c{n}", x) for n, x in enumerate(sums)])
-        word = self.nests.loop("word", 0, WORDS, UNROLLED_WORDS, [(f"d{n}", x) for n, x in enumerate(step.carried)])
+        word = self.nests.loop(
+            "word", 0, WORDS, BF16_UNROLLED_WORDS, [(f"d{n}", x) for n, x in enumerate(step.carried)]
+        )
         sums = list(word.carried)
         rows = self.left.at(b, block, step.index, 0, line)
         right = [self.right.at(b, c, step.index, 0, word.index) for c in columns]
-        for n in range(UNROLLED_WORDS):
+        for n in range(BF16_UNROLLED_WORDS):
             ys = [self._pairs(b.load_invariant(b.offset(at, "i32", constant(n * WORDS, I64)), LINE, 4)) for at in right]
             at = b.offset(rows, "i32", b.op("add", word.index, constant(n, I64)))
             for r in range(height):

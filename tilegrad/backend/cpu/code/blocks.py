@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir.dtype import DType
+from ..costs import (
+    ALIASING_STRIDE_BYTES,
+    BLOCK_OVERHEAD_ROWS,
+    MAX_ADDRESS_ROWS,
+    NEGLIGIBLE_TAIL_VECTORS,
+    PADDING_BYTES,
+    UNPACKED_VECTORS,
+    UNPACKED_VECTORS_ANY_ROWS,
+)
 from ..target import Target
 
-BLOCK_OVERHEAD_ROWS = 0.15
-"""Overhead of a block, in rows of a block."""
-MAX_ADDRESS_ROWS = 10
-"""Rows read directly from memory at a time: each needs an address register."""
-UNPACKED_VECTORS, UNPACKED_VECTORS_ANY_ROWS = 8, 2
-"""Widths of the result, in vectors, up to which a left operand is read unpacked: with more rows than `MAX_ADDRESS_ROWS`
-if the block rows divide the result, so that one address register serves all rows; with any number of rows if it is
-contiguous along k.
-"""
-NEGLIGIBLE_TAIL_VECTORS = 16
-"""Row width in vectors from which on one wasted vector is negligible."""
 TILE_SIDE = 16
 """Rows and columns of a tile of the matrix unit."""
-ALIASING_STRIDE_BYTES, PADDING_BYTES = 1024, 128
-"""Stride in bytes at which rows alias in the L1 cache, and the padding that avoids it."""
 
 
 class RegisterBlock(NamedTuple):

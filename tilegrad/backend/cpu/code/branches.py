@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from ....ir.tile import Assign, If, Kernel, Load, Name, Statement, Tile
 from ....ir.tile_access import roots, walk
+from ..costs import MIN_BORDER_STATEMENTS
 
-MIN_BORDER_STATEMENTS = 2
-"""Statements of the second branch from which on a function pays."""
 DISPATCHER = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
 entry:
   %some = icmp slt i64 %begin, %end

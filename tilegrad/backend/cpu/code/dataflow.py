@@ -8,16 +8,13 @@ from math import prod
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import Types
+from ..costs import EXPENSIVE_COST, MAX_INLINED_COST
 
 EXPENSIVE = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sigmoid sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf "
     "erfc pow div sqrt rsqrt mod floordiv fmod truncdiv".split()
 )
 """Functions that are many instructions, or slow ones."""
-EXPENSIVE_COST = 10
-"""Cost of an expensive function, in others."""
-MAX_INLINED_COST = 6
-"""Cost of an expression up to which it is evaluated twice rather than stored."""
 MAX_INLINE_DEPTH = 20
 """Names inlined into each other: each costs several nested Python calls."""
 

@@ -17,45 +17,34 @@ from typing import NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import int8, int32, uint8
 from .. import vectors
-from ..emit import I64, PTR, LlvmValue, Type, constant
-from . import low_precision
-from .blocks import (
+from ..costs import (
     ALIASING_STRIDE_BYTES,
     MAX_ADDRESS_ROWS,
+    MAX_ROW_EPILOGUE_DEPTH,
+    MIN_ALIASING_SHAPE,
+    MIN_EPILOGUE_PREFETCH_DEPTH,
+    MIN_PACKED_VECTORS,
+    MIN_PREFETCH_DEPTH,
+    PREFETCH_BYTES,
     UNPACKED_VECTORS,
     UNPACKED_VECTORS_ANY_ROWS,
-    AxisRange,
-    axis_ranges,
-    register_block,
+    UNROLLED_STEPS,
 )
+from ..emit import I64, PTR, LlvmValue, Type, constant
+from . import low_precision
+from .blocks import AxisRange, axis_ranges, register_block
 from .memory import StackTile, allocate, store_vector
 from .nests import EmitVector, LoopNests
 from .packing import Panels, allocate_panels, pack, pack_transposed, panels_at, transposed_operand
 from .position import Position, position
 from .prefetch import PrefetchTile, prefetch_share, tiles_to_prefetch
 
-UNROLLED_STEPS = 2
-"""Unrolled iterations of the innermost loop."""
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier for loads. LLVM hoists the next iteration's operands: with 28 sums in 32 registers, that would spill all
 sums.
 """
-MIN_PACKED_VECTORS = 4
-"""Width of the result, in vectors, from which on packing a left operand contiguous along k pays."""
-MIN_ALIASING_SHAPE = (128, 32, 192)
-"""Rows, depth and columns from which on that pays for blocks of few rows whose rows alias in a cache: they are read
-again for every block of columns.
-"""
 MIN_SEPARATE_SUM_DEPTH = 64
 """Depth from which on a sum starts at zero and the accumulator is added last: errors grow with the number of terms."""
-MIN_PREFETCH_DEPTH, PREFETCH_BYTES = 128, 64
-"""Smallest depth at which the next block of the result is prefetched, and bytes per prefetch."""
-MAX_ROW_EPILOGUE_DEPTH = 128
-"""Largest depth at which epilogues run row by row: such products are bound by the memory that the epilogue reads.
-(`LINES_DEPTH` in the scheduler, which chooses tiles, is smaller.)
-"""
-MIN_EPILOGUE_PREFETCH_DEPTH = 32
-"""Smallest depth at which operands of an epilogue are prefetched."""
 PAIR_MULTIPLY = {
     ("x86", 16): "llvm.x86.sse2.pmadd.wd",
     ("x86", 32): "llvm.x86.avx2.pmadd.wd",

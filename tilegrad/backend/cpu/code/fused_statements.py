@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_
 from ....ir.tile_access import roots, walk
+from ..costs import MAX_UNROLLED_EXPRESSIONS
 from ..emit import LlvmValue
 from .dataflow import EXPENSIVE
 from .dot import Epilogue, dot_with_epilogue
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from .position import Position
 
 Member: TypeAlias = ir.Assign | ir.Store
-MAX_UNROLLED_EXPRESSIONS = 12
-"""Number of expressions up to which an epilogue is unrolled over the vectors of a block."""
 SEPARATE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that are computed before the statements that use them."""
 

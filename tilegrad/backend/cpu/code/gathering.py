@@ -12,17 +12,13 @@ from typing import TYPE_CHECKING
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_types import TileType
+from ..costs import MAX_STRIDE, MIN_PART_LANES, MIN_STRIDED_BYTES
 from ..emit import I64, Builder, LlvmValue, Type, constant, lane_constants
 from .memory import gather, load_vector
 from .position import Position, first_lanes
 
 if TYPE_CHECKING:
     from .elements import ElementEvaluator
-
-MIN_PART_LANES = 4
-"""Lanes of the shortest part of a vector that is loaded separately."""
-MAX_STRIDE, MIN_STRIDED_BYTES = 4, 4
-"""Largest stride that is loaded whole and shuffled, and the smallest element size, in bytes, for which that pays."""
 
 
 def is_split_load(e: ElementEvaluator, x: ir.Load, at: Position) -> bool:

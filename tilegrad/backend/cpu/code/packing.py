@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import DType, float32, int32
 from .. import vectors
+from ..costs import MIN_PANEL_PREFETCH_STRIDE_BYTES, PANEL_DEPTH_AT_ONCE, PANEL_PREFETCH_ROWS
 from ..emit import I64, Builder, LlvmValue, Type, constant
 from .elements import ElementEvaluator
 from .memory import StackTile, allocate
@@ -19,12 +20,8 @@ from .nests import LoopNests, transpose_square
 from .position import Position, position
 
 DIVISIONS = ("floordiv", "mod")
-PREFETCH_ROWS, MIN_PREFETCH_STRIDE_BYTES = 8, 2048
-"""Prefetch distance in rows, and the stride in bytes from which on rows are prefetched."""
 ALIGNMENT_BYTES = 64
 """Alignment of prepacked panels in bytes."""
-MAX_DEPTH_AT_ONCE = 8
-"""Depth packed for all panels before the next: their cache lines stay in the L1 cache."""
 
 
 class Panels(NamedTuple):
@@ -125,12 +122,12 @@ def pack(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> N
     wide = -(-to.width // lanes) * lanes
     safe = max(0, (extent - wide) // to.width + 1) * to.width
     if safe and _is_contiguous(nests.e, x, lanes if aligned else 0):
-        count = next(n for n in (MAX_DEPTH_AT_ONCE, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
+        count = next(n for n in (PANEL_DEPTH_AT_ONCE, 4, 2, 1) if to.depth % n == 0) if wide > to.width else 1
         outer = nests.loop("k", 0, to.depth, count)
         inner = nests.loop("panel", 0, safe, to.width)
         for n in range(count):
             at = position((outer.index, inner.index), lanes, aligned=aligned)
-            ahead = b.op("add", outer.index, constant(n + PREFETCH_ROWS, I64))
+            ahead = b.op("add", outer.index, constant(n + PANEL_PREFETCH_ROWS, I64))
             ahead = b.op("mul", ahead, constant(2, I64)) if to.pairs else ahead
             _prefetch(nests, x, at.moved(ahead, inner.index, lanes=0))
             _pack_row(nests, to, x, at.moved(b.op("add", outer.index, constant(n, I64)), inner.index), to.width)
@@ -155,7 +152,7 @@ def _prefetch(nests: LoopNests, x: ir.Tile, at: Position) -> None:
     e, x = nests.e, nests.e.definition(x)
     if isinstance(x, ir.Load):
         stride = e.strides.stride(x.pointer, -2) or 0
-        if stride * e.types.of(x).dtype.bytes >= MIN_PREFETCH_STRIDE_BYTES:
+        if stride * e.types.of(x).dtype.bytes >= MIN_PANEL_PREFETCH_STRIDE_BYTES:
             e.b.prefetch(e.evaluate(x.pointer, at, int32), 1)
 
 

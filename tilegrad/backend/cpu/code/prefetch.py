@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
 from ....ir.tile_access import walk
+from ..costs import MIN_TILE_LINES
 from ..emit import I64, LlvmValue, constant
 from .position import Position, position
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 LINE_BYTES = 64
 """Bytes of a cache line."""
-MIN_TILE_LINES = 64
-"""Smallest tile that is prefetched, in cache lines."""
 
 
 class PrefetchTile(NamedTuple):

@@ -7,6 +7,7 @@ from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
 from ....ir.tile_types import TileType
 from .. import vectors
+from ..costs import ACCUMULATOR_COUNT, MAX_ROWS_AT_ONCE, MAX_UNROLLED_ROWS, MIN_LONG_ROW
 from ..emit import I64, Builder, LlvmValue, constant, dtype_constant
 from .bf16_reads import even_or_odd, reads_even_and_odd
 from .first_extreme import reduce_arg
@@ -14,13 +15,6 @@ from .memory import StackTile
 from .nests import LoopNests
 from .position import Position, first_lanes
 from .prefetch import prefetch_rows
-
-MAX_UNROLLED_ROWS = 16
-"""Rows up to which a reduction is unrolled."""
-ACCUMULATOR_COUNT = 4
-"""Independent accumulators of a reduction along memory, which hide the latency of additions."""
-MAX_ROWS_AT_ONCE, MIN_LONG_ROW = 4, 1024
-"""Rows reduced at a time, and the row length from which on: several streams use more memory bandwidth than one."""
 
 
 def reduce(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
