@@ -90,11 +90,11 @@ class Tensor(Properties):
             state.trace.made(self)
 
     def polygamma(self, n: Any) -> Tensor:
-        """The n-th derivative of `digamma`."""
+        """Compute the n-th derivative of `digamma`."""
         return special.polygamma(n, self)
 
     def polygamma_(self, n: Any) -> Tensor:
-        """In place: the n-th derivative of `digamma`."""
+        """Compute the n-th derivative of `digamma`, in place."""
         return self.copy_(special.polygamma(n, self))
 
     where = arithmetic.where_method

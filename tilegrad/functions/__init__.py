@@ -1,1 +1,1 @@
-"""Functions of tensors, by what they do."""
+"""Define the functions of tensors, grouped by kind; `registry.py` lists those with more forms than one."""

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, logic and rounding, element by element, as functions of tensors."""
+"""Define element-wise arithmetic, logic and rounding."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SHORT = frozenset((float16, bfloat16))
 
 
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """input + alpha * other."""
+    """Compute input + alpha * other."""
     _check_alpha(alpha, input, other, "add")
     if alpha != 1:
         other = _times(other, alpha, input)
@@ -56,7 +56,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 
 def _times(other: Operand, alpha: Number, input: Operand) -> Operand:
-    """The second summand times alpha, in the type in which it meets the first."""
+    """Multiply the second summand by alpha, in the dtype of the sum."""
     if not isinstance(other, Handle):
         return other * alpha
     met = result_type(input, other)
@@ -75,7 +75,7 @@ def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None
 
 
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """input - alpha * other."""
+    """Compute input - alpha * other."""
     _check_alpha(alpha, input, other, "sub")
     for x in (input, other):
         if isinstance(x, Handle) and x._value.type.dtype is bool_:
@@ -86,21 +86,22 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """other - alpha * input."""
+    """Compute other - alpha * input."""
     value_of(input, "rsub")
     return sub(other, input, alpha=alpha)
 
 
 def mul(input: Operand, other: Operand) -> Tensor:
-    """input * other."""
+    """Compute input * other."""
     x, y = pair(input, other, "mul")
     product = _scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y)
     return elementwise(product, input, other)
 
 
 def _scaled(op: Callable[[Value, Value], Value], x: Value, y: Value, input: Operand, other: Operand) -> Value:
-    """A product or quotient. Beside elements of 16 bits a number keeps its digits and its range, as in PyTorch:
-    0.001 * 1e5 is 100 in float16 too, though that type has no 1e5."""
+    """Multiply or divide. A number keeps its precision and range with elements of 16 bits, as in PyTorch: 0.001 * 1e5
+    is 100 in float16, which has no 1e5.
+    """
     dtype = x.type.dtype
     if dtype not in SHORT or (isinstance(input, Handle) and isinstance(other, Handle)):
         return op(x, y)
@@ -112,7 +113,7 @@ def _scaled(op: Callable[[Value, Value], Value], x: Value, y: Value, input: Oper
 
 
 def _divided(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
-    """Two operands of a division whose quotient is whole: integers are not divided by 0."""
+    """Promote the operands of an integer division; an integer divisor of 0 raises."""
     x, y = pair(input, other, op)
     if x.type.dtype.kind in ("int", "uint"):
         refuse_zeros(y, x, op)
@@ -120,7 +121,7 @@ def _divided(input: Operand, other: Operand, op: str) -> tuple[Value, Value]:
 
 
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """input / other; integers give floating-point numbers, unless the quotient is rounded ("floor", "trunc")."""
+    """Divide. Integers give floating-point numbers, unless `rounding_mode` is "floor" or "trunc"."""
     match rounding_mode:
         case None:
             return elementwise(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other), input, other)
@@ -132,22 +133,22 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
 
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """The quotient, rounded down."""
+    """Divide and round down."""
     return elementwise(ops.floor_divide(*_divided(input, other, "floor_divide")), input, other)
 
 
 def remainder(input: Operand, other: Operand) -> Tensor:
-    """What division rounded down leaves: it has the sign of the divisor, as Python's %."""
+    """Compute the remainder of a division rounded down; it has the sign of the divisor, as Python's %."""
     return elementwise(ops.remainder(*_divided(input, other, "remainder")), input, other)
 
 
 def fmod(input: Operand, other: Operand) -> Tensor:
-    """What division rounded towards zero leaves: it has the sign of the dividend, as C's %."""
+    """Compute the remainder of a division rounded towards 0; it has the sign of the dividend, as C's %."""
     return elementwise(ops.fmod(*_divided(input, other, "fmod")), input, other)
 
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
-    """input to the power of the exponent."""
+    """Raise input to the power of `exponent`."""
     if isinstance(input, Handle):
         number = None if isinstance(exponent, Handle) else as_number(exponent)
         if number is not None:
@@ -166,7 +167,7 @@ def _power_by_number(x: Value, exponent: Number) -> Value:
 
 
 def neg(input: Tensor) -> Tensor:
-    """-input."""
+    """Compute -input."""
     x = value_of(input, "neg")
     if x.dtype is bool_:
         raise DTypeError("neg: there is no minus for bool elements; use ~x, or tilegrad.logical_not(x)")
@@ -174,49 +175,49 @@ def neg(input: Tensor) -> Tensor:
 
 
 def positive(input: Tensor) -> Tensor:
-    """input."""
+    """Return the tensor itself; bools raise."""
     numbers_of(input, "positive")
     return input
 
 
 def abs(input: Tensor) -> Tensor:
-    """The magnitude."""
+    """Compute the absolute value."""
     return elementwise(ops.absolute(numbers_of(input, "abs")), input)
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1."""
+    """Compute the sign: -1, 0 or 1."""
     return elementwise(ops.sign(value_of(input, "sign")), input)
 
 
 def signbit(input: Tensor) -> Tensor:
-    """Whether the sign bit is set."""
+    """Test whether the sign bit is set."""
     return elementwise(ops.signbit(value_of(input, "signbit")), input)
 
 
 def reciprocal(input: Tensor) -> Tensor:
-    """1 / input."""
+    """Compute 1 / input."""
     return elementwise(ops.reciprocal(floating(input, "reciprocal")), input)
 
 
 def square(input: Tensor) -> Tensor:
-    """input * input."""
+    """Compute input * input."""
     x = value_of(input, "square")
     return elementwise(ops.square(cast(x, int64) if x.dtype is bool_ else x), input)
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """The length of the vector (input, other)."""
+    """Compute sqrt(input ** 2 + other ** 2) without overflow."""
     return elementwise(ops.hypot(*pair(input, other, "hypot")), input, other)
 
 
 def copysign(input: Tensor, other: Operand) -> Tensor:
-    """The magnitude of input with the sign of other."""
+    """Return the magnitude of input with the sign of other."""
     return elementwise(ops.copysign(*floating_pair(input, other, "copysign")), input, other)
 
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """input + weight * (end - input)."""
+    """Interpolate linearly: input + weight * (end - input)."""
     if isinstance(weight, Handle):
         return elementwise(ops.lerp(*together([input, end, weight], "lerp")), input, end, weight)
     x, y = pair(input, end, "lerp")
@@ -224,20 +225,20 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-    """input + value * tensor1 * tensor2."""
+    """Compute input + value * tensor1 * tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcmul")
     factor = _factor(value, "addcmul")
     return elementwise(ops.addcmul(x, y, z, int(factor) if x.dtype.is_integer else factor), input, tensor1, tensor2)
 
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-    """input + value * tensor1 / tensor2."""
+    """Compute input + value * tensor1 / tensor2."""
     x, y, z = together([input, tensor1, tensor2], "addcdiv")
     return elementwise(ops.addcdiv(x, y, z, _factor(value, "addcdiv")), input, tensor1, tensor2)
 
 
 def _factor(value: object, op: str) -> Number:
-    """A number that products are multiplied by; a tensor of one element is one, too."""
+    """Return a factor as a Python number; a tensor of one element is converted."""
     found = as_number(value.item() if hasattr(value, "item") else value)
     if found is None:
         raise ArgumentError(f"{op}: value is {kind_of(value)}, not a number")
@@ -248,17 +249,17 @@ def _factor(value: object, op: str) -> Number:
 
 
 def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """The greater of each two elements, NaN if one is."""
+    """Compute the element-wise maximum; NaN if either element is NaN."""
     return elementwise(ops.maximum(*pair(input, other, "maximum")), input, other)
 
 
 def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """The less of each two elements, NaN if one is."""
+    """Compute the element-wise minimum; NaN if either element is NaN."""
     return elementwise(ops.minimum(*pair(input, other, "minimum")), input, other)
 
 
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """Every element, but at least min and at most max."""
+    """Limit each element to [min, max]; either bound may be left out."""
     if min is None and max is None:
         raise ArgumentError("clamp: at least one of min and max is needed")
     bounds = [bound for bound in (min, max) if bound is not None]
@@ -272,19 +273,21 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
 
 
 def clamp_min(input: Tensor, min: Operand) -> Tensor:
-    """Every element, but at least min."""
+    """Limit each element to at least `min`."""
     value_of(input, "clamp_min")
     return clamp(input, min=min)
 
 
 def clamp_max(input: Tensor, max: Operand) -> Tensor:
-    """Every element, but at most max."""
+    """Limit each element to at most `max`."""
     value_of(input, "clamp_max")
     return clamp(input, max=max)
 
 
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Tensor:
-    """input where the condition holds, other where it does not."""
+    """Select from input where the condition holds, else from other. With the condition alone, return the indices where
+    it holds.
+    """
     if (input is None) != (other is None):
         raise ArgumentError("where: takes a condition alone, or with input and other")
     if input is None or other is None:
@@ -308,12 +311,12 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
 
 
 def where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
-    """The elements where the condition holds, those of other where it does not."""
+    """Keep the elements where the condition holds, and take those of other elsewhere."""
     return where(condition, self, other)
 
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
-    """0 below 0, 1 above, values at 0."""
+    """Compute the step function: 0 below 0, 1 above, `values` at 0."""
     x, y = value_of(input, "heaviside"), value_of(values, "heaviside")
     if x.dtype is not y.dtype:
         raise DTypeError(f"heaviside: {x.dtype.name} beside {y.dtype.name}; convert one, as in values.to(x.dtype)")
@@ -328,52 +331,52 @@ def _logical(op: Callable[[Value, Value], Value], input: Tensor, other: Tensor, 
 
 
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
-    """Whether both are not zero."""
+    """Test whether both elements are nonzero."""
     return _logical(bits.logical_and, input, other, "logical_and")
 
 
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
-    """Whether one is not zero."""
+    """Test whether at least one element is nonzero."""
     return _logical(bits.logical_or, input, other, "logical_or")
 
 
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
-    """Whether exactly one is not zero."""
+    """Test whether exactly one element is nonzero."""
     return _logical(bits.logical_xor, input, other, "logical_xor")
 
 
 def logical_not(input: Tensor) -> Tensor:
-    """Whether it is zero."""
+    """Test whether the element is zero."""
     return elementwise(bits.logical_not(to_bool(value_of(input, "logical_not"))), input)
 
 
 def bitwise_and(input: Operand, other: Operand) -> Tensor:
-    """input & other."""
+    """Compute input & other."""
     return elementwise(bits.bitwise_and(*pair(input, other, "bitwise_and")), input, other)
 
 
 def bitwise_or(input: Operand, other: Operand) -> Tensor:
-    """input | other."""
+    """Compute input | other."""
     return elementwise(bits.bitwise_or(*pair(input, other, "bitwise_or")), input, other)
 
 
 def bitwise_xor(input: Operand, other: Operand) -> Tensor:
-    """input ^ other."""
+    """Compute input ^ other."""
     return elementwise(bits.bitwise_xor(*pair(input, other, "bitwise_xor")), input, other)
 
 
 def bitwise_not(input: Tensor) -> Tensor:
-    """~input."""
+    """Compute ~input."""
     return elementwise(bits.bitwise_not(value_of(input, "bitwise_not")), input)
 
 
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
-    """input << other."""
+    """Compute input << other."""
     return elementwise(bits.shift_left(*pair(input, other, "bitwise_left_shift")), input, other)
 
 
 def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
-    """input >> other."""
+    """Compute input >> other."""
     return elementwise(bits.shift_right(*pair(input, other, "bitwise_right_shift")), input, other)
 
 
@@ -381,32 +384,34 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
 
 
 def floor(input: Tensor) -> Tensor:
-    """The greatest whole number that is not above."""
+    """Round down to an integer."""
     return elementwise(rounding.floor(numbers_of(input, "floor")), input)
 
 
 def ceil(input: Tensor) -> Tensor:
-    """The least whole number that is not below."""
+    """Round up to an integer."""
     return elementwise(rounding.ceil(numbers_of(input, "ceil")), input)
 
 
 def trunc(input: Tensor) -> Tensor:
-    """The whole part."""
+    """Round towards 0."""
     return elementwise(rounding.trunc(numbers_of(input, "trunc")), input)
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """The nearest number with so many decimals; halves go to the even one."""
+    """Round to `decimals` decimals, halves to the even neighbour."""
     return elementwise(rounding.round_digits(numbers_of(input, "round"), decimals), input)
 
 
 def frac(input: Tensor) -> Tensor:
-    """What is behind the point."""
+    """Compute the fractional part: input - trunc(input)."""
     return elementwise(rounding.frac(floats_of(input, "frac")), input)
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Numbers in place of NaN and infinities: the greatest and least finite ones unless others are given."""
+    """Replace NaN by `nan` and infinities by `posinf` and `neginf`; without them, by the largest and smallest finite
+    numbers.
+    """
     x = value_of(input, "nan_to_num")
     if not x.dtype.is_float:
         return like(kept_separate(x), input)
@@ -417,7 +422,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 def reflected(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Operand], Tensor]:
-    """An operator with its operands exchanged: what Python calls for `2 / x`."""
+    """Return an operator with exchanged operands, as Python calls it for `2 / x`."""
 
     def exchanged(self: Tensor, other: Operand) -> Tensor:
         return fn(other, self)

@@ -1,4 +1,4 @@
-"""Tensors arranged in seldom ways: in columns and blocks, split, combined, with a part replaced, in tapered windows."""
+"""Define less common rearrangements: stacks of columns, splits, combinations, scattered slices; and window functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def broadcast_shapes(*shapes: Shapes) -> tuple[int, ...]:
-    """The shape in which shapes meet.
+    """Return the shape to which shapes broadcast.
 
     >>> broadcast_shapes((2, 1), (3,), 1)
     (2, 3)
@@ -35,17 +35,17 @@ def broadcast_shapes(*shapes: Shapes) -> tuple[int, ...]:
 
 
 def atleast_1d(*tensors: Tensors) -> Any:
-    """With at least one dimension."""
+    """Return a tensor with at least one dimension."""
     return _each(tensors, lambda x: x if x.dim() else x.reshape(1))
 
 
 def atleast_2d(*tensors: Tensors) -> Any:
-    """With dimensions of extent 1 put in front, if there are less than two."""
+    """Prepend dimensions of size 1 up to two dimensions."""
     return _each(tensors, lambda x: x.reshape(*[1] * (2 - x.dim()), *x.shape) if x.dim() < 2 else x)
 
 
 def atleast_3d(*tensors: Tensors) -> Any:
-    """A vector as (1, n, 1), a matrix as (m, n, 1)."""
+    """View a vector as (1, n, 1) and a matrix as (m, n, 1)."""
     return _each(tensors, lambda x: x if x.dim() > 2 else (atleast_2d(x) if x.dim() else x.reshape(1, 1)).unsqueeze(-1))
 
 
@@ -57,17 +57,17 @@ def _each(tensors: tuple[Any, ...], change: Any) -> Any:
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Vectors as columns beside each other, or matrices."""
+    """Stack vectors as columns, or join matrices along the second dimension."""
     return hstack([x.reshape(-1, 1) if x.dim() < 2 else x for x in tensors])
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors behind each other, along the third dimension."""
+    """Stack along the third dimension."""
     return cat([atleast_3d(x) for x in tensors], 2)
 
 
 def hsplit(input: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """Split along the second dimension, a vector along its only one."""
+    """Split along the second dimension; a vector along its only one."""
     return _split(input, indices_or_sections, 1 if input.dim() > 1 else 0, 1, "hsplit")
 
 
@@ -92,12 +92,12 @@ def _split(x: Tensor, where: int | Sequence[int], dim: int, least: int, op: str)
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of these sizes."""
+    """Split along a dimension into parts of the given sizes."""
     return input.split(list(split_sizes), dim)
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """Matrices along the diagonal of a matrix of zeros."""
+    """Build a block-diagonal matrix."""
     blocks = [atleast_2d(x) for x in tensors]
     width, left, rows = sum(x.shape[1] for x in blocks), 0, []
     for x in blocks:
@@ -111,7 +111,7 @@ def _padded(x: Tensor, before: int, after: int) -> Tensor:
 
 
 def cartesian_prod(*tensors: Tensor) -> Tensor:
-    """All combinations of an element of each vector, as rows."""
+    """Return the Cartesian product of vectors, as rows."""
     if wide := next((x for x in tensors if x.dim() != 1), None):
         raise ShapeError(f"cartesian_prod: takes vectors, not a tensor of shape {shown(wide.shape)}")
     if len(tensors) == 1:
@@ -120,7 +120,7 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All combinations of r elements of a vector, as rows."""
+    """Return all combinations of `r` elements of a vector, as rows."""
     if r < 0:
         raise ArgumentError(f"combinations: r={r} is negative")
     choose = chosen_again if with_replacement else chosen
@@ -130,7 +130,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
-    """The powers of the elements of a vector, as columns."""
+    """Return the powers of the elements of a vector, as columns."""
     x = x if x.dtype.is_float else x.long()
     powers = arange(x.shape[0] if N is None else N, device=x.device)
     x = x if x.dtype.is_float else x.long()
@@ -138,12 +138,12 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """The elements as the diagonal of a matrix."""
+    """Build a matrix whose diagonal holds the elements."""
     return input.reshape(-1).diag(offset)
 
 
 def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
-    """The places in a shape that numbers of elements mean."""
+    """Convert flat indices to a tuple of coordinates in a shape."""
     if not value_of(indices, "unravel_index").dtype.is_integer:
         raise DTypeError(f"unravel_index takes integers, not {indices.dtype.name}; convert them, as in x.long()")
     steps = [math.prod(shape[n + 1 :]) for n in range(len(shape))]
@@ -158,7 +158,7 @@ def unravel_index(indices: Tensor, shape: Sequence[int]) -> tuple[Tensor, ...]:
 
 @keeping_strides
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy in which one index of a dimension is replaced."""
+    """Copy, with one index of a dimension replaced by `src`."""
     made = input.clone()
     made.select(dim, index).copy_(src)
     return made
@@ -168,7 +168,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """A copy in which a slice of a dimension is replaced."""
+    """Copy, with a slice of a dimension replaced by `src`."""
     made = input.clone()
     made[(slice(None),) * normal_axis(dim, input.dim(), "slice_scatter") + (slice(start, end, step),)] = src
     return made
@@ -176,7 +176,7 @@ def slice_scatter(
 
 @keeping_strides
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy in which a diagonal is replaced."""
+    """Copy, with a diagonal replaced by `src`."""
     made = input.clone()
     place = made.diagonal(offset, dim1, dim2)
     if tuple(src.shape) != tuple(place.shape):
@@ -186,7 +186,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
 
 
 def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
-    """In place: the diagonal (of a matrix) is replaced by a number."""
+    """Fill the diagonal of a matrix with a number, in place."""
     if self.dim() != 2 or wrap:
         raise ArgumentError(
             f"fill_diagonal_: a tensor of shape {shown(self.shape)}, wrap={wrap}; it takes a matrix, without wrap"
@@ -206,7 +206,7 @@ def hann_window(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A raised cosine that ends in 0."""
+    """Compute a Hann window: a raised cosine that ends at 0."""
     return _cosines((0.5, 0.5), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
@@ -220,7 +220,7 @@ def hamming_window(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A raised cosine that ends above 0."""
+    """Compute a Hamming window: a raised cosine that ends above 0."""
     return _cosines((alpha, beta), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
@@ -232,7 +232,7 @@ def blackman_window(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Two cosines, with little beside the main lobe."""
+    """Compute a Blackman window: a sum of two cosines with low side lobes."""
     return _cosines((0.42, 0.5, 0.08), window_length, periodic, dtype, device).requires_grad_(requires_grad)
 
 
@@ -244,7 +244,7 @@ def bartlett_window(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A triangle."""
+    """Compute a Bartlett window: a triangle."""
     place, width = _places(window_length, periodic, dtype, device)
     made = place + 1 if window_length == 1 else 1 - (place * 2 / width - 1).abs()
     return made.requires_grad_(requires_grad)

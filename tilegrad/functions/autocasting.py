@@ -1,4 +1,4 @@
-"""Which functions autocast computes in which type, and how each asks.
+"""Apply autocast: choose the dtype of each function, and convert its operands.
 
 Products (matmul, linear, convolutions, attention) take their operands in the low type: PyTorch's list for CPUs. Losses,
 softmax, normalisations and sums take float32: PyTorch's list for CPUs and, because it costs nothing where kernels are
@@ -27,14 +27,14 @@ R = TypeVar("R")
 
 NARROW = (float16, bfloat16)
 CASTABLE = (*NARROW, float32)
-"""float64 stays as it is, as in PyTorch."""
+"""Dtypes that autocast converts. float64 is left alone, as in PyTorch."""
 
 
 class Arithmetic(threading.local):
-    """The types of autocast, in each thread."""
+    """The autocast state of each thread."""
 
     low: tuple[tuple[str, DType], ...] = ()
-    """The low type for each kind of device on which autocast is on."""
+    """Low-precision dtype of each kind of device for which autocast is on."""
 
 
 arithmetic = Arithmetic()
@@ -42,13 +42,13 @@ _precision: Precision = "highest"
 
 
 def get_float32_matmul_precision() -> str:
-    """How float32 matrix products are computed: 'highest', 'high' or 'medium'."""
+    """Return the precision of float32 matrix products: 'highest', 'high' or 'medium'."""
     note()
     return _precision
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How exact float32 products (matmul, linear, convolutions, attention, recurrent layers) are to be from now on.
+    """Set the precision of float32 products (matmul, linear, convolutions, attention, recurrent layers).
 
     'highest': float32. 'high': at least as three products of bfloat16 parts are. 'medium': at least as in bfloat16.
     """
@@ -64,7 +64,7 @@ def _checked(precision: str) -> Precision:
 
 
 def product_precision(dtype: DType, asked: str | None = None) -> Precision:
-    """How exact products of a type are to be: as asked for in the call, else as set for the process."""
+    """Return the precision of products of a dtype: that of the call, else that of the process."""
     chosen = None if asked is None else _checked(asked)
     if dtype is not float32:
         return "highest"
@@ -78,7 +78,7 @@ def _now() -> tuple[Any, ...]:
 
 
 def note() -> None:
-    """Makes what is on now a part of what a jitted function is compiled for.
+    """Record the autocast state as part of the key of a jitted function.
 
     The first time in a trace, before anything could have been changed within it, this is what its caller has on.
     """
@@ -86,7 +86,7 @@ def note() -> None:
 
 
 def low_type(device: str) -> DType | None:
-    """The type for products on a device; None where autocast is off."""
+    """Return the low-precision dtype of products on a device; None where autocast is off."""
     if state.trace is not None:
         note()
     kind = device.partition(":")[0]
@@ -97,7 +97,7 @@ def low_type(device: str) -> DType | None:
 
 
 def lowered(values: Sequence[Value]) -> list[Value]:
-    """The operands of a product, in the low type where autocast is on."""
+    """Convert the operands of a product to the low-precision dtype where autocast is on."""
     if not arithmetic.low and state.trace is None:
         return list(values)
     low = low_type(values[0].device)
@@ -105,21 +105,21 @@ def lowered(values: Sequence[Value]) -> list[Value]:
 
 
 def widened(value: Value) -> Value:
-    """An operand that autocast wants in float32."""
+    """Convert an operand to float32 where autocast is on."""
     if not arithmetic.low and state.trace is None:
         return value
     return cast(value, float32) if low_type(value.device) is not None and value.dtype in NARROW else value
 
 
 def low(x: Tensor) -> Tensor:
-    """What is added to a product: in its type, where autocast is on."""
+    """Convert a term that is added to a product to the dtype of the product, where autocast is on."""
     value = x.value
     (small,) = lowered([value])
     return x if small is value else wrap(small)
 
 
 def in_float32(fn: Callable[P, R]) -> Callable[P, R]:
-    """A function whose tensors are in float32 where autocast is on."""
+    """Wrap a function so that autocast converts its tensors to float32."""
 
     @wraps(fn)
     def wide(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""Comparison, element by element, as functions of tensors."""
+"""Define element-wise comparisons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _compared(op: Callable[[Value, Value], Value], input: Operand, other: Operand, name: str) -> Tensor:
-    """A comparison. A number that no element of a type can be is less than all of them, or greater."""
+    """Compare. A number outside the range of the dtype is less, or greater, than all elements."""
     try:
         return elementwise(op(*pair(input, other, name)), input, other)
     except RangeError as beyond:
@@ -33,32 +33,32 @@ def _compared(op: Callable[[Value, Value], Value], input: Operand, other: Operan
 
 
 def eq(input: Operand, other: Operand) -> Tensor:
-    """input == other."""
+    """Compare element-wise: input == other."""
     return _compared(comparison.eq, input, other, "eq")
 
 
 def ne(input: Operand, other: Operand) -> Tensor:
-    """input != other."""
+    """Compare element-wise: input != other."""
     return _compared(comparison.ne, input, other, "ne")
 
 
 def lt(input: Operand, other: Operand) -> Tensor:
-    """input < other."""
+    """Compare element-wise: input < other."""
     return _compared(comparison.lt, input, other, "lt")
 
 
 def le(input: Operand, other: Operand) -> Tensor:
-    """input <= other."""
+    """Compare element-wise: input <= other."""
     return _compared(comparison.le, input, other, "le")
 
 
 def gt(input: Operand, other: Operand) -> Tensor:
-    """input > other."""
+    """Compare element-wise: input > other."""
     return _compared(comparison.gt, input, other, "gt")
 
 
 def ge(input: Operand, other: Operand) -> Tensor:
-    """input >= other."""
+    """Compare element-wise: input >= other."""
     return _compared(comparison.ge, input, other, "ge")
 
 
@@ -90,17 +90,17 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close (see isclose)."""
+    """Test whether all elements are close (see `isclose`)."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape and the same elements."""
+    """Test whether two tensors have the same shape and equal elements."""
     return input.shape == other.shape and bool((input == other).all())
 
 
 def compared(fn: Callable[[Operand, Operand], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """`==` or `!=`; what is no number at all (None, a string, a list) is not equal, and no mistake."""
+    """Return the operator `==` or `!=`, for which None, strings and lists are unequal instead of an error."""
 
     def compare(self: Tensor, other: Any) -> Tensor:
         if other is None or isinstance(other, (str, bytes, list, tuple, dict)):

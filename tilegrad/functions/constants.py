@@ -1,4 +1,4 @@
-"""Numbers with names, what element types can hold, and names that PyTorch has for old habits."""
+"""Define named constants, the ranges of dtypes, and PyTorch's older constructors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Size: type[tuple[int, ...]] = tuple
 """Shapes are tuples here."""
 
 DIGITS = {float8_e4m3fn: 3, float8_e5m2: 2, float16: 10, bfloat16: 7, float32: 23, float64: 52}
-"""Binary digits behind the point."""
+"""Bits of the mantissa."""
 SMALLEST = {
     float8_e4m3fn: 2.0**-6,
     float8_e5m2: 2.0**-14,
@@ -43,7 +43,7 @@ SMALLEST = {
 
 
 class finfo:
-    """What a floating-point type can hold.
+    """The range and precision of a floating-point dtype.
 
     >>> finfo(float16)
     finfo(resolution=0.001, min=-65504.0, max=65504.0, eps=0.0009765625, smallest_normal=6.103515625e-05, dtype=float16)
@@ -68,7 +68,7 @@ class finfo:
 
 
 class iinfo:
-    """What an integer type can hold.
+    """The range of an integer dtype.
 
     >>> iinfo(uint8)
     iinfo(min=0, max=255, dtype=uint8)
@@ -92,22 +92,22 @@ def _of_type(dtype: DType, data: tuple[Any, ...]) -> Tensor:
 
 
 def FloatTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=float32)`; of whole numbers, a tensor of these sizes."""
+    """Make a tensor as `tensor(data, dtype=float32)`; integers are sizes."""
     return _of_type(float32, data)
 
 
 def DoubleTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=float64)`; of whole numbers, a tensor of these sizes."""
+    """Make a tensor as `tensor(data, dtype=float64)`; integers are sizes."""
     return _of_type(float64, data)
 
 
 def IntTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=int32)`; of whole numbers, a tensor of these sizes."""
+    """Make a tensor as `tensor(data, dtype=int32)`; integers are sizes."""
     return _of_type(int32, data)
 
 
 def LongTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=int64)`; of whole numbers, a tensor of these sizes.
+    """Make a tensor as `tensor(data, dtype=int64)`; integers are sizes.
 
     >>> LongTensor([1, 2]), LongTensor(2, 3).shape
     (tensor([1, 2]), (2, 3))
@@ -116,12 +116,12 @@ def LongTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
 
 
 def ByteTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=uint8)`; of whole numbers, a tensor of these sizes."""
+    """Make a tensor as `tensor(data, dtype=uint8)`; integers are sizes."""
     return _of_type(uint8, data)
 
 
 def BoolTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """`tensor(data, dtype=bool)`; of whole numbers, a tensor of these sizes."""
+    """Make a tensor as `tensor(data, dtype=bool)`; integers are sizes."""
     return _of_type(bool_, data)
 
 

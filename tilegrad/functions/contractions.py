@@ -1,4 +1,4 @@
-"""Matrix products and other sums of products, as functions of tensors."""
+"""Define matrix products and other contractions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _same(op: str, *tensors: Any) -> list[Value]:
-    """Values of one dtype: PyTorch refuses others; here they are promoted. In autocast's, where that is on."""
+    """Convert operands to one dtype, or to that of autocast. PyTorch refuses mixed dtypes; here they are promoted."""
     values = lowered(operands(tensors, op))
     if any(v.type.dtype is not values[0].type.dtype for v in values):
         dtype = result_type(*[v.type.dtype for v in values])
@@ -31,8 +31,9 @@ def _same(op: str, *tensors: Any) -> list[Value]:
 
 
 def _product(op: str, function: Callable[..., Value], *tensors: Any, precision: str | None = None) -> Tensor:
-    """A function of values of one dtype, at the precision that is asked for or set; sums of bools are disjunctions,
-    unless the function counts them in int64."""
+    """Apply a product in one dtype, at the precision that is given or set; sums of bools are disjunctions, unless the
+    function counts them in int64.
+    """
     values = _same(op, *tensors)
     if values[0].type.dtype is bool_ and len(values) > 1:
         found = function(*[cast(v, int32) for v in values], precision=None)
@@ -41,7 +42,7 @@ def _product(op: str, function: Callable[..., Value], *tensors: Any, precision: 
 
 
 def matmul(input: Tensor, other: Tensor, *, precision: str | None = None) -> Tensor:
-    """The matrix product; vectors are rows on the left and columns on the right, leading dimensions broadcast.
+    """Multiply matrices. Vectors are rows on the left and columns on the right; leading dimensions broadcast.
 
     `precision`, of float32 ("highest", "high" or "medium"), goes before `set_float32_matmul_precision`.
 
@@ -53,32 +54,32 @@ def matmul(input: Tensor, other: Tensor, *, precision: str | None = None) -> Ten
 
 
 def matmul_reversed(input: Tensor, other: Any) -> Tensor:
-    """other @ input, for an array of numpy."""
+    """Compute other @ input, for a numpy array on the left."""
     return _product("matmul", ops.matmul, other, input)
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
+    """Multiply two matrices."""
     return _product("mm", ops.mm, input, mat2)
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """The product of a matrix and a vector."""
+    """Multiply a matrix by a vector."""
     return _product("mv", ops.mv, input, vec)
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The sum of products of two vectors."""
+    """Compute the dot product of two vectors."""
     return _product("dot", ops.dot, input, tensor)
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
-    """Sums of products over the last dimensions."""
+    """Contract the last dimensions of two tensors."""
     return _product("inner", ops.inner, input, other)
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """All products of an element of one vector with an element of another."""
+    """Compute the outer product of two vectors."""
     x, y = _same("outer", input, vec2)
     if x.dtype is bool_:
         return wrap(cast(ops.outer(cast(x, uint8), cast(y, uint8)), bool_))
@@ -86,12 +87,12 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The products of matrices, pair by pair."""
+    """Multiply batches of matrices (b, n, m) and (b, m, p)."""
     return _product("bmm", ops.bmm, input, mat2)
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """Compute beta * input + alpha * (mat1 @ mat2)."""
     if mat1.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(
             f"addmm: takes two matrices, not shapes {shown(mat1.shape)} and {shown(mat2.shape)}; use x + a @ b"
@@ -100,17 +101,17 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha:
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec)."""
+    """Compute beta * input + alpha * (mat @ vec)."""
     return _product("addmv", partial(ops.baddbmm, beta=beta, alpha=alpha), input, mat, vec)
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), matrix by matrix."""
+    """Compute beta * input + alpha * (batch1 @ batch2) for batches of matrices."""
     return _product("baddbmm", partial(ops.baddbmm, beta=beta, alpha=alpha), input, batch1, batch2)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """Compute beta * input + alpha * outer(vec1, vec2)."""
     product = outer(vec1, vec2)
     dtypes = {input.dtype, product.dtype}
     for name, given in (("beta", beta), ("alpha", alpha)):
@@ -126,7 +127,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
-    """The Kronecker product."""
+    """Compute the Kronecker product."""
     x, y = _same("kron", input, other)
     if x.dtype is bool_:
         return wrap(cast(ops.kron(cast(x, uint8), cast(y, uint8)), bool_))
@@ -134,7 +135,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """Sums of products over pairs of dimensions."""
+    """Contract pairs of dimensions; an integer `dims` means the last of the first and the first of the second tensor."""
     if isinstance(dims, int) and not 0 <= dims <= min(a.dim(), b.dim()):
         raise ArgumentError(f"tensordot: over {dims} dimensions of {a.dim()} and {b.dim()}")
     axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))
@@ -142,7 +143,7 @@ def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> 
 
 
 def einsum(equation: str, *operands: Tensors, precision: str | None = None) -> Tensor:
-    """Sums of products in Einstein's notation; `precision` as in `matmul`.
+    """Contract by an equation in Einstein's notation; `precision` as in `matmul`.
 
     >>> import tilegrad as tg
     >>> tg.einsum("ij,jk->ik", tg.ones(2, 3), tg.ones(3, 4)).shape

@@ -1,4 +1,4 @@
-"""Tensors to other types, devices and formats, as methods of tensors."""
+"""Define conversions to other dtypes, devices and memory formats, as methods of tensors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def to(
     copy: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """In another dtype, on another device, or both: x.to(dtype), x.to(device), x.to(device, dtype), x.to(other)."""
+    """Convert: x.to(dtype), x.to(device), x.to(device, dtype) or x.to(other)."""
     dtype = typed(dtype)
     for given in args:
         if isinstance(given, (DType, type)):
@@ -91,7 +91,7 @@ def to(
 
 
 def _moved(x: Tensor, name: str) -> Tensor:
-    """On another device; gradients flow back to the device where x is."""
+    """Copy to another device; gradients are copied back to the device of x."""
     here = in_memory(x)
     value = Input(type(here.type)(here.dtype, here.shape, name))
     value.hold(device(name).copy(here.buffer))
@@ -103,19 +103,19 @@ def _moved(x: Tensor, name: str) -> Tensor:
 
 
 def cpu(self: Tensor) -> Tensor:
-    """In the memory of the CPU."""
+    """Copy to the memory of the CPU."""
     return to(self, "cpu")
 
 
 def cuda(
     self: Tensor, device: DeviceLike = None, non_blocking: bool = False, memory_format: MemoryFormat | None = None
 ) -> Tensor:
-    """In the memory of a GPU: of the one that the thread has chosen, if none is named."""
+    """Copy to the memory of a GPU: the current one of the thread, if none is named."""
     return to(self, device="cuda" if device is None else device, memory_format=memory_format)
 
 
 def pinned(self: Tensor) -> Tensor:
-    """In pinned memory of the CPU, if there is a device that wants it so."""
+    """Copy to pinned memory of the CPU, if a device needs it."""
     here = in_memory(self)
     for found in devices():
         made = found.page_locked(here.buffer)
@@ -127,79 +127,79 @@ def pinned(self: Tensor) -> Tensor:
 
 
 def is_pinned(self: Tensor) -> bool:
-    """Whether it is in pinned memory of the CPU."""
+    """Test whether the tensor is in pinned memory of the CPU."""
     buffer = self.value.buffer
     return buffer is not None and getattr(buffer, "pinned", None) is not None
 
 
 def as_type(self: Tensor, dtype: DType | None = None) -> Tensor | str:
-    """In another dtype; without one, the name of the dtype that it has."""
+    """Convert to another dtype; without one, return the name of the dtype."""
     return repr(self.value.dtype) if dtype is None else to(self, dtype)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
-    """In the dtype and on the device of another tensor."""
+    """Convert to the dtype and the device of another tensor."""
     return to(self, other)
 
 
 def as_float(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As float32."""
+    """Convert to float32."""
     return to(self, float32, memory_format=memory_format)
 
 
 def double(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As float64."""
+    """Convert to float64."""
     return to(self, float64, memory_format=memory_format)
 
 
 def half(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As float16."""
+    """Convert to float16."""
     return to(self, float16, memory_format=memory_format)
 
 
 def as_bfloat16(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As bfloat16."""
+    """Convert to bfloat16."""
     return to(self, bfloat16, memory_format=memory_format)
 
 
 def long(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As int64."""
+    """Convert to int64."""
     return to(self, int64, memory_format=memory_format)
 
 
 def as_int(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As int32."""
+    """Convert to int32."""
     return to(self, int32, memory_format=memory_format)
 
 
 def short(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As int16."""
+    """Convert to int16."""
     return to(self, int16, memory_format=memory_format)
 
 
 def char(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As int8."""
+    """Convert to int8."""
     return to(self, int8, memory_format=memory_format)
 
 
 def byte(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As uint8."""
+    """Convert to uint8."""
     return to(self, uint8, memory_format=memory_format)
 
 
 def as_bool(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """As bool: what is not zero is true."""
+    """Convert to bool: nonzero elements are true."""
     return to(self, bool_, memory_format=memory_format)
 
 
 def contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """With elements one after the other, in the order that a memory format says: itself, or a copy."""
+    """Return a dense tensor in a memory format: itself if it is one, else a copy."""
     format = memory_format or contiguous_format
     return self if has_format(self, format, "contiguous") else clone(self, memory_format=format)
 
 
 def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-    """A copy, through which gradients flow. It has the strides of the tensor, or those of a memory format."""
+    """Copy; gradients flow through it. It keeps the strides, unless a memory format is given."""
     strides = formatted(self, memory_format, "clone")
     return lay(wrap(kept_separate(self.value)), strides)
 
@@ -208,7 +208,7 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 
 def item(self: Tensor) -> Any:
-    """The only element, as a Python number."""
+    """Return the only element as a Python number."""
     if self.value.type.count != 1:
         raise ArgumentError(
             f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not one; use "
@@ -218,12 +218,12 @@ def item(self: Tensor) -> Any:
 
 
 def tolist(self: Tensor) -> Any:
-    """The elements as nested lists; one without dimensions as a number."""
+    """Return the elements as nested lists; a tensor without dimensions as a number."""
     return array_of(self).tolist()
 
 
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
-    """The elements as an array on the same memory, which is not to be written to."""
+    """Return a read-only numpy array that shares the memory. `force` detaches and copies to the CPU first."""
     x = self.detach().cpu() if force else self
     if x.value.tracked:
         raise GradientError("numpy: the tensor requires gradients, which numpy cannot record; use x.detach().numpy()")
@@ -235,8 +235,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
 
 
 def _as_it_lies(x: Tensor) -> np.ndarray[Any, Any]:
-    """The elements as an array with the strides of the tensor: on the memory of what it is a view of, if that is
-    computed."""
+    """Return an array with the strides of the tensor, on the memory of its base if that is computed."""
     whole = x.base().current() if x._moves and x._strides is None else None
     if whole is None or whole.buffer is None or whole.dtype is not x._value.dtype:
         return _in_order(array_of(x), strides_of(x))
@@ -244,7 +243,7 @@ def _as_it_lies(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _in_order(array: np.ndarray[Any, Any], strides: Any) -> np.ndarray[Any, Any]:
-    """An array with strides that leave no gaps."""
+    """Return a dense array."""
     if strides is None:
         return array
     order = sorted(range(array.ndim), key=lambda axis: -strides[axis])
@@ -252,7 +251,7 @@ def _in_order(array: np.ndarray[Any, Any], strides: Any) -> np.ndarray[Any, Any]
 
 
 def _strided(memory: np.ndarray[Any, Any], x: Tensor) -> np.ndarray[Any, Any]:
-    """A view as an array on the memory of all of its storage."""
+    """Return a view as an array on the memory of its whole storage."""
     found: Any = layout(x)
     shape: Any = x._value.shape
     steps = [stride * memory.itemsize for stride in found.strides]
@@ -268,7 +267,7 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 
 
 def __dlpack__(self: Tensor, **options: Any) -> Any:
-    """The memory as a capsule that other libraries take."""
+    """Export the memory as a DLPack capsule."""
     from ..runtime.exposure import expose
 
     if self.value.dtype in (bfloat16, *FLOAT8):
@@ -294,23 +293,23 @@ def __dlpack_device__(self: Tensor) -> tuple[int, int]:
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:
-    """How far apart in storage neighbours along each dimension are, in elements."""
+    """Return the strides, in elements, or that of one dimension."""
     strides = layout(self).strides
     return tuple(strides) if dim is None else strides[dim]
 
 
 def storage_offset(self: Tensor) -> int:
-    """Where in storage the first element is."""
+    """Return the offset of the first element in the storage, in elements."""
     return layout(self).offset  # type: ignore[return-value]
 
 
 def is_contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) -> bool:
-    """Whether the elements lie one after the other, in the order that a memory format says."""
+    """Test whether the elements are dense in the order of a memory format."""
     return has_format(self, memory_format)
 
 
 def data_ptr(self: Tensor) -> int:
-    """The address of the first element."""
+    """Return the address of the first element."""
     from ..runtime.exposure import expose
 
     x = in_memory_order(self)

@@ -1,4 +1,4 @@
-"""Copy what a view shows: `permute_copy` is `permute` with memory of its own, as `torch.` has it for every view.
+"""Define copying variants of views, as PyTorch has them: `permute_copy` is `permute` with memory of its own.
 
 >>> import tilegrad as tg
 >>> x = tg.zeros(2)
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _copying(view: Callable[..., Any], name: str = "") -> Callable[..., Any]:
-    """The variant of a function that copies the view, or each of the views, that it gives."""
+    """Return the variant of a function that copies the views it returns."""
     name = name or f"{view.__name__.lstrip('_')}_copy"
 
     def copied(*given: Any, **options: Any) -> Any:
@@ -38,7 +38,7 @@ def _copying(view: Callable[..., Any], name: str = "") -> Callable[..., Any]:
 
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
-    """The elements from start to end along a dimension, in steps."""
+    """Slice a dimension from start to end with a step."""
     return input[(*[slice(None)] * normal_axis(dim, input.dim(), "slice_copy"), slice(start, end, step))]
 
 

@@ -1,4 +1,4 @@
-"""Tensors from data, and tensors of zeros, ones, ranges and the like."""
+"""Create tensors from data, and tensors of zeros, ones, ranges and the like."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _default_device() -> str:
 
 
 def place(name: DeviceLike) -> str:
-    """The name of a device, the default one if none is given; a number is that of a GPU."""
+    """Return the name of a device: the default one if none is given; a number names a GPU."""
     if name is None:
         if state.trace is not None:
             read_outside(_default_device)
@@ -48,7 +48,7 @@ def place(name: DeviceLike) -> str:
 
 
 PYTHONS_TYPES: dict[Any, DType] = {float: float64, int: int64, builtins.bool: bool_}
-"""What Python's types mean as dtypes, as in PyTorch."""
+"""Dtypes of Python's number types, as in PyTorch."""
 
 
 def typed(dtype: Any) -> DType | None:
@@ -71,7 +71,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor with a copy of numbers, nested lists of them, or an array."""
+    """Create a tensor with a copy of a number, nested lists of numbers, or an array."""
     if isinstance(data, Handle):
         copy: Tensor = data.detach().clone()  # type: ignore[attr-defined]
         made: Tensor = copy.to(device=device, dtype=dtype)
@@ -81,7 +81,7 @@ def tensor(
 
 
 def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
-    """Data as an array, in the dtype that PyTorch would choose if none is given."""
+    """Convert data to an array, in the dtype that PyTorch would choose if none is given."""
     if isinstance(data, (list, tuple)) and any(isinstance(x, Handle) for x in data):
         data = [x.tolist() if isinstance(x, Handle) else x for x in data]  # type: ignore[attr-defined]
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -111,7 +111,9 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
 
 
 def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
-    """Raises for a Python number that an integer type does not hold; as in PyTorch, -1 is the greatest unsigned one."""
+    """Raise for a Python number outside the range of an integer dtype; as in PyTorch, -1 wraps to the largest unsigned
+    number.
+    """
     if dtype.kind not in ("int", "uint") or array.dtype.kind not in "iuf" or not array.size:
         return
     least = dtype.min if dtype.kind == "int" else -dtype.max
@@ -124,14 +126,14 @@ def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
 
 
 def _typed_inside(data: Any) -> DType | None:
-    """The dtype of numpy parts in a list, which have one."""
+    """Return the dtype of numpy arrays within a list."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return from_numpy_dtype(data.dtype) if isinstance(data, (np.ndarray, np.generic)) else None
 
 
 def from_array(array: np.ndarray[Any, Any], name: str, share: bool = False) -> Tensor:
-    """A tensor on a device with the elements of an array, on the same memory if that is wanted and possible."""
+    """Create a tensor on a device from an array, sharing its memory if that is asked for and possible."""
     dtype = from_numpy_dtype(array.dtype.newbyteorder("="))
     assert dtype is not None
     dense = np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
@@ -143,10 +145,10 @@ def _asked(x: Tensor, requires_grad: bool) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: DeviceLike = None) -> Tensor:
-    """Data as a tensor: a tensor as it is, anything else copied.
+    """Convert data to a tensor; a tensor is returned as it is, anything else is copied.
 
-    Computations are made later than they are written, and must not see what is written to an array between. A tensor
-    on the memory of an array is `from_numpy(array)`.
+    Computations are made later than they are written, and must not see what is written to an array between. A tensor on
+    the memory of an array is `from_numpy(array)`.
     """
     if isinstance(data, Handle):
         return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined,no-any-return]
@@ -161,7 +163,7 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Data as a tensor, a tensor on memory of its own if `copy` is true, on that of an array if it is False."""
+    """Convert data to a tensor: on its own memory if `copy` is true, on that of an array if it is False."""
     if copy:
         made = tensor(obj, dtype=dtype, device=device)
     elif copy is False and isinstance(obj, np.ndarray):
@@ -172,7 +174,7 @@ def asarray(
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of an array: what is later written to the array is seen by the tensor.
+    """Create a tensor that shares the memory of an array and sees later writes to it.
 
     It is seen by computations with it, too, that nobody has looked at before. An in-place operation gives the tensor
     memory of its own, and leaves the array as it is. `tensor(array)` copies.
@@ -191,7 +193,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 
 
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
-    """A tensor on the memory of another library's tensor, or a copy of it."""
+    """Create a tensor that shares the memory of another library's tensor, or a copy of it."""
     if hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] != 1:
         raise ArgumentError("from_dlpack takes tensors in the memory of the CPU; copy it there first")
     array = np.from_dlpack(ext_tensor)
@@ -201,7 +203,7 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
 def scalar_tensor(
     s: Number, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """Make a tensor without dimensions of a number."""
+    """Create a tensor without dimensions from a number."""
     return tensor(s, dtype=dtype or get_default_dtype(), device=device, requires_grad=requires_grad)
 
 
@@ -209,7 +211,7 @@ def scalar_tensor(
 
 
 def new_shape(size: Any, op: str) -> tuple[Any, ...]:
-    """The shape of a tensor that is made: no extent is negative."""
+    """Check and return the shape of a new tensor."""
     shape = sizes_of(size, op)
     if builtins.any(isinstance(extent, int) and extent < 0 for extent in shape):
         raise ShapeError(f"{op}: {list(shape)} has a negative size")
@@ -227,24 +229,24 @@ def _filled(
 
 @in_one_piece("size")
 def zeros(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of zeros."""
+    """Create a tensor of zeros."""
     return _filled(size, 0, dtype, device, requires_grad)
 
 
 @in_one_piece("size")
 def ones(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of ones."""
+    """Create a tensor of ones."""
     return _filled(size, 1, dtype, device, requires_grad)
 
 
 @in_one_piece("size")
 def empty(*size: Any, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False) -> Tensor:
-    """A tensor whose elements do not matter (they are zeros)."""
+    """Create a tensor with unspecified elements (they are zeros)."""
     return arbitrary(_filled(size, 0, dtype, device, requires_grad))
 
 
 def arbitrary(x: Tensor) -> Tensor:
-    """Notes that the elements do not matter: a checked kernel must not read them before it has written them."""
+    """Mark the elements as unspecified: a checked kernel must not read them before it has written them."""
     x._value.__dict__["arbitrary"] = True
     return x
 
@@ -257,7 +259,7 @@ def full(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A tensor of one number."""
+    """Create a tensor filled with one number."""
     if isinstance(fill_value, Handle):
         return _asked(fill_value.to(device=device, dtype=dtype).expand(size).clone(), requires_grad)
     return _filled((size,), fill_value, dtype or number_dtype(fill_value), device, requires_grad)
@@ -275,7 +277,7 @@ def zeros_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Zeros, as many as another tensor has elements."""
+    """Create zeros of the shape, dtype and device of another tensor."""
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
@@ -287,7 +289,7 @@ def ones_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """Ones, as many as another tensor has elements."""
+    """Create ones of the shape, dtype and device of another tensor."""
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
@@ -299,7 +301,7 @@ def empty_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """A tensor like another whose elements do not matter."""
+    """Create a tensor with unspecified elements, of the shape, dtype and device of another."""
     return arbitrary(
         zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
     )
@@ -314,7 +316,7 @@ def full_like(
     requires_grad: bool = False,
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
-    """One number, as often as another tensor has elements, and with its strides or those of a memory format."""
+    """Create a tensor filled with one number, of the shape, dtype, device and strides of another."""
     made = _filled((input.value.shape,), fill_value, **_like(input, dtype, device), requires_grad=requires_grad)
     return lay(made, formatted(input, memory_format, "full_like"))
 
@@ -331,7 +333,7 @@ def arange(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """start, start + step, ... up to, but without, end; of one number: from 0 up to it."""
+    """Create start, start + step, ... below `end`; one number is the end, and 0 the start."""
     first, last = (0, start) if end is None else (start, end)
     given: tuple[Any, ...] = (first, last, step)
     numbers: list[Any] = [x.item() if hasattr(x, "item") else x for x in given]
@@ -352,14 +354,14 @@ def linspace(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """So many numbers from start to end, both included, equally far apart."""
+    """Create `steps` evenly spaced numbers from start to end, both included."""
     made = typed(dtype) or get_default_dtype()
     first, last = _ends(start, end, made)
     return _asked(wrap(ops.linspace(first, last, steps, made, place(device))), requires_grad)
 
 
 def _ends(start: Number, end: Number, dtype: DType) -> tuple[float, float]:
-    """The ends of a range: of whole numbers they are whole themselves, as in PyTorch."""
+    """Return the ends of a range; whole numbers stay integers, as in PyTorch."""
     return (float(int(start)), float(int(end))) if dtype.is_integer else (float(start), float(end))
 
 
@@ -373,7 +375,7 @@ def logspace(
     device: DeviceLike = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """base to the powers from start to end."""
+    """Create `base` raised to evenly spaced exponents from start to end."""
     made = typed(dtype) or get_default_dtype()
     first, last = _ends(start, end, made) if steps != 1 else (float(start), float(end))  # as in PyTorch
     return _asked(wrap(ops.logspace(first, last, steps, base, made, place(device))), requires_grad)
@@ -382,7 +384,7 @@ def logspace(
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, device: DeviceLike = None, requires_grad: bool = False
 ) -> Tensor:
-    """Ones on the diagonal, zeros elsewhere."""
+    """Create a matrix with ones on the diagonal and zeros elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise ShapeError(
             f"eye: {n if m is None else (n, m)} is negative; a matrix has as many rows and columns, or none"
@@ -393,14 +395,14 @@ def eye(
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike = None
 ) -> Tensor:
-    """The positions on and below a diagonal: a row of rows, a row of columns."""
+    """Return the row and column indices on and below a diagonal."""
     return _places(ones(row, col, dtype=bool_, device=device).tril(offset), dtype)
 
 
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike = None
 ) -> Tensor:
-    """The positions on and above a diagonal: a row of rows, a row of columns."""
+    """Return the row and column indices on and above a diagonal."""
     return _places(ones(row, col, dtype=bool_, device=device).triu(offset), dtype)
 
 

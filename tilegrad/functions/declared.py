@@ -1,8 +1,8 @@
-"""Check the arguments of public functions against what they declare; convert sizes, axes and counts to integers.
+"""Check the arguments of public functions against their annotations; convert sizes, axes and counts to integers.
 
-A tensor of one element and a number of numpy have `__index__`, too. Kept in a shape or in a view they would be
-compared as tensors ever after: each comparison computes, and each computation compares. So the public functions convert
-what they annotate as integers before anything is made of it; bools are refused, as in PyTorch. Flags, dtypes, memory
+A tensor of one element and a number of numpy have `__index__`, too. Kept in a shape or in a view they would be compared
+as tensors ever after: each comparison computes, and each computation compares. So the public functions convert what
+they annotate as integers before anything is made of it; bools are refused, as in PyTorch. Flags, dtypes, memory
 formats, tensors and numbers are compared with the annotations, too. Where a call fails with an error of Python's, the
 argument that does not fit is named.
 """
@@ -26,7 +26,7 @@ from .promotion import kind_of
 
 
 def shape_of(x: Any) -> tuple[Any, ...]:
-    """The extents of a tensor or an array; none of anything else."""
+    """Return the shape of a tensor or an array; () for anything else."""
     return tuple(x.value.shape) if isinstance(x, Handle) else tuple(getattr(x, "shape", ()))
 
 
@@ -37,7 +37,7 @@ ALIASES = {
     "Tensors": "Tensor | Sequence[Tensor]", "Shapes": "int | Sequence[int]",
     "Ratio": "float | Sequence[float] | None",
 }  # fmt: skip
-"""The classes that names of types in signatures stand for."""
+"""The types that aliases in annotations stand for."""
 KINDS: dict[str, Callable[[Any], bool]] = {
     "None": lambda x: x is None,
     "Tensor": lambda x: isinstance(x, Handle),
@@ -72,23 +72,23 @@ SEVERAL = frozenset((
 """Annotations of parameters that hold integers."""
 COMPARED = ("Tensor", "DType", "MemoryFormat", "float", "Generator", "Optimizer", "Dataset[Sample]", "Sized", "Sampler")
 ALIKE = tuple(frozenset((kind, "None")) for kind in COMPARED)
-"""Kinds of which one is compared with what is given; where several are declared, functions say more themselves."""
+"""Kinds that are compared with the argument; functions with several kinds check them themselves."""
 NO_LIST = (str, dict, set, Handle)
-"""Classes whose objects are iterated over, and are no lists of integers."""
+"""Iterable classes that are not lists of integers."""
 OUT_OF_USE = ("size_average", "reduce")
-"""Flags of losses, which have words of their own for them."""
+"""Deprecated flags of losses, which raise errors of their own."""
 LOOSE = frozenset("inplace return_indices hard full swap".split())
-"""Flags for which PyTorch takes integers, too: it looks at them in Python, as in constructors."""
+"""Flags for which PyTorch takes integers too."""
 OFTEN = frozenset(f"tilegrad.functions.{name}" for name in ("arithmetic", "comparing", "elementary"))
-"""Their functions of operands alone refuse others in words already, and are called too often to be wrapped."""
+"""Modules whose functions check operands themselves and are called too often to be wrapped."""
 THEMSELVES = (*OFTEN, "tilegrad.nn.functional")
-"""Modules whose functions look at their first tensor themselves."""
+"""Modules whose functions check their first tensor themselves."""
 LARGEST = 2**63
-"""Sizes and axes are below this."""
+"""Exclusive upper bound of sizes and axes."""
 
 
 def integer(given: Any, function: str, name: str) -> Any:
-    """An integer, or a size that is not known yet, from anything that is one.
+    """Convert an argument to an integer, or to a symbolic size.
 
     >>> import numpy, tilegrad as tg
     >>> integer(numpy.int64(3), "narrow", "length"), integer(tg.tensor(3), "narrow", "length")
@@ -105,7 +105,9 @@ def integer(given: Any, function: str, name: str) -> Any:
 
 
 def integers(given: Any, function: str, name: str, gaps: bool = False) -> Any:
-    """One integer, or several: a tensor or an array with an axis counts as a list; `gaps`: None may be among them."""
+    """Convert an argument to one integer or several; tensors and arrays with an axis count as lists. `gaps` allows
+    None.
+    """
     if isinstance(given, Handle) and given.value.type.dtype.kind == "float":
         raise ArgumentError(f"{function}: {name} is an integer or several, not {given.value.type.dtype.name} elements")
     if isinstance(given, Handle) or hasattr(given, "__array__"):
@@ -139,7 +141,7 @@ def loose_flag(given: Any, function: str, name: str) -> Any:
 
 
 def fits(value: Any, annotation: str) -> bool:
-    """Whether a value is what a parameter is declared to take; what is not known here fits.
+    """Test whether a value matches an annotation; unknown kinds match.
 
     >>> fits(3, "int | Sequence[int]"), fits((3, None), "int | Sequence[int]"), fits(None, "Tensor | None")
     (True, False, True)
@@ -171,7 +173,7 @@ def alternatives(annotation: str) -> tuple[str, ...]:
 
 
 def _parts(text: str, between: str) -> list[str]:
-    """The parts of a type, cut where no bracket is open."""
+    """Split the text of a type at separators outside brackets."""
     parts = [""]
     for piece in text.split(between):
         whole = parts[-1].count("[") == parts[-1].count("]")
@@ -184,13 +186,13 @@ def _parts(text: str, between: str) -> list[str]:
 
 
 def words(annotation: str) -> str:
-    """Say in words what an annotation takes."""
+    """Describe an annotation in words."""
     kinds = [kind for kind in alternatives(annotation) if kind != "None"]
     return " or ".join(dict.fromkeys("several of them" if k.startswith(PLURAL) else WORDS.get(k, k) for k in kinds))
 
 
 def misfit(called: str, name: str, value: Any, annotation: str) -> ArgumentError | DTypeError:
-    """The error for an argument that is none that the parameter takes."""
+    """Return the error for an argument that does not match its annotation."""
     if annotation.startswith("DType"):
         return DTypeError(f"{called}: {name} is {value!r} ({type(value).__name__}), not {words(annotation)}")
     remedy = "; wrap it: tilegrad.tensor(...)" if annotation.startswith("Tensor") else ""
@@ -198,17 +200,17 @@ def misfit(called: str, name: str, value: Any, annotation: str) -> ArgumentError
 
 
 class Check(NamedTuple):
-    """How the arguments for one parameter are looked at."""
+    """The check of one parameter."""
 
     fitting: set[type]
-    """Classes of which every object fits; of integers those that are not too large."""
+    """Classes whose objects all match; integers are checked for range."""
     convert: Callable[[Any, str, str], Any]
-    """Looks at others: makes of them what fits, or refuses them."""
+    """Converts or refuses an object of another class."""
 
 
 @cache
 def check_of(annotation: str, is_loose: bool, is_made: bool = False) -> Check | None:
-    """The check of parameters with an annotation; None if it says nothing."""
+    """Return the check for an annotation; None if there is nothing to check."""
     kinds = alternatives(annotation)
     nothing = {type(None)} if "None" in kinds or annotation == "Sizes" else set()
     if annotation in ALONE:
@@ -235,7 +237,7 @@ def check_of(annotation: str, is_loose: bool, is_made: bool = False) -> Check | 
 
 
 def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that it gets what it declares: integers where it annotates them, nothing that does not fit."""
+    """Wrap a function so that its arguments are checked and converted according to its annotations."""
     inner: Any = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
@@ -285,7 +287,7 @@ def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
-    """The checks of the parameters of a function."""
+    """Return the checks of the parameters of a function."""
     found: dict[str, Check] = {}
     is_made = function.__name__ == "__init__"
     for n, name in enumerate(names):
@@ -298,7 +300,7 @@ def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
 
 
 def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequence[str] = ()) -> None:
-    """Set `__all__` of a module to the functions that it defines, and check the arguments of these functions.
+    """Set `__all__` of a module to the functions that it defines, and wrap them to check their arguments.
 
     Call it at the end of a module with its `globals()`. Private names and the `internal` functions, which other modules
     of the package use, are left out; `others` are public objects that are no functions.
@@ -314,7 +316,7 @@ def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequenc
 
 
 def publish_classes(space: dict[str, Any]) -> None:
-    """Check the arguments of the constructors in `__all__` of a package, and let `dir` show these names alone."""
+    """Wrap the constructors in `__all__` of a package to check their arguments, and restrict `dir` to `__all__`."""
     made: Any
     found = [space[name] for name in space["__all__"]]
     for made in {base for given in found if isinstance(given, type) for base in given.__mro__}:
@@ -328,7 +330,7 @@ def _show_public(space: dict[str, Any]) -> None:
 
 
 def explain(error: Exception, called: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> None:
-    """Raise in words of the user's, if an argument is none that the function takes."""
+    """Raise an error that names the argument that does not match its annotation, if there is one."""
     declared = signature(function)
     try:
         given = declared.bind_partial(*args, **kwargs).arguments

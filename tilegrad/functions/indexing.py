@@ -1,7 +1,7 @@
-"""Square brackets: what `x[...]` reads and `x[...] = y` writes, as in PyTorch.
+"""Implement square brackets: reading `x[...]` and writing `x[...] = y`, as in PyTorch.
 
-Integers, slices, `...` and `None` make a view. Tensors, lists and arrays of integers or bools pick elements:
-after the view has been cut they stand at some of its dimensions, and make a copy.
+Integers, slices, `...` and `None` make a view. Tensors, lists and arrays of integers or bools pick elements: after the
+view has been cut they stand at some of its dimensions, and make a copy.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """One dimension of the result of the basic part, and where it is taken from."""
+    """One dimension of the result of basic indexing, and its source."""
 
     kind: str
-    """at, range, new, whole or nothing (a new dimension of size 0)."""
+    """One of: at, range, new, whole, nothing (a new dimension of size 0)."""
     axis: int
     index: Any = None
 
 
 class Parsed(NamedTuple):
-    """A key taken apart: how the view is cut, and which tensors then stand at which of its dimensions."""
+    """A parsed key: the steps of the view, and the index tensors with their dimensions."""
 
     steps: tuple[Step, ...]
     picks: dict[int, Tensor]
 
 
 def getitem(x: Tensor, key: Any) -> Tensor:
-    """x[key]."""
+    """Read x[key]."""
     if type(key) is int and x._value.type.shape:
         return view(x, partial(movement.select, axis=0, index=key))
     steps, picks = parsed(x, key)
@@ -63,8 +63,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _picked_strides(made: Tensor, cut: Tensor, picks: dict[int, Tensor]) -> Any:
-    """The strides of elements that were picked, as PyTorch computes them: along dimensions that are not picked those of
-    the tensor count, along the others those of the indices."""
+    """Return the strides that PyTorch gives to elements picked by index tensors: those of the tensor along dimensions
+    that are not indexed, those of the indices along the others.
+    """
     shape, strides = made._value.shape, layout(cut).strides
     axes = sorted(picks)
     first = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
@@ -79,7 +80,7 @@ def _picked_strides(made: Tensor, cut: Tensor, picks: dict[int, Tensor]) -> Any:
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:
-    """x[key] = value."""
+    """Write x[key] = value."""
     filled = _filled_by_mask(x, key, value)
     if filled is not None:
         x.write(filled, "item assignment")
@@ -111,7 +112,7 @@ def _met(indices: Sequence[Value]) -> Any:
 
 
 def _given(value: Any, like: Tensor) -> Value:
-    """What is assigned, in the dtype of the tensor."""
+    """Convert an assigned value to the dtype of the tensor."""
     target = like.value
     if isinstance(value, Handle):
         return cast(value.to(device=target.device).value, target.dtype)  # type: ignore[attr-defined]
@@ -123,7 +124,7 @@ def _given(value: Any, like: Tensor) -> Value:
 
 
 def _without_leading(value: Value, rank: int) -> Value:
-    """Leading dimensions of size 1 that are too many are dropped."""
+    """Drop surplus leading dimensions of size 1."""
     shape = value.shape
     while len(shape) > rank and shape[0] == 1:
         shape = shape[1:]
@@ -131,7 +132,7 @@ def _without_leading(value: Value, rank: int) -> Value:
 
 
 def _filled_by_mask(x: Tensor, key: Any, value: Any) -> Value | None:
-    """x with one number where a mask is true: this needs not wait for how many there are."""
+    """Fill with a number where a mask is true, without counting the true elements first."""
     if not isinstance(key, Handle) or key.value.dtype is not bool_ or not key.value.shape:
         return None
     given = None if isinstance(value, Handle) and value.value.shape else _given(value, x)
@@ -146,7 +147,7 @@ def _filled_by_mask(x: Tensor, key: Any, value: Any) -> Value | None:
 
 
 def parsed(x: Tensor, key: Any) -> Parsed:
-    """A key taken apart."""
+    """Parse a key."""
     items = [_item(i, x) for i in (key if isinstance(key, tuple) else (key,))]
     shape = x.value.shape
     used = sum(_consumed(i) for i in items)
@@ -188,7 +189,7 @@ def parsed(x: Tensor, key: Any) -> Parsed:
 
 
 def _item(item: Any, x: Tensor) -> Any:
-    """A part of a key as an int, bool, slice, None, ... or tensor."""
+    """Convert a part of a key to an int, bool, slice, None, ... or tensor."""
     if item is None or item is Ellipsis or isinstance(item, (bool, int)):
         return item
     if isinstance(item, slice):
@@ -220,7 +221,7 @@ def _whole(n: Any) -> int:
 
 
 def _consumed(item: Any) -> int:
-    """How many dimensions a part of a key stands for."""
+    """Count the dimensions that a part of a key indexes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0
     if isinstance(item, Handle) and item.value.dtype is bool_:
@@ -246,7 +247,7 @@ def _check_mask(mask: Sequence[Dim], shape: Sequence[Dim], axis: int) -> None:
 
 
 def _picks(item: Tensor, shape: Sequence[Dim], axis: int) -> list[Tensor]:
-    """The integer tensors, one for each dimension, that a tensor in a key means."""
+    """Return the integer tensors, one per dimension, that a tensor in a key means."""
     value = item.value
     if value.dtype is bool_:
         _check_mask(value.shape, shape, axis)
@@ -263,7 +264,7 @@ def _picks(item: Tensor, shape: Sequence[Dim], axis: int) -> list[Tensor]:
 
 
 def _basic(x: Value, steps: Sequence[Step]) -> Value:
-    """The view that integers, slices and None cut."""
+    """Return the view that integers, slices and None select."""
     shape: list[Dim] = []
     for kind, axis, index in steps:
         if kind == "range":
@@ -284,7 +285,7 @@ def _basic(x: Value, steps: Sequence[Step]) -> Value:
 
 
 def _indices(cut: Tensor, picks: dict[int, Tensor]) -> list[Value]:
-    """The index tensors as int64 on the device of the tensor."""
+    """Convert index tensors to int64 on the device of the tensor."""
     place = cut.value.device
     found = []
     for pick in picks.values():

@@ -25,7 +25,7 @@ R = TypeVar("R", bound="Tensor")
 
 
 def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, P], R]:
-    """The variant of a function that stores its result in its first argument."""
+    """Return the variant of a function that stores its result in its first argument."""
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -50,7 +50,7 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
 
 
 def store(x: Tensor, result: Value, op: str) -> None:
-    """Puts a result where a tensor is, in its dtype and shape."""
+    """Write a result to a tensor, converted to its dtype and broadcast to its shape."""
     own = x._value.type
     if result.type.dtype is not own.dtype:
         if not can_cast(result.dtype, own.dtype):
@@ -70,7 +70,7 @@ def store(x: Tensor, result: Value, op: str) -> None:
 
 
 def copy_(self: R, src: Any, non_blocking: bool = False) -> R:
-    """Every element is replaced by that of another tensor, converted and broadcast."""
+    """Copy the elements of another tensor, converted and broadcast."""
     own = self.value
     if isinstance(src, Handle):
         given = src.to(own.device).value if src.value.device != own.device else src.value  # type: ignore[attr-defined]
@@ -86,7 +86,7 @@ def copy_(self: R, src: Any, non_blocking: bool = False) -> R:
 
 
 def fill_(self: R, value: Any) -> R:
-    """Every element is replaced by one number."""
+    """Fill with one number."""
     own = self.value
     if isinstance(value, Handle):
         if value.value.shape:
@@ -100,7 +100,7 @@ def fill_(self: R, value: Any) -> R:
 
 
 def zero_(self: R) -> R:
-    """Every element is replaced by 0."""
+    """Fill with zeros."""
     own = self.value
     return _filled(self, constant(0, own.dtype, own.device), "zero_")
 
@@ -117,7 +117,7 @@ CREATION = frozenset(names_with("creation"))
 
 
 def taking_out(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function of that name, which puts its result where `out` says, if it is given."""
+    """Return the variant of a function that writes its result to `out`, if it is given."""
 
     @wraps(function)
     def into(*args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -157,7 +157,7 @@ def _refuse_history(op: str, given: list[Any]) -> None:
 
 
 def _put(found: Tensor, place: Tensor, op: str, exact: bool) -> None:
-    """Store the result in a tensor, which takes its shape."""
+    """Write a result to a tensor, which takes its shape."""
     made, own = found.value, place.value
     if made.device != own.device:
         raise DeviceError(f"{op}: the result is on {made.device}, `out` on {own.device}")

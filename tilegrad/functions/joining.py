@@ -1,4 +1,4 @@
-"""Tensors put together, repeated and moved about: functions whose result is a new tensor."""
+"""Define functions that join, repeat, flip and pad tensors; results are new tensors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
-    """The values of several tensors, in one dtype."""
+    """Convert several tensors to one dtype."""
     if isinstance(tensors, Handle) or not all(isinstance(x, Handle) for x in tensors):
         raise ArgumentError(f"{op} takes a list or tuple of tensors, not {kind_of(tensors)}; write {op}([x, y])")
     values = [x.value for x in tensors]
@@ -46,13 +46,13 @@ def _values(tensors: Sequence[Tensor], op: str) -> list[Value]:
 @numpy_names
 @keeping_format(0)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors one after the other along a dimension."""
+    """Concatenate tensors along a dimension."""
     return wrap(movement.cat(_values(tensors, "cat"), dim))
 
 
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors of one shape along a new dimension."""
+    """Stack tensors of one shape along a new dimension."""
     values = _values(tensors, "stack")
     made = wrap(movement.stack(values, dim))
     axis = dim % made._value.type.rank
@@ -62,30 +62,30 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def _stacked(shape: Any, count: int, axis: int) -> Any:
-    """The strides of tensors that are joined with the channels innermost, before the axis is split."""
+    """Return the strides of joined channels-last tensors, before the axis is split."""
     joined = in_channels_last((*shape[:axis], count * shape[axis], *shape[axis + 1 :]))
     return (*joined[:axis], shape[axis] * joined[axis], *joined[axis:])
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors below each other."""
+    """Stack along the first dimension."""
     return cat([x.reshape(1, -1) if len(x.shape) < 2 else x for x in tensors], 0)
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors beside each other."""
+    """Stack along the second dimension; vectors along their only one."""
     flat = [x.reshape(1) if not x.shape else x for x in tensors]
     return cat(flat, 0 if not flat or len(flat[0].shape) == 1 else 1)
 
 
 def broadcast_tensors(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Tensors expanded to the shape in which they meet."""
+    """Expand tensors to their common shape."""
     shape = broadcast_shapes(*(x.value.shape for x in tensors))
     return tuple([x.expand(shape) for x in tensors])
 
 
 def meshgrid(*tensors: Tensors, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """For each vector its elements along one dimension of a grid."""
+    """Expand vectors to coordinate grids, one dimension for each vector."""
     vectors = tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], Handle) else tensors
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"meshgrid: indexing is 'ij' or 'xy', not {indexing!r}")
@@ -108,13 +108,13 @@ def _counts(given: Sequence[Any], op: str) -> list[int]:
 
 @in_one_piece("repeats")
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """The whole tensor several times along each dimension."""
+    """Repeat the tensor a number of times along each dimension."""
     return wrap(movement.repeat(value_of(input, "repeat"), _counts(repeats, "repeat")))
 
 
 @in_one_piece("dims")
 def tile(input: Tensor, *dims: Any) -> Tensor:
-    """Like repeat, but counts may be fewer than dimensions."""
+    """Repeat the tensor; unlike `repeat`, takes fewer counts than dimensions."""
     counts = _counts(dims, "tile")
     return wrap(movement.repeat(value_of(input, "tile"), [1] * (len(input.shape) - len(counts)) + counts))
 
@@ -123,7 +123,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 def repeat_interleave(
     input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
-    """Each element several times, next to itself; `repeats` may say how often for each index.
+    """Repeat each element along a dimension; `repeats` may have one count for each index.
 
     Of counts alone: each index as often as its count says. `output_size` needs not be said.
     """
@@ -143,26 +143,26 @@ def repeat_interleave(
 @in_one_piece("dims")
 @keeping_strides
 def flip(input: Tensor, *dims: Any) -> Tensor:
-    """The elements of some dimensions in reverse order, as a copy."""
+    """Reverse the order along dimensions; a copy."""
     return wrap(movement.flip(value_of(input, "flip"), _counts(dims, "flip")))
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """Columns in reverse order."""
+    """Reverse the order of columns."""
     if input.dim() < 2:
         raise ShapeError(f"fliplr: takes at least two dimensions, not shape {tuple(input.shape)}")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
-    """Rows in reverse order."""
+    """Reverse the order of rows."""
     if not input.dim():
         raise ShapeError("flipud: takes at least one dimension, not a tensor without any")
     return flip(input, 0)
 
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by k quarters in the plane of two dimensions."""
+    """Rotate by `k` quarter turns in the plane of two dimensions."""
     if len(dims) != 2:
         raise ArgumentError(f"rot90: dims={dims!r}: give two dimensions")
     first, second = dims
@@ -180,7 +180,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 @keeping_format(0)
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
-    """Elements moved along dimensions, those that leave at the end coming in at the start."""
+    """Shift elements along dimensions, cyclically."""
     x = value_of(input, "roll")
     if dims not in (None, (), []) and not x.shape:
         raise AxisError(f"roll: the dimensions {dims} of a tensor without dimensions")
@@ -191,34 +191,34 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The diagonal of a matrix, or the matrix with a vector on its diagonal."""
+    """Return the diagonal of a matrix, or build the matrix with a vector on its diagonal."""
     return wrap(windows.diag(value_of(input, "diag"), diagonal))
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The last dimension as a diagonal of two new ones."""
+    """Place the last dimension on the diagonal of two new ones."""
     return wrap(windows.diagonal_embed(value_of(input, "diag_embed"), offset, dim1, dim2))
 
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of the diagonal of a matrix."""
+    """Sum the diagonal of a matrix."""
     if input.dim() != 2:
         raise ShapeError(f"trace: takes a matrix, not shape {tuple(input.shape)}; x.diagonal(dim1=-2, dim2=-1).sum(-1)")
     return input.diagonal().sum()
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The elements on and below a diagonal, zeros above."""
+    """Keep the elements on and below a diagonal, zeros above."""
     return wrap(windows.tril(value_of(input, "tril"), diagonal))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The elements on and above a diagonal, zeros below."""
+    """Keep the elements on and above a diagonal, zeros below."""
     return wrap(windows.triu(value_of(input, "triu"), diagonal))
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements put before and after those of the last dimensions: (last before, last after, ...)."""
+    """Pad the last dimensions: (last before, last after, ...)."""
     if mode != "constant":
         raise ArgumentError(f"pad: mode {mode!r} is not there; 'constant' is")
     return constant_pad_nd(input, pad, 0 if value is None else value)
@@ -226,7 +226,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 
 @keeping_format(0)
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Number = 0) -> Tensor:
-    """Put a number before and after the elements of the last dimensions: (last before, last after, ...)."""
+    """Pad the last dimensions with a number: (last before, last after, ...)."""
     rank = len(input.shape)
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ArgumentError(f"pad: {len(pad)} widths for a tensor of {rank} dimensions; two for each, the last first")

@@ -1,4 +1,4 @@
-"""Normalisation with its statistics: what `torch.native_layer_norm` and its relatives give besides the result."""
+"""Define normalisations that return their statistics too: `torch.native_layer_norm` and relatives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Normalized(NamedTuple):
-    """A result with the mean of each group of elements, and 1 / its standard deviation."""
+    """A result with the mean and the reciprocal standard deviation of each group of elements."""
 
     result: Tensor
     mean: Tensor
@@ -64,7 +64,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> Normalized:
-    """Normalise each channel: by its own statistics while training, which the running ones then follow."""
+    """Normalise each channel: by its own statistics while training, which update the running ones."""
     if not training:
         if running_mean is None or running_var is None:
             raise ShapeError("native_batch_norm: without training it needs running_mean and running_var")
@@ -84,7 +84,7 @@ def native_batch_norm(
 
 
 def _normalized(x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float) -> Normalized:
-    """Normalise along axes; in 16 bits powers of the root's inverse would overflow, in gradients too."""
+    """Normalise along axes; 16-bit dtypes compute in float32, as powers of the reciprocal root would overflow."""
     wide = x.float() if x.dtype in (float16, bfloat16) else x
     mean = wide.mean(axes, keepdim=True)
     rstd = (wide.var(axes, correction=0, keepdim=True) + eps).rsqrt()
@@ -96,7 +96,7 @@ def _normalized(x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: T
 
 
 def _scaled(x: Tensor, axis: int, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """Weights and biases of channels applied."""
+    """Apply weights and biases of channels."""
     along = (-1, *[1] * (x.dim() - axis - 1))
     if weight is not None:
         x = x * weight.reshape(along)

@@ -1,7 +1,7 @@
-"""Operands of one type: which dtype tensors and numbers meet in, as in PyTorch.
+"""Promote operands to a common dtype, as PyTorch does.
 
-Types have a category: bool, integer, floating-point. Tensors with axes decide; a tensor without axes counts only
-if its category is higher, and a Python number only if its category is higher than that of all tensors.
+Types have a category: bool, integer, floating-point. Tensors with axes decide; a tensor without axes counts only if its
+category is higher, and a Python number only if its category is higher than that of all tensors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Number: TypeAlias = "bool | int | float"
 Tensors: TypeAlias = Any
 """Tensors, or one list of them."""
 Shapes: TypeAlias = Any
-"""Shapes, or extents."""
+"""A shape, or its sizes."""
 Operand: TypeAlias = "Tensor | bool | int | float"
 
 CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2}
@@ -39,7 +39,7 @@ _default: DType = float32
 
 
 def get_default_dtype() -> DType:
-    """The dtype of floating-point tensors for which none is given."""
+    """Return the dtype of floating-point tensors for which none is given."""
     if state.trace is not None:
         read_outside(_default_now)
     return _default
@@ -50,7 +50,7 @@ def _default_now() -> DType:
 
 
 def set_default_dtype(d: DType) -> None:
-    """float32, until another floating-point type is set."""
+    """Set the dtype of floating-point tensors for which none is given."""
     global _default
     read_outside(_default_now)  # a traced function is compiled for what its caller has
     if d not in (float16, bfloat16, float32, float64):
@@ -60,14 +60,14 @@ def set_default_dtype(d: DType) -> None:
 
 
 def number_dtype(x: Number) -> DType:
-    """The dtype that a Python number has for itself."""
+    """Return the dtype of a Python number."""
     if isinstance(x, bool):
         return bool_
     return int64 if isinstance(x, int) else get_default_dtype()
 
 
 def result_type(*operands: Any) -> DType:
-    """The dtype in which tensors and numbers meet.
+    """Return the dtype to which tensors and numbers are promoted.
 
     >>> import tilegrad as tg
     >>> tg.result_type(tg.ones(2, dtype=tg.int32), 1.5), tg.result_type(tg.ones(2, dtype=tg.int8), 3)
@@ -96,21 +96,21 @@ def result_type(*operands: Any) -> DType:
 
 
 def _stronger(high: DType | None, low: DType | None) -> DType | None:
-    """The type of two ranks: the lower one counts only if its category is higher."""
+    """Promote two dtypes of different rank: the lower rank counts only if its category is higher."""
     if high is None or low is None:
         return high if low is None else low
     return low if CATEGORY[low.kind] > CATEGORY[high.kind] else high
 
 
 def can_cast(from_: DType, to: DType) -> bool:
-    """Whether the result of an operation may be stored in place in a tensor of another type."""
+    """Test whether a result of one dtype may be stored in place in a tensor of another."""
     if not isinstance(from_, DType) or not isinstance(to, DType):
         raise ArgumentError(f"can_cast takes two dtypes, not {kind_of(from_)} and {kind_of(to)}")
     return CATEGORY[from_.kind] <= CATEGORY[to.kind]
 
 
 def promote_types(type1: DType, type2: DType) -> DType:
-    """The dtype in which elements of two types meet."""
+    """Return the dtype to which two dtypes are promoted."""
     if not isinstance(type1, DType) or not isinstance(type2, DType):
         raise ArgumentError(f"promote_types takes two dtypes, not {kind_of(type1)} and {kind_of(type2)}")
     return promote(type1, type2)
@@ -120,7 +120,7 @@ _constants: dict[tuple[float, DType, str], Value] = {}
 
 
 def constant(x: Number, dtype: DType, device: str = "cpu") -> Value:
-    """A number as a value without axes, the same object for the same number."""
+    """Return a number as a value without axes; equal numbers share one value."""
     if x == 0 or x != x:  # 0.0 and -0.0 are equal, NaN equals nothing
         return Fill(_fitting(x, dtype), TensorType(dtype, (), device))
     key = (x, dtype, device)
@@ -153,7 +153,7 @@ def _fitting(x: Number, dtype: DType) -> Number:
 
 @lru_cache(4096)
 def holds(dtype: DType, x: float) -> bool:
-    """Whether a type has a number among its own.
+    """Test whether a dtype represents a number exactly.
 
     >>> holds(float16, 0.5), holds(float16, 0.1), holds(float16, 1e5), holds(float16, math.inf)
     (True, False, False, True)
@@ -163,7 +163,7 @@ def holds(dtype: DType, x: float) -> bool:
 
 
 class RangeError(DTypeError):
-    """A number that an integer type does not hold."""
+    """A number outside the range of an integer dtype."""
 
     def __init__(self, number: int, dtype: DType) -> None:
         super().__init__(f"{number} does not fit in {dtype.name}, which holds {dtype.min} to {dtype.max}")
@@ -171,7 +171,7 @@ class RangeError(DTypeError):
 
 
 def kind_of(x: object) -> str:
-    """What something is, in words for a message."""
+    """Describe an argument in words for a message."""
     if isinstance(x, int) and abs(x) > 10**30:
         return f"a number of {int(x.bit_length() * 0.30103) + 1} digits"
     if isinstance(x, (str, int, float, type(None))):
@@ -182,7 +182,7 @@ def kind_of(x: object) -> str:
 
 
 def as_number(x: Any) -> Number | None:
-    """A Python or numpy number as a Python number; None for anything else."""
+    """Convert a Python or numpy number to a Python number; None for anything else."""
     if isinstance(x, (bool, int, float)):
         return x
     if type(x).__module__ in ("numpy", "ml_dtypes") and getattr(x, "shape", None) == ():
@@ -193,13 +193,13 @@ def as_number(x: Any) -> Number | None:
 TENSORS_ONLY = frozenset(
     "atan2 dist fmax fmin gcd hypot lcm lerp logaddexp logaddexp2 maximum minimum nextafter addcmul addcdiv".split()
 )
-"""Functions that take no number in the place of a tensor, as in PyTorch."""
+"""Functions that take no number in place of a tensor, as in PyTorch."""
 TENSOR_FIRST = TENSORS_ONLY | frozenset("eq ne lt le gt ge fmod copysign ldexp".split())
-"""Functions whose first operand is a tensor."""
+"""Functions whose first operand must be a tensor."""
 
 
 def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Value]:
-    """Two operands as values of one dtype."""
+    """Convert two operands to values of one dtype."""
     if isinstance(x, Handle):
         a = x.value
         if isinstance(y, Handle):
@@ -216,7 +216,7 @@ def pair(x: Operand, y: Operand, op: str = "this operation") -> tuple[Value, Val
 
 
 def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
-    """Two operands as floating-point values of one dtype."""
+    """Convert two operands to floating-point values of one dtype."""
     if isinstance(x, Handle) and not isinstance(y, Handle) and not x.value.type.dtype.is_float:
         return _with_number(cast(x.value, get_default_dtype()), y, op)
     if isinstance(y, Handle) and not isinstance(x, Handle) and not y.value.type.dtype.is_float:
@@ -229,11 +229,11 @@ def floating_pair(x: Operand, y: Operand, op: str) -> tuple[Value, Value]:
 
 
 WRAPPING = ("add", "sub", "mul")
-"""Functions whose result is the same whether operands or results wrap to the width of a type."""
+"""Functions with the same result whether operands or results wrap around."""
 
 
 def _within(number: Number, dtype: DType, op: str) -> Number:
-    """A whole number for `op`, wrapped to the width of an integer type where that changes no result."""
+    """Return an integer for `op`, wrapped to the width of a dtype where that does not change the result."""
     if op in WRAPPING and isinstance(number, int) and dtype.is_integer and not dtype.min <= number <= dtype.max:
         if not -(1 << 63) <= number < 1 << 64:
             raise RangeError(number, dtype)
@@ -266,7 +266,7 @@ def _with_number(x: Value, y: Any, op: str) -> tuple[Value, Value]:
 
 
 def _array_operand(x: Any, op: str, name: str) -> Value:
-    """The elements of a numpy array, copied. A traced function would have them as they are now, ever after."""
+    """Copy the elements of a numpy array; a traced function would keep the elements of the first call."""
     if not isinstance(x, np.ndarray) or state.trace is not None:
         raise refused(op, x)
     dtype = from_numpy_dtype(x.dtype.newbyteorder("="))
@@ -276,7 +276,7 @@ def _array_operand(x: Any, op: str, name: str) -> Value:
 
 
 def held(array: np.ndarray[Any, Any], dtype: DType, name: str, share: bool = False) -> Value:
-    """The elements of a dense array on a device, on the same memory if that is wanted and possible."""
+    """Return the elements of a dense array on a device, sharing its memory if that is asked for and possible."""
     target = device(name)
     buffer = target.adopt(array) if share else None
     value = Input(TensorType(dtype, array.shape, target.name))
@@ -285,12 +285,12 @@ def held(array: np.ndarray[Any, Any], dtype: DType, name: str, share: bool = Fal
 
 
 def refused(op: str, x: object) -> ArgumentError:
-    """The error for an operand that is neither tensor nor number."""
+    """Return the error for an operand that is neither a tensor nor a number."""
     return ArgumentError(f"{op} takes tensors and numbers, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
 
 
 def together(operands: Sequence[Operand], op: str) -> list[Value]:
-    """Several operands, of which at least one is a tensor, as values of one dtype."""
+    """Convert several operands, at least one of them a tensor, to values of one dtype."""
     name = next((x.value.type.device for x in operands if isinstance(x, Handle)), "cpu")
     given: list[Value | Number] = []
     for x in operands:
@@ -303,8 +303,7 @@ def together(operands: Sequence[Operand], op: str) -> list[Value]:
 
 
 def refuse_zeros(divisor: Value, x: Value, op: str) -> None:
-    """Refuses to divide integers by 0, where the divisor is a number or in memory; all are looked at under
-    TILEGRAD_CHECK=division."""
+    """Raise for an integer division by 0 if the divisor is a number or in memory; TILEGRAD_CHECK=division computes it."""
     if isinstance(divisor, Fill):
         zero = divisor.value == 0 and 0 not in x.shape
     else:
@@ -315,7 +314,7 @@ def refuse_zeros(divisor: Value, x: Value, op: str) -> None:
 
 
 def operands(given: Sequence[Any], op: str) -> list[Value]:
-    """The values of tensors; among them may be arrays of numpy, but not alone."""
+    """Return the values of tensors; numpy arrays may be among them, but not alone."""
     name = next((x.value.type.device for x in given if isinstance(x, Handle)), None)
     if name is None or not any(isinstance(x, np.ndarray) for x in given):
         return [value_of(x, op) for x in given]
@@ -323,19 +322,19 @@ def operands(given: Sequence[Any], op: str) -> list[Value]:
 
 
 def value_of(x: Any, op: str) -> Value:
-    """The value of an argument that must be a tensor."""
+    """Return the value of an argument that must be a tensor."""
     if isinstance(x, Handle):
         return x.value
     raise no_tensor(x, op)
 
 
 def no_tensor(x: Any, op: str) -> ArgumentError:
-    """The error for an argument that must be a tensor."""
+    """Return the error for an argument that must be a tensor."""
     return ArgumentError(f"{op} takes a tensor, not {kind_of(x)}; wrap it: tilegrad.tensor(...)")
 
 
 def numbers_of(x: Any, op: str) -> Value:
-    """The value of an argument whose elements are numbers, not bools."""
+    """Return the value of an argument whose elements must not be bools."""
     value = value_of(x, op)
     if value.type.dtype is bool_:
         raise DTypeError(f"{op} takes numbers, not bools; convert them first, as in x.int()")
@@ -343,7 +342,7 @@ def numbers_of(x: Any, op: str) -> Value:
 
 
 def floats_of(x: Any, op: str) -> Value:
-    """The value of an argument whose elements are floating-point numbers."""
+    """Return the value of an argument whose elements must be floating-point numbers."""
     value = value_of(x, op)
     if value.type.dtype.kind != "float":
         raise DTypeError(
@@ -353,6 +352,6 @@ def floats_of(x: Any, op: str) -> Value:
 
 
 def floating(x: Any, op: str) -> Value:
-    """The value of an argument as floating-point elements: integers and bools become the default dtype."""
+    """Convert an argument to floating-point elements: integers and bools get the default dtype."""
     value = x.value if isinstance(x, Handle) else value_of(x, op)
     return value if value.type.dtype.kind == "float" else cast(value, get_default_dtype())

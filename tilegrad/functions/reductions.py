@@ -1,4 +1,4 @@
-"""Many elements made one (sums, extremes, means, norms), and running sums and extremes, as functions of tensors."""
+"""Define reductions (sums, extremes, means, norms) and scans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DimsOrFlag: TypeAlias = "bool | int | Sequence[int] | None"
 
 
 class Extreme(NamedTuple):
-    """The greatest or least elements along a dimension, and where they stand."""
+    """The largest or smallest elements along a dimension, and their indices."""
 
     values: Tensor
     indices: Tensor
@@ -44,7 +44,7 @@ class StdMean(NamedTuple):
 
 
 def _axes(dim: Dims, op: str) -> Dims:
-    """Dimensions as the ops take them: none named means all, as in PyTorch."""
+    """Return the axes to reduce; none means all, as in PyTorch."""
     if dim is None or isinstance(dim, int):
         return dim
     if not builtins.all(isinstance(n, int) for n in dim):
@@ -53,7 +53,7 @@ def _axes(dim: Dims, op: str) -> Dims:
 
 
 def _summed(x: Value, dtype: DType | None) -> Value:
-    """The elements in the type in which they are summed: int64 for bools and integers."""
+    """Convert to the dtype of sums: int64 for bools and integers."""
     wanted = typed(dtype)
     if wanted is not None:
         return cast(x, wanted)
@@ -77,7 +77,7 @@ def _averaged(x: Value, dtype: DType | None, op: str) -> Value:
 
 @numpy_names
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The sum of all elements, or along dimensions."""
+    """Sum over all dimensions, or over `dim`."""
     x = value_of(input, "sum")
     if typed(dtype) is bool_:
         return wrap(reduction.reduce_any(cast(x, bool_), _axes(dim, "sum"), keepdim))
@@ -85,7 +85,7 @@ def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType 
 
 
 def sum_to_size(input: Tensor, *size: int) -> Tensor:
-    """Summed where it is larger than a size that could be broadcast to its own."""
+    """Sum over the dimensions along which a shape would be broadcast to the tensor's own."""
     x, wanted = value_of(input, "sum_to_size"), sizes_of(size, "sum_to_size")
     if len(wanted) > len(x.shape) or broadcasting.broadcast_shapes(wanted, x.shape, op="sum_to_size") != x.shape:
         raise ShapeError(
@@ -98,13 +98,13 @@ def sum_to_size(input: Tensor, *size: int) -> Tensor:
 
 @numpy_names
 def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The sum of the elements that are numbers."""
+    """Sum the elements that are not NaN."""
     return sum(input.masked_fill(input.isnan(), 0) if input.dtype.is_float else input, dim, keepdim, dtype=dtype)
 
 
 @numpy_names
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The product of all elements, or along a dimension."""
+    """Multiply all elements, or those along a dimension."""
     x = value_of(input, "prod")
     if typed(dtype) is bool_:
         return wrap(reduction.reduce_all(cast(x, bool_), dim, keepdim))
@@ -113,7 +113,7 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 
 @numpy_names
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The mean of all elements, or along dimensions."""
+    """Average over all dimensions, or over `dim`."""
     return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
 
 
@@ -126,7 +126,7 @@ def var(
     *,
     correction: Number | None = None,
 ) -> Tensor:
-    """The variance: squares of distances to the mean, divided by their number less the correction (1)."""
+    """Compute the variance: the sum of squared deviations from the mean, divided by the count less `correction`."""
     dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "var"), None, "var"), _axes(dim, "var")
     return wrap(statistics.var(x, axes, _correction(unbiased, correction), keepdim))
@@ -141,7 +141,7 @@ def std(
     *,
     correction: Number | None = None,
 ) -> Tensor:
-    """The root of the variance."""
+    """Compute the standard deviation: the square root of the variance."""
     dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "std"), None, "std"), _axes(dim, "std")
     return wrap(statistics.std(x, axes, _correction(unbiased, correction), keepdim))
@@ -156,7 +156,7 @@ def var_mean(
     *,
     correction: Number | None = None,
 ) -> VarMean:
-    """The variance and the mean."""
+    """Compute the variance and the mean."""
     dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "var_mean"), None, "var_mean"), _axes(dim, "var_mean")
     return VarMean(*map(wrap, statistics.var_mean(x, axes, _correction(unbiased, correction), keepdim)))
@@ -171,14 +171,14 @@ def std_mean(
     *,
     correction: Number | None = None,
 ) -> StdMean:
-    """The root of the variance, and the mean."""
+    """Compute the standard deviation and the mean."""
     dim, unbiased = _flag(dim, unbiased)
     x, axes = _averaged(value_of(input, "std_mean"), None, "std_mean"), _axes(dim, "std_mean")
     return StdMean(*map(wrap, statistics.std_mean(x, axes, _correction(unbiased, correction), keepdim)))
 
 
 def _flag(dim: DimsOrFlag, unbiased: bool) -> tuple[Dims, bool]:
-    """`x.var(False)` is `x.var(unbiased=False)`."""
+    """Take a bool in the place of `dim` as `unbiased`: `x.var(False)` is `x.var(unbiased=False)`."""
     if isinstance(dim, bool):
         return None, dim
     return integers(dim, "var", "dim"), unbiased
@@ -192,7 +192,7 @@ def _correction(unbiased: bool, correction: Number | None) -> Number:
 def norm(
     input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
-    """The norm of a vector: the p-th root of the sum of the p-th powers of the magnitudes."""
+    """Compute the p-norm: the p-th root of the sum of the p-th powers of the magnitudes."""
     order = {"fro": 2.0, "inf": float("inf")}.get(p) if isinstance(p, str) else float(p)
     if order is None:
         raise ArgumentError(f"norm: p is a number, 'fro' or 'inf', not {p!r}")
@@ -203,7 +203,7 @@ def norm(
 
 @numpy_names
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """log of the sum of exp(input), without overflow on the way."""
+    """Compute log(sum(exp(input))) without overflow."""
     if dim is None:
         raise ArgumentError("logsumexp: the dimensions are missing; all of them are dim=()")
     return wrap(statistics.logsumexp(floating(input, "logsumexp"), _axes(dim, "logsumexp"), keepdim))
@@ -214,25 +214,25 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
 
 @numpy_names
 def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """The greatest element along dimensions; equal ones share the gradient."""
+    """Compute the maximum along dimensions; equal maxima share the gradient."""
     return wrap(reduction.amax(value_of(input, "amax"), _axes(dim, "amax"), keepdim))
 
 
 @numpy_names
 def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
-    """The least element along dimensions; equal ones share the gradient."""
+    """Compute the minimum along dimensions; equal minima share the gradient."""
     return wrap(reduction.amin(value_of(input, "amin"), _axes(dim, "amin"), keepdim))
 
 
 @numpy_names
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The least and the greatest element."""
+    """Compute the minimum and the maximum."""
     return amin(input, dim, keepdim), amax(input, dim, keepdim)
 
 
 @numpy_names
 def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
-    """The greatest of all elements; along a dimension with where it stands; or of each two of two tensors."""
+    """Compute the maximum: of all elements; along a dimension, with its indices; or element-wise, of two tensors."""
     if dim is None:
         _no_keepdim(keepdim, "max")
         return wrap(reduction.reduce_max(value_of(input, "max")))
@@ -243,7 +243,7 @@ def max(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -
 
 @numpy_names
 def min(input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False) -> Tensor | Extreme:
-    """The least of all elements; along a dimension with where it stands; or of each two of two tensors."""
+    """Compute the minimum: of all elements; along a dimension, with its indices; or element-wise, of two tensors."""
     if dim is None:
         _no_keepdim(keepdim, "min")
         return wrap(reduction.reduce_min(value_of(input, "min")))
@@ -259,13 +259,13 @@ def _no_keepdim(keepdim: bool, op: str) -> None:
 
 @numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Where the greatest element stands."""
+    """Return the index of the maximum: the first of equal ones."""
     return wrap(reduction.argmax(numbers_of(input, "argmax"), dim, keepdim))
 
 
 @numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Where the least element stands."""
+    """Return the index of the minimum: the first of equal ones."""
     return wrap(reduction.argmin(numbers_of(input, "argmin"), dim, keepdim))
 
 
@@ -274,31 +274,31 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 @numpy_names
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements are not zero."""
+    """Test whether all elements are nonzero."""
     x = value_of(input, "all")
     return _as_asked(input, to_bool(x) if _none(dim) else reduction.reduce_all(x, _axes(dim, "all"), keepdim))
 
 
 @numpy_names
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Whether some element is not zero."""
+    """Test whether any element is nonzero."""
     x = value_of(input, "any")
     return _as_asked(input, to_bool(x) if _none(dim) else reduction.reduce_any(x, _axes(dim, "any"), keepdim))
 
 
 def _none(dim: Dims) -> bool:
-    """Whether no dimension is meant: in other reductions, and in those of PyTorch, () means all."""
+    """Test whether no dimension is reduced; in other reductions () means all dimensions."""
     return isinstance(dim, Sequence) and not dim
 
 
 def _as_asked(x: Tensor, truth: Value) -> Tensor:
-    """uint8 gives uint8, as in PyTorch."""
+    """Convert the result for uint8 to uint8, as in PyTorch."""
     return wrap(cast(truth, uint8) if x.dtype is uint8 else truth)
 
 
 @numpy_names
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """How many elements are not zero."""
+    """Count the nonzero elements."""
     return wrap(reduction.count_nonzero(value_of(input, "count_nonzero"), _axes(dim, "count_nonzero")))
 
 
@@ -307,7 +307,7 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """The sum of all elements up to each."""
+    """Compute the cumulative sum along a dimension."""
     if typed(dtype) is bool_:
         return _running(scan.cummax, input.bool(), dim, "cumsum").values
     return wrap(scan.cumsum(_summed(value_of(input, "cumsum"), dtype), dim))
@@ -315,7 +315,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """The product of all elements up to each."""
+    """Compute the cumulative product along a dimension."""
     if typed(dtype) is bool_:
         return _running(scan.cummin, input.bool(), dim, "cumprod").values
     return wrap(scan.cumprod(_summed(value_of(input, "cumprod"), dtype), dim))
@@ -323,13 +323,13 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 @numpy_names
 def cummax(input: Tensor, dim: int) -> Extreme:
-    """The greatest element up to each, and where it stands."""
+    """Compute the cumulative maximum along a dimension, and its indices."""
     return _running(scan.cummax, input, dim, "cummax")
 
 
 @numpy_names
 def cummin(input: Tensor, dim: int) -> Extreme:
-    """The least element up to each, and where it stands."""
+    """Compute the cumulative minimum along a dimension, and its indices."""
     return _running(scan.cummin, input, dim, "cummin")
 
 
@@ -341,7 +341,7 @@ def _running(op: Callable[[Value, int], Sequence[Value]], input: Tensor, dim: in
 
 @numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log of the sum of exp(input) up to each element."""
+    """Compute the logarithm of the cumulative sum of exp(input), without overflow."""
     return wrap(scan.logcumsumexp(floats_of(input, "logcumsumexp"), dim))
 
 
@@ -349,7 +349,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
-    """The differences of neighbours, n times over; of more elements, if some are put before or after."""
+    """Compute differences of neighbours along a dimension, `n` times, after `prepend` and `append` are joined to it."""
     from .joining import cat
 
     if n < 0:
@@ -376,7 +376,7 @@ def gradient(
     dim: int | Sequence[int] | None = None,
     edge_order: int = 1,
 ) -> tuple[Tensor, ...]:
-    """The slopes of samples along dimensions: differences of both neighbours, at the ends one-sided ones.
+    """Estimate derivatives of samples along dimensions: central differences, one-sided at the ends.
 
     `spacing` is the distance of neighbours: a number, one for each dimension, or vectors of coordinates.
 
@@ -401,7 +401,7 @@ def gradient(
 
 
 def _slope(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
-    """The slopes along one dimension (of unequal distances by the parabola through three neighbours)."""
+    """Estimate the derivative along one dimension; unevenly spaced samples use the parabola through three points."""
     from .joining import cat
 
     extent: Any = x.shape[axis]

@@ -1,4 +1,4 @@
-"""Elements picked by index or by mask, written by index, and sorted, as functions of tensors."""
+"""Define gather, scatter, masking, searching and sorting."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 class Sorted(NamedTuple):
-    """Elements in order, and where they stood."""
+    """Sorted elements, and their indices in the input."""
 
     values: Tensor
     indices: Tensor
 
 
 def _index(index: Tensor, x: Value, dim: int, op: str, from_end: bool = False) -> Value:
-    """An index as integers that are inside the dimension; negative ones may count from its end."""
+    """Check an index and convert it to integers; negative ones count from the end where that is allowed."""
     value = value_of(index, op)
     if value.dtype.is_integer and 0 in value.shape:
         value = cast(value, int64)
@@ -70,14 +70,14 @@ def _source(src: Tensor | Number, like: Value, op: str) -> Value:
 
 @numpy_names
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The element at index[i, j, ...] along the dimension, at position i, j, ... elsewhere."""
+    """Gather along a dimension: out[i, j] = input[index[i, j], j] for dim=0."""
     x = value_of(input, "gather")
     return wrap(ops.take_along(x, _index(index, x, dim, "gather"), dim))
 
 
 @numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """Like gather, but the other dimensions broadcast; without a dimension of all elements in order."""
+    """Gather along a dimension; unlike `gather`, other dimensions broadcast. Without `dim`, index the flattened tensor."""
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     x, index = value_of(input, "take_along_dim"), value_of(indices, "take_along_dim")
@@ -92,26 +92,26 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements with these numbers, all elements in order."""
+    """Index the flattened tensor."""
     whole, numbers = input.reshape(-1), index.reshape(-1)
     return gather(whole, 0, numbers + (numbers < 0) * whole.shape[0]).reshape(index.shape)
 
 
 @numpy_names
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices along a dimension that a list of indices names."""
+    """Select slices along a dimension by a vector of indices."""
     x = value_of(input, "index_select")
     return wrap(ops.index_select(x, _index(index, x, dim, "index_select"), dim))
 
 
 def embedding(weight: Tensor, indices: Tensor) -> Tensor:
-    """The rows of a table that the indices name (`nn.functional.embedding` has the indices first)."""
+    """Look up the rows of a table (`nn.functional.embedding` takes the indices first)."""
     table = value_of(weight, "embedding")
     return wrap(ops.embedding(table, _index(indices, table, 0, "embedding")))
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements where the mask is true, as a vector."""
+    """Return the elements where the mask is true, as a vector."""
     x, test = value_of(input, "masked_select"), _mask(mask, "masked_select")
     shape = broadcast_shapes(x.shape, test.shape, op="masked_select")
     test = expand(test, shape)
@@ -119,7 +119,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
 
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
-    """The positions of the elements that are not zero, as rows of a matrix, or as one vector for each dimension."""
+    """Return the indices of nonzero elements: as rows of a matrix, or as a vector for each dimension."""
     x = value_of(input, "nonzero")
     count = count_nonzeros(x)
     if as_tuple:
@@ -131,12 +131,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, 
 
 
 def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not zero, as rows of a matrix."""
+    """Return the indices of nonzero elements as rows of a matrix."""
     return nonzero(input)  # type: ignore[return-value]
 
 
 def count_nonzeros(x: Value, *others: Value) -> int:
-    """How many elements are not zero: this waits for the values. They are kept, and others, for what follows."""
+    """Count the nonzero elements as a Python number, which computes them; the computed values are kept."""
     count = wrap(count_nonzero(x))
     compute(count, wrap(x), *map(wrap, others))
     return int(array_of(count))
@@ -153,14 +153,14 @@ def _mask(mask: Tensor, op: str) -> Value:
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Number | Tensor) -> Tensor:
-    """input with one number where the mask is true."""
+    """Replace the elements where the mask is true by a number."""
     x, test = value_of(input, "masked_fill"), _mask(mask, "masked_fill")
     return wrap(selection.masked_fill(x, test, cast(_source(value, x, "masked_fill"), x.dtype)))
 
 
 @row_by_row
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the elements of source, in order, where the mask is true."""
+    """Replace the elements where the mask is true by those of `source`, in order."""
     _mask(mask, "masked_scatter")
     if input.dtype is not source.dtype:
         raise DTypeError(f"masked_scatter: {input.dtype.name} beside {source.dtype.name}; convert one: y.to(x.dtype)")
@@ -182,7 +182,7 @@ def scatter(
     reduce: str | None = None,
     value: Number | None = None,
 ) -> Tensor:
-    """input with src[i, j, ...] put at index[i, j, ...] along the dimension."""
+    """Write src[i, j] to position index[i, j] along a dimension."""
     x = value_of(input, "scatter")
     if src is None and value is None:
         raise ArgumentError("scatter: src or value is needed")
@@ -196,7 +196,7 @@ def scatter(
 
 @numpy_names
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """input with src[i, j, ...] added at index[i, j, ...] along the dimension."""
+    """Add src[i, j] at position index[i, j] along a dimension."""
     x = value_of(input, "scatter_add")
     return wrap(ops.scatter_along(x, _index(index, x, dim, "scatter_add"), value_of(src, "scatter_add"), dim, "add"))
 
@@ -204,7 +204,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Like scatter_add, with "sum", "prod", "mean", "amax" or "amin"; what input has there may be left out.
+    """Combine src[i, j] at position index[i, j] by "sum", "prod", "mean", "amax" or "amin"; `include_self` includes the
+    input.
 
     >>> from .creation import tensor
     >>> scatter_reduce(tensor([9.0, 9.0]), 0, tensor([0, 0]), tensor([1.0, 2.0]), "mean", include_self=False)
@@ -231,7 +232,7 @@ def scatter_reduce(
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
-    """input with slices of source added where a list of indices says."""
+    """Add slices of `source` at the indices of a dimension."""
     x = value_of(input, "index_add")
     _require_vector(index, "index_add")
     if x.dtype.is_integer:
@@ -251,7 +252,7 @@ def _without(shape: Shape, axis: int) -> Shape:
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """input with slices of source put where a list of indices says."""
+    """Write slices of `source` at the indices of a dimension."""
     x = value_of(input, "index_copy")
     axis = normal_axis(dim, len(x.shape), "index_copy")
     _require_vector(index, "index_copy")
@@ -260,7 +261,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 @keeping_strides
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -> Tensor:
-    """input with one number where a list of indices says."""
+    """Fill the slices at the indices of a dimension with a number."""
     x = value_of(input, "index_fill")
     axis = normal_axis(dim, len(x.shape), "index_fill")
     given = cast(_source(value, x, "index_fill"), x.dtype)
@@ -274,14 +275,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Number | Tensor) -
 
 
 def _places(index: Tensor, op: str) -> tuple[Tensor, ...]:
-    """An index as integers: a mask stands for the places where it is true, a vector for each of its dimensions."""
+    """Convert an index to integers; a mask becomes a vector of indices for each of its dimensions."""
     if value_of(index, op).dtype is not bool_:
         return (index,)
     return nonzero(index, as_tuple=True)  # type: ignore[return-value]
 
 
 def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumulate: bool = False) -> Tensor:
-    """input with values put (or added) where several index tensors say together."""
+    """Write `values` at the positions that several index tensors give together; `accumulate` adds."""
     x = value_of(input, "index_put")
     indices = tuple([i for given in indices for i in _places(given, "index_put")])
     if not indices or len(indices) > len(x.shape):
@@ -294,7 +295,7 @@ def index_put(input: Tensor, indices: tuple[Tensor, ...], values: Tensor, accumu
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """Slices of source combined with those that a list of indices names: "prod", "mean", "amax" or "amin"."""
+    """Combine slices of `source` at the indices of a dimension by "prod", "mean", "amax" or "amin"."""
     axis = normal_axis(dim, len(input.shape), "index_reduce")
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise ArgumentError(f"index_reduce: {reduce!r}; 'prod', 'mean', 'amax' and 'amin' are there")
@@ -304,7 +305,7 @@ def index_reduce(
 
 @keeping_strides
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """input with the elements of source put (or added) at these numbers, all elements in order."""
+    """Write the elements of `source` at flat indices; `accumulate` adds."""
     whole, numbers = input.reshape(-1), index.reshape(-1)
     places = numbers + (numbers < 0) * whole.shape[0]
     return index_put(whole, (places,), source.reshape(-1), accumulate).reshape(input.shape)
@@ -316,32 +317,32 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 @numpy_names
 @keeping_strides
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Sorted:
-    """The elements in order along a dimension, and where they stood."""
+    """Sort along a dimension; return the elements and their indices."""
     return Sorted(*map(wrap, sorting.sort(value_of(input, "sort"), dim, descending)))
 
 
 @numpy_names
 @keeping_strides
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
-    """Where the elements in order stood."""
+    """Return the indices that sort along a dimension."""
     return wrap(sorting.argsort(value_of(input, "argsort"), dim, descending))
 
 
 @numpy_names
 def topk(input: Tensor, k: int, dim: int | None = -1, largest: bool = True, sorted: bool = True) -> Sorted:
-    """The k greatest (or least) elements along a dimension."""
+    """Return the `k` largest (or smallest) elements along a dimension, and their indices."""
     return Sorted(*map(wrap, sorting.topk(value_of(input, "topk"), k, -1 if dim is None else dim, largest)))
 
 
 @numpy_names
 def kthvalue(input: Tensor, k: int, dim: int | None = -1, keepdim: bool = False) -> Sorted:
-    """The k-th least element along a dimension."""
+    """Return the k-th smallest element along a dimension, and its index."""
     return Sorted(*map(wrap, sorting.kthvalue(value_of(input, "kthvalue"), k, -1 if dim is None else dim, keepdim)))
 
 
 @numpy_names
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
-    """The middle of all elements, or along a dimension with where it stands; of two the lower."""
+    """Compute the median: of all elements, or along a dimension with its index; of two middle ones the lower."""
     x = numbers_of(input, "median")
     if dim is None and keepdim:
         raise ArgumentError("median: keepdim goes with a dimension")
@@ -351,7 +352,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 
 def shared_among_equals(input: Tensor, chosen: Tensor) -> Tensor:
-    """One of the elements, whose gradient all elements that are equal to it share."""
+    """Return an extreme whose gradient all elements equal to it share."""
     if not input.requires_grad or not input.numel():
         return chosen
     chosen = chosen.detach()
@@ -359,7 +360,7 @@ def shared_among_equals(input: Tensor, chosen: Tensor) -> Tensor:
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """Rows with a 1 where the index says."""
+    """Convert class indices to one-hot rows."""
     x = value_of(input, "one_hot")
     if x.dtype is not int64:
         raise DTypeError(f"one_hot: takes int64 indices, not {x.dtype.name}; convert them, as in x.long()")
@@ -375,7 +376,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The interval between sorted boundaries into which each element falls."""
+    """Return the index of the interval between sorted boundaries that holds each element."""
     if boundaries.dim() != 1:
         raise ShapeError(f"bucketize: boundaries of the shape {shown(boundaries.shape)}; they are one vector")
     return _searched(boundaries, input, right, out_int32, "bucketize")
@@ -400,7 +401,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where each value would be put in a sorted vector, or in the row of a sorted tensor that stands where it stands.
+    """Return the insertion index of each value in a sorted vector, or in the matching row of a sorted tensor.
 
     >>> import tilegrad as tg
     >>> searchsorted(tg.tensor([[1, 3, 5], [2, 4, 6]]), tg.tensor([[3], [3]]), side="right").tolist()
@@ -420,7 +421,7 @@ def searchsorted(
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each of 0, 1, ... is there, or the sum of its weights."""
+    """Count how often each of 0, 1, ... occurs, or sum its weights."""
     x = value_of(input, "bincount")
     if not x.dtype.is_integer or len(x.shape) != 1:
         raise DTypeError(f"bincount takes a vector of integers, not {x.dtype.name} of {len(x.shape)} dimensions")

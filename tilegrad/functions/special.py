@@ -1,4 +1,4 @@
-"""Functions of elements that are needed more seldom, as functions of tensors."""
+"""Define special functions: gamma, Bessel and error functions, divisors, neighbours of floats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def lgamma(input: Tensor) -> Tensor:
-    """The logarithm of the magnitude of the gamma function.
+    """Compute the logarithm of the absolute value of the gamma function.
 
     >>> import tilegrad as tg
     >>> tg.lgamma(tg.tensor([1.0, 4.0])).exp()
@@ -34,14 +34,14 @@ def lgamma(input: Tensor) -> Tensor:
 
 
 def digamma(input: Tensor) -> Tensor:
-    """The derivative of `lgamma`."""
+    """Compute the derivative of `lgamma`."""
     from ..ops import special
 
     return elementwise(special.digamma(floating(input, "digamma")), input)
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
-    """The n-th derivative of `digamma`; for n above 1, NaN from -1 downwards."""
+    """Compute the n-th derivative of `digamma`; for n above 1, NaN from -1 downwards."""
     from ..ops import special
 
     if not 0 <= n < 2**31:
@@ -51,7 +51,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
 
 @row_by_row
 def mvlgamma(input: Tensor, p: int) -> Tensor:
-    """The logarithm of the multivariate gamma function of dimension p."""
+    """Compute the logarithm of the multivariate gamma function of dimension `p`."""
     x = like(floating(input, "mvlgamma"), input)
     total = lgamma(x)
     for k in range(1, p):
@@ -60,14 +60,14 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
 
 
 def erfinv(input: Tensor) -> Tensor:
-    """The inverse of the error function."""
+    """Compute the inverse of the error function."""
     from ..ops import special
 
     return elementwise(special.erfinv(floating(input, "erfinv")), input)
 
 
 def i0(input: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 0.
+    """Compute the modified Bessel function of the first kind of order 0.
 
     >>> import tilegrad as tg
     >>> i0(tg.tensor([0.0, 1.0]))
@@ -79,57 +79,57 @@ def i0(input: Tensor) -> Tensor:
 
 
 def angle(input: Tensor) -> Tensor:
-    """The angle of each number in the complex plane: pi for negative ones, 0 for others, NaN for NaN."""
+    """Compute the angle in the complex plane: pi for negative numbers, 0 for others, NaN for NaN."""
     x = floating(input, "angle")
     return elementwise(where(lt(x, 0.0), math.pi, where(isnan(x), x, 0.0)), input)
 
 
 def real(input: Tensor) -> Tensor:
-    """The tensor itself: there are no complex numbers here."""
+    """Return the tensor itself: there are no complex numbers."""
     return input
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """The next number of the type after `input` on the way to `other`."""
+    """Return the next floating-point number after `input` towards `other`."""
     from ..ops import special
 
     return elementwise(special.nextafter(*pair(input, other, "nextafter")), input, other)
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:
-    """The greater of two elements; a number goes before NaN."""
+    """Compute the element-wise maximum, ignoring a NaN in one of the operands."""
     x, y = map(wrap, pair(input, other, "fmax"))
     return elementwise(x.where((x >= y) | y.isnan(), y)._value, input, other)
 
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
-    """The lesser of two elements; a number goes before NaN."""
+    """Compute the element-wise minimum, ignoring a NaN in one of the operands."""
     x, y = map(wrap, pair(input, other, "fmin"))
     return elementwise(x.where((x <= y) | y.isnan(), y)._value, input, other)
 
 
 def sgn(input: Tensor) -> Tensor:
-    """The sign of each element: -1, 0 or 1."""
+    """Compute the sign: -1, 0 or 1."""
     return input.sign()
 
 
 def isposinf(input: Tensor) -> Tensor:
-    """Whether each element is infinity."""
+    """Test each element for positive infinity."""
     return elementwise(value_of(input, "isposinf"), input) == math.inf
 
 
 def isneginf(input: Tensor) -> Tensor:
-    """Whether each element is minus infinity."""
+    """Test each element for negative infinity."""
     return elementwise(value_of(input, "isneginf"), input) == -math.inf
 
 
 def isreal(input: Tensor) -> Tensor:
-    """True: there are no complex numbers here."""
+    """Return true for each element: there are no complex numbers."""
     return ones_like(input, dtype=bool_)
 
 
 def float_power(input: Operand, exponent: Operand) -> Tensor:
-    """input ** exponent, in float64."""
+    """Compute input ** exponent in float64."""
     if isinstance(input, Handle) and isinstance(exponent, Handle):
         given = input.value, exponent.value
     else:
@@ -139,13 +139,13 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """input * 2 ** other."""
+    """Compute input * 2 ** other."""
     scaled = input * (2.0 ** like(floating(other, "ldexp"), other))
     return scaled.to(input.dtype) if input.dtype.is_float and not other.dtype.is_float else scaled
 
 
 def gcd(input: Tensor, other: Tensor) -> Tensor:
-    """The greatest common divisor of two whole numbers.
+    """Compute the greatest common divisor of two integers.
 
     >>> import tilegrad as tg
     >>> tg.gcd(tg.tensor([12, -8, 0]), tg.tensor([18, 12, 5])).tolist()
@@ -157,7 +157,7 @@ def gcd(input: Tensor, other: Tensor) -> Tensor:
 
 
 def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiple of two whole numbers."""
+    """Compute the least common multiple of two integers."""
     x, y = map(wrap, _whole(input, other, "lcm"))
     common = gcd(x, y)
     return elementwise((x // common.clamp(min=1) * y).abs()._value, input, other)

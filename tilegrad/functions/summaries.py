@@ -1,4 +1,4 @@
-"""Quantiles, modes, histograms, covariances and distances, as functions of tensors."""
+"""Define quantiles, modes, histograms, covariances, distances and sets of unique elements."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Histogram(NamedTuple):
 def quantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """What a fraction q of the elements lies below, along a dimension; NaN where one of the elements is.
+    """Compute the q-quantile along a dimension; NaN where an element is NaN.
 
     >>> import tilegrad as tg
     >>> quantile(tg.tensor([3.0, 1.0, 2.0]), 0.25)
@@ -50,7 +50,7 @@ def quantile(
 def nanquantile(
     input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The same of the elements that are numbers."""
+    """Compute the q-quantile of the elements that are not NaN."""
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
@@ -81,7 +81,7 @@ def _quantile(
 
 
 def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
-    """The elements at places that may lie between two."""
+    """Interpolate sorted elements at fractional positions."""
     if interpolation == "nearest":
         return ordered.gather(-1, place.round().long())
     low, high = place.floor().long(), place.ceil().long()
@@ -95,7 +95,7 @@ def _between(ordered: Tensor, place: Tensor, interpolation: str) -> Tensor:
 
 @numpy_names
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | Sorted:
-    """The median of the elements that are numbers."""
+    """Compute the median of the elements that are not NaN."""
     numbers_of(input, "nanmedian")
     if dim is None:
         return shared_among_equals(input, nanmedian(input.reshape(-1), 0).values)  # type: ignore[union-attr]
@@ -110,7 +110,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> T
 def nanmean(
     input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The mean of the elements that are numbers."""
+    """Compute the mean of the elements that are not NaN."""
     floats_of(input, "nanmean")
     bad = input.isnan()
     return input.masked_fill(bad, 0.0).sum(dim, keepdim, dtype=dtype) / (~bad).sum(dim, keepdim)
@@ -118,7 +118,7 @@ def nanmean(
 
 @numpy_names
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
-    """The element that is most often there along a dimension, the least of several; and the last place of it."""
+    """Return the most frequent element along a dimension, the smallest of several, and its last index."""
     if not input.dim():
         return Sorted(input.clone(), zeros((), dtype=int64, device=input.device))
     ordered, order = input.movedim(dim, -1).sort(-1)
@@ -139,7 +139,7 @@ def _joined(*parts: Tensor) -> Tensor:
 
 @keeping_strides
 def msort(input: Tensor) -> Tensor:
-    """The elements in order along the first dimension."""
+    """Sort along the first dimension."""
     return input.sort(0).values
 
 
@@ -150,7 +150,7 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Find the different elements, in order; also where each element's is, and how often each is there.
+    """Return the sorted unique elements; on request with the inverse indices and the counts.
 
     With a dimension, the different slices along it, ordered by their first element that differs.
 
@@ -179,7 +179,7 @@ def unique(
 
 
 def _rows(input: Tensor, dim: int, op: str) -> Tensor:
-    """The slices along a dimension as rows of a matrix."""
+    """View the slices along a dimension as rows of a matrix."""
     x = value_of(input, op)
     if not x.shape:
         raise AxisError(f"{op}: dimension {dim} of a tensor without dimensions")
@@ -191,14 +191,14 @@ def _rows(input: Tensor, dim: int, op: str) -> Tensor:
 
 
 def _selected(input: Tensor, dim: int, places: Tensor) -> Tensor:
-    """Select slices along a dimension, one behind the other in memory, as in PyTorch."""
+    """Select slices along a dimension, dense in memory as in PyTorch."""
     rank = input.dim()
     found = lay(input.index_select(dim, places), None)
     return lay(found, in_order(found.value.shape, (dim % rank, *[n for n in range(rank) if n != dim % rank])))
 
 
 def _rank(rows: Tensor) -> Tensor:
-    """A number for each row, such that the numbers are ordered as the rows are, and equal where they are equal.
+    """Return a rank for each row, in lexicographic order; equal rows have equal ranks.
 
     Elements are replaced by their ranks among all, neighbours by the rank of both together, until one is left.
     """
@@ -221,7 +221,7 @@ def _differ(before: Tensor, after: Tensor) -> Tensor:
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """The elements without those that equal the one before; also where each is, and how often each comes.
+    """Drop elements that equal their predecessor; on request with the inverse indices and the counts.
 
     With a dimension, the slices along it.
     """
@@ -238,7 +238,7 @@ def unique_consecutive(
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element is among others.
+    """Test whether each element occurs in `test_elements`.
 
     >>> import tilegrad as tg
     >>> isin(tg.tensor([1, 2, 3]), tg.tensor([2, 5]))
@@ -259,7 +259,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
-    """How many elements lie in each of some equal intervals; of equal bounds, those of the elements are taken.
+    """Count the elements in `bins` equal intervals; without bounds (min = max), those of the elements are taken.
 
     >>> import tilegrad as tg
     >>> histc(tg.tensor([1.0, 2.0, 1.0]), bins=4, min=0, max=3)
@@ -277,7 +277,7 @@ def histogram(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> Histogram:
-    """How many elements (or how much weight) lie in each interval, and the bounds of the intervals."""
+    """Sum the counts or weights in each interval; return them with the bounds of the intervals."""
     x = wrap(floating(input, "histogram"))
     if isinstance(bins, Handle):
         hist, edges = _into(x, bins, weight), bins
@@ -304,12 +304,12 @@ def _histogram(
 
 
 def _bounds(x: Tensor, low: float, high: float) -> tuple[float, float]:
-    """The least and the greatest element, or what is given where there is none."""
+    """Return the minimum and the maximum, or the default for no elements."""
     return (float(x.amin().item()), float(x.amax().item())) if x.numel() else (low, high)
 
 
 def _into(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
-    """The elements counted between bounds; the last interval includes its end."""
+    """Count elements between bounds; the last interval includes its end."""
     count = edges.shape[0] - 1
     flat = x.reshape(-1)
     place = (flat.unsqueeze(-1) >= edges).sum(-1) - 1
@@ -318,7 +318,7 @@ def _into(x: Tensor, edges: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def _counted(place: Tensor, inside: Tensor, bins: int, x: Tensor, weight: Tensor | None) -> Tensor:
-    """What is outside is counted too, behind all bins."""
+    """Count per bin; elements outside are counted behind all bins."""
     amount = x.new_ones(place.shape) if weight is None else weight.reshape(-1).to(x.dtype)
     return x.new_zeros(bins + 1).scatter_add(0, place.clamp(0, bins - 1).where(inside, bins), amount)[:bins]
 
@@ -329,7 +329,7 @@ def _counted(place: Tensor, inside: Tensor, bins: int, x: Tensor, weight: Tensor
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
-    """The covariances of variables (rows) over observations (columns)."""
+    """Compute the covariance matrix of variables (rows) over observations (columns)."""
     if input.dim() > 2:
         raise ShapeError(f"cov: takes variables in rows, not shape {shown(input.shape)}")
     if input.dtype is bool_:
@@ -361,7 +361,7 @@ def cov(
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """The correlations of variables (rows) over observations (columns)."""
+    """Compute the correlation matrix of variables (rows) over observations (columns)."""
     c = cov(input)
     if not c.dim():
         return c / c
@@ -370,18 +370,18 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of a difference."""
+    """Compute the p-norm of the difference."""
     return (input - other).norm(p)
 
 
 MODES_OF_CDIST = (
     None, "use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
 )  # fmt: skip
-"""How PyTorch may compute distances; here they are all computed alike."""
+"""PyTorch's `compute_mode`; all of them compute alike here."""
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
-    """The distances of all pairs of rows of two matrices (of each of a batch)."""
+    """Compute the distances of all pairs of rows of two matrices, or of batches of matrices."""
     if compute_mode not in MODES_OF_CDIST:
         raise ArgumentError(f"cdist: compute_mode={compute_mode!r} is none of {', '.join(map(repr, MODES_OF_CDIST))}")
     if x1.shape[-1] != x2.shape[-1]:
@@ -391,7 +391,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = Non
 
 @row_by_row
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """Slices along a dimension scaled down to a p-norm of at most maxnorm."""
+    """Scale slices along a dimension down to a p-norm of at most `maxnorm`."""
     if maxnorm < 0:
         raise ArgumentError(f"renorm: maxnorm={maxnorm} is negative")
     if input.dim() < 2:
@@ -405,12 +405,12 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """The area under a curve through points, by trapezoids."""
+    """Integrate samples along a dimension by the trapezoidal rule."""
     return _slices(y, x, dx, dim).sum(dim)
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1, dim: int = -1) -> Tensor:
-    """The areas up to each point but the first."""
+    """Integrate samples cumulatively by the trapezoidal rule."""
     return _slices(y, x, dx, dim).cumsum(dim)
 
 

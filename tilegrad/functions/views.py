@@ -1,4 +1,4 @@
-"""Views: functions of tensors whose result shares the storage of its argument, as in PyTorch."""
+"""Define views: functions whose result shares the storage of its argument, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
-    """Sizes given one by one or as one sequence."""
+    """Return sizes that are given as arguments or as one sequence."""
     alone = len(given) == 1 and hasattr(given[0], "__iter__") and not isinstance(given[0], Size)
     if alone and isinstance(given[0], NO_LIST):
         found = integers(given[0], op, "a size")
@@ -52,7 +52,7 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
 
 
 def in_one_piece(name: str) -> Callable[[Callable[P, T]], Callable[..., T]]:
-    """A function of sizes, given one by one or as one sequence, which may be given by name.
+    """Wrap a function of sizes so that it takes them as arguments, as one sequence, or by name.
 
     >>> import tilegrad as tg
     >>> tg.zeros(size=(2, 3)).flip(dims=(0, 1)).shape
@@ -70,7 +70,7 @@ def in_one_piece(name: str) -> Callable[[Callable[P, T]], Callable[..., T]]:
 
 
 def numpy_names(fn: Callable[P, T]) -> Callable[P, T]:
-    """A function that is understood as numpy's is.
+    """Wrap a function so that it takes numpy's names for `dim` and `keepdim`: `axis` and `keepdims`.
 
     >>> import tilegrad as tg
     >>> tg.ones(2, 3).sum(axis=1, keepdims=True)
@@ -102,7 +102,7 @@ def _refuse_alone(op: str, unbiased: bool) -> None:
 
 @in_one_piece("size")
 def view(input: Tensor, *shape: Any) -> Tensor:
-    """The same elements in another shape, on the same storage; or, given a dtype, its bits as another type."""
+    """View the elements in another shape, on the same storage; with a dtype, reinterpret the bits."""
     if len(shape) == 1 and isinstance(shape[0], DType):
         return cut(input, partial(bitcast, to=shape[0]))
     sizes = sizes_of(shape, "view")
@@ -117,7 +117,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 @in_one_piece("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
-    """The same elements in another shape: a view where that is possible, else a copy."""
+    """Return the elements in another shape: a view where that is possible, else a copy."""
     sizes = sizes_of(shape, "reshape")
     found = _reshaped(input, sizes)
     return wrap(reformed(input.value, sizes)) if found is None else found
@@ -132,55 +132,55 @@ def _reshaped(x: Tensor, sizes: tuple[Dim, ...]) -> Tensor | None:
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """The same elements in the shape of another tensor."""
+    """View the elements in the shape of another tensor."""
     return view(input, other.shape)
 
 
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """The same elements in the shape of another tensor, copied if need be."""
+    """Return the elements in the shape of another tensor, copied if necessary."""
     return reshape(input, other.shape)
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Several dimensions as one."""
+    """Merge a range of dimensions into one."""
     return reshape(input, movement.flatten(input.value, start_dim, end_dim).shape)
 
 
 def ravel(input: Tensor) -> Tensor:
-    """All dimensions as one."""
+    """Merge all dimensions into one."""
     return reshape(input, -1) if is_dense(input) else wrap(reformed(input.value, (-1,)))
 
 
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One dimension as several."""
+    """Split one dimension into several."""
     return view(input, movement.unflatten(input.value, dim, sizes).shape)
 
 
 @numpy_names
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without dimensions of size 1: all of them, or those named that have it."""
+    """Remove dimensions of size 1: all of them, or those in `dim`."""
     return cut(input, partial(movement.squeeze, axes=dim))
 
 
 @numpy_names
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """With a new dimension of size 1."""
+    """Insert a dimension of size 1."""
     return cut(input, partial(movement.unsqueeze, axis=dim))
 
 
 @in_one_piece("size")
 def expand(input: Tensor, *sizes: Any) -> Tensor:
-    """Dimensions of size 1 repeated, without copies; -1 leaves a size as it is."""
+    """Broadcast dimensions of size 1 without copying; -1 keeps a size."""
     return cut(input, partial(repeated, sizes=sizes_of(sizes, "expand")))
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """Expanded to the shape of another tensor."""
+    """Broadcast to the shape of another tensor, without copying."""
     return expand(input, other.shape)
 
 
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Expanded to a shape."""
+    """Broadcast to a shape, without copying."""
     return expand(input, size)
 
 
@@ -189,18 +189,18 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 
 @in_one_piece("dims")
 def permute(input: Tensor, *dims: Any) -> Tensor:
-    """The dimensions in another order."""
+    """Permute the dimensions."""
     axes: Any = sizes_of(dims, "permute")
     return cut(input, partial(movement.permute, axes=axes))
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged."""
+    """Exchange two dimensions."""
     return cut(input, partial(movement.transpose, axis1=dim0, axis2=dim1))
 
 
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed; a vector or a number as it is."""
+    """Transpose a matrix; return a vector or a number as it is."""
     if len(input.shape) > 2:
         raise ShapeError(
             f"t: takes at most two dimensions, not shape {shown(input.shape)}; use transpose(dim0, dim1) or mT"
@@ -209,12 +209,12 @@ def t(input: Tensor) -> Tensor:
 
 
 def reversed_axes(input: Tensor) -> Tensor:
-    """All dimensions in reverse order: `x.T`."""
+    """Reverse the order of the dimensions: `x.T`."""
     return cut(input, partial(movement.permute, axes=tuple(range(len(input.shape) - 1, -1, -1))))
 
 
 def matrix_transposed(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged: `x.mT`."""
+    """Exchange the last two dimensions: `x.mT`."""
     if not input.shape:
         return input
     if len(input.shape) < 2:
@@ -223,7 +223,7 @@ def matrix_transposed(input: Tensor) -> Tensor:
 
 
 def reshaping(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, P], R]:
-    """The variant of a view that its own tensor becomes: `x.unsqueeze_(0)`."""
+    """Return the in-place variant of a view: `x.unsqueeze_(0)`."""
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -237,7 +237,7 @@ def reshaping(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R,
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """Dimensions moved to other places, the others staying in order."""
+    """Move dimensions to other positions; the others keep their order."""
     return cut(input, partial(movement.moveaxis, source=source, destination=destination))
 
 
@@ -246,26 +246,26 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
 
 @numpy_names
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements of a dimension, from `start` on."""
+    """Slice a dimension: `length` elements from `start` on."""
     return cut(input, partial(movement.narrow, axis=dim, start=int(start), length=length))
 
 
 @numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """What stands at one index of a dimension."""
+    """Select one index of a dimension, which is removed."""
     return cut(input, partial(movement.select, axis=dim, index=index))
 
 
 @numpy_names
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of one size (the last may be smaller), or of these sizes."""
+    """Split along a dimension into parts of one size (the last may be smaller), or of the given sizes."""
     parts = movement.split(tensor.value, split_size_or_sections, dim)
     return _pieces(tensor, [part.shape for part in parts], dim, "split")
 
 
 @numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most so many parts, all of one size but the last."""
+    """Split along a dimension into at most `chunks` parts of one size, the last possibly smaller."""
     if not input.dim():
         raise ShapeError("chunk: a tensor without dimensions has no parts")
     parts = movement.chunk(input.value, chunks, dim)
@@ -274,7 +274,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @numpy_names
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Exactly so many parts, sizes differing by at most one; or parts that end at these indices."""
+    """Split along a dimension into a number of nearly equal parts, or at the given indices."""
     extent = input.shape[normal_axis(dim, len(input.shape), "tensor_split")]
     if isinstance(indices_or_sections, int):
         if indices_or_sections < 1:
@@ -301,7 +301,7 @@ def _pieces(x: Tensor, shapes: Sequence[Any], dim: int, op: str) -> tuple[Tensor
 
 @numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """What stands at each index of a dimension."""
+    """Return the slices along a dimension, which is removed."""
     if not input.shape:
         raise ShapeError("unbind: a tensor without dimensions has no parts; read it with item()")
     axis = normal_axis(dim, len(input.shape), "unbind")
@@ -309,17 +309,17 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A diagonal of two dimensions as a new last one."""
+    """View a diagonal of two dimensions as a new last one."""
     return cut(input, partial(windows.diagonal, offset=offset, axis1=dim1, axis2=dim2))
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """All windows of a dimension, the elements of a window as a new last dimension."""
+    """View all windows of a dimension; the elements of a window form a new last dimension."""
     return cut(input, partial(windows.unfold, axis=dimension, width=size, step=step))
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """Two dimensions exchanged."""
+    """Exchange two dimensions."""
     return transpose(input, axis0, axis1)
 
 
