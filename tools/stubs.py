@@ -202,6 +202,8 @@ def stubs() -> dict[Path, str]:
         ROOT / "tilegrad/__init__.pyi": package(tg, tg.functional),
         ROOT / "tilegrad/tensor.pyi": tensor(),
         ROOT / "tilegrad/functional.pyi": functions(tg.functional, names_with("out")),
+        ROOT / "tilegrad/nn/__init__.pyi": package(tg.nn),
+        ROOT / "tilegrad/nn/functional/__init__.pyi": functions(tg.nn.functional, ()),
         ROOT / "tilegrad/nn/utils/__init__.pyi": package(tg.nn.utils),
     }
 

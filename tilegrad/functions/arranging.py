@@ -1,4 +1,4 @@
-"""Define less common rearrangements: stacks of columns, splits, combinations, scattered slices; and window functions."""
+"""Define less common rearrangements: column stacks, splits, combinations, scattered slices; and window functions."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int]] = 2) -> Tensor:
-    """Contract pairs of dimensions; an integer `dims` means the last of the first and the first of the second tensor."""
+    """Contract pairs of dimensions; an integer counts the last of `a` and the first of `b`."""
     if isinstance(dims, int) and not 0 <= dims <= min(a.dim(), b.dim()):
         raise ArgumentError(f"tensordot: over {dims} dimensions of {a.dim()} and {b.dim()}")
     axes = dims if isinstance(dims, int) else (tuple(dims[0]), tuple(dims[1]))

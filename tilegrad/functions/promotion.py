@@ -303,7 +303,7 @@ def together(operands: Sequence[Operand], op: str) -> list[Value]:
 
 
 def refuse_zeros(divisor: Value, x: Value, op: str) -> None:
-    """Raise for an integer division by 0 if the divisor is a number or in memory; TILEGRAD_CHECK=division computes it."""
+    """Raise for an integer division by 0 if the divisor is known; TILEGRAD_CHECK=division computes it."""
     if isinstance(divisor, Fill):
         zero = divisor.value == 0 and 0 not in x.shape
     else:

@@ -77,7 +77,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """Gather along a dimension; unlike `gather`, other dimensions broadcast. Without `dim`, index the flattened tensor."""
+    """Gather along a dimension; other dimensions broadcast, unlike in `gather`. Without `dim`, index it flattened."""
     if dim is None:
         return gather(input.reshape(-1), 0, indices.reshape(-1))
     x, index = value_of(input, "take_along_dim"), value_of(indices, "take_along_dim")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import Parameter as Parameter_
-from inspect import Signature
-from typing import Any, ClassVar
+from typing import Any
 
 from ..errors import ShapeError
 from ..functions.creation import full
@@ -13,222 +10,123 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 from .parameter import Parameter
+from .wrapped import FunctionModule
 
-__all__ = [
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "RReLU",
-    "ReLU",
-    "ReLU6",
-    "SELU",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softmax2d",
-    "Softmin",
-    "Softplus",
-    "Softshrink",
-    "Softsign",
-    "Tanh",
-    "Tanhshrink",
-    "Threshold",
-]
 
+class ReLU(FunctionModule, function=functional.relu):
+    """Compute max(x, 0)."""
 
-class Activation(Module):
-    """A function of single elements (or of one axis) with its settings, which its printed form shows."""
 
-    function: ClassVar[Callable[..., Tensor]]
-    settings: ClassVar[dict[str, Any]] = {}
-    """The names of the settings in their order, with the defaults."""
-    bare: ClassVar[tuple[str, ...]] = ()
-    """Settings that are shown without their names."""
-    hidden: ClassVar[tuple[str, ...]] = ()
-    __signature__: ClassVar[Signature]
-    """What `help` shows."""
+class ReLU6(FunctionModule, function=functional.relu6):
+    """Compute min(max(x, 0), 6)."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-        given = dict(zip(self.settings, args, strict=False)) | kwargs
-        unknown = [name for name in given if name not in self.settings]
-        if unknown or len(args) > len(self.settings):
-            takes = ", ".join(self.settings) or "no arguments"
-            raise TypeError(f"{type(self).__name__} takes {takes}, not {', '.join(unknown) or args}")
-        for name, default in self.settings.items():
-            setattr(self, name, given.get(name, default))
 
-    def __init_subclass__(cls) -> None:
-        kind = Parameter_.POSITIONAL_OR_KEYWORD
-        if "__init__" not in cls.__dict__:
-            cls.__signature__ = Signature([Parameter_(name, kind, default=d) for name, d in cls.settings.items()])
+class Threshold(FunctionModule, function=functional.threshold):
+    """Replace elements that are at most `threshold` by `value`."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, **{name: getattr(self, name) for name in self.settings})
 
-    def extra_repr(self) -> str:
-        """The settings; that it works in place only if it does."""
-        shown = [(name, getattr(self, name)) for name in self.settings if name not in self.hidden]
-        return ", ".join(
-            f"{value}" if name in self.bare else f"{name}={value!r}"
-            for name, value in shown
-            if name != "inplace" or value
-        )
+class RReLU(FunctionModule, function=functional.rrelu):
+    """Compute a leaky ReLU whose slopes are drawn for each element while training."""
 
 
-class ReLU(Activation):
-    function = staticmethod(functional.relu)
-    settings = {"inplace": False}
+class Sigmoid(FunctionModule, function=functional.sigmoid):
+    """Compute 1 / (1 + exp(-x))."""
 
 
-class ReLU6(Activation):
-    function = staticmethod(functional.relu6)
-    settings = {"inplace": False}
+class Tanh(FunctionModule, function=functional.tanh):
+    """Compute the hyperbolic tangent."""
 
 
-class Threshold(Activation):
-    """Elements up to the threshold become `value`."""
+class Tanhshrink(FunctionModule, function=functional.tanhshrink):
+    """Compute x - tanh(x)."""
 
-    function = staticmethod(functional.threshold)
-    settings = {"threshold": 0.0, "value": 0.0, "inplace": False}
 
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__(threshold, value, inplace)
+class SiLU(FunctionModule, function=functional.silu):
+    """Compute x * sigmoid(x)."""
 
 
-class RReLU(Activation):
-    """A leaky ReLU whose slopes are drawn anew for each element while training."""
+class Mish(FunctionModule, function=functional.mish):
+    """Compute x * tanh(softplus(x))."""
 
-    function = staticmethod(functional.rrelu)
-    settings = {"lower": 1 / 8, "upper": 1 / 3, "inplace": False}
 
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+class GELU(FunctionModule, function=functional.gelu):
+    """Compute x times the normal distribution function of x, or its approximation 'tanh'."""
 
 
-class Sigmoid(Activation):
-    function = staticmethod(functional.sigmoid)
+class ELU(FunctionModule, function=functional.elu):
+    """Compute x where it is positive, alpha * (exp(x) - 1) elsewhere."""
 
 
-class Tanh(Activation):
-    function = staticmethod(functional.tanh)
+class CELU(FunctionModule, function=functional.celu):
+    """Compute x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere."""
 
 
-class Tanhshrink(Activation):
-    function = staticmethod(functional.tanhshrink)
+class SELU(FunctionModule, function=functional.selu):
+    """Compute a scaled ELU that keeps mean 0 and variance 1."""
 
 
-class SiLU(Activation):
-    function = staticmethod(functional.silu)
-    settings = {"inplace": False}
+class LeakyReLU(FunctionModule, function=functional.leaky_relu):
+    """Compute x where it is positive, negative_slope * x elsewhere."""
 
 
-class Mish(Activation):
-    function = staticmethod(functional.mish)
-    settings = {"inplace": False}
+class Softplus(FunctionModule, function=functional.softplus):
+    """Compute log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
 
 
-class GELU(Activation):
-    function = staticmethod(functional.gelu)
-    settings = {"approximate": "none"}
+class Softsign(FunctionModule, function=functional.softsign):
+    """Compute x / (1 + |x|)."""
 
 
-class ELU(Activation):
-    function = staticmethod(functional.elu)
-    settings = {"alpha": 1.0, "inplace": False}
+class Softshrink(FunctionModule, function=functional.softshrink):
+    """Move elements by `lambd` towards 0; those nearer than that become 0."""
 
+    unnamed = ("lambd",)
 
-class CELU(Activation):
-    function = staticmethod(functional.celu)
-    settings = {"alpha": 1.0, "inplace": False}
 
+class Hardshrink(FunctionModule, function=functional.hardshrink):
+    """Replace elements between -lambd and lambd by 0."""
 
-class SELU(Activation):
-    function = staticmethod(functional.selu)
-    settings = {"inplace": False}
+    unnamed = ("lambd",)
 
 
-class LeakyReLU(Activation):
-    function = staticmethod(functional.leaky_relu)
-    settings = {"negative_slope": 0.01, "inplace": False}
+class LogSigmoid(FunctionModule, function=functional.logsigmoid):
+    """Compute log(sigmoid(x)) without overflow."""
 
 
-class Softplus(Activation):
-    function = staticmethod(functional.softplus)
-    settings = {"beta": 1.0, "threshold": 20.0}
+class Hardtanh(FunctionModule, function=functional.hardtanh):
+    """Clamp to [min_val, max_val]."""
 
 
-class Softsign(Activation):
-    function = staticmethod(functional.softsign)
+class Hardsigmoid(FunctionModule, function=functional.hardsigmoid):
+    """Compute min(max(x + 3, 0), 6) / 6."""
 
+    shown = ()  # as in PyTorch
 
-class Softshrink(Activation):
-    function = staticmethod(functional.softshrink)
-    settings = {"lambd": 0.5}
-    bare = ("lambd",)
 
+class Hardswish(FunctionModule, function=functional.hardswish):
+    """Compute x * hardsigmoid(x)."""
 
-class Hardshrink(Activation):
-    function = staticmethod(functional.hardshrink)
-    settings = {"lambd": 0.5}
-    bare = ("lambd",)
+    shown = ()  # as in PyTorch
 
 
-class LogSigmoid(Activation):
-    function = staticmethod(functional.logsigmoid)
+class GLU(FunctionModule, function=functional.glu):
+    """Multiply the first half of an axis by the sigmoid of the second half."""
 
 
-class Hardtanh(Activation):
-    function = staticmethod(functional.hardtanh)
-    settings = {"min_val": -1.0, "max_val": 1.0, "inplace": False}
+class Softmax(FunctionModule, function=functional.softmax, without=("dtype",)):
+    """Compute exp(x) / sum(exp(x)) along an axis."""
 
 
-class Hardsigmoid(Activation):
-    function = staticmethod(functional.hardsigmoid)
-    settings = {"inplace": False}
-    hidden = ("inplace",)  # PyTorch does not show it here
+class Softmin(FunctionModule, function=functional.softmin, without=("dtype",)):
+    """Compute the softmax of -x along an axis."""
 
 
-class Hardswish(Activation):
-    function = staticmethod(functional.hardswish)
-    settings = {"inplace": False}
-    hidden = ("inplace",)
+class LogSoftmax(FunctionModule, function=functional.log_softmax, without=("dtype",)):
+    """Compute the logarithm of the softmax along an axis, without overflow."""
 
 
-class GLU(Activation):
-    """The first half of an axis times the sigmoid of the second."""
-
-    function = staticmethod(functional.glu)
-    settings = {"dim": -1}
-
-
-class Softmax(Activation):
-    function = staticmethod(functional.softmax)
-    settings = {"dim": None}
-
-
-class Softmin(Activation):
-    function = staticmethod(functional.softmin)
-    settings = {"dim": None}
-
-
-class LogSoftmax(Activation):
-    function = staticmethod(functional.log_softmax)
-    settings = {"dim": None}
-
-
-class Softmax2d(Activation):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+class Softmax2d(Module):
+    """Compute the softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in (3, 4):
@@ -237,7 +135,7 @@ class Softmax2d(Activation):
 
 
 class PReLU(Module):
-    """A leaky ReLU whose slope is trained."""
+    """Compute a leaky ReLU whose slopes are trained, one for all channels or one per channel."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
         super().__init__()

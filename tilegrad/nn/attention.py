@@ -1,4 +1,4 @@
-"""Attention with several heads, as a layer."""
+"""Define multi-head attention as a layer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from .layers import Linear
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["MultiheadAttention"]
-
 
 class MultiheadAttention(Module):
-    """Queries, keys and values are mapped to `num_heads` heads, which attend beside each other, and are joined again.
+    """Project queries, keys and values to `num_heads` heads, attend in each, and project the result.
 
     Masks are PyTorch's: in a bool mask, True takes a pair (or a key) out; numbers are added to the scores. The weights
     that come beside the result cost nothing unless they are read. Where a query meets no key, its mean is 0.
@@ -100,7 +98,7 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, and the weights (of all heads, or their mean), if they are wanted.
+        """Return the result and, on request, the attention weights (of all heads, or their mean).
 
         `is_causal` says that `attn_mask` is the triangle that lets a query meet the keys up to its own place.
         """

@@ -1,4 +1,4 @@
-"""One step of a recurrent layer: RNN, LSTM and GRU cells."""
+"""Define recurrent cells: one step of an RNN, LSTM or GRU."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from . import functional, init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
-
 State = tuple[Tensor, ...]
-"""The hidden state, and for an LSTM the cell state."""
+"""Hidden state, and for an LSTM the cell state."""
 
 
 class Weights(NamedTuple):
@@ -30,7 +28,7 @@ class Weights(NamedTuple):
 
 
 def input_gates(x: Tensor, w: Weights, joined: bool) -> Tensor:
-    """What the inputs add to all gates; the biases of both sides are one if nothing stands between them."""
+    """Compute the inputs' part of all gates; both biases are added here if nothing comes between them."""
     bias = w.input_bias
     if joined and bias is not None and w.hidden_bias is not None:
         bias = bias + w.hidden_bias
@@ -74,7 +72,7 @@ def nonlinearity_named(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class RNNCellBase(Module):
-    """One step of a recurrent layer."""
+    """The base of recurrent cells: one step of a layer."""
 
     gates: ClassVar[int] = 1
     joined: ClassVar[bool] = True
@@ -125,7 +123,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """`tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` (or relu)."""
+    """Compute one step of an RNN: `tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)`, or with relu."""
 
     def __init__(
         self,
@@ -148,7 +146,7 @@ class RNNCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One step of a GRU."""
+    """Compute one step of a GRU."""
 
     gates = 3
     joined = False
@@ -161,7 +159,7 @@ class GRUCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM: the new hidden and cell state."""
+    """Compute one step of an LSTM: the new hidden and cell state."""
 
     gates = 4
     states = 2

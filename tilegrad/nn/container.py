@@ -1,4 +1,4 @@
-"""Modules that hold other modules."""
+"""Define modules that hold other modules or parameters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from ..errors import ArgumentError, check_callable
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
-
 
 class _Row(Module):
-    """Modules with the names "0", "1", ...: what `Sequential` and `ModuleList` share."""
+    """A sequence of modules named "0", "1", ...: the base of `Sequential` and `ModuleList`."""
 
     def _index(self, index: int) -> str:
         if not -len(self) <= index < len(self):
@@ -74,7 +72,7 @@ class _Row(Module):
 
 
 class Sequential(_Row):
-    """Modules that run one after the other, each on what the one before gave."""
+    """A chain of modules: each runs on the output of the one before."""
 
     def __init__(self, *modules: Any) -> None:
         super().__init__()
@@ -117,7 +115,7 @@ class ModuleList(_Row):
         return ModuleList([*self, *other])
 
     def __repr__(self) -> str:
-        """Equal neighbours are shown once, with their number."""
+        """Return the printed form, in which equal neighbours are shown once with their number."""
         runs: list[tuple[int, int, str]] = []
         for n, text in enumerate(map(repr, self)):
             if runs and runs[-1][2] == text:
@@ -134,7 +132,7 @@ class ModuleList(_Row):
 
 
 class ModuleDict(Module):
-    """Modules by name."""
+    """A dictionary of modules."""
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()
@@ -187,7 +185,7 @@ def _parameter(value: Any) -> Parameter:
 
 
 class _Parameters(Module):
-    """Parameters with names or numbers."""
+    """The base of containers of parameters."""
 
     def extra_repr(self) -> str:
         return "\n".join(f"  ({name}): {_shown(x)}" for name, x in self._parameters.items())
@@ -237,7 +235,7 @@ class ParameterList(_Parameters):
 
 
 class ParameterDict(_Parameters):
-    """Parameters by name."""
+    """A dictionary of parameters."""
 
     def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Layers that convolve, and those that take images apart into windows and put them together again."""
+"""Define convolutions, and layers that unfold images to windows and fold them back."""
 
 from __future__ import annotations
 
@@ -16,20 +16,9 @@ from .functional.paddings import MODES, pad
 from .module import Module
 from .parameter import Parameter
 
-__all__ = [
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-    "Fold",
-    "Unfold",
-]
-
 
 class _Convolution(Module):
-    """What convolutions and transposed ones have: the parameters, as PyTorch names, shapes and fills them."""
+    """The parameters of a convolution or transposed convolution, with PyTorch's names, shapes and initial values."""
 
     rank: ClassVar[int]
     function: ClassVar[Callable[..., Tensor]]
@@ -75,7 +64,7 @@ class _Convolution(Module):
         self.reset_parameters()
 
     def _matrix(self) -> tuple[int, int]:
-        """The first two extents of the weight, were there one group."""
+        """Return the first two sizes of the weight for a single group."""
         return self.out_channels, self.in_channels
 
     def reset_parameters(self) -> None:
@@ -124,7 +113,7 @@ class _Conv(_Convolution):
         return type(self).function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def _widths(self) -> list[int]:
-        """What is put before and after each axis, the last axis first."""
+        """Return the padding before and after each axis, the last axis first."""
         widths: list[int] = []
         for n in reversed(range(self.rank)):
             if isinstance(self.padding, str):
@@ -136,7 +125,7 @@ class _Conv(_Convolution):
 
 
 class Conv1d(_Conv):
-    """Windows of (N, C, L) times weights (out, C / groups, taps).
+    """Convolve (N, C, L); the weight has the shape (out, C / groups, taps).
 
     >>> Conv1d(2, 4, 3, padding=1)
     Conv1d(2, 4, kernel_size=(3,), stride=(1,), padding=(1,))
@@ -147,14 +136,14 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Windows of (N, C, H, W) times weights (out, C / groups, taps, taps)."""
+    """Convolve (N, C, H, W); the weight has the shape (out, C / groups, taps, taps)."""
 
     rank = 2
     function = staticmethod(convolutions.conv2d)
 
 
 class Conv3d(_Conv):
-    """Windows of (N, C, D, H, W) times weights (out, C / groups, taps, taps, taps)."""
+    """Convolve (N, C, D, H, W); the weight has the shape (out, C / groups, taps, taps, taps)."""
 
     rank = 3
     function = staticmethod(convolutions.conv3d)
@@ -194,7 +183,7 @@ class _ConvTranspose(_Convolution):
         )
 
     def _left(self, input: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
-        """The output padding that gives an output of a certain size."""
+        """Return the output padding that gives an output of the given size."""
         assert not isinstance(self.padding, str)
         geometry = zip(self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
         least = [
@@ -212,28 +201,28 @@ class _ConvTranspose(_Convolution):
 
 
 class ConvTranspose1d(_ConvTranspose):
-    """What `Conv1d` does to gradients; the weight has the shape (C, out / groups, taps)."""
+    """Convolve transposed: the gradient of `Conv1d`; the weight has the shape (C, out / groups, taps)."""
 
     rank = 1
     function = staticmethod(convolutions.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTranspose):
-    """What `Conv2d` does to gradients; the weight has the shape (C, out / groups, taps, taps)."""
+    """Convolve transposed: the gradient of `Conv2d`; the weight has the shape (C, out / groups, taps, taps)."""
 
     rank = 2
     function = staticmethod(convolutions.conv_transpose2d)
 
 
 class ConvTranspose3d(_ConvTranspose):
-    """What `Conv3d` does to gradients; the weight has the shape (C, out / groups, taps, taps, taps)."""
+    """Convolve transposed: the gradient of `Conv3d`; the weight has the shape (C, out / groups, taps, taps, taps)."""
 
     rank = 3
     function = staticmethod(convolutions.conv_transpose3d)
 
 
 class Unfold(Module):
-    """The windows of images as columns."""
+    """Extract the windows of images as columns."""
 
     def __init__(self, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> None:
         super().__init__()
@@ -248,7 +237,7 @@ class Unfold(Module):
 
 
 class Fold(Module):
-    """The sum of windows, given as columns, in images."""
+    """Sum windows, given as columns, into images."""
 
     def __init__(
         self, output_size: Each, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1

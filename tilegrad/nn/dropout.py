@@ -1,4 +1,4 @@
-"""Dropout as modules."""
+"""Define dropout as modules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from . import functional
 from .functional import dropouts
 from .module import Module
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
-
 
 class _Dropout(Module):
-    """What drops something with probability `p` while training."""
+    """The base of modules that drop elements with probability `p` while training."""
 
     function: ClassVar[Callable[..., Tensor]]
 
@@ -31,36 +29,36 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Sets elements to 0 with probability `p` while training, and scales the others by 1 / (1 - p)."""
+    """Set elements to 0 with probability `p` while training, and scale the others by 1 / (1 - p)."""
 
     function = staticmethod(functional.dropout)
 
 
 class Dropout1d(_Dropout):
-    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    """Drop whole channels of (N, C, L) or (C, L)."""
 
     function = staticmethod(functional.dropout1d)
 
 
 class Dropout2d(_Dropout):
-    """Dropout of whole channels of (N, C, H, W)."""
+    """Drop whole channels of (N, C, H, W)."""
 
     function = staticmethod(functional.dropout2d)
 
 
 class Dropout3d(_Dropout):
-    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Drop whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
     function = staticmethod(functional.dropout3d)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout to SELU's lowest value, which keeps mean 0 and variance 1."""
+    """Set elements to SELU's lowest value while training, which keeps mean 0 and variance 1."""
 
     function = staticmethod(functional.alpha_dropout)
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` of whole channels."""
+    """Apply `AlphaDropout` to whole channels."""
 
     function = staticmethod(functional.feature_alpha_dropout)

@@ -1,4 +1,4 @@
-"""Tables of vectors as modules."""
+"""Define embedding tables as modules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from .functional import embeddings
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Embedding", "EmbeddingBag"]
-
 
 class _Table(Module):
-    """A trained table; the row `padding_idx` starts at 0 and is not trained."""
+    """A trained table of vectors; row `padding_idx` starts at 0 and is not trained."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class _Table(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **settings: Any) -> Self:
-        """A table with these rows, which are not trained unless `freeze=False`."""
+        """Make a table from given rows, which are not trained unless `freeze=False`."""
         if embeddings.dim() != 2:
             raise ShapeError(f"from_pretrained: needs a table, but the shape is {tuple(embeddings.shape)}")
         rows, width = embeddings.shape
@@ -78,7 +76,7 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """Rows of a table, by number."""
+    """Look up rows of a table by index."""
 
     def __init__(
         self,
@@ -111,7 +109,7 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """The sum, mean or maximum of the rows of each bag."""
+    """Compute the sum, mean or maximum of the rows of each bag of indices."""
 
     def __init__(
         self,

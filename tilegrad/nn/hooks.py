@@ -1,4 +1,4 @@
-"""What is called beside a module: before and after its forward, its backward, and its saving and loading."""
+"""Implement hooks of modules: before and after forward, backward, saving and loading."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..tree import flatten, unflatten
 
 
 class Hook(NamedTuple):
-    """A function that is called beside something, with the keyword arguments or without."""
+    """A registered function, called with the keyword arguments or without."""
 
     function: Callable[..., Any]
     with_kwargs: bool = False
     always: bool = False
-    """Also when the forward raises."""
+    """Call it also when forward raises."""
 
 
 class Handle:
-    """Takes a hook away again, by `remove()` or at the end of a `with`."""
+    """A handle that removes a hook, by `remove()` or at the end of a `with` block."""
 
     def __init__(self, hooks: dict[int, Hook], hook: Hook, first: bool = False) -> None:
         self._hooks = hooks
@@ -46,7 +46,7 @@ class Handle:
 
 
 class Hooked:
-    """What a module has of hooks."""
+    """The hooks of a module."""
 
     _hooks: dict[str, dict[int, Hook]]
 
@@ -82,7 +82,7 @@ class Hooked:
             raise
 
     def _call_in_any_case(self, hooks: list[Hook], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Calls what is left of hooks when a forward raised; what they raise themselves is a warning."""
+        """Call the remaining `always_call` hooks after forward raised; their own errors become warnings."""
         for hook in hooks:
             try:
                 hook.function(self, *((args, kwargs) if hook.with_kwargs else (args,)), None)
@@ -93,7 +93,7 @@ class Hooked:
                 )
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: list[Hook], done: list[Hook]) -> Any:
-        """The output, with all hooks; `done` tells which of those after it were called."""
+        """Call forward with all hooks; `done` lists the hooks that ran after it."""
         for hook in self._in_order("before"):
             changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
             if changed is not None and hook.with_kwargs:
@@ -111,7 +111,7 @@ class Hooked:
         return output if watched is None else watched.outputs(output)
 
     def _refuse(self, args: tuple[Any, ...], problem: AttributeError) -> None:
-        """Says what is wrong where an array or a list was given, and asked for what tensors have."""
+        """Raise where an array or a list was given and an attribute of tensors was used."""
         given = next((x for x in args if x is problem.obj), None)
         if isinstance(given, (list, tuple)) or type(given).__module__ == "numpy":
             raise ArgumentError(
@@ -136,7 +136,7 @@ class Hooked:
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> Handle:
-        """Calls `hook(module, args)` before each forward; what it returns replaces the arguments, unless None."""
+        """Call `hook(module, args)` before each forward; a result other than None replaces the arguments."""
         return self._hook("before", hook, prepend, with_kwargs)
 
     def register_forward_hook(
@@ -147,40 +147,41 @@ class Hooked:
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> Handle:
-        """Calls `hook(module, args, output)` after each forward; what it returns replaces the output, unless None.
+        """Call `hook(module, args, output)` after each forward; a result other than None replaces the output.
 
         With `always_call` also where something raised before: then the output is None.
         """
         return self._hook("after", hook, prepend, with_kwargs, always_call)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(module, grad_output)` before gradients flow through; what it returns replaces grad_output."""
+        """Call `hook(module, grad_output)` before backward; a result other than None replaces grad_output."""
         return self._hook("gradient_before", hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(module, grad_input, grad_output)` when both are known; what it returns replaces grad_input."""
+        """Call `hook(module, grad_input, grad_output)` after backward; a result other than None replaces grad_input."""
         return self._hook("gradient_after", hook, prepend)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(module, prefix, keep_vars)` before `state_dict` collects."""
+        """Call `hook(module, prefix, keep_vars)` before `state_dict` collects."""
         return self._hook("saving", hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(module, state_dict, prefix, local_metadata)` with what was collected, which it may change."""
+        """Call `hook(module, state_dict, prefix, local_metadata)` with the collected state, which it may change."""
         return self._hook("saved", hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`
-        before loading, with a state that it may change."""
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`
+        before loading; it may change the state.
+        """
         return self._hook("loading", hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(module, incompatible_keys)` after loading."""
+        """Call `hook(module, incompatible_keys)` after loading."""
         return self._hook("loaded", hook)
 
 
 class Gradients:
-    """Sees the gradients at the outputs and at the inputs of one call of a module, and shows them to its hooks."""
+    """The gradients of the outputs and inputs of one call of a module, for its backward hooks."""
 
     def __init__(self, module: Hooked, before: list[Hook], after: list[Hook]) -> None:
         self.module, self.before, self.after = module, before, after
@@ -188,7 +189,7 @@ class Gradients:
         self.waits_for_inputs = False
 
     def inputs(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The positional arguments, their gradients watched."""
+        """Return the positional arguments with their gradients watched."""
         self.waits_for_inputs = any(isinstance(x, Tensor) and x.requires_grad for x in flatten(args)[0])
         if not (self.after and self.waits_for_inputs):
             return args
@@ -218,7 +219,7 @@ def _replaced(gradients: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
 
 
 def _watched(structure: Any, arrived: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:
-    """The same tensors, with a function that sees their gradients and may replace them."""
+    """Return the same tensors with a function that sees and may replace their gradients."""
     leaves, form = flatten(structure)
     places = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
     passed = Passing.apply(arrived, *[leaves[n] for n in places]) if places else ()
@@ -228,7 +229,7 @@ def _watched(structure: Any, arrived: Callable[[tuple[Any, ...]], tuple[Any, ...
 
 
 class Passing(Function):
-    """Gives tensors as they are; their gradients pass through a function."""
+    """An identity whose gradients pass through a function."""
 
     @staticmethod
     def forward(call: Any, arrived: Any, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Initial values, set in place, with PyTorch's names and distributions."""
+"""Initialise parameters in place, with PyTorch's names and distributions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ FAR = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """By how much weights must be larger in front of this function to keep the variance.
+    """Return the factor by which weights before this nonlinearity keep the variance.
 
     >>> calculate_gain("leaky_relu", 1)
     1.0
@@ -70,7 +70,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs an output is computed from, and how many outputs an input goes into."""
+    """Return the numbers of inputs per output (fan in) and of outputs per input (fan out)."""
     shape = tuple(tensor.shape)
     if len(shape) < 2:
         raise ShapeError(f"the fans of a weight need two axes or more, but its shape is {shape}")
@@ -96,7 +96,7 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal values, those beyond [a, b] drawn again (by the inverse of the distribution function)."""
+    """Fill with normal numbers truncated to [a, b], by the inverse of the distribution function."""
     from statistics import NormalDist
 
     standard = NormalDist()
@@ -107,7 +107,7 @@ def trunc_normal_(
 
 
 def _inverse_erf(x: Tensor) -> Tensor:
-    """By the two polynomials of M. Giles, "Approximating the erfinv function" (2010), to float32 accuracy."""
+    """Approximate erfinv by the two polynomials of M. Giles (2010), to float32 accuracy."""
     w = -((1 - x) * (1 + x)).log()
     near, far = w - 2.5, w.sqrt() - 3
     return x * where(w < 5, _polynomial(near, NEAR), _polynomial(far, FAR))
@@ -141,7 +141,7 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The weight of a convolution that gives its input again, as far as there are channels for it."""
+    """Fill the weight of a convolution so that it returns its input, as far as there are channels for it."""
     shape = tuple(tensor.shape)
     if not 3 <= len(shape) <= 5 or groups < 1 or shape[0] % groups:
         raise ShapeError(
@@ -158,7 +158,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Orthogonal rows or columns, whichever are fewer, each direction as likely as any other (Saxe et al., 2013)."""
+    """Fill with random orthogonal rows or columns, whichever are fewer (Saxe et al., 2013)."""
     if tensor.dim() < 2:
         raise ShapeError(f"orthogonal_ needs two axes or more, but the shape is {tuple(tensor.shape)}")
     if tensor.numel() == 0:
@@ -172,7 +172,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
 
 
 def _orthogonal_part(x: Tensor) -> Tensor:
-    """The factor with orthogonal columns of the polar decomposition of a tall matrix, by Newton and Schulz.
+    """Return the orthogonal polar factor of a tall matrix, by Newton-Schulz iterations.
 
     Of a matrix of normal values it is distributed as by QR, and it needs nothing but products.
     """
@@ -187,7 +187,7 @@ def _orthogonal_part(x: Tensor) -> Tensor:
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> Tensor:
-    """Normal values, a share `sparsity` of each column 0 (Martens, 2010)."""
+    """Fill with normal numbers, with a share `sparsity` of each column set to 0 (Martens, 2010)."""
     if tensor.dim() != 2:
         raise ShapeError(f"sparse_ fills a matrix, but the shape is {tuple(tensor.shape)}")
     if not 0 <= sparsity <= 1:
@@ -203,7 +203,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Uniform values that keep the variance forward and backward (Glorot and Bengio, 2010)."""
+    """Fill with uniform numbers that keep the variance forward and backward (Glorot and Bengio, 2010)."""
     bound = gain * sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
@@ -219,7 +219,7 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform values that keep the variance through layers of ReLU (He et al., 2015)."""
+    """Fill with uniform numbers that keep the variance through layers of ReLU (He et al., 2015)."""
     bound = sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 

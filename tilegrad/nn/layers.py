@@ -1,4 +1,4 @@
-"""Layers of one or two products, distances, and what changes nothing but a shape."""
+"""Define linear and bilinear layers, distances, and changes of shape."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from . import functional, init
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["Bilinear", "CosineSimilarity", "Flatten", "Identity", "Linear", "PairwiseDistance", "Unflatten"]
-
 
 class Identity(Module):
-    """Gives what it gets, whatever it was made with."""
+    """Return the input; any arguments are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -27,7 +25,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """`input @ weight.T + bias`; the weight has the shape (out_features, in_features)."""
+    """Compute `input @ weight.T + bias`; the weight has the shape (out_features, in_features)."""
 
     bias: Parameter | None
 
@@ -55,7 +53,7 @@ class Linear(Module):
 
 
 class Bilinear(Module):
-    """`input1 @ weight[n] @ input2 + bias[n]` for each output n."""
+    """Compute `input1 @ weight[n] @ input2 + bias[n]` for each output n."""
 
     bias: Parameter | None
 
@@ -93,7 +91,7 @@ class Bilinear(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along `dim`."""
+    """Compute the cosine of the angle between vectors along `dim`."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         super().__init__()
@@ -105,7 +103,7 @@ class CosineSimilarity(Module):
 
 
 class PairwiseDistance(Module):
-    """The p-norm of the difference along the last axis."""
+    """Compute the p-norm of the difference along the last axis."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         super().__init__()
@@ -118,7 +116,7 @@ class PairwiseDistance(Module):
 
 
 class Flatten(Module):
-    """Makes one axis of several; by default of all but the first."""
+    """Merge a range of axes into one; by default all but the first."""
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -133,7 +131,7 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Makes several axes of one."""
+    """Split one axis into several."""
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Layers that learn from their first input how many features or channels it has."""
+"""Define layers that take their number of features or channels from their first input."""
 
 from __future__ import annotations
 
@@ -13,33 +13,15 @@ from . import conv, layers, norm
 from .module import Module
 from .parameter import Buffer, Parameter
 
-__all__ = [
-    "LazyBatchNorm1d",
-    "LazyBatchNorm2d",
-    "LazyBatchNorm3d",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConv3d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyConvTranspose3d",
-    "LazyInstanceNorm1d",
-    "LazyInstanceNorm2d",
-    "LazyInstanceNorm3d",
-    "LazyLinear",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-]
-
 
 class UninitializedParameter(Parameter):
-    """A parameter whose shape is not known yet; it becomes an ordinary one, and stays the same object."""
+    """A parameter without a shape yet; `materialize` makes it an ordinary one, the same object."""
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
         super().__init__(empty(0, device=device, dtype=dtype), requires_grad)
 
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
-        """Becomes a parameter of this shape, whose elements are for somebody else to set."""
+        """Give it a shape; the elements are unspecified."""
         _materialize(self, Parameter, empty(*shape, device=device or self.device, dtype=dtype or self.dtype))
 
     def __repr__(self) -> str:
@@ -47,7 +29,7 @@ class UninitializedParameter(Parameter):
 
 
 class UninitializedBuffer(Buffer):
-    """A buffer whose shape is not known yet; it becomes an ordinary one, and stays the same object."""
+    """A buffer without a shape yet; `materialize` makes it an ordinary one, the same object."""
 
     def __init__(
         self, requires_grad: bool = False, device: Any = None, dtype: Any = None, persistent: bool = True
@@ -56,7 +38,7 @@ class UninitializedBuffer(Buffer):
         self.requires_grad_(requires_grad)
 
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
-        """Becomes a buffer of this shape, whose elements are for somebody else to set."""
+        """Give it a shape; the elements are unspecified."""
         _materialize(self, Buffer, empty(*shape, device=device or self.device, dtype=dtype or self.dtype))
 
     def __repr__(self) -> str:
@@ -64,19 +46,19 @@ class UninitializedBuffer(Buffer):
 
 
 def _materialize(one: Tensor, kind: type[Tensor], elements: Tensor) -> None:
-    """Gives a tensor without a shape its elements, in the type and on the device that they have."""
+    """Give a tensor without a shape its elements, in its dtype and on its device."""
     with no_grad():
         one.data = elements.detach()
     one.__class__ = kind
 
 
 class _Lazy(Module):
-    """Knows all arguments of a layer but the first, which the first input tells."""
+    """A layer that knows all arguments but the first, which it takes from the first input."""
 
     becomes: ClassVar[Any]
-    """The class of the layer."""
+    """Class of the layer."""
     channels: ClassVar[int] = 1
-    """The axis that tells, counted from the end where it is negative."""
+    """Axis of the features, counted from the end where it is negative."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
@@ -94,7 +76,7 @@ class _Lazy(Module):
         return self.forward(first, *others)
 
     def initialize(self, features: int) -> None:
-        """Becomes the layer for so many features; what held its parameters holds them still."""
+        """Become the layer for a number of features; its parameters stay the same objects."""
         made = type(self).becomes(features, *self._arguments, **self._options)
         old, own = self._parameters, self.__dict__
         self.__class__ = type(self).becomes
@@ -113,7 +95,7 @@ class _Lazy(Module):
 
 
 class LazyLinear(_Lazy):
-    """`Linear`, for as many features as the first input has.
+    """A `Linear` that takes `in_features` from its first input.
 
     >>> import tilegrad as tg
     >>> layer = tg.nn.LazyLinear(3)
@@ -126,67 +108,67 @@ class LazyLinear(_Lazy):
 
 
 class LazyConv1d(_Lazy):
-    """`Conv1d`, for as many channels as the first input has."""
+    """A `Conv1d` that takes `in_channels` from its first input."""
 
     becomes = conv.Conv1d
     channels = -2
 
 
 class LazyConv2d(_Lazy):
-    """`Conv2d`, for as many channels as the first input has."""
+    """A `Conv2d` that takes `in_channels` from its first input."""
 
     becomes = conv.Conv2d
     channels = -3
 
 
 class LazyConv3d(_Lazy):
-    """`Conv3d`, for as many channels as the first input has."""
+    """A `Conv3d` that takes `in_channels` from its first input."""
 
     becomes = conv.Conv3d
     channels = -4
 
 
 class LazyConvTranspose1d(_Lazy):
-    """`ConvTranspose1d`, for as many channels as the first input has."""
+    """A `ConvTranspose1d` that takes `in_channels` from its first input."""
 
     becomes = conv.ConvTranspose1d
     channels = -2
 
 
 class LazyConvTranspose2d(_Lazy):
-    """`ConvTranspose2d`, for as many channels as the first input has."""
+    """A `ConvTranspose2d` that takes `in_channels` from its first input."""
 
     becomes = conv.ConvTranspose2d
     channels = -3
 
 
 class LazyConvTranspose3d(_Lazy):
-    """`ConvTranspose3d`, for as many channels as the first input has."""
+    """A `ConvTranspose3d` that takes `in_channels` from its first input."""
 
     becomes = conv.ConvTranspose3d
     channels = -4
 
 
 class LazyBatchNorm1d(_Lazy):
-    """`BatchNorm1d`, for as many channels as the first input has."""
+    """A `BatchNorm1d` that takes `num_features` from its first input."""
 
     becomes = norm.BatchNorm1d
 
 
 class LazyBatchNorm2d(_Lazy):
-    """`BatchNorm2d`, for as many channels as the first input has."""
+    """A `BatchNorm2d` that takes `num_features` from its first input."""
 
     becomes = norm.BatchNorm2d
 
 
 class LazyBatchNorm3d(_Lazy):
-    """`BatchNorm3d`, for as many channels as the first input has."""
+    """A `BatchNorm3d` that takes `num_features` from its first input."""
 
     becomes = norm.BatchNorm3d
 
 
 class _LazyInstanceNorm(_Lazy):
-    """Unlike those whose sizes are known, they have parameters and statistics unless told otherwise, as in PyTorch."""
+    """A lazy instance norm; it has parameters and statistics by default, as in PyTorch."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         for n, name in ((2, "affine"), (3, "track_running_stats")):
@@ -196,21 +178,21 @@ class _LazyInstanceNorm(_Lazy):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm):
-    """`InstanceNorm1d`, for as many channels as the first input has."""
+    """An `InstanceNorm1d` that takes `num_features` from its first input."""
 
     becomes = norm.InstanceNorm1d
     channels = -2
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm):
-    """`InstanceNorm2d`, for as many channels as the first input has."""
+    """An `InstanceNorm2d` that takes `num_features` from its first input."""
 
     becomes = norm.InstanceNorm2d
     channels = -3
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm):
-    """`InstanceNorm3d`, for as many channels as the first input has."""
+    """An `InstanceNorm3d` that takes `num_features` from its first input."""
 
     becomes = norm.InstanceNorm3d
     channels = -4

@@ -1,4 +1,4 @@
-"""Copying a saved state into the tensors of a module."""
+"""Copy a saved state into the tensors of a module."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 EXTRA_STATE = "_extra_state"
 MOST_HINTS, LONGEST_HINT = 2000, 200
-"""Names that wrong ones are compared with: so many, of such a length."""
+"""Number and length of the names up to which similar names are searched for."""
 
 
 class LoadResult(NamedTuple):
-    """The names that a state lacked, and those that nobody wanted."""
+    """The names that the state lacks, and those that the module lacks."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -33,7 +33,7 @@ class LoadResult(NamedTuple):
 
 
 def load(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -> LoadResult:
-    """Copies each tensor of `given` into the tensor of the same name, or says everything that does not fit."""
+    """Copy each tensor of `given` into the tensor of the same name, or raise with everything that does not fit."""
     name = type(module).__name__
     if not isinstance(given, Mapping):
         raise ArgumentError(
@@ -70,12 +70,12 @@ def load(module: Module, given: Mapping[str, Any], strict: bool, assign: bool) -
 
 
 def _overrides(module: Module, method: str) -> bool:
-    """Whether the class of a module defines a method that `Module` only names."""
+    """Test whether the class of a module overrides a method that `Module` only declares."""
     return not getattr(type(module), method).__qualname__.startswith("Module.")
 
 
 def _converted(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> tuple[dict[str, Tensor], list[str]]:
-    """What the state has for the tensors of the module, and what of it is wrong, before anything is changed."""
+    """Return the elements for the tensors of the module, and the mismatches, before anything is changed."""
     found: dict[str, Tensor] = {}
     wrong: list[str] = []
     for key, tensor in own.items():
@@ -95,7 +95,7 @@ def _converted(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> tuple[dic
 
 
 def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> None:
-    """Raises with all that does not fit, if something does not."""
+    """Raise with all mismatches, if there are any."""
     problems = [*wrong]
     if strict:
         missing, unexpected = result
@@ -109,7 +109,7 @@ def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> No
 
 
 class _Hints:
-    """Names that are probably the same thing: for few of many names, as comparing them takes its time."""
+    """Suggestions of similar names, for short lists of names only, as comparing them is slow."""
 
     def __init__(self, missing: list[str], unexpected: list[str]) -> None:
         self.missing, self.unexpected = _by_ending(missing), _by_ending(unexpected)

@@ -2,174 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..tensor import Tensor
 from . import functional
-from .functional import losses
-from .module import Module
-
-__all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CrossEntropyLoss",
-    "HuberLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "NLLLoss",
-    "SmoothL1Loss",
-]
+from .layers import PairwiseDistance
+from .wrapped import Loss
 
 
-class Loss(Module):
-    """A loss with nothing to set but its reduction."""
-
-    def __init__(self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> None:
-        super().__init__()
-        self.reduction = losses.reduction_of(size_average, reduce, reduction)
+class MSELoss(Loss, function=functional.mse_loss, without=("weight",)):
+    """Compute the mean squared difference."""
 
 
-class MSELoss(Loss):
-    """The mean of the squared differences."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.mse_loss(input, target, reduction=self.reduction)
+class L1Loss(Loss, function=functional.l1_loss, without=("weight",)):
+    """Compute the mean absolute difference."""
 
 
-class L1Loss(Loss):
-    """The mean of the absolute differences."""
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.l1_loss(input, target, reduction=self.reduction)
+class SmoothL1Loss(Loss, function=functional.smooth_l1_loss):
+    """Compute a loss that is quadratic for differences below `beta` and linear beyond."""
 
 
-class SmoothL1Loss(Loss):
-    """Quadratic below `beta`, linear beyond."""
-
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.beta = beta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
+class HuberLoss(Loss, function=functional.huber_loss, without=("weight",)):
+    """Compute a loss that is quadratic for differences below `delta` and linear beyond."""
 
 
-class HuberLoss(Loss):
-    """Quadratic below `delta`, linear beyond."""
-
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction)
-        self.delta = delta
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.huber_loss(input, target, self.reduction, self.delta)
+class KLDivLoss(Loss, function=functional.kl_div):
+    """Compute the Kullback-Leibler divergence; the input holds log-probabilities."""
 
 
-class KLDivLoss(Loss):
-    """The divergence of log-probabilities from probabilities."""
+class BCELoss(Loss, function=functional.binary_cross_entropy):
+    """Compute the binary cross entropy of probabilities."""
+
+
+class BCEWithLogitsLoss(Loss, function=functional.binary_cross_entropy_with_logits):
+    """Compute the binary cross entropy of logits."""
+
+
+class NLLLoss(Loss, function=functional.nll_loss):
+    """Compute the negative log-likelihood of class indices under log-probabilities."""
+
+
+class CrossEntropyLoss(Loss, function=functional.cross_entropy):
+    """Compute the cross entropy of class indices or class probabilities under logits."""
+
+
+class MarginRankingLoss(Loss, function=functional.margin_ranking_loss):
+    """Penalise pairs whose order (target 1: the first is larger) is not kept by the margin."""
+
+
+class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss):
+    """Penalise distances of similar pairs (target 1) and those below the margin of others (target -1)."""
+
+
+class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss):
+    """Penalise angles of similar pairs (target 1) and cosines above the margin of others (target -1)."""
+
+
+class TripletMarginLoss(Loss, function=functional.triplet_margin_loss):
+    """Penalise anchors that are not closer to the positive than to the negative by the margin."""
+
+
+class TripletMarginWithDistanceLoss(Loss, function=functional.triplet_margin_with_distance_loss, keyword_only=True):
+    """Compute `TripletMarginLoss` with a distance function of the user's."""
 
     def __init__(
         self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        log_target: bool = False,
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.log_target = log_target
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
-
-
-class WeightedLoss(Loss):
-    """A loss with weights, which are buffers: they move with the module."""
-
-    weight: Tensor | None
-
-    def __init__(self, reduction: str, **weights: Tensor | None) -> None:
-        super().__init__(reduction=reduction)
-        for name, weight in weights.items():
-            self.register_buffer(name, weight)
-
-
-class BCELoss(WeightedLoss):
-    """The cross entropy of probabilities of yes and no."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.binary_cross_entropy(input, target, self.weight, reduction=self.reduction)
-
-
-class BCEWithLogitsLoss(WeightedLoss):
-    """The cross entropy of logits of yes."""
-
-    pos_weight: Tensor | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight, pos_weight=pos_weight)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        settings = {"reduction": self.reduction, "pos_weight": self.pos_weight}
-        return functional.binary_cross_entropy_with_logits(input, target, self.weight, **settings)  # type: ignore[arg-type]
-
-
-class NLLLoss(WeightedLoss):
-    """The negative log-likelihood of class numbers under log-probabilities."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
-        self.ignore_index = ignore_index
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.nll_loss(input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
-
-
-class CrossEntropyLoss(WeightedLoss):
-    """The cross entropy of class numbers, or of probabilities, under logits."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        size_average: bool | None = None,
-        ignore_index: int = -100,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(losses.reduction_of(size_average, reduce, reduction), weight=weight)
-        self.ignore_index = ignore_index
-        self.label_smoothing = label_smoothing
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return functional.cross_entropy(
-            input,
-            target,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
+        self._set(
+            distance_function=distance_function or PairwiseDistance(), margin=margin, swap=swap, reduction=reduction
         )
+
+
+class MultiMarginLoss(Loss, function=functional.multi_margin_loss):
+    """Penalise classes whose score comes within the margin of that of the target class."""
+
+
+class MultiLabelMarginLoss(Loss, function=functional.multilabel_margin_loss):
+    """Penalise wrong classes whose score comes within 1 of that of a target class."""
+
+
+class MultiLabelSoftMarginLoss(Loss, function=functional.multilabel_soft_margin_loss):
+    """Compute the binary cross entropy of logits, averaged over classes."""
+
+
+class SoftMarginLoss(Loss, function=functional.soft_margin_loss):
+    """Compute the logistic loss for targets 1 and -1."""
+
+
+class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss):
+    """Compute the negative log-likelihood of counts under a Poisson distribution."""
+
+
+class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, inputs=3, keyword_only=True):
+    """Compute the negative log-likelihood under normal distributions of given means and variances."""
+
+
+class CTCLoss(Loss, function=functional.ctc_loss, inputs=4):
+    """Compute the negative log-likelihood of label sequences, summed over their alignments with the inputs."""

@@ -1,4 +1,4 @@
-"""Module: a part of a network that knows its parameters, its buffers and its own parts."""
+"""Define `Module`: a part of a network that registers its parameters, its buffers and its submodules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Named = Iterator[tuple[str, Any]]
 
 
 class Module(Hooked):
-    """The base of all layers and networks, with PyTorch's interface.
+    """The base class of layers and networks, with PyTorch's interface.
 
     An attribute that is a `Parameter` or a `Module` is found by `parameters()`, `state_dict()`, `to()`.
     """
@@ -30,9 +30,9 @@ class Module(Hooked):
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
     _passing: set[str]
-    """The names of buffers that are not part of the state."""
+    """Names of the buffers that are not part of the state."""
     _of_ours: ClassVar[bool] = False
-    """Whether it is a layer of the library: traced functions do not look at each of its settings in every call."""
+    """Whether it is a layer of the library: traced functions do not watch each of its settings."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -46,7 +46,7 @@ class Module(Hooked):
 
     @property
     def training(self) -> bool:
-        """Whether the module behaves as in training. A traced function that asks is traced anew when it changes."""
+        """Whether the module is in training mode. A traced function that reads it is traced anew when it changes."""
         own = self.__dict__
         if state.trace is not None:
             state.trace.guards.append((lambda: own["_training"], own["_training"]))
@@ -119,12 +119,12 @@ class Module(Hooked):
             value._named(self._name_of_part(name))
 
     def _name_of_part(self, name: str) -> str:
-        """The name of a part within the nearest module that is called: containers of modules are not."""
+        """Return the name of a submodule within the nearest module that is called; containers are not called."""
         own = self.__dict__.get("_module_name", "")
         return f"{own}.{name}" if own and type(self).forward is Hooked.forward else name
 
     def _named(self, name: str) -> None:
-        """Note the name under which profiles show what runs in this module."""
+        """Record the name under which profiles show what runs in this module."""
         self.__dict__["_module_name"] = name
         if type(self).forward is Hooked.forward:
             for part, module in self._modules.items():
@@ -132,7 +132,7 @@ class Module(Hooked):
                     module._named(self._name_of_part(part))
 
     def _require(self, name: str, value: Any, kind: type, registry: dict[str, Any]) -> None:
-        """Raises unless something is of the kind that is registered, and no other part has its name."""
+        """Raise unless an object has the kind that is registered and its name is free."""
         module = type(self).__name__
         if value is not None and not isinstance(value, kind):
             raise ArgumentError(f"{module}: {name!r} is to be a {kind.__name__} or None, not a {type(value).__name__}")
@@ -144,7 +144,7 @@ class Module(Hooked):
         self._register(self._parameters, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """A tensor that belongs to the state but is not trained."""
+        """Register a tensor that belongs to the state but is not trained."""
         self._require(name, tensor, Tensor, self._buffers)
         self._register(self._buffers, name, tensor)
         (self._passing.discard if persistent else self._passing.add)(name)
@@ -165,7 +165,7 @@ class Module(Hooked):
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """The module itself and all its parts, at any depth, each once; none that is in `memo`."""
+        """Yield the module and all its submodules with their names, each once; none that is in `memo`."""
         seen = set() if memo is None else memo
         stack = [(prefix, self)]
         while stack:
@@ -214,7 +214,7 @@ class Module(Hooked):
         return self._at(target, Module)  # type: ignore[no-any-return]
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts a module in the place of another, or (unless `strict`) in a new place."""
+        """Replace a submodule; unless `strict`, also under a new name."""
         path, _, name = target.rpartition(".")
         if strict or hasattr(self.get_submodule(path), name):
             self.get_submodule(target)
@@ -243,7 +243,7 @@ class Module(Hooked):
     def state_dict(
         self, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
-        """All parameters and persistent buffers by name; they share memory with the module."""
+        """Return all parameters and persistent buffers by name; they share memory with the module."""
         state: dict[str, Any] = {} if destination is None else destination
         for hook in self._in_order("saving"):
             hook.function(self, prefix, keep_vars)
@@ -264,14 +264,14 @@ class Module(Hooked):
         return [(name, tensor) for name, tensor in named if tensor is not None]
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> LoadResult:
-        """Copies a state into the module; what does not fit is said at once, and then nothing is changed.
+        """Copy a state into the module; if anything does not fit, raise with all of it and change nothing.
 
         `assign` takes the tensors of the state, with their dtypes, instead of copying from them.
         """
         return load(self, state_dict, strict, assign)
 
     def get_extra_state(self) -> Any:
-        """What else belongs to the state of a class that defines this and `set_extra_state`."""
+        """Return additional state, for classes that define this and `set_extra_state`."""
         raise NotImplementedError(f"{type(self).__name__}: define get_extra_state() if there is more to save")
 
     def set_extra_state(self, state: Any) -> None:
@@ -280,7 +280,7 @@ class Module(Hooked):
     # -- changes to the whole
 
     def apply(self, fn: Callable[[Module], None]) -> Self:
-        """Calls `fn` on every part, inner ones first, and on the module itself."""
+        """Call `fn` on every submodule, inner ones first, and on the module itself."""
         for child in self.children():
             child.apply(fn)
         fn(self)
@@ -309,15 +309,16 @@ class Module(Hooked):
                 parameter.grad = parameter.grad.detach().zero_()
 
     def share_memory(self) -> Self:
-        """As it is: threads share memory anyway."""
+        """Return the module: threads share memory anyway."""
         return self
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Moves everything to a device, where the elements do not matter."""
+        """Move parameters and buffers to a device without copying their elements."""
         return self.to(device)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Moves everything to a device, or casts the floating-point part to a dtype; `x.to`'s arguments.
+        """Move parameters and buffers to a device, or cast the floating-point ones to a dtype; takes the arguments of
+        `x.to`.
 
         A memory format is for what has as many axes as it is about.
         """
@@ -363,7 +364,7 @@ class Module(Hooked):
     # -- in print
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of a module's printed form."""
+        """Return the text between the parentheses of the printed form."""
         return ""
 
     def __repr__(self) -> str:

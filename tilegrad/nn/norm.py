@@ -1,4 +1,4 @@
-"""Normalisations as modules."""
+"""Define normalisations as modules."""
 
 from __future__ import annotations
 
@@ -14,27 +14,12 @@ from . import functional
 from .module import Module
 from .parameter import Parameter
 
-__all__ = [
-    "BatchNorm1d",
-    "BatchNorm2d",
-    "BatchNorm3d",
-    "CrossMapLRN2d",
-    "GroupNorm",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
-    "LayerNorm",
-    "LocalResponseNorm",
-    "RMSNorm",
-    "SyncBatchNorm",
-]
-
 
 class _Running(Module):
-    """What normalises channels and may keep running statistics, which are buffers: they change in place."""
+    """The base of normalisations of channels, with optional running statistics as buffers."""
 
     axes: ClassVar[tuple[int, ...]]
-    """The numbers of axes that inputs may have."""
+    """Numbers of axes that inputs may have."""
     weight: Parameter | None
     bias: Parameter | None
     running_mean: Tensor | None
@@ -87,7 +72,9 @@ class _Running(Module):
             )
 
     def _share(self) -> float | Tensor:
-        """By how much this batch moves the running statistics, counting it; all batches alike without a momentum."""
+        """Return the weight of this batch in the running statistics, and count it; without a momentum all batches weigh
+        alike.
+        """
         if self.num_batches_tracked is None or not self.training:
             return self.momentum or 0.0
         with no_grad():
@@ -102,7 +89,7 @@ class _Running(Module):
 
 
 class _BatchNorm(_Running):
-    """Brings each channel to mean 0 and variance 1: those of the batch in training, else the running ones."""
+    """Normalise each channel by the statistics of the batch in training, else by the running ones."""
 
     def __init__(
         self,
@@ -127,13 +114,13 @@ class _BatchNorm(_Running):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Of (N, C) or (N, C, L)."""
+    """Normalise the channels of (N, C) or (N, C, L) over the batch."""
 
     axes = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """Of (N, C, H, W).
+    """Normalise the channels of (N, C, H, W) over the batch.
 
     >>> import tilegrad as tg
     >>> norm = BatchNorm2d(1)
@@ -146,13 +133,13 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Of (N, C, D, H, W)."""
+    """Normalise the channels of (N, C, D, H, W) over the batch."""
 
     axes = (5,)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Of (N, C, ...) with any number of axes. In one process there is nobody to be in step with: it is a batch norm."""
+    """Normalise the channels of (N, C, ...), with any number of axes. In one process it is a batch norm."""
 
     axes = (2, 3, 4, 5)
 
@@ -163,7 +150,7 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
-        """The module with every batch norm in it replaced by one of this class, with its parameters and statistics."""
+        """Replace every batch norm in a module by one of this class, with its parameters and statistics."""
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):
             made = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats)
             made.__dict__.update(module.__dict__)
@@ -174,7 +161,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 class _InstanceNorm(_Running):
-    """Brings each channel of each instance to mean 0 and variance 1."""
+    """Normalise each channel of each instance."""
 
     def __init__(
         self,
@@ -214,25 +201,25 @@ class _InstanceNorm(_Running):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Of (N, C, L) or (C, L)."""
+    """Normalise each channel of each instance of (N, C, L) or (C, L)."""
 
     axes = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Of (N, C, H, W) or (C, H, W)."""
+    """Normalise each channel of each instance of (N, C, H, W) or (C, H, W)."""
 
     axes = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Of (N, C, D, H, W) or (C, D, H, W)."""
+    """Normalise each channel of each instance of (N, C, D, H, W) or (C, D, H, W)."""
 
     axes = (4, 5)
 
 
 class _Affine(Module):
-    """What has a scale and a shift that start at 1 and 0."""
+    """The base of modules with a weight that starts at 1 and a bias that starts at 0."""
 
     weight: Parameter | None
     bias: Parameter | None
@@ -250,7 +237,7 @@ class _Affine(Module):
 
 
 class GroupNorm(_Affine):
-    """Brings groups of channels of each instance to mean 0 and variance 1."""
+    """Normalise groups of channels of each instance."""
 
     def __init__(
         self,
@@ -281,7 +268,7 @@ class GroupNorm(_Affine):
 
 
 class LayerNorm(_Affine):
-    """Brings the last axes to mean 0 and variance 1, then scales and shifts them."""
+    """Normalise over the last axes, then scale and shift."""
 
     def __init__(
         self,
@@ -307,7 +294,7 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(_Affine):
-    """Divides the last axes by the root of the mean of their squares, then scales them."""
+    """Divide by the root mean square over the last axes, then scale."""
 
     def __init__(
         self,
@@ -332,7 +319,7 @@ class RMSNorm(_Affine):
 
 
 class LocalResponseNorm(Module):
-    """Divides by what `size` neighbouring channels have of squares."""
+    """Divide by a power of the sum of squares of `size` neighbouring channels."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sequences of different lengths in one tensor: padded to the longest, or packed without the padding."""
+"""Pad and pack sequences of different lengths."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ __all__ = [
 
 
 class PackedSequence(NamedTuple):
-    """The first elements of all sequences, then the second ones, and so on; longer sequences stand first."""
+    """The first elements of all sequences, then the second ones, and so on; longer sequences come first."""
 
     data: Tensor
     batch_sizes: Tensor
-    """How many sequences have a first element, a second, ..."""
+    """Number of sequences that have a first element, a second, ..."""
     sorted_indices: Tensor | None = None
-    """Where the sequences stood before they were put in order of their lengths."""
+    """Positions of the sequences before they were sorted by length."""
     unsorted_indices: Tensor | None = None
-    """Where they stand now."""
+    """Positions of the original sequences among the sorted ones."""
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """The same with its elements on another device or of another type."""
+        """Convert the elements to another device or dtype."""
         return self._replace(data=self.data.to(*args, **kwargs))
 
     def lengths(self) -> list[int]:
-        """Those of the sequences, in the order of their lengths."""
+        """Return the lengths, in descending order."""
         sizes = self.batch_sizes.tolist()
         return [sum(size > n for size in sizes) for n in range(sizes[0])]
 
@@ -48,7 +48,7 @@ class PackedSequence(NamedTuple):
 def pad_sequence(
     sequences: Sequence[Tensor], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Tensor:
-    """Sequences (length, ...) beside each other in a tensor as long as the longest.
+    """Stack sequences (length, ...) in a tensor, padded to the longest.
 
     >>> import tilegrad as tg
     >>> pad_sequence([tg.tensor([1, 2, 3]), tg.tensor([4])], batch_first=True)
@@ -72,7 +72,7 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded tensor."""
+    """Return the sequences of a padded tensor."""
     rows = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
     return [rows[n, :length] for n, length in enumerate(_listed(lengths))]
 
@@ -84,7 +84,7 @@ def _listed(lengths: Any) -> list[int]:
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """A padded tensor (length, batch, ...) without its padding."""
+    """Pack a padded tensor (length, batch, ...) without its padding."""
     x = input.transpose(0, 1) if batch_first else input
     counts = _listed(lengths)
     if len(counts) != x.shape[1] or min(counts) < 1 or max(counts) > x.shape[0]:
@@ -112,7 +112,7 @@ def _integers(numbers: Sequence[int], like: Tensor) -> Tensor:
 
 
 def padded(packed: PackedSequence, padding_value: float = 0.0) -> Tensor:
-    """The sequences in the order of their lengths: (length, batch, ...)."""
+    """Return the sequences padded, longest first: (length, batch, ...)."""
     sizes = packed.batch_sizes.tolist()
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
     places = [starts[t] + n if n < size else 0 for t, size in enumerate(sizes) for n in range(sizes[0])]
@@ -123,14 +123,14 @@ def padded(packed: PackedSequence, padding_value: float = 0.0) -> Tensor:
 
 
 def present(lengths: Sequence[int], steps: int, like: Tensor) -> Tensor:
-    """Which sequences have a step: (steps, batch)."""
+    """Return the mask (steps, batch) of the steps that sequences have."""
     return arange(steps, device=like.device).unsqueeze(1) < _integers(lengths, like)
 
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The padded tensor of packed sequences, and their lengths."""
+    """Return the padded tensor of packed sequences, and their lengths."""
     if not isinstance(sequence, PackedSequence):
         raise ArgumentError(
             f"pad_packed_sequence takes what pack_padded_sequence or pack_sequence gave, not {kind_of(sequence)}"
@@ -148,25 +148,25 @@ def pad_packed_sequence(
 
 
 def repacked(x: Tensor, packed: PackedSequence) -> PackedSequence:
-    """A padded tensor in the order of lengths, packed as other sequences are."""
+    """Pack a padded tensor, longest first, like other packed sequences."""
     sizes = packed.batch_sizes.tolist()
     places = [t * sizes[0] + n for t, size in enumerate(sizes) for n in range(size)]
     return packed._replace(data=x.reshape(-1, *x.shape[2:]).index_select(0, _integers(places, x)))
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
-    """Sequences (length, ...) packed."""
+    """Pack sequences (length, ...)."""
     return pack_padded_sequence(pad_sequence(sequences), [x.shape[0] for x in sequences], False, enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The sequences that were packed."""
+    """Return the sequences of a packed sequence."""
     x, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(x, lengths, batch_first=True)
 
 
-def turned(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Each sequence of (length, batch, width) in reverse order, where it stands; what is behind its end stays."""
+def reverse_within_lengths(x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Reverse each sequence of (length, batch, width) within its length; padding stays."""
     steps = arange(x.shape[0], device=x.device).unsqueeze(1)
     ends = _integers(lengths, x)
     places = (ends - 1 - steps).where(steps < ends, steps)
@@ -174,6 +174,6 @@ def turned(x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 def last_steps(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """What (length, batch, width) has at the end of each sequence."""
+    """Return the last step of each sequence of (length, batch, width)."""
     places = _integers([n - 1 for n in lengths], x).reshape(1, -1, 1)
     return x.gather(0, places.expand(1, *x.shape[1:])).squeeze(0)

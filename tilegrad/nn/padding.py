@@ -1,4 +1,4 @@
-"""Padding as modules: five kinds, each for one, two and three axes."""
+"""Define padding as modules: five modes, each for one, two and three axes."""
 
 from __future__ import annotations
 
@@ -10,27 +10,9 @@ from ..tensor import Tensor
 from .functional.paddings import pad
 from .module import Module
 
-__all__ = [
-    "CircularPad1d",
-    "CircularPad2d",
-    "CircularPad3d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "ConstantPad3d",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReflectionPad3d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "ReplicationPad3d",
-    "ZeroPad1d",
-    "ZeroPad2d",
-    "ZeroPad3d",
-]
-
 
 class _Pad(Module):
-    """Elements put before and after those of the last axes: one width for all, or two for each, the last axis first."""
+    """Pad the last axes: one width for all, or two for each, the last axis first."""
 
     axes: ClassVar[int]
     mode: ClassVar[str] = "constant"

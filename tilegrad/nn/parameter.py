@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a module trains."""
+"""Define `Parameter`, a tensor that a module trains, and `Buffer`, one that it does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..tensor import Tensor
 
 
 class Buffer(Tensor):
-    """A tensor that is registered as a buffer by the module whose attribute it becomes.
+    """A tensor that becomes a buffer of the module to which it is assigned as an attribute.
 
     It shares the elements of the tensor that it is made from.
     """
@@ -27,7 +27,7 @@ class Buffer(Tensor):
 
 
 class Parameter(Tensor):
-    """A tensor that requires gradients and is found by the module whose attribute it is.
+    """A tensor that requires gradients and becomes a parameter of the module to which it is assigned.
 
     It shares the elements of the tensor that it is made from.
     """

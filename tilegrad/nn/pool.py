@@ -1,4 +1,4 @@
-"""Layers that keep the greatest, or the average, of windows."""
+"""Define pooling as modules."""
 
 from __future__ import annotations
 
@@ -11,35 +11,13 @@ from . import functional
 from .functional import unpooling
 from .functional.fractional import Ratio
 from .functional.geometry import Each, each
-from .functional.poolings import Pooled, Sizes
+from .functional.poolings import Pooled
 from .module import Module
-
-__all__ = [
-    "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d",
-    "AdaptiveMaxPool1d",
-    "AdaptiveMaxPool2d",
-    "AdaptiveMaxPool3d",
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "FractionalMaxPool2d",
-    "FractionalMaxPool3d",
-    "LPPool1d",
-    "LPPool2d",
-    "LPPool3d",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-    "MaxUnpool1d",
-    "MaxUnpool2d",
-    "MaxUnpool3d",
-]
+from .wrapped import FunctionModule
 
 
 class _Pool(Module):
-    """Calls one of the functions of pooling."""
+    """The base of modules that call a pooling function."""
 
     function: ClassVar[Callable[..., Any]]
 
@@ -72,7 +50,7 @@ class _MaxPool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """The greatest element of each window of (N, C, L).
+    """Compute the maximum of each window of (N, C, L).
 
     >>> MaxPool1d(3, stride=2)
     MaxPool1d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)
@@ -82,19 +60,19 @@ class MaxPool1d(_MaxPool):
 
 
 class MaxPool2d(_MaxPool):
-    """The greatest element of each window of (N, C, H, W)."""
+    """Compute the maximum of each window of (N, C, H, W)."""
 
     function = staticmethod(functional.max_pool2d)
 
 
 class MaxPool3d(_MaxPool):
-    """The greatest element of each window of (N, C, D, H, W)."""
+    """Compute the maximum of each window of (N, C, D, H, W)."""
 
     function = staticmethod(functional.max_pool3d)
 
 
 class AvgPool1d(_Pool):
-    """The average of each window of (N, C, L)."""
+    """Average each window of (N, C, L)."""
 
     def __init__(
         self,
@@ -119,141 +97,62 @@ class AvgPool1d(_Pool):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class _AvgPool(_Pool):
-    def __init__(
-        self,
-        kernel_size: Each,
-        stride: Each | None = None,
-        padding: Each = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+class _AvgPool(FunctionModule):
+    shown = ("kernel_size", "stride", "padding")
 
-    def forward(self, input: Tensor) -> Tensor:
-        geometry = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        made = type(self).function(input, *geometry, self.count_include_pad, self.divisor_override)
-        return made  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    def _set(self, **settings: Any) -> None:
+        stride = settings.pop("stride")
+        super()._set(**settings, stride=settings["kernel_size"] if stride is None else stride)
 
 
-class AvgPool2d(_AvgPool):
-    """The average of each window of (N, C, H, W)."""
-
-    function = staticmethod(functional.avg_pool2d)
+class AvgPool2d(_AvgPool, function=functional.avg_pool2d):
+    """Average each window of (N, C, H, W)."""
 
 
-class AvgPool3d(_AvgPool):
-    """The average of each window of (N, C, D, H, W)."""
-
-    function = staticmethod(functional.avg_pool3d)
+class AvgPool3d(_AvgPool, function=functional.avg_pool3d):
+    """Average each window of (N, C, D, H, W)."""
 
 
-class _AdaptiveAvgPool(_Pool):
-    def __init__(self, output_size: Sizes) -> None:
-        super().__init__()
-        self.output_size = output_size
-
-    def forward(self, input: Tensor) -> Tensor:
-        return type(self).function(input, self.output_size)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+class AdaptiveAvgPool1d(FunctionModule, function=functional.adaptive_avg_pool1d):
+    """Average the windows that divide (N, C, L) evenly into `output_size`."""
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
-    """The averages of as many windows as asked for; with 1, of everything."""
-
-    function = staticmethod(functional.adaptive_avg_pool1d)
+class AdaptiveAvgPool2d(FunctionModule, function=functional.adaptive_avg_pool2d):
+    """Average the windows that divide (N, C, H, W) evenly into `output_size`."""
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
-    """The averages of as many windows of images as asked for; with 1, of whole images."""
-
-    function = staticmethod(functional.adaptive_avg_pool2d)
+class AdaptiveAvgPool3d(FunctionModule, function=functional.adaptive_avg_pool3d):
+    """Average the windows that divide (N, C, D, H, W) evenly into `output_size`."""
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The averages of as many windows of volumes as asked for."""
+class AdaptiveMaxPool1d(FunctionModule, function=functional.adaptive_max_pool1d):
+    """Compute the maximum of the windows that divide (N, C, L) evenly into `output_size`."""
 
-    function = staticmethod(functional.adaptive_avg_pool3d)
-
-
-class _AdaptiveMaxPool(_Pool):
-    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def forward(self, input: Tensor) -> Pooled:
-        return type(self).function(input, self.output_size, self.return_indices)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        return f"output_size={self.output_size}"
+    shown = ("output_size",)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
-    """The greatest elements of as many windows as asked for."""
+class AdaptiveMaxPool2d(FunctionModule, function=functional.adaptive_max_pool2d):
+    """Compute the maximum of the windows that divide (N, C, H, W) evenly into `output_size`."""
 
-    function = staticmethod(functional.adaptive_max_pool1d)
-
-
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The greatest elements of as many windows of images as asked for."""
-
-    function = staticmethod(functional.adaptive_max_pool2d)
+    shown = ("output_size",)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The greatest elements of as many windows of volumes as asked for."""
+class AdaptiveMaxPool3d(FunctionModule, function=functional.adaptive_max_pool3d):
+    """Compute the maximum of the windows that divide (N, C, D, H, W) evenly into `output_size`."""
 
-    function = staticmethod(functional.adaptive_max_pool3d)
-
-
-class _LPPool(_Pool):
-    def __init__(
-        self, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-    ) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def forward(self, input: Tensor) -> Tensor:
-        made = type(self).function(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
-        return made  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        text = f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}"
-        return f"{text}, ceil_mode={self.ceil_mode}"
+    shown = ("output_size",)
 
 
-class LPPool1d(_LPPool):
-    """The root of the sum of the powers of each window."""
-
-    function = staticmethod(functional.lp_pool1d)
+class LPPool1d(FunctionModule, function=functional.lp_pool1d):
+    """Compute the p-norm of each window of (N, C, L)."""
 
 
-class LPPool2d(_LPPool):
-    """The root of the sum of the powers of each window of images."""
-
-    function = staticmethod(functional.lp_pool2d)
+class LPPool2d(FunctionModule, function=functional.lp_pool2d):
+    """Compute the p-norm of each window of (N, C, H, W)."""
 
 
-class LPPool3d(_LPPool):
-    """The root of the sum of the powers of each window of volumes."""
-
-    function = staticmethod(functional.lp_pool3d)
+class LPPool3d(FunctionModule, function=functional.lp_pool3d):
+    """Compute the p-norm of each window of (N, C, D, H, W)."""
 
 
 class _FractionalMaxPool(Module):
@@ -282,13 +181,13 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The greatest elements of windows of images whose distances are drawn."""
+    """Compute the maximum of windows of images at random distances (Graham, 2014)."""
 
     function = staticmethod(functional.fractional_max_pool2d)
 
 
 class FractionalMaxPool3d(_FractionalMaxPool):
-    """The greatest elements of windows of volumes whose distances are drawn."""
+    """Compute the maximum of windows of volumes at random distances."""
 
     function = staticmethod(functional.fractional_max_pool3d)
 
@@ -312,18 +211,18 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Puts back what `MaxPool1d(return_indices=True)` kept."""
+    """Invert `MaxPool1d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 1
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Puts back what `MaxPool2d(return_indices=True)` kept."""
+    """Invert `MaxPool2d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 2
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Puts back what `MaxPool3d(return_indices=True)` kept."""
+    """Invert `MaxPool3d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 3

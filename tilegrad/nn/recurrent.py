@@ -1,7 +1,7 @@
-"""Recurrent layers: RNN, LSTM and GRU of several layers and both directions.
+"""Define recurrent layers: RNN, LSTM and GRU with several layers and both directions.
 
-The inputs of all steps go through one product, outside of the loop; inside remains one product a step, with all
-gates side by side (so a GRU's six products are two).
+The inputs of all steps go through one product, outside of the loop; inside remains one product a step, with all gates
+side by side (so a GRU's six products are two).
 """
 
 from __future__ import annotations
@@ -21,23 +21,21 @@ from ..tensor import Tensor
 from . import functional, init
 from .cells import State, Weights, gru_step, input_gates, lstm_step, nonlinearity_named, rnn_step, two_states
 from .module import Module
-from .packing import PackedSequence, last_steps, padded, present, repacked, turned
+from .packing import PackedSequence, last_steps, padded, present, repacked, reverse_within_lengths
 from .parameter import Parameter
 
-__all__ = ["GRU", "LSTM", "RNN", "RNNBase"]
-
 Lengths: TypeAlias = "Sequence[int] | None"
-"""Of packed sequences, in falling order."""
+"""Lengths of packed sequences, in descending order."""
 
 
 CLOSED = 1e4
-"""What makes a gate 0 or 1 exactly, whatever the hidden state adds to it."""
+"""Pre-activation that makes a gate exactly 0 or 1, whatever the hidden state adds."""
 
 
 def _in_one_kernel(
     x: Tensor, state: State, w: Weights, kind: CellKind, reverse: bool, lengths: Lengths
 ) -> tuple[Tensor, State]:
-    """One layer through all steps, in one direction: all steps in one kernel, which has the batch as its last axis."""
+    """Run one layer in one direction, all steps in one kernel, with the batch as the last axis."""
     more = state[1].t() if kind == "lstm" else None
     bias = w.input_bias
     if kind == "gru":
@@ -61,7 +59,7 @@ def _in_one_kernel(
 
 
 def _held(gates: Tensor, lengths: Sequence[int]) -> Tensor:
-    """The gates of an LSTM, such that its cells stay as they are behind the ends of sequences."""
+    """Set the gates of an LSTM so that cells keep their value behind the ends of sequences."""
     exists = present(lengths, gates.shape[0], gates).unsqueeze(-1)
     closed, opened = gates.new_tensor(-CLOSED), gates.new_tensor(CLOSED)
     i, f, *rest = gates.chunk(4, -1)
@@ -69,13 +67,13 @@ def _held(gates: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 class RNNBase(Module):
-    """Layers over layers of cells that go through a sequence."""
+    """The base of recurrent layers: stacked layers of cells that run along a sequence."""
 
     gates: ClassVar[int] = 1
     joined: ClassVar[bool] = True
-    """Whether the biases of input and hidden state are just added."""
+    """Whether the biases of input and hidden state are added without anything in between."""
     unrolled = False
-    """Set to True, each step is made of ordinary operations, all of which are compiled."""
+    """True: compile each step as ordinary operations instead of one kernel for all steps."""
 
     def __init__(
         self,
@@ -127,11 +125,11 @@ class RNNBase(Module):
             init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """For PyTorch's sake: the compiler decides how parameters lie."""
+        """Do nothing: the compiler chooses the layout of parameters."""
 
     @property
     def all_weights(self) -> list[list[Parameter]]:
-        """The parameters of each layer and direction."""
+        """Return the parameters of each layer and direction."""
         names = [f"_l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self._suffixes]
         kinds = ["weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"]
         return [[p for kind in kinds if (p := self._parameters.get(kind + name)) is not None] for name in names]
@@ -148,14 +146,14 @@ class RNNBase(Module):
         raise NotImplementedError
 
     def _kind(self) -> CellKind:
-        """As the kernel knows it."""
+        """Return the kind of cell for the kernel."""
         raise NotImplementedError
 
     def _state_widths(self) -> list[int]:
         return [self.hidden_size]
 
     def _run(self, input: Any, given: State | None) -> tuple[Any, State]:
-        """The outputs of the last layer, and the last states of all."""
+        """Return the outputs of the last layer, and the last states of all layers."""
         if isinstance(input, PackedSequence):
             return self._run_packed(input, given)
         self._check(input)
@@ -170,7 +168,7 @@ class RNNBase(Module):
         return x.squeeze(axis), tuple([s.squeeze(1) for s in states])
 
     def _run_packed(self, input: PackedSequence, given: State | None) -> tuple[PackedSequence, State]:
-        """The same for sequences of different lengths: each state stops at the end of its sequence."""
+        """Run sequences of different lengths: each state stops at the end of its sequence."""
         if input.data.dim() != 2 or input.data.shape[1] != self.input_size:
             raise ShapeError(
                 f"{type(self).__name__}: packed sequences of the shape {tuple(input.data.shape)}: they must have "
@@ -203,10 +201,10 @@ class RNNBase(Module):
     def _through(
         self, x: Tensor, state: State, w: Weights, reverse: bool, lengths: Lengths = None
     ) -> tuple[Tensor, State]:
-        """One layer through all steps, in one direction."""
+        """Run one layer through all steps in one direction."""
         if lengths is not None and reverse:
-            outputs, state = self._through(turned(x, lengths), state, w, False, lengths)
-            return turned(outputs, lengths), state
+            outputs, state = self._through(reverse_within_lengths(x, lengths), state, w, False, lengths)
+            return reverse_within_lengths(outputs, lengths), state
         sizes = (*x.value.shape, w.of_hidden.shape[0])
         plain = not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes)
         if plain and is_one_kernel(w.of_hidden.shape[1], x.value.device):
@@ -233,7 +231,7 @@ class RNNBase(Module):
             raise ShapeError(f"{name}: an input of the shape {tuple(input.shape)} has no steps")
 
     def _initial(self, x: Tensor, given: State | None, batched: bool) -> State:
-        """The first states (layers * directions, batch, width): zeros, if none are given."""
+        """Return the initial states (layers * directions, batch, width): zeros, if none are given."""
         count, batch = self.num_layers * len(self._suffixes), x.shape[1]
         shapes = [(count, batch, width) for width in self._state_widths()]
         if given is None:
@@ -263,7 +261,7 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """`h = tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)` along a sequence (or with relu).
+    """Run an RNN along a sequence: `h = tanh(x @ W_ih.T + b_ih + h @ W_hh.T + b_hh)`, or with relu.
 
     >>> import tilegrad as tg
     >>> output, h = tg.nn.RNN(8, 16, num_layers=2)(tg.ones(5, 3, 8))
@@ -301,7 +299,7 @@ class RNN(RNNBase):
 
 
 class GRU(RNNBase):
-    """Gated recurrent units (Cho et al., 2014), with PyTorch's place of the reset gate.
+    """Run gated recurrent units (Cho et al., 2014) along a sequence, with the reset gate where PyTorch has it.
 
     >>> import tilegrad as tg
     >>> output, h = tg.nn.GRU(8, 16, bidirectional=True, batch_first=True)(tg.ones(3, 5, 8))
@@ -339,7 +337,7 @@ class GRU(RNNBase):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory; with `proj_size` the hidden state is mapped to a smaller one.
+    """Run a long short-term memory along a sequence; `proj_size` projects the hidden state to a smaller one.
 
     >>> import tilegrad as tg
     >>> output, (h, c) = tg.nn.LSTM(8, 16, proj_size=4)(tg.ones(5, 3, 8))

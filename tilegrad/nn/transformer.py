@@ -1,4 +1,4 @@
-"""Transformers: layers of attention and of a network for each place, and stacks of them."""
+"""Define Transformer layers, encoders and decoders."""
 
 from __future__ import annotations
 
@@ -17,14 +17,6 @@ from .layers import Linear
 from .module import Module
 from .norm import LayerNorm
 
-__all__ = [
-    "Transformer",
-    "TransformerDecoder",
-    "TransformerDecoderLayer",
-    "TransformerEncoder",
-    "TransformerEncoderLayer",
-]
-
 Activation = str | Callable[[Tensor], Tensor]
 
 
@@ -37,7 +29,7 @@ def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _Layer(Module):
-    """What layers of the encoder and of the decoder have in common."""
+    """The base of encoder and decoder layers."""
 
     attentions: tuple[str, ...]
 
@@ -72,7 +64,7 @@ class _Layer(Module):
         self.activation = _activation(activation)
 
     def _residual(self, n: int, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
-        """x and what a block makes of it, normalised before the block or after the sum."""
+        """Add the output of a block to x, with the norm before the block or after the sum."""
         norm, dropout = getattr(self, f"norm{n}"), getattr(self, f"dropout{n}")
         if self.norm_first:
             return x + dropout(block(norm(x)))  # type: ignore[no-any-return]
@@ -83,7 +75,7 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a network of two layers for each place, each beside what goes past it."""
+    """Apply self-attention and a feed-forward network, each with a residual connection."""
 
     attentions = ("self_attn",)
 
@@ -102,7 +94,7 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """As in the encoder, with attention to what the encoder gave in between."""
+    """Apply self-attention, attention to the encoder's output, and a feed-forward network."""
 
     attentions = ("self_attn", "multihead_attn")
 
@@ -143,7 +135,7 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """Copies of an encoder layer, one after the other."""
+    """Stack copies of an encoder layer."""
 
     def __init__(
         self,
@@ -168,7 +160,7 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """Copies of a decoder layer, one after the other."""
+    """Stack copies of a decoder layer."""
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
@@ -191,7 +183,7 @@ class TransformerDecoder(_Stack):
 
 
 class Transformer(Module):
-    """An encoder and a decoder that looks at what it gave (Vaswani et al., 2017).
+    """Combine an encoder and a decoder that attends to its output (Vaswani et al., 2017).
 
     >>> import tilegrad as tg
     >>> network = tg.nn.Transformer(16, 2, 1, 1, 32, batch_first=True)
@@ -266,7 +258,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
-        """-inf where a key stands behind the query, else 0.
+        """Return the causal mask: -inf for keys after the query, else 0.
 
         >>> Transformer.generate_square_subsequent_mask(2)
         tensor([[0., -inf],

@@ -1,4 +1,4 @@
-"""Images made larger, and channels exchanged for pixels, as modules."""
+"""Define resampling of images, and exchanges of channels and pixels, as modules."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 
-__all__ = [
-    "ChannelShuffle",
-    "PixelShuffle",
-    "PixelUnshuffle",
-    "Upsample",
-    "UpsamplingBilinear2d",
-    "UpsamplingNearest2d",
-]
-
 
 class Upsample(Module):
-    """`interpolate` as a module."""
+    """Resample to `size` or by `scale_factor`, as `interpolate` does."""
 
     kind: ClassVar[str] = "Upsample"
 
@@ -57,7 +48,7 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Repeats pixels."""
+    """Upsample images by repeating pixels."""
 
     def __init__(
         self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
@@ -66,7 +57,7 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Draws lines between pixels, with the corners in place."""
+    """Upsample images bilinearly, with aligned corners."""
 
     def __init__(
         self, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None
@@ -75,7 +66,7 @@ class UpsamplingBilinear2d(Upsample):
 
 
 class PixelShuffle(Module):
-    """(..., C r r, H, W) becomes (..., C, H r, W r)."""
+    """Rearrange (..., C r r, H, W) to (..., C, H r, W r)."""
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()
@@ -89,7 +80,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H r, W r) becomes (..., C r r, H, W)."""
+    """Rearrange (..., C, H r, W r) to (..., C r r, H, W)."""
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()
@@ -103,7 +94,7 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Takes one channel of each group in turn."""
+    """Interleave the channels of the groups."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()

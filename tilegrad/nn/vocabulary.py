@@ -1,4 +1,4 @@
-"""Losses of many classes, as of the words of a language, together with the layer that scores them."""
+"""Define losses over many classes, as of a vocabulary, together with the layer of the scores."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from ..functions.joining import cat
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
 from .container import ModuleList, Sequential
-from .functional.losses import check_classes, check_range, linear_cross_entropy
+from .functional.losses import check_classes, check_range, linear_cross_entropy, reduction_of
 from .layers import Linear
-from .loss import WeightedLoss
 from .module import Module
 
-__all__ = ["AdaptiveLogSoftmaxWithLoss", "LinearCrossEntropyLoss"]
 
+class LinearCrossEntropyLoss(Module):
+    """Compute the cross entropy of the scores of a linear layer, without storing the scores."""
 
-class LinearCrossEntropyLoss(WeightedLoss):
-    """The cross entropy of the scores of a linear layer."""
+    weight: Tensor | None
 
     def __init__(
         self,
@@ -38,7 +37,9 @@ class LinearCrossEntropyLoss(WeightedLoss):
         label_smoothing: float = 0.0,
         options: Any = None,
     ) -> None:
-        super().__init__(reduction, weight=weight)
+        super().__init__()
+        self.reduction = reduction_of(None, None, reduction)
+        self.register_buffer("weight", weight)
         self.num_classes = num_classes
         self.out_features = tuple(out_features)
         self.ignore_index = ignore_index
@@ -61,7 +62,7 @@ class LinearCrossEntropyLoss(WeightedLoss):
         )
 
 
-class Judged(NamedTuple):
+class AdaptiveOutput(NamedTuple):
     """The log-probability of each target, and the mean of their negatives."""
 
     output: Tensor
@@ -69,10 +70,10 @@ class Judged(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """A softmax over many classes, the frequent ones first: the rarer a cluster, the smaller its scores are made of.
+    """Compute a softmax over many classes, most frequent first; clusters of rarer classes use narrower features.
 
-    Every cluster is computed for every sample, so that shapes do not depend on the targets; the saving is in the
-    narrow clusters, not in leaving some out.
+    Every cluster is computed for every sample, so that shapes do not depend on the targets; the saving is in the narrow
+    clusters, not in leaving some out.
 
     >>> import tilegrad as tg
     >>> loss = AdaptiveLogSoftmaxWithLoss(16, 100, cutoffs=[10, 40])
@@ -112,7 +113,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             self.tail.append(Sequential(inner, Linear(width, high - low, False, device, dtype)))
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """The first class of each cluster of rare ones, and the first behind it."""
+        """Return the first class of each cluster of rare ones, and the one after its last."""
         return list(zip(self.cutoffs, self.cutoffs[1:], strict=False))
 
     def reset_parameters(self) -> None:
@@ -121,8 +122,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             inner.reset_parameters()
             outer.reset_parameters()
 
-    def forward(self, input: Tensor, target: Tensor) -> Judged:
-        """The log-probabilities of the targets, and the loss."""
+    def forward(self, input: Tensor, target: Tensor) -> AdaptiveOutput:
+        """Return the log-probabilities of the targets, and the loss."""
         single = target.dim() == 0
         x, wanted = (input.unsqueeze(0), target.unsqueeze(0)) if single else (input, target)
         if x.dim() != 2 or wanted.dim() != 1:
@@ -138,10 +139,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             within = self.tail[n](x).log_softmax(1).gather(1, (wanted - low).clamp(0, high - low - 1).unsqueeze(1))
             inside = (wanted >= low) & (wanted < high)
             found = where(inside, within.squeeze(1) + head[:, self.shortlist_size + n], found)
-        return Judged(found.squeeze(0) if single else found, -found.mean())
+        return AdaptiveOutput(found.squeeze(0) if single else found, -found.mean())
 
     def log_prob(self, input: Tensor) -> Tensor:
-        """The log-probabilities of all classes."""
+        """Return the log-probabilities of all classes."""
         head = self.head(input).log_softmax(1)
         parts = [head[:, : self.shortlist_size]]
         for n, part in enumerate(self.tail):
@@ -149,5 +150,5 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return cat(parts, 1)
 
     def predict(self, input: Tensor) -> Tensor:
-        """The most probable class of each sample."""
+        """Return the most probable class of each sample."""
         return self.log_prob(input).argmax(1)

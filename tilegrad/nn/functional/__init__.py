@@ -1,9 +1,12 @@
-"""Layers, activations and losses as functions, under PyTorch's names. Each is an expression of tensors:
-what one of them costs is for the compiler to decide."""
+"""Layers, activations and losses as functions, under PyTorch's names: expressions of tensors, which the compiler fuses.
 
-from __future__ import annotations
+Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
+"""
+
+from types import FunctionType
 
 from ...functions.declared import checking_arguments
+from ...functions.selecting import one_hot
 from . import (
     activations,
     alignment,
@@ -24,47 +27,26 @@ from . import (
     sampling,
     unpooling,
 )
-from .activations import *  # noqa: F403
-from .alignment import *  # noqa: F403
 from .arguments import tensors_only
-from .attending import *  # noqa: F403
-from .convolutions import *  # noqa: F403
-from .distances import *  # noqa: F403
-from .dropouts import *  # noqa: F403
-from .embeddings import *  # noqa: F403
-from .fractional import *  # noqa: F403
-from .heads import *  # noqa: F403
-from .indexed_poolings import *  # noqa: F403
-from .losses import *  # noqa: F403
-from .margins import *  # noqa: F403
-from .norms import *  # noqa: F403
-from .paddings import *  # noqa: F403
-from .poolings import *  # noqa: F403
-from .resizing import *  # noqa: F403
-from .sampling import *  # noqa: F403
-from .unpooling import *  # noqa: F403
 
-__all__ = [*activations.__all__]
-__all__ += alignment.__all__
-__all__ += attending.__all__
-__all__ += convolutions.__all__
-__all__ += distances.__all__
-__all__ += dropouts.__all__
-__all__ += embeddings.__all__
-__all__ += fractional.__all__
-__all__ += heads.__all__
-__all__ += indexed_poolings.__all__
-__all__ += losses.__all__
-__all__ += margins.__all__
-__all__ += norms.__all__
-__all__ += paddings.__all__
-__all__ += poolings.__all__
-__all__ += resizing.__all__
-__all__ += sampling.__all__
-__all__ += unpooling.__all__
+MODULES = (activations, alignment, attending, convolutions, distances, dropouts, embeddings, fractional, heads)
+MODULES += (indexed_poolings, losses, margins, norms, paddings, poolings, resizing, sampling, unpooling)
+INTERNAL = frozenset(
+    "check_classes check_mode check_range checked_probability reduced reduction_of refuse_tracked same_shape "
+    "unpooled".split()
+)
+"""Functions of these modules that other modules use, and users do not."""
 
-for _name in __all__:
-    globals()[_name] = tensors_only(_name, checking_arguments(globals()[_name]))
+_found = {
+    name: tensors_only(name, checking_arguments(found))
+    for module in MODULES
+    for name, found in vars(module).items()
+    if isinstance(found, FunctionType) and found.__module__ == module.__name__ and name[0] != "_"
+    if name not in INTERNAL
+}
+_found["one_hot"] = tensors_only("one_hot", checking_arguments(one_hot))
+globals().update(_found)
+__all__ = list(_found)
 
 
 def __dir__() -> list[str]:

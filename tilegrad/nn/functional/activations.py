@@ -1,10 +1,11 @@
-"""Activations as functions. `inplace=True` puts the result where the input was, as in PyTorch."""
+"""Define activations as functions. `inplace=True` stores the result in the input, as in PyTorch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import wraps
 from math import pi, sqrt
+from typing import Any
 
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...functions.arithmetic import where
@@ -16,52 +17,12 @@ from ...ops import activation
 from ...random import rand_like
 from ...tensor import Tensor
 
-__all__ = [
-    "celu",
-    "celu_",
-    "elu",
-    "elu_",
-    "gelu",
-    "glu",
-    "gumbel_softmax",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "hardtanh_",
-    "leaky_relu",
-    "leaky_relu_",
-    "log_softmax",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "relu_",
-    "rrelu",
-    "rrelu_",
-    "selu",
-    "selu_",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softmin",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanh",
-    "tanhshrink",
-    "threshold",
-    "threshold_",
-]
-
-
 EXACT = 40
-"""From here on, log(1 + exp(x)) is x to the last bit of a float64."""
+"""Input from which log(1 + exp(x)) equals x in float64."""
 
 
 def _wide(input: Tensor) -> Tensor:
-    """Half precision as float32: exp(12) and the third power of 41 are more than float16 can hold."""
+    """Convert 16-bit floats to float32: exp(12) and 41 ** 3 exceed float16."""
     return input.float() if input.dtype.bits == 16 else input
 
 
@@ -81,7 +42,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """Elements up to the threshold become `value`."""
+    """Replace elements that are at most `threshold` by `value`."""
     value = int(value) if input.dtype.is_integer else value
     return _placed(input, where(input <= threshold, value, input), inplace)
 
@@ -91,7 +52,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """A leaky ReLU with a trained slope: one for all, or one for each channel (axis 1)."""
+    """Compute a leaky ReLU with a trained slope: one for all elements, or one per channel (axis 1)."""
     if weight.dim() > 1:
         raise ShapeError(f"prelu: a weight of the shape {tuple(weight.shape)}: slopes are one number or a vector")
     if weight.numel() > 1:
@@ -114,7 +75,7 @@ def _leaky(input: Tensor, slope: Tensor | float) -> Tensor:
 def rrelu(
     input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """A leaky ReLU whose slopes are drawn for each element; without training their mean."""
+    """Compute a leaky ReLU with random slopes in [lower, upper]; without training, their mean."""
     if not lower <= upper:
         raise ArgumentError(f"rrelu: lower={lower} is above upper={upper}")
     slope = rand_like(input) * (upper - lower) + lower if training else (lower + upper) / 2
@@ -130,7 +91,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def _expm1_below(input: Tensor, alpha: float) -> Tensor:
-    """expm1(x / alpha) below 0, straight from there on: with that slope at 0, but no second derivative there.
+    """Compute expm1(x / alpha) below 0 and continue linearly above, with slope and no second derivative at 0.
 
     The branch that is not taken must not overflow: its gradient would be 0 times infinity.
     """
@@ -141,7 +102,7 @@ def _expm1_below(input: Tensor, alpha: float) -> Tensor:
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """ELU with the constants at which layers keep mean 0 and variance 1 (Klambauer et al., 2017)."""
+    """Compute an ELU with the constants that keep mean 0 and variance 1 (Klambauer et al., 2017)."""
     return _placed(input, 1.0507009873554804934193349852946 * elu(input, 1.6732632423543772848170429916717), inplace)
 
 
@@ -149,7 +110,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """The identity between two limits; nothing flows back at the limits themselves, unlike in `clamp`."""
+    """Clamp to [min_val, max_val]; unlike in `clamp`, the gradient at the limits is 0."""
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val={min_val} is more than max_val={max_val}")
     if input.dtype.is_integer:
@@ -169,12 +130,12 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Elements between -lambd and lambd become 0."""
+    """Replace elements between -lambd and lambd by 0."""
     return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """Elements move towards 0 by lambd, and no further."""
+    """Move elements by `lambd` towards 0; those nearer than that become 0."""
     if not lambd >= 0:
         raise ArgumentError(f"softshrink: lambd={lambd} is no number of at least 0")
     return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0))
@@ -200,7 +161,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """`input` times the probability that a normal value is below it; "tanh" approximates that."""
+    """Compute x times the normal distribution function of x; "tanh" approximates it."""
     match approximate:
         case "none":
             return elementwise(activation.gelu(floating(input, "gelu")), input)
@@ -212,7 +173,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above a threshold."""
+    """Compute log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
     wide = _wide(input)
     scaled = wide * beta
     return where(scaled > threshold, wide, scaled.clamp(max=threshold).exp().log1p() / beta).to(input.dtype)
@@ -228,7 +189,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 @row_by_row
 def logsigmoid(input: Tensor) -> Tensor:
-    """Smooth everywhere: min(x, 0) - log(1 + exp(-|x|)) has a corner at 0, where its gradient would be wrong."""
+    """Compute log(sigmoid(x)), smooth at 0: min(x, 0) - log(1 + exp(-|x|)) has a wrong gradient there."""
     return -softplus(-input, threshold=EXACT)
 
 
@@ -236,7 +197,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along `dim` times the sigmoid of the second."""
+    """Multiply the first half along `dim` by the sigmoid of the second half."""
     if not -input.dim() <= dim < input.dim():
         raise AxisError(f"glu: dim={dim} is no axis of an input of the shape {tuple(input.shape)}")
     extent = input.shape[dim]
@@ -249,7 +210,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _axis(input: Tensor, dim: int | None) -> int:
-    """What PyTorch takes if it is not told: the channels."""
+    """Return PyTorch's default axis: that of the channels."""
     if dim is not None:
         return dim
     return 0 if input.dim() in (0, 1, 3) else 1
@@ -268,7 +229,7 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = Non
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
-    """Differentiable draws from the categories; `hard` gives a one-hot value with the gradient of the soft one."""
+    """Draw differentiable samples from categories; `hard` returns one-hot rows with the gradient of the soft ones."""
     waits = -(1 - rand_like(logits)).log()
     soft = ((logits - waits.log()) / tau).softmax(dim)
     if not hard:
@@ -277,10 +238,17 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return chosen - soft.detach() + soft
 
 
-def _changing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return partial(function, inplace=True)
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the variant of an activation that stores its result in its input."""
+
+    @wraps(function)
+    def changing(*args: Any, **kwargs: Any) -> Tensor:
+        return function(*args, **{"inplace": True, **kwargs})
+
+    changing.__name__ = changing.__qualname__ = f"{function.__name__}_"
+    return changing
 
 
-relu_, elu_, celu_, selu_ = _changing(relu), _changing(elu), _changing(celu), _changing(selu)
-leaky_relu_, rrelu_ = _changing(leaky_relu), _changing(rrelu)
-hardtanh_, threshold_ = _changing(hardtanh), _changing(threshold)
+relu_, elu_, celu_, selu_ = _in_place(relu), _in_place(elu), _in_place(celu), _in_place(selu)
+leaky_relu_, rrelu_ = _in_place(leaky_relu), _in_place(rrelu)
+hardtanh_, threshold_ = _in_place(hardtanh), _in_place(threshold)

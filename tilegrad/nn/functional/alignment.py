@@ -1,4 +1,4 @@
-"""The loss of connectionist temporal classification: of all alignments of a sequence with its labels."""
+"""Define the connectionist temporal classification loss."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from ...lazy.evaluation import SMALL, array_of
 from ...tensor import Tensor
 from .losses import reduced
 
-__all__ = ["ctc_loss"]
-
 NEVER = -1e30
-"""The logarithm of no chance at all. A finite number: differences of infinities are no numbers."""
+"""Logarithm of probability 0: finite, as differences of infinities are NaN."""
 
 
 def ctc_loss(
@@ -30,7 +28,8 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Of the log-probabilities (T, N, C) and the labels (N, S), or all labels in one row (Graves et al., 2006).
+    """Compute the CTC loss of log-probabilities (T, N, C) and labels (N, S), or all labels in one row (Graves et al.,
+    2006).
 
     Blanks may stand between labels and must between equal ones. Its gradient is right behind a `log_softmax`, and for
     any other input as well.
@@ -66,7 +65,7 @@ def _lengths(name: str, given: Tensor | Sequence[int], batch: int) -> Tensor:
 
 
 def _check_lengths(name: str, lengths: Tensor, most: int | None) -> None:
-    """Raises for what cannot be a length, where that can be seen without computing anything."""
+    """Raise for invalid lengths, where they are known without computing anything."""
     if tracing() or lengths.value.buffer is None or not 0 < lengths.numel() <= SMALL:
         return
     numbers = array_of(lengths).tolist()
@@ -75,7 +74,7 @@ def _check_lengths(name: str, lengths: Tensor, most: int | None) -> None:
 
 
 def _rows(targets: Tensor, lengths: Tensor, batch: int, single: bool) -> Tensor:
-    """The labels of each sequence in a row; what follows them does not matter."""
+    """Return the labels of each sequence in a row; later elements are unspecified."""
     if targets.dim() == 2 and targets.shape[0] == batch:
         return targets.to(int64)
     if targets.dim() != 1:
@@ -92,7 +91,7 @@ def _rows(targets: Tensor, lengths: Tensor, batch: int, single: bool) -> Tensor:
 
 
 def _with_blanks(labels: Tensor, blank: int) -> Tensor:
-    """Blanks before, between and after the labels."""
+    """Insert blanks before, between and after the labels."""
     between = stack((labels * 0 + blank, labels), 2).reshape(labels.shape[0], 2 * labels.shape[1])
     return pad(between, (0, 1), value=blank)
 

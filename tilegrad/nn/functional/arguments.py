@@ -1,4 +1,4 @@
-"""What a function says where an array or a list stands in the place of a tensor."""
+"""Refuse arrays and lists in place of tensors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OF_FLOATS = frozenset(
     prelu selu silu smooth_l1_loss soft_margin_loss softplus softshrink gaussian_nll_loss
     binary_cross_entropy_with_logits""".split()
 )
-"""Functions that take floating-point elements only, as in PyTorch; others convert integers, or compute with them."""
+"""Functions that take floating-point elements only, as in PyTorch; others convert integers or compute with them."""
 
 
 def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which tells a wrong argument by its name. Of calls that succeed only the first argument is looked
-    at: a tensor of another library has methods of the same names.
+    """Wrap a function so that it names a wrong argument. Calls that succeed check the first argument only: a tensor of
+    another library has methods of the same names.
 
     >>> import tilegrad as tg
     >>> tg.nn.functional.relu([1.0, 2.0])

@@ -1,4 +1,4 @@
-"""Attention as functions."""
+"""Define attention as functions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """For each query the mean of the values, weighted by the softmax of its scaled products with the keys.
+    """Compute softmax(query @ key.T * scale + mask) @ value, without storing the scores.
 
-    Shapes: query (..., heads, L, E), key (..., heads, S, E), value (..., heads, S, V). Scores (L, S) are not stored.
-    A mask is bool (True: takes part) or is added to the scores. Where a query meets no key, the result is 0.
+    Shapes: query (..., heads, L, E), key (..., heads, S, E), value (..., heads, S, V). Scores (L, S) are not stored. A
+    mask is bool (True: takes part) or is added to the scores. Where a query meets no key, the result is 0.
 
     >>> import tilegrad as tg
     >>> q, k, v = tg.ones(2, 8, 16, 4), tg.ones(2, 8, 32, 4), tg.ones(2, 8, 32, 6)
@@ -64,7 +64,7 @@ def scaled_dot_product_attention(
 
 
 def causal_mask(queries: int, keys: int, device: Any = None) -> Tensor:
-    """Which keys stand no later than the query: the mask of `is_causal=True`.
+    """Return the mask of `is_causal=True`: true for keys at or before the query.
 
     >>> causal_mask(2, 3).int()
     tensor([[1, 0, 0],
@@ -89,7 +89,7 @@ def _check(q: Value, k: Value, v: Value, p: float) -> None:
 
 
 def _axes(q: Value, k: Value, v: Value, grouped: bool) -> tuple[Shape, Dim, Dim]:
-    """The axes before heads, the heads of queries, and those of keys and values."""
+    """Return the leading axes, the number of heads of queries, and that of keys and values."""
     heads = [x.shape[-3] if x.type.rank > 2 else 1 for x in (q, k, v)]
     batch = broadcast_shapes(*(x.shape[:-3] for x in (q, k, v)), op=OP)
     if heads[0] == heads[1] == heads[2]:
@@ -107,14 +107,14 @@ def _axes(q: Value, k: Value, v: Value, grouped: bool) -> tuple[Shape, Dim, Dim]
 
 
 def _flat(x: Value, batch: Shape, heads: Dim) -> Value:
-    """With the axes (batch, heads, length, width)."""
+    """Reshape to the axes (batch, heads, length, width)."""
     whole = (*batch, heads, *x.shape[-2:])
     x = x if x.shape == whole else expand(x, whole)
     return reshape(x, (product(batch), heads, *x.shape[-2:]))
 
 
 def _mask(mask: Value, q: Value, k: Value, batch: Shape, heads: Dim) -> Value:
-    """With the axes (batch, heads, queries, keys), of which some have extent 1."""
+    """Reshape to the axes (batch, heads, queries, keys), some of which have size 1."""
     if mask.dtype is not bool_ and not mask.dtype.is_float:
         raise DTypeError(f"{OP}: attn_mask is bool or floating-point, not {mask.dtype.name}; convert it: mask.bool()")
     whole = (*batch, heads, q.shape[-2], k.shape[-2])
@@ -128,10 +128,7 @@ def _mask(mask: Value, q: Value, k: Value, batch: Shape, heads: Dim) -> Value:
 
 
 def _number(extent: Dim) -> Any:
-    """An extent that must be known."""
+    """Return a size that must be known."""
     if isinstance(extent, int):
         return extent
     raise ShapeError(f"{OP}: the width of heads, and their number where keys are shared, must not vary")
-
-
-__all__ = ["causal_mask", "scaled_dot_product_attention"]

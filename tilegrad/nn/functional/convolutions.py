@@ -1,4 +1,4 @@
-"""Convolutions as functions, and the windows of images as columns."""
+"""Define convolutions, and the windows of images as columns."""
 
 from __future__ import annotations
 
@@ -22,18 +22,6 @@ from ...ops.sliding import Sliding
 from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
 
-__all__ = [
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "fold",
-    "unfold",
-]
-
 
 def conv1d(
     input: Tensor,
@@ -44,7 +32,7 @@ def conv1d(
     dilation: Each = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows of `input` (N, C, L) times `weight` (out, C / groups, taps), summed over channels and taps.
+    """Convolve `input` (N, C, L) with `weight` (out, C / groups, taps).
 
     >>> from tilegrad import tensor
     >>> conv1d(tensor([[[1.0, 2.0, 3.0, 4.0]]]), tensor([[[1.0, -1.0]]]))
@@ -54,7 +42,7 @@ def conv1d(
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -> Tensor:
-    """`conv1d` of an input (length, batch, channels), with weights (taps, channels, out)."""
+    """Apply `conv1d` to an input (length, batch, channels), with weights (taps, channels, out)."""
     return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad).permute(2, 0, 1)
 
 
@@ -68,7 +56,7 @@ def conv2d(
     dilation: Each = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows of `input` (N, C, H, W) times `weight` (out, C / groups, taps, taps), summed over channels and taps."""
+    """Convolve `input` (N, C, H, W) with `weight` (out, C / groups, taps, taps)."""
     return _convolution(2, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -82,7 +70,7 @@ def conv3d(
     dilation: Each = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Windows of `input` (N, C, D, H, W) times `weight` (out, C / groups, taps, taps, taps)."""
+    """Convolve `input` (N, C, D, H, W) with `weight` (out, C / groups, taps, taps, taps)."""
     return _convolution(3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -96,7 +84,7 @@ def conv_transpose1d(
     groups: int = 1,
     dilation: Each = 1,
 ) -> Tensor:
-    """What `conv1d` with the same weight does to gradients: `input` (N, C, L), `weight` (C, out / groups, taps).
+    """Convolve `input` (N, C, L) transposed, as the gradient of `conv1d` does; `weight` is (C, out / groups, taps).
 
     >>> from tilegrad import tensor
     >>> conv_transpose1d(tensor([[[1.0, 2.0]]]), tensor([[[1.0, 10.0]]]), stride=2)
@@ -116,7 +104,7 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Each = 1,
 ) -> Tensor:
-    """What `conv2d` with the same weight does to gradients: `weight` is (C, out / groups, taps, taps)."""
+    """Convolve transposed, as the gradient of `conv2d` does; `weight` is (C, out / groups, taps, taps)."""
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -131,7 +119,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Each = 1,
 ) -> Tensor:
-    """What `conv3d` with the same weight does to gradients: `weight` is (C, out / groups, taps, taps, taps)."""
+    """Convolve transposed, as the gradient of `conv3d` does; `weight` is (C, out / groups, taps, taps, taps)."""
     return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -212,7 +200,7 @@ def _transposed(
 def _values(
     op: str, rank: int, input: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Value, Value, Value | None]:
-    """The operands in one dtype, the weight with as many axes as it must have."""
+    """Convert the operands to one dtype, and check the number of axes of the weight."""
     given = lowered([value_of(x, op) for x in (input, weight, *([] if bias is None else [bias]))])
     dtype = result_type(*[v.dtype for v in given])
     x, w, *rest = [cast(v, dtype) for v in given]
@@ -240,7 +228,7 @@ def _taps(op: str, w: Value) -> tuple[int, ...]:
 def _paddings(
     op: str, padding: Each | str, taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What is put before each axis, and before and after it together."""
+    """Return the padding before each axis, and the sum of both sides."""
     if padding == "valid":
         padding = 0
     if padding == "same":
@@ -255,7 +243,7 @@ def _paddings(
 
 
 def _finished(op: str, made: Value, bias: Value | None, had_batch: bool) -> Tensor:
-    """Groups as channels again, and the bias."""
+    """Merge groups into channels and add the bias."""
     batch, groups, channels, *rest = made.shape
     result = reshape(made, (batch, groups * channels, *rest))
     if bias is not None:
@@ -266,7 +254,7 @@ def _finished(op: str, made: Value, bias: Value | None, had_batch: bool) -> Tens
 
 
 def unfold(input: Tensor, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> Tensor:
-    """The windows of images (N, C, H, W) as columns: (N, C * taps, windows).
+    """Extract the windows of images (N, C, H, W) as columns (N, C * taps, windows).
 
     >>> from tilegrad import arange
     >>> unfold(arange(6.0).reshape(1, 1, 2, 3), (1, 2)).tolist()
@@ -283,7 +271,7 @@ def unfold(input: Tensor, kernel_size: Each, dilation: Each = 1, padding: Each =
 def fold(
     input: Tensor, output_size: Each, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1
 ) -> Tensor:
-    """The sum of windows, given as columns (N, C * taps, windows), in images: (N, C, H, W).
+    """Sum windows, given as columns (N, C * taps, windows), into images (N, C, H, W).
 
     >>> from tilegrad import tensor
     >>> fold(tensor([[[1.0, 2.0], [3.0, 4.0]]]), (1, 3), (1, 2)).tolist()

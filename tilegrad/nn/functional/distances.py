@@ -1,4 +1,4 @@
-"""How far vectors are from each other, and products of two inputs, as functions."""
+"""Define linear and bilinear maps, and distances of vectors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from ...lazy.handle import wrap
 from ...ops.broadcasting import broadcast_shapes, normal_axis
 from ...tensor import Tensor
 
-__all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
-
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`input @ weight.T + bias`, over the last axis of the input. A weight of one axis makes one feature."""
+    """Compute `input @ weight.T + bias` over the last axis; a weight of one axis makes one feature."""
     x = value_of(input, "linear")
     if weight.dim() not in (1, 2):
         raise ShapeError(
@@ -36,7 +34,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`input1 @ weight[n] @ input2` for each of the matrices of `weight` (out, in1, in2)."""
+    """Compute `input1 @ weight[n] @ input2` for each matrix of `weight` (out, in1, in2)."""
     shapes = tuple(input1.shape), tuple(input2.shape), tuple(weight.shape)
     fits = (
         len(shapes[2]) == 3 and shapes[0][:-1] == shapes[1][:-1] and (shapes[0][-1:] + shapes[1][-1:]) == shapes[2][1:]
@@ -57,7 +55,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along `dim`."""
+    """Compute the cosine of the angle between vectors along `dim`."""
     x1, x2 = map(wrap, together([x1, x2], "cosine_similarity"))
     met = broadcast_shapes(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
     behind = normal_axis(dim, len(met), "cosine_similarity") - len(met)
@@ -67,19 +65,19 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def _repeated(x: Tensor, axis: int, met: Shape) -> Tensor:
-    """The vectors as long as those that they meet: a length is that of all their elements."""
+    """Expand vectors to their common length."""
     if x.dim() < -axis:
         x = x.reshape(*[1] * (-axis - x.dim()), *x.shape)
     return x.expand(*[met[axis] if n - x.dim() == axis else extent for n, extent in enumerate(x.shape)])
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of the difference along the last axis; `eps` keeps it differentiable at 0."""
+    """Compute the p-norm of the difference along the last axis; `eps` keeps it differentiable at 0."""
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
-    """The distances between all pairs of rows, each pair once."""
+    """Compute the distances between all pairs of rows, each pair once."""
     if input.dim() != 2:
         raise ShapeError(f"pdist: needs a matrix, but the shape is {tuple(input.shape)}")
     first, second = triu_indices(input.shape[0], input.shape[0], 1).unbind(0)

@@ -1,4 +1,4 @@
-"""Dropout as functions: of elements, of whole channels, and in the way that suits SELU."""
+"""Define dropout as functions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ...random import bernoulli
 from ...random import dropout as random_dropout
 from ...tensor import Tensor
 
-__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
-
 LOWEST = -1.7580993408473766
-"""What SELU gives for very negative inputs."""
+"""Limit of SELU for very negative inputs."""
 
 
 def checked_probability(name: str, p: float) -> float:
@@ -24,12 +22,12 @@ def checked_probability(name: str, p: float) -> float:
 
 
 def _nothing(input: Tensor) -> Tensor:
-    """The input times 0: NaN where it is infinite, as in PyTorch."""
+    """Multiply the input by 0: NaN where it is infinite, as in PyTorch."""
     return input & False if input.dtype is bool_ else input * 0
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Sets elements to 0 with probability `p`, and scales the others by 1 / (1 - p)."""
+    """Set elements to 0 with probability `p`, and scale the others by 1 / (1 - p)."""
     checked_probability("dropout", p)
     if not training or p == 0:
         return input
@@ -38,7 +36,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
 
 def _channels(name: str, input: Tensor, batched: bool) -> Tensor:
-    """A 1 for each channel of each instance."""
+    """Return ones, one for each channel of each instance."""
     leading = 2 if batched else 1
     if input.dim() < leading:
         raise ShapeError(f"{name}: an input of the shape {tuple(input.shape)} has no axis for the channels")
@@ -55,29 +53,29 @@ def _whole(name: str, input: Tensor, p: float, training: bool, inplace: bool, ba
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    """Drop whole channels of (N, C, L) or (C, L)."""
     if input.dim() not in (2, 3):
         raise ShapeError(f"dropout1d: needs (N, C, L) or (C, L), but the shape is {tuple(input.shape)}")
     return _whole("dropout1d", input, p, training, inplace, input.dim() == 3)
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of (N, C, H, W); three axes are (N, C, L), as in PyTorch."""
+    """Drop whole channels of (N, C, H, W); three axes are (N, C, L), as in PyTorch."""
     return _whole("dropout2d", input, p, training, inplace, True)
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Drop whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     return _whole("dropout3d", input, p, training, inplace, input.dim() != 4)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Sets elements to SELU's lowest value; mean 0 and variance 1 stay (Klambauer et al., 2017)."""
+    """Set elements to SELU's lowest value, keeping mean 0 and variance 1 (Klambauer et al., 2017)."""
     return _alpha("alpha_dropout", input, input.new_ones(*input.shape), p, training, inplace)
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """`alpha_dropout` of whole channels."""
+    """Apply `alpha_dropout` to whole channels."""
     if not training or p in (0, 1):
         return _alpha("feature_alpha_dropout", input, input, p, training, inplace)
     places = _channels("feature_alpha_dropout", input, True)

@@ -1,4 +1,4 @@
-"""Rows of tables by number, and what can be made of several of them, as functions."""
+"""Define embedding lookups and bags as functions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from ...errors import ArgumentError, DTypeError, ShapeError
 from ...functions.arithmetic import where
 from ...functions.creation import arange, zeros
 from ...functions.selecting import embedding as rows_of
-from ...functions.selecting import one_hot
 from ...jitted.function import tracing
 from ...lazy.evaluation import SMALL, array_of
 from ...tensor import Tensor
-
-__all__ = ["embedding", "embedding_bag", "one_hot"]
 
 BAGS = ("sum", "mean", "max")
 
@@ -26,7 +23,7 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """The rows of `weight` with the numbers `input`; no gradient goes to the row `padding_idx`.
+    """Look up rows of `weight` by index; row `padding_idx` gets no gradient.
 
     `max_norm` shortens in place the rows that are used and longer; `scale_grad_by_freq` divides the gradient of a row
     by how often it is used (in second gradients too, where PyTorch leaves that out). `sparse` is accepted; gradients
@@ -53,7 +50,7 @@ def _row(weight: Tensor, padding_idx: int) -> int:
 
 
 def _uses(input: Tensor, weight: Tensor) -> Tensor:
-    """How often each row is used."""
+    """Count how often each row is used."""
     numbers = input.reshape(-1).long()
     ones = zeros(numbers.shape[0], dtype=weight.dtype, device=weight.device) + 1
     return zeros(weight.shape[0], dtype=weight.dtype, device=weight.device).index_add(0, numbers, ones)
@@ -79,7 +76,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, mean or maximum of the rows of each bag: a row of `input`, or what lies between two `offsets`."""
+    """Compute the sum, mean or maximum of the rows of each bag: a row of `input`, or a range between two `offsets`."""
     check_mode(mode)
     if not weight.dtype.is_float:
         raise DTypeError(f"embedding_bag: takes a weight of floating-point elements, not {weight.dtype.name}")
@@ -117,7 +114,7 @@ def check_mode(mode: str) -> None:
 
 
 def _check_offsets(offsets: Tensor, count: int) -> None:
-    """Raises unless bags begin one after the other, where that can be seen without computing anything."""
+    """Raise unless bags begin in order, where that is known without computing anything."""
     if tracing() or offsets.value.buffer is None or not 0 < offsets.numel() <= SMALL:
         return
     starts = array_of(offsets).tolist()
@@ -129,7 +126,7 @@ def _check_offsets(offsets: Tensor, count: int) -> None:
 
 
 def _pooled(rows: Tensor, used: Tensor, mode: str) -> Tensor:
-    """Of the rows (bags, places, width) those that are used, over the places."""
+    """Reduce the rows (bags, places, width) that are used over the places."""
     kept = used.unsqueeze(-1)
     if mode == "max" and rows.shape[1]:
         most = where(kept, rows, float("-inf")).max(1)[0]

@@ -1,4 +1,4 @@
-"""Pooling with windows that are not equally far apart: about as far as asked, drawn anew each time (Graham, 2014)."""
+"""Define fractional max pooling: windows at random distances of a given mean (Graham, 2014)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from ...tensor import Tensor
 from .geometry import Each, each
 from .poolings import Pooled
 
-__all__ = ["fractional_max_pool2d", "fractional_max_pool3d"]
-
 Ratio = float | Sequence[float] | None
 
 
 def _sizes(op: str, extents: Sequence[int], output_size: Each | None, output_ratio: Ratio) -> Sequence[int]:
-    """How many windows there are along each axis."""
+    """Return the number of windows along each axis."""
     if (output_size is None) == (output_ratio is None):
         raise ArgumentError(f"{op}: give output_size or output_ratio, one of them")
     rank = len(extents)
@@ -33,7 +31,7 @@ def _sizes(op: str, extents: Sequence[int], output_size: Each | None, output_rat
 
 
 def _starts(sample: Tensor, extent: int, windows: int, taps: int) -> Tensor:
-    """Where the windows of an axis begin: equal steps, shifted by the sample and cut to whole numbers."""
+    """Return the starts of the windows: equal steps, shifted by the sample and rounded down."""
     last = sample.new_zeros(*sample.shape, 1, dtype=sample.dtype) + (extent - taps)
     if windows == 1:
         return last.long()
@@ -89,7 +87,7 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Pooled:
-    """The greatest elements of windows of images whose distances are drawn.
+    """Compute the maximum of windows of images at random distances.
 
     >>> import tilegrad as tg
     >>> fractional_max_pool2d(tg.rand(1, 3, 20, 30), 2, output_ratio=0.7).shape
@@ -106,5 +104,5 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Tensor | None = None,
 ) -> Pooled:
-    """The greatest elements of windows of volumes whose distances are drawn."""
+    """Compute the maximum of windows of volumes at random distances."""
     return _pooled(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)

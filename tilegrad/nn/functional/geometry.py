@@ -1,4 +1,4 @@
-"""Windows over axes as users give them: one number or one for each axis, checked."""
+"""Check the sizes of windows, strides and paddings that users give as one number or one per axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...ops.broadcasting import exact_quotient, lower_bound, shown
 from ...ops.movement import squeeze, unsqueeze
 
 Each: TypeAlias = "int | Sequence[int]"
-"""A number for all axes, or one for each."""
+"""One number for all axes, or one per axis."""
 
 
 def _is_integer(n: object) -> bool:
@@ -22,7 +22,7 @@ def _is_integer(n: object) -> bool:
 
 
 def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tuple[int, ...]:
-    """One number for each axis.
+    """Return one number per axis.
 
     >>> each(3, 2, "stride", "conv2d"), each((1, 2), 2, "stride", "conv2d")
     ((3, 3), (1, 2))
@@ -45,7 +45,7 @@ def each(value: Each, axes: int, name: str, op: str, least_value: int = 1) -> tu
 
 
 def batched(x: Value, axes: int, op: str) -> tuple[Value, bool]:
-    """(batch, channels, ...), also where there is no batch; and whether there was one."""
+    """Add a batch axis where there is none; return whether there was one."""
     if x.type.rank not in (axes + 1, axes + 2):
         raise ShapeError(
             f"{op}: an input of the shape {shown(x.shape)} has {x.type.rank} axes; it takes (batch, channels"
@@ -62,8 +62,7 @@ def unbatched(x: Value, had_batch: bool) -> Value:
 def window_count(
     extent: Dim, taps: int, stride: int, padding: int, dilation: int, op: str, shape: Sequence[Dim], ceil: bool = False
 ) -> Dim:
-    """How many windows fit on an axis that was padded by `padding` altogether; with `ceil`, also a last one that
-    does not."""
+    """Count the windows that fit on an axis with total padding `padding`; `ceil` includes a last partial one."""
     room = extent + padding - (dilation * (taps - 1) + 1)
     if lower_bound(room) < (1 - stride if ceil else 0):
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""Attention of several heads as a function: projections, heads beside each other, and the projection of all."""
+"""Define multi-head attention as a function: projections, attention per head, and the output projection."""
 
 from __future__ import annotations
 
@@ -19,24 +19,22 @@ from .paddings import pad
 
 FUNCTION = "multi_head_attention_forward"
 
-__all__ = ["multi_head_attention_forward"]
-
 
 class Heads(NamedTuple):
-    """What attention of several heads computes with, besides queries, keys and values."""
+    """The parameters and settings of multi-head attention."""
 
     num_heads: int
     embed_dim: int
     weights: Tensor | Sequence[Tensor]
-    """Of the projections of queries, keys and values: one below the other, or three where the widths differ."""
+    """Projections of queries, keys and values: stacked, or three where the widths differ."""
     bias: Tensor | None
     bias_k: Tensor | None
     bias_v: Tensor | None
     add_zero_attn: bool
     out: Callable[[Tensor], Tensor]
-    """The last projection."""
+    """Output projection."""
     p: float
-    """Which share of the weights is dropped."""
+    """Dropout probability of the attention weights."""
     batch_first: bool = False
     static_k: Tensor | None = None
     static_v: Tensor | None = None
@@ -53,7 +51,7 @@ class Heads(NamedTuple):
         average_attn_weights: bool,
         is_causal: bool,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, and the weights (of all heads, or their mean), if they are wanted."""
+        """Return the result and, on request, the attention weights of all heads or their mean."""
         if is_causal and attn_mask is None:
             raise ArgumentError(f"{self.op}: is_causal says what attn_mask is: give the mask too")
         batched = query.dim() == 3
@@ -91,7 +89,7 @@ class Heads(NamedTuple):
             raise ShapeError(f"{self.op}: {given}: there must be as many keys as values")
 
     def split(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values with the axes (batch, heads, length, width)."""
+        """Split queries, keys and values into heads: (batch, heads, length, width)."""
         q, k, v = self.projected(query, key, value)
         if self.bias_k is not None and self.bias_v is not None:
             k, v = self.extended(k, self.bias_k), self.extended(v, self.bias_v)
@@ -106,7 +104,7 @@ class Heads(NamedTuple):
         return q, k, v
 
     def static(self, given: Tensor, instead_of: Tensor) -> Tensor:
-        """Keys or values that were projected before, (batch * heads, length, width)."""
+        """Return keys or values that were projected before: (batch * heads, length, width)."""
         batch, heads, _, width = instead_of.shape
         if given.dim() != 3 or (given.shape[0], given.shape[2]) != (batch * heads, width):
             raise ShapeError(
@@ -116,12 +114,12 @@ class Heads(NamedTuple):
         return given.unflatten(0, (batch, heads))
 
     def extended(self, x: Tensor, last: Tensor) -> Tensor:
-        """With one more key (or value) that belongs to no place."""
+        """Append one key (or value) that belongs to no position."""
         axis = 1 if self.batch_first else 0
         return cat([x, last.expand(*[1 if n == axis else x.shape[n] for n in range(3)])], axis)
 
     def projected(self, query: Tensor, key: Tensor, value: Tensor) -> Sequence[Tensor]:
-        """By one product where they are the same, as in self-attention."""
+        """Project the inputs, by one product where they are the same, as in self-attention."""
         weights, bias, width = self.weights, self.bias, self.embed_dim
         axis = 0 if self.batch_first else 1
 
@@ -140,7 +138,7 @@ class Heads(NamedTuple):
         return tuple([linear(batched(x), w, b) for x, w, b in three])
 
     def mask(self, q: Tensor, k: Tensor, padding: Tensor | None, mask: Tensor | None) -> Tensor | None:
-        """One mask, in which True (or 0) is a pair that meets."""
+        """Return one mask, in which True (or 0) marks pairs that attend."""
         batch, heads, queries, keys = (*q.shape[:3], k.shape[2])
         added = keys - (self.bias_k is not None) - self.add_zero_attn
         parts = []
@@ -189,7 +187,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What `MultiheadAttention` computes, of weights that are given; inputs are (length, batch, width).
+    """Compute `MultiheadAttention` with given weights; inputs are (length, batch, width).
 
     >>> import tilegrad as tg
     >>> x, weights = tg.ones(5, 2, 8), (tg.ones(24, 8), tg.zeros(24))
@@ -224,7 +222,7 @@ def _weights_of(given: Tensor | list[Tensor] | None) -> Tensor | list[Tensor]:
 
 
 def _joined(parts: list[Tensor], more: int) -> Tensor | None:
-    """Several masks as one; `more` keys behind meet all queries."""
+    """Combine several masks; `more` appended keys attend to all queries."""
     if not parts:
         return None
     if all(not x.is_floating_point() for x in parts):
@@ -249,7 +247,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, caus
 
 
 def _weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    """The softmax of all scores."""
+    """Compute the softmax of all scores."""
     scores = (q * (1 / sqrt(q.shape[-1]))) @ k.transpose(-2, -1)
     if mask is not None:
         scores = scores + mask if mask.is_floating_point() else scores.masked_fill(~mask, float("-inf"))

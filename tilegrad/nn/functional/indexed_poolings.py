@@ -1,4 +1,4 @@
-"""Poolings that always give the places of the greatest elements too, under PyTorch's names for them."""
+"""Define poolings that always return indices, under PyTorch's names."""
 
 from __future__ import annotations
 
@@ -10,22 +10,11 @@ from typing import Any
 from ...tensor import Tensor
 from . import fractional, poolings
 
-__all__ = [
-    "adaptive_max_pool1d_with_indices",
-    "adaptive_max_pool2d_with_indices",
-    "adaptive_max_pool3d_with_indices",
-    "fractional_max_pool2d_with_indices",
-    "fractional_max_pool3d_with_indices",
-    "max_pool1d_with_indices",
-    "max_pool2d_with_indices",
-    "max_pool3d_with_indices",
-]
-
 Found = Callable[..., tuple[Tensor, Tensor]]
 
 
 def _with_indices(pooling: Callable[..., Any]) -> Found:
-    """A pooling with the same arguments, whose `return_indices` is true whatever is given."""
+    """Return the variant of a pooling with `return_indices=True`."""
 
     @wraps(pooling)
     def both(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
@@ -35,7 +24,7 @@ def _with_indices(pooling: Callable[..., Any]) -> Found:
         return pooling(**(named | {"return_indices": True}))  # type: ignore[no-any-return]
 
     both.__name__ = both.__qualname__ = f"{pooling.__name__}_with_indices"
-    both.__doc__ = f"What `{pooling.__name__}` gives with `return_indices=True`."
+    both.__module__, both.__doc__ = __name__, f"Return the result of `{pooling.__name__}` and its indices."
     return both
 
 

@@ -1,4 +1,4 @@
-"""Losses as functions. `reduction` says what becomes of the single losses: "none", "mean" or "sum"."""
+"""Define losses as functions. `reduction` is "none", "mean" or "sum"."""
 
 from __future__ import annotations
 
@@ -20,19 +20,6 @@ from ...tensor import Tensor
 from .activations import logsigmoid
 from .distances import linear
 
-__all__ = [
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cross_entropy",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "linear_cross_entropy",
-    "mse_loss",
-    "nll_loss",
-    "smooth_l1_loss",
-]
-
 
 @in_float32
 def cross_entropy(
@@ -45,10 +32,10 @@ def cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """How badly the logits `input` (N, C, ...) predict the classes `target` (N, ...), or probabilities (N, C, ...).
+    """Compute the cross entropy of logits (N, C, ...) and class indices (N, ...) or class probabilities (N, C, ...).
 
-    A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are
-    not known yet; within `jit` it raises when the step has run.
+    A class number outside 0..C-1 that is not `ignore_index` raises, or gives a loss of NaN where the numbers are not
+    known yet; within `jit` it raises when the step has run.
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("cross_entropy", input, target)
@@ -93,7 +80,7 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: Any = None,
 ) -> Tensor:
-    """The cross entropy of the scores `input @ linear_weight.T`, of weights (classes, features).
+    """Compute the cross entropy of the scores `input @ linear_weight.T`, of weights (classes, features).
 
     `options` are PyTorch's hints for going piece by piece; the compiler fuses what can be fused.
     """
@@ -130,7 +117,7 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The negative of the log-probabilities `input` (N, C, ...) at the classes `target` (N, ...)."""
+    """Compute the negative log-likelihood of log-probabilities (N, C, ...) at class indices (N, ...)."""
     reduction = reduction_of(size_average, reduce, reduction)
     _need_tensors("nll_loss", input, target)
     refuse_tracked("nll_loss", weight=weight)
@@ -149,7 +136,7 @@ def nll_loss(
 
 
 def _exist(target: Tensor, count: int, axis: int, ignore_index: int) -> Tensor:
-    """Whether classes exist; within `jit` the kernels report one that does not, unless it is ignored."""
+    """Test whether classes exist; within `jit` the kernels report one that does not, unless it is ignored."""
     if not tracing():
         return (target >= 0) & (target < count)
     kept = where(target == ignore_index, 0, target).long()
@@ -158,13 +145,13 @@ def _exist(target: Tensor, count: int, axis: int, ignore_index: int) -> Tensor:
 
 
 def _one_of(input: Tensor, target: Tensor, axis: int) -> Tensor:
-    """Whether a class is the target, for all classes along `axis`."""
+    """Test for each class along `axis` whether it is the target."""
     classes = arange(input.shape[axis], device=input.device, dtype=target.dtype)
     return target.unsqueeze(axis) == _along(classes, input.dim() - axis - 1)
 
 
 def _along(classes: Tensor, behind: int) -> Tensor:
-    """One number for each class, with as many axes behind it as the input has."""
+    """Reshape one number per class so that it broadcasts along the class axis."""
     return classes.reshape(-1, *(1,) * behind) if behind else classes
 
 
@@ -179,7 +166,7 @@ def _weighted(values: Tensor, weight: Tensor | None, axis: int) -> Tensor:
 
 
 def _class_weights(input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, axis: int) -> Tensor:
-    """What each target counts in the mean: the weight of its class, 0 where it is ignored."""
+    """Return the weight of each target in the mean: that of its class, 0 where it is ignored."""
     kept = target != ignore_index
     if weight is None:
         return kept.to(input.dtype)
@@ -199,7 +186,7 @@ def check_classes(input: Tensor, target: Tensor, axis: int) -> None:
 
 
 def check_range(target: Tensor, count: int, ignore_index: int) -> None:
-    """Raises if a class does not exist, where that can be seen without computing anything."""
+    """Raise for a class that does not exist, where that is known without computing anything."""
     if tracing() or target.value.buffer is None or target.numel() > SMALL:
         return
     classes = array_of(target)
@@ -241,7 +228,7 @@ def l1_loss(
 
 
 def _average(losses: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
-    """Reduced, the mean being that of the weighted losses."""
+    """Reduce weighted losses."""
     if weight is None:
         return reduced(losses, reduction)
     weighted = losses * _same_size(weight, losses)
@@ -265,7 +252,7 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """Half the square (over beta) where the difference is below beta, linear beyond it."""
+    """Compute 0.5 * d ** 2 / beta for differences d below beta, d - 0.5 * beta beyond."""
     reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta={beta}: the distance where the loss becomes linear is 0 or more")
@@ -278,7 +265,7 @@ def smooth_l1_loss(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """Half the square where the difference is below delta, linear beyond it."""
+    """Compute 0.5 * d ** 2 for differences d below delta, delta * (d - 0.5 * delta) beyond."""
     same_shape("huber_loss", input, target)
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta={delta}: the distance where the loss becomes linear is more than 0")
@@ -298,7 +285,7 @@ def binary_cross_entropy(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of probabilities; logarithms end at -100, so that a wrong certainty has a finite price.
+    """Compute the binary cross entropy of probabilities; logarithms are clamped to -100.
 
     A number that is no probability, outside 0..1, gives a loss of NaN.
     """
@@ -319,7 +306,7 @@ def binary_cross_entropy_with_logits(
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
-    """Of logits, without overflow for large ones."""
+    """Compute the binary cross entropy of logits, without overflow."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy_with_logits", input, target)
     refuse_tracked("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
@@ -337,7 +324,7 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """The divergence of the log-probabilities `input` from `target`; "batchmean" divides by the first axis."""
+    """Compute the Kullback-Leibler divergence from log-probabilities; "batchmean" divides by the batch size."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("kl_div", input, target)
     if log_target:
@@ -363,14 +350,14 @@ def same_shape(name: str, input: Tensor, target: Tensor) -> None:
 
 
 def refuse_tracked(name: str, **given: Tensor | None) -> None:
-    """Refuse a gradient to what PyTorch gives none, rather than compute one that programs do not have there."""
+    """Raise for a gradient that PyTorch does not compute either."""
     for argument, x in given.items():
         if isinstance(x, Tensor) and x.value.tracked and is_grad_enabled():
             raise GradientError(f"{name}: no gradient flows to {argument}, as in PyTorch; detach it")
 
 
 def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """The reduction, which very old programs say by two flags."""
+    """Return the reduction, given by name or by PyTorch's two deprecated flags."""
     if size_average is None and reduce is None:
         return reduction
     for name, flag in (("size_average", size_average), ("reduce", reduce)):

@@ -1,4 +1,4 @@
-"""Losses that compare: by margins, by distances, and by the likelihood of counts and of normal values."""
+"""Define losses with margins, distances, and the likelihood of counts and normal values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,6 @@ from .activations import logsigmoid
 from .distances import pairwise_distance
 from .losses import check_classes, check_range, reduced, reduction_of, refuse_tracked, same_shape
 
-__all__ = [
-    "cosine_embedding_loss",
-    "gaussian_nll_loss",
-    "hinge_embedding_loss",
-    "margin_ranking_loss",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "multilabel_soft_margin_loss",
-    "poisson_nll_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-    "triplet_margin_with_distance_loss",
-]
-
 
 @in_float32
 def margin_ranking_loss(
@@ -42,7 +28,7 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Where the target is 1 the first should be larger by the margin, where it is -1 the second."""
+    """Penalise pairs whose order (target 1: input1 is larger; -1: input2) is not kept by the margin."""
     reduction = reduction_of(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
@@ -59,7 +45,7 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Distances of pairs: small ones wanted where the target is 1, those above the margin where it is -1."""
+    """Penalise distances of similar pairs (target 1) and those below the margin of others (target -1)."""
     reduction = reduction_of(size_average, reduce, reduction)
     far = where(target != 1, (margin - input).clamp(min=0), 0.0)
     return reduced(far + where(target != -1, input, 0.0), reduction)
@@ -69,7 +55,7 @@ def hinge_embedding_loss(
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """The logistic loss of targets 1 and -1."""
+    """Compute the logistic loss for targets 1 and -1."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("soft_margin_loss", input, target)
     refuse_tracked("soft_margin_loss", target=target)
@@ -91,7 +77,7 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Vectors should have the same direction where the target is 1, a cosine below the margin where it is -1."""
+    """Penalise angles of similar pairs (target 1) and cosines above the margin of others (target -1)."""
     reduction = reduction_of(size_average, reduce, reduction)
     if target.dim() not in (0, 1) or input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
         shapes = ", ".join(str(tuple(x.shape)) for x in (input1, input2, target))
@@ -118,7 +104,7 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The anchor should be closer to the positive than to the negative, by the margin."""
+    """Penalise anchors that are not closer to the positive than to the negative by the margin."""
     reduction = reduction_of(size_average, reduce, reduction)
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
@@ -140,7 +126,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` with any distance; `swap` takes the nearer of anchor and positive to the negative."""
+    """Compute `triplet_margin_loss` with any distance; `swap` takes the smaller distance to the negative."""
     if margin <= 0:
         raise ArgumentError(f"triplet_margin_loss: margin={margin} must be above 0")
     if distance_function is not None:
@@ -163,7 +149,7 @@ def multi_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The score of the right class should be above all others by the margin; input (N, C), target (N,)."""
+    """Penalise classes whose score comes within the margin of the target's; input (N, C), target (N,)."""
     reduction = reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p={p} must be 1 or 2")
@@ -187,7 +173,7 @@ def multi_margin_loss(
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """Each right class should be above each wrong one by 1; a row of the target lists the right ones up to a -1."""
+    """Penalise wrong classes whose score comes within 1 of a target's; a row of targets ends at the first -1."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_margin_loss", input, target)
     if 0 in input.shape[-1:]:
@@ -215,7 +201,7 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The cross entropy of yes and no for each class, its mean over the classes."""
+    """Compute the binary cross entropy of logits, averaged over classes."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("multilabel_soft_margin_loss", input, target)
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -233,7 +219,9 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of counts under Poisson distributions; `full` adds Stirling's approximation of the constant term."""
+    """Compute the negative log-likelihood of counts under Poisson distributions; `full` adds Stirling's approximation
+    of the constant term.
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
@@ -252,7 +240,8 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """Of values under normal distributions with these means and variances; `full` adds the constant term.
+    """Compute the negative log-likelihood under normal distributions with these means and variances; `full` adds the
+    constant term.
 
     A negative variance raises, or gives a loss of NaN where the numbers are not known yet.
     """

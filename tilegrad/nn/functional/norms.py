@@ -1,4 +1,4 @@
-"""Normalisations as functions. Numbers of 16 bits are normalised in float32, as their statistics need it."""
+"""Define normalisations as functions. 16-bit floats are normalised in float32, for the precision of the statistics."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from ...ir.dtype import DType, float32
 from ...lazy.layout import keeping_format, row_by_row
 from ...tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm"]
-
 EPSILONS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
@@ -22,13 +20,13 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _standard(x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Mean 0 and variance 1 over some axes."""
+    """Normalise to mean 0 and variance 1 over axes."""
     centred = x - x.mean(axes, keepdim=True)
     return centred * ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None, behind: int = 0) -> Tensor:
-    """Scaled and shifted, in the dtype of the scale, with `behind` axes after those that it has."""
+    """Scale and shift in the dtype of the scale, which has `behind` axes fewer than the input at its end."""
     scaled = x if weight is None else x * _placed(weight, behind)
     return scaled if bias is None else scaled + _placed(bias, behind)
 
@@ -56,7 +54,7 @@ def batch_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Brings each channel (axis 1) to mean 0 and variance 1: in training those of the batch, else the running ones."""
+    """Normalise each channel (axis 1): by the statistics of the batch in training, else by the running ones."""
     if input.dim() < 2 and tuple(input.shape) != (0,):
         raise ShapeError(f"batch_norm: an input of the shape {tuple(input.shape)} has no axis 1 for the channels")
     if input.dim() == 1:
@@ -83,7 +81,7 @@ def batch_norm(
 
 
 def _update(running: Tensor | None, statistic: Callable[[], Tensor], momentum: float | Tensor) -> None:
-    """Moves a running statistic towards that of the batch, in place."""
+    """Move a running statistic towards that of the batch, in place."""
     if running is not None:
         with no_grad():
             running.copy_(running * (1 - momentum) + statistic() * momentum)
@@ -100,7 +98,7 @@ def instance_norm(
     momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Brings each channel of each instance to mean 0 and variance 1."""
+    """Normalise each channel of each instance."""
     if input.dim() < 3:
         raise ShapeError(f"instance_norm: needs (N, C, ...), but the shape is {tuple(input.shape)}")
     if not use_input_stats:
@@ -124,7 +122,7 @@ def instance_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Brings groups of channels (axis 1) of each instance to mean 0 and variance 1."""
+    """Normalise groups of channels (axis 1) of each instance."""
     if input.dim() < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(
             f"group_norm: the channels (axis 1) of an input of the shape {tuple(input.shape)} cannot be divided into "
@@ -150,7 +148,7 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Brings the last axes to mean 0 and variance 1, then scales and shifts them."""
+    """Normalise over the last axes, then scale and shift."""
     axes = _last_axes("layer_norm", input, normalized_shape, weight=weight, bias=bias)
     return _affine(_standard(_wide(input), axes, eps), weight, bias).to(input.dtype)
 
@@ -160,7 +158,7 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """Divides the last axes by the root of the mean of their squares, then scales them."""
+    """Divide by the root mean square over the last axes, then scale."""
     axes = _last_axes("rms_norm", input, normalized_shape, weight=weight)
     x = _wide(input)
     smallest = _epsilon(x.dtype) if eps is None else eps
@@ -168,7 +166,7 @@ def rms_norm(
 
 
 def _epsilon(dtype: DType) -> float:
-    """The distance from 1 to the next number."""
+    """Return the machine epsilon of a dtype."""
     return EPSILONS[dtype.name]
 
 
@@ -185,7 +183,7 @@ def _last_axes(name: str, input: Tensor, shape: Sequence[int], **given: Tensor |
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """Divides by what `size` neighbouring channels (axis 1) have of squares (Krizhevsky et al., 2012)."""
+    """Divide by a power of the sum of squares of `size` neighbouring channels (Krizhevsky et al., 2012)."""
     if input.dim() < 3:
         raise ShapeError(f"local_response_norm: needs (N, C, ...), but the shape is {tuple(input.shape)}")
     if size < 1:
@@ -199,5 +197,5 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """Vectors along `dim` at length 1."""
+    """Scale vectors along `dim` to length 1."""
     return input / input.norm(p, dim, keepdim=True).clamp(min=eps)

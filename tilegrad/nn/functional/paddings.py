@@ -1,4 +1,4 @@
-"""Padding as a function. Nothing but slices, flips and joins: their gradients need no scatter."""
+"""Define padding as a function made of slices, flips and joins, whose gradients need no scatter."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from ...functions.joining import pad as constant_pad
 from ...lazy.layout import keeping_format, row_by_row
 from ...tensor import Tensor
 
-__all__ = ["pad"]
-
 MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Elements put before and after those of the last axes: (last before, last after, before the last, ...).
+    """Pad the last axes: (last before, last after, before the last, ...).
 
-    Negative widths cut. "constant" puts `value`; "reflect" mirrors without repeating the border, "replicate"
-    repeats it, "circular" goes on at the other end.
+    Negative widths cut. "constant" puts `value`; "reflect" mirrors without repeating the border, "replicate" repeats
+    it, "circular" goes on at the other end.
 
     >>> from tilegrad import tensor
     >>> pad(tensor([[1, 2, 3]]), (2, 1), "reflect")

@@ -1,4 +1,4 @@
-"""Pooling as functions: the greatest, or the average, of windows over the last axes."""
+"""Define max, average, adaptive and p-norm pooling as functions."""
 
 from __future__ import annotations
 
@@ -18,24 +18,6 @@ from ...ops.pooling import average_pool, max_pool, pool_indices
 from ...ops.sliding import Adaptive, Sliding
 from ...tensor import Tensor
 from .geometry import Each, batched, each, unbatched, window_count
-
-__all__ = [
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool3d",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "lp_pool1d",
-    "lp_pool2d",
-    "lp_pool3d",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-]
 
 Pooled: TypeAlias = "Tensor | tuple[Tensor, Tensor]"
 Sizes: TypeAlias = "int | Sequence[int | None] | None"
@@ -58,7 +40,7 @@ def _max(
 
 
 def _greatest(x: Value, axes: tuple[Sliding, ...] | tuple[Adaptive, ...], had_batch: bool, indices: bool) -> Pooled:
-    """The greatest elements and, if asked for, where they are."""
+    """Return the maxima and, on request, their indices."""
     made = wrap(unbatched(max_pool(x, axes), had_batch))
     return (made, wrap(unbatched(pool_indices(x, axes), had_batch))) if indices else made
 
@@ -72,7 +54,7 @@ def max_pool1d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """The greatest element of each window; of equal ones the first.
+    """Compute the maximum of each window of (N, C, L); of equal elements the first one counts.
 
     >>> from tilegrad import tensor
     >>> max_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2, return_indices=True)
@@ -91,7 +73,7 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """The greatest element of each window of images; of equal ones the first."""
+    """Compute the maximum of each window of (N, C, H, W); of equal elements the first one counts."""
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -105,7 +87,7 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled:
-    """The greatest element of each window of volumes; of equal ones the first."""
+    """Compute the maximum of each window of (N, C, D, H, W); of equal elements the first one counts."""
     return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -143,7 +125,7 @@ def avg_pool1d(
     ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:
-    """The average of each window.
+    """Average each window of (N, C, L).
 
     >>> from tilegrad import tensor
     >>> avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2)
@@ -162,7 +144,7 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The average of each window of images."""
+    """Average each window of (N, C, H, W)."""
     return _average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -175,7 +157,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The average of each window of volumes."""
+    """Average each window of (N, C, D, H, W)."""
     return _average(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -209,7 +191,7 @@ def _sliding(
 
 
 def _adaptive(op: str, rank: int, input: Tensor, output_size: Sizes) -> tuple[Value, bool, tuple[Adaptive, ...]]:
-    """The input with a batch, whether it had one, and as many windows on each axis as were asked for."""
+    """Return the input with a batch axis, whether it had one, and the number of windows along each axis."""
     x, had_batch = batched(value_of(input, op), rank, op)
     wanted = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,) * rank
     counts = [extent if n is None else n for n, extent in zip(wanted, x.shape[2:], strict=False)]
@@ -236,23 +218,23 @@ def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """The greatest elements of `output_size` windows that share the axis evenly."""
+    """Compute the maximum of the windows that divide (N, C, L) evenly into `output_size`."""
     return _adaptive_max(1, input, output_size, return_indices)
 
 
 @keeping_format(0)
 def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """The greatest elements of windows that share images evenly."""
+    """Compute the maximum of the windows that divide (N, C, H, W) evenly into `output_size`."""
     return _adaptive_max(2, input, output_size, return_indices)
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """The greatest elements of windows that share volumes evenly."""
+    """Compute the maximum of the windows that divide (N, C, D, H, W) evenly into `output_size`."""
     return _adaptive_max(3, input, output_size, return_indices)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
-    """The averages of `output_size` windows that share the axis evenly.
+    """Average the windows that divide (N, C, L) evenly into `output_size`.
 
     >>> from tilegrad import tensor
     >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 1)
@@ -263,12 +245,12 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 
 @keeping_format(0)
 def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """The averages of windows that share images evenly; None keeps an axis as it is."""
+    """Average the windows that divide (N, C, H, W) evenly into `output_size`; None keeps the size of an axis."""
     return _adaptive_average(2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """The averages of windows that share volumes evenly; None keeps an axis as it is."""
+    """Average the windows that divide (N, C, D, H, W) evenly into `output_size`; None keeps the size of an axis."""
     return _adaptive_average(3, input, output_size)
 
 
@@ -294,7 +276,7 @@ def _sign(x: float) -> int:
 def lp_pool1d(
     input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The root of the sum of the powers of each window.
+    """Compute the p-norm of each window of (N, C, L).
 
     >>> from tilegrad import tensor
     >>> lp_pool1d(tensor([[3.0, 4.0]]), 2, 2)
@@ -307,12 +289,12 @@ def lp_pool1d(
 def lp_pool2d(
     input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The root of the sum of the powers of each window of images."""
+    """Compute the p-norm of each window of (N, C, H, W)."""
     return _norm(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool3d(
     input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
 ) -> Tensor:
-    """The root of the sum of the powers of each window of volumes."""
+    """Compute the p-norm of each window of (N, C, D, H, W)."""
     return _norm(3, input, norm_type, kernel_size, stride, ceil_mode)

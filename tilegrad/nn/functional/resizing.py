@@ -1,7 +1,7 @@
-"""Images made larger or smaller, and channels exchanged for pixels, as functions.
+"""Define the resampling of images, and exchanges of channels and pixels.
 
-Every mode of `interpolate` reads a few places ("taps") along each axis and weighs them; where the numbers of
-places are few, the sum over them is written out, so that all axes become one kernel.
+Every mode of `interpolate` reads a few places ("taps") along each axis and weighs them; where the numbers of places are
+few, the sum over them is written out, so that all axes become one kernel.
 """
 
 from __future__ import annotations
@@ -19,36 +19,26 @@ from ...lazy.layout import keeping_format, row_by_row
 from ...runtime.device import Device
 from ...tensor import Tensor
 
-__all__ = [
-    "channel_shuffle",
-    "interpolate",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "upsample",
-    "upsample_bilinear",
-    "upsample_nearest",
-]
-
 AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 MODES = ("nearest", "nearest-exact", "area", *AXES)
 FEW = 4
 
 
 class Taps(NamedTuple):
-    """Where an output place reads along an axis, and how it weighs that: both (places, taps)."""
+    """The input positions and weights of each output position along an axis: both (positions, taps)."""
 
     places: Tensor
     weights: Tensor | None
 
 
 class Axis(NamedTuple):
-    """One axis to resize: its lengths, and the step in the input for each place of the output."""
+    """An axis to resize: its lengths, and the input step per output position."""
 
     before: int
     after: int
     step: float
     place: Device
-    """Where the positions are needed."""
+    """Device of the positions."""
 
 
 @keeping_format(0)
@@ -61,7 +51,7 @@ def interpolate(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Tensor:
-    """Resizes the axes behind (N, C) to `size`, or by `scale_factor`.
+    """Resample the axes after (N, C) to `size`, or by `scale_factor`.
 
     >>> from tilegrad import tensor
     >>> interpolate(tensor([[[1.0, 3.0]]]), size=4, mode="linear")
@@ -151,7 +141,7 @@ def _resized(x: Tensor, n: int, axis: Axis, mode: str, align: bool, antialias: b
 
 
 def _taps(axis: Axis, mode: str, align: bool, dtype: DType) -> Taps:
-    """Of the modes that read a fixed number of places."""
+    """Return the taps of modes that read a fixed number of positions."""
     last = axis.before - 1
     if mode.startswith("nearest"):
         # float32 for all types, as PyTorch computes it: at a border between two places roundings decide
@@ -173,7 +163,7 @@ def _taps(axis: Axis, mode: str, align: bool, dtype: DType) -> Taps:
 
 
 def _cubic(distance: Tensor, a: float) -> Tensor:
-    """The convolution kernel of R. Keys (1981)."""
+    """Compute the cubic convolution kernel of R. Keys (1981)."""
     x = distance.abs()
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a
@@ -181,7 +171,7 @@ def _cubic(distance: Tensor, a: float) -> Tensor:
 
 
 def _area(axis: Axis) -> Taps:
-    """The mean of all places that an output place covers a part of."""
+    """Return the taps that average all input positions that an output position overlaps."""
     here = arange(axis.after, device=axis.place)
     start = here * axis.before // axis.after
     end = ((here + 1) * axis.before + axis.after - 1) // axis.after
@@ -193,7 +183,7 @@ def _area(axis: Axis) -> Taps:
 
 
 def _smoothed(axis: Axis, cubic: bool, dtype: DType) -> Taps:
-    """A kernel that widens with the step, so that no place of the input is passed over."""
+    """Return the taps of an antialiasing kernel, which widens with the step."""
     widened = max(axis.step, 1.0)
     support = (2.0 if cubic else 1.0) * widened
     centre = (arange(axis.after, dtype=dtype, device=axis.place) + 0.5) * axis.step
@@ -213,7 +203,7 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate` under its old name."""
+    """Resample as `interpolate` does (its deprecated name)."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
@@ -231,7 +221,7 @@ def upsample_bilinear(
 
 @row_by_row
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(..., C r r, H, W) becomes (..., C, H r, W r)."""
+    """Rearrange (..., C r r, H, W) to (..., C, H r, W r)."""
     r = upscale_factor
     if input.dim() < 3 or r < 1 or input.shape[-3] % (r * r):
         raise ShapeError(
@@ -245,7 +235,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @keeping_format(0)
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H r, W r) becomes (..., C r r, H, W)."""
+    """Rearrange (..., C, H r, W r) to (..., C r r, H, W)."""
     r = downscale_factor
     if input.dim() < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:
         raise ShapeError(
@@ -258,7 +248,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 @keeping_format(0)
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """Takes one channel (axis 1) of each group in turn."""
+    """Interleave the channels (axis 1) of the groups."""
     if input.dim() < 3 or groups < 1 or input.shape[1] % groups:
         raise ShapeError(
             f"channel_shuffle: the channels (axis 1) of an input of the shape {tuple(input.shape)} cannot be divided "

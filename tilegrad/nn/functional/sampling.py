@@ -1,4 +1,4 @@
-"""Images read at any places: a grid says for each pixel of the result where it comes from (spatial transformers)."""
+"""Sample images at positions that a grid gives for each output pixel (spatial transformers)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from ...ir.dtype import bool_
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
 
-__all__ = ["affine_grid", "grid_sample"]
-
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The places that an affine map (N, 2, 3) or (N, 3, 4) gives the pixels of images of a size (N, C, ...).
+    """Compute the grid of an affine map (N, 2, 3) or (N, 3, 4) for images of `size` (N, C, ...).
 
     >>> import tilegrad as tg
     >>> affine_grid(tg.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2))
@@ -48,7 +46,8 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """Images (N, C, H, W) or volumes at places (N, ..., 2 or 3): x first, from -1 at one border to 1 at the other.
+    """Sample images (N, C, H, W) or volumes at positions (N, ..., 2 or 3): x first, from -1 at one border to 1 at the
+    other.
 
     The mode is `bilinear`, `nearest`, or for images `bicubic`.
 
@@ -92,7 +91,7 @@ def grid_sample(
 
 
 def _cubic(x: Tensor, grid: Tensor, extents: Sequence[int], padding: str, align: bool) -> Tensor:
-    """Four places along each axis, by the cubic of Keys (1981) with a slope of -0.75."""
+    """Return four taps along each axis, by the cubic kernel of Keys (1981) with slope -0.75."""
     along: list[list[tuple[Tensor, Tensor]]] = []
     for n, extent in enumerate(extents):
         place = _unfolded(grid[..., len(extents) - 1 - n], extent, align)
@@ -107,24 +106,24 @@ def _cubic(x: Tensor, grid: Tensor, extents: Sequence[int], padding: str, align:
 
 
 def _weight(distance: Tensor, slope: float = -0.75) -> Tensor:
-    """What an element counts from 0 to 2 places away."""
+    """Return the weight of an element at a distance from 0 to 2."""
     near = ((slope + 2) * distance - (slope + 3)) * distance * distance + 1
     far = slope * (((distance - 5) * distance + 8) * distance - 4)
     return near.where(distance <= 1, far)
 
 
 def _place(at: Tensor, extent: int, padding: str, align: bool) -> Tensor:
-    """A coordinate from -1 to 1 as a position along an axis that goes on as the padding says."""
+    """Convert a coordinate from -1 to 1 to a position along a padded axis."""
     return _folded(_unfolded(at, extent, align), extent, padding, align)
 
 
 def _unfolded(at: Tensor, extent: int, align: bool) -> Tensor:
-    """A coordinate from -1 to 1 as a position along an axis."""
+    """Convert a coordinate from -1 to 1 to a position along an axis."""
     return (at + 1) * ((extent - 1) / 2) if align else ((at + 1) * extent - 1) / 2
 
 
 def _folded(place: Tensor, extent: int, padding: str, align: bool) -> Tensor:
-    """A position as one inside of the axis, unless zeros are outside."""
+    """Move a position into the axis, unless zeros are outside."""
     if padding == "reflection":
         low, span = (0.0, extent - 1.0) if align else (-0.5, float(extent))
         if span <= 0:
@@ -139,7 +138,7 @@ def _folded(place: Tensor, extent: int, padding: str, align: bool) -> Tensor:
 
 
 def _read(x: Tensor, places: Sequence[Tensor], extents: Sequence[int]) -> Tensor:
-    """The elements at whole positions, 0 outside."""
+    """Gather the elements at integer positions, 0 outside."""
     inside: Any = True
     flat: Any = 0
     for place, extent in zip(places, extents, strict=True):

@@ -1,4 +1,4 @@
-"""Max pooling undone as far as it can be: the greatest elements back in their places, zeros elsewhere."""
+"""Define max unpooling: the maxima at their indices, zeros elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from ...ops.broadcasting import shown
 from ...tensor import Tensor
 from .geometry import Each, each
 
-__all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
-
 
 def unpooled(
     rank: int, x: Tensor, indices: Tensor, kernel_size: Each, stride: Each | None, padding: Each, output_size: Any
 ) -> Tensor:
-    """Elements back at their places along the last `rank` axes."""
+    """Place elements at their indices along the last `rank` axes."""
     op = f"max_unpool{rank}d"
     if x.shape != indices.shape or x.dim() not in (rank + 1, rank + 2):
         raise ShapeError(
@@ -49,7 +47,7 @@ def max_unpool1d(
     padding: Each = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The elements that `max_pool1d` kept, at the indices that it gave.
+    """Place the maxima of `max_pool1d` at the indices that it returned.
 
     >>> import tilegrad as tg
     >>> y, places = tg.nn.functional.max_pool1d(tg.tensor([[1.0, 3.0, 2.0, 0.0]]), 2, return_indices=True)
@@ -68,7 +66,7 @@ def max_unpool2d(
     padding: Each = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The elements that `max_pool2d` kept, at the indices that it gave."""
+    """Place the maxima of `max_pool2d` at the indices that it returned."""
     return unpooled(2, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -80,5 +78,5 @@ def max_unpool3d(
     padding: Each = 0,
     output_size: Sequence[int] | None = None,
 ) -> Tensor:
-    """The elements that `max_pool3d` kept, at the indices that it gave."""
+    """Place the maxima of `max_pool3d` at the indices that it returned."""
     return unpooled(3, input, indices, kernel_size, stride, padding, output_size)

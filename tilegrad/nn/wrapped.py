@@ -1,0 +1,102 @@
+"""Make modules from the signatures of functions: their constructor takes all parameters but the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .functional.losses import reduction_of
+from .module import Module
+
+OUT_OF_USE = ("size_average", "reduce")
+"""Older words of PyTorch for `reduction`: constructors take them, and do not keep them."""
+
+
+class FunctionModule(Module):
+    """A module that calls a function with its settings, which its printed form shows.
+
+    `function` is called. Its leading parameters that are tensors, or as many as `inputs` says, are the inputs of
+    `forward`; the others, but for those in `without`, are the parameters of the constructor, of the same names and
+    defaults. Tensors among them become buffers.
+
+    >>> from tilegrad.nn import functional
+    >>> class Mish(FunctionModule, function=functional.mish): ...
+    >>> Mish(inplace=True)
+    Mish(inplace=True)
+    """
+
+    settings: ClassVar[dict[str, Parameter]] = {}
+    shown: ClassVar[Collection[str] | None] = None
+    """Settings in the printed form; None: all, but `inplace` only where it is true."""
+    unnamed: ClassVar[Collection[str]] = ()
+    """Settings that are printed without their names."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __init_subclass__(
+        cls,
+        function: Callable[..., Any] | None = None,
+        inputs: int | None = None,
+        without: Collection[str] = (),
+        keyword_only: bool = False,
+    ) -> None:
+        if function is None:
+            return
+        parameters = list(signature(function).parameters.values())
+        if inputs is None:
+            inputs = next((n for n, p in enumerate(parameters) if p.annotation != "Tensor"), len(parameters))
+        cls.settings = {p.name: p for p in parameters[inputs:] if p.name not in (*without, "training")}
+        passed = [name for name in cls.settings if name not in OUT_OF_USE]
+        passed += ["training"] if any(p.name == "training" for p in parameters) else []
+        given = ", ".join(p.name for p in parameters[:inputs])
+        starred = ["*"] if keyword_only else []
+        declared = ["self", *starred, *(_declared(p) for p in cls.settings.values())]
+        kept = ", ".join(f"{name}={name}" for name in cls.settings)
+        source = f"def __init__({', '.join(declared)}):\n    self._set({kept})\n"
+        source += f"def forward(self, {given}):\n    return function({given}, "
+        source += ", ".join(f"{name}=self.{name}" for name in passed) + ")\n"
+        space: dict[str, Any] = {"function": function, "settings": cls.settings}
+        exec(source, space)
+        space["__init__"].__annotations__ = {p.name: p.annotation for p in cls.settings.values()} | {"return": "None"}
+        space["forward"].__annotations__ = {p.name: p.annotation for p in parameters[:inputs]} | {"return": "Tensor"}
+        for name in ("__init__", "forward"):
+            if name not in cls.__dict__:
+                made = space[name]
+                made.__module__, made.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+                setattr(cls, name, made)
+
+    def _set(self, **settings: Any) -> None:
+        Module.__init__(self)
+        if "size_average" in settings:
+            size_average, reduce = settings.pop("size_average"), settings.pop("reduce")
+            settings["reduction"] = reduction_of(size_average, reduce, settings["reduction"])
+        for name, value in settings.items():
+            if type(self).settings[name].annotation == "Tensor | None":
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def extra_repr(self) -> str:
+        """The settings that are shown."""
+        if self.shown is None:
+            names = [name for name in self.settings if name != "inplace" or self.inplace]
+        else:
+            names = [name for name in self.settings if name in self.shown]
+        shown = ((name, getattr(self, name)) for name in names)
+        return ", ".join(f"{value}" if name in self.unnamed else f"{name}={value!r}" for name, value in shown)
+
+
+def _declared(parameter: Parameter) -> str:
+    """Return a parameter as it is written in a constructor, with its default from `settings`."""
+    if parameter.default is Parameter.empty:
+        return parameter.name
+    return f"{parameter.name}=settings[{parameter.name!r}].default"
+
+
+class Loss(FunctionModule):
+    """A loss that is a function with a reduction."""
+
+    shown = ()

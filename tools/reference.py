@@ -1,0 +1,149 @@
+"""Write docs/reference: every public name with its signature, its docstring and the example in it.
+
+python tools/reference.py            writes the pages
+python tools/reference.py --check    fails if one differs from what would be written
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from importlib import import_module
+from inspect import Parameter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tilegrad as tg
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+WIDTH = 118
+PAGES = {
+    "tilegrad": "Functions of tensors, dtypes, devices, compilation",
+    "tilegrad.nn": "Layers, losses, containers",
+    "tilegrad.nn.functional": "Layers and losses as functions",
+    "tilegrad.nn.init": "Initialisation of parameters",
+    "tilegrad.nn.utils": "Gradient clipping, parametrizations, fusion",
+    "tilegrad.nn.models": "Models",
+    "tilegrad.optim": "Optimizers",
+    "tilegrad.optim.lr_scheduler": "Learning-rate schedules",
+    "tilegrad.optim.swa_utils": "Averages of weights",
+    "tilegrad.data": "Data sets, samplers, loaders",
+    "tilegrad.autograd": "Gradients",
+    "tilegrad.amp": "Mixed precision",
+    "tilegrad.linalg": "Linear algebra",
+    "tilegrad.random": "Random numbers",
+    "tilegrad.serialization": "Checkpoints",
+    "tilegrad.language": "The tile language",
+    "tilegrad.custom": "User-defined operators",
+    "tilegrad.cpp": "C++ functions",
+}
+
+
+def pages() -> dict[Path, str]:
+    """Return all pages by their paths."""
+    found = {FOLDER / f"{name.replace('tilegrad.', '')}.md": _page(name, title) for name, title in PAGES.items()}
+    found[FOLDER / "tensor.md"] = _tensor()
+    listed = [
+        ("tensor.md", "`Tensor`: methods and properties"),
+        *((f"{n.replace('tilegrad.', '')}.md", f"`{n}`: {t}") for n, t in PAGES.items()),
+    ]
+    lines = [f"- [{title}]({file})" for file, title in listed]
+    found[FOLDER / "README.md"] = "\n".join([
+        "# Reference", "",
+        "Every public name, with its signature and its docstring. `python tools/reference.py` writes these pages from",
+        "the source, a test compares them, and the examples are run as doctests. Differences from PyTorch:",
+        "[compatibility](../compatibility.md).", "", *lines, "",
+    ])  # fmt: skip
+    return found
+
+
+def _page(name: str, title: str) -> str:
+    module = import_module(name)
+    lines = [f"# {name}", "", f"{title}.", ""]
+    for public in sorted(module.__all__, key=str.lower):
+        found = getattr(module, public)
+        if not isinstance(found, ModuleType):
+            lines += _entry(public, found)
+    return _joined(lines)
+
+
+def _tensor() -> str:
+    lines = ["# tilegrad.Tensor", "", _text(str(inspect.getdoc(tg.Tensor)))[0], ""]
+    for name in sorted(dir(tg.Tensor), key=str.lower):
+        found = inspect.getattr_static(tg.Tensor, name)
+        if not name.startswith("_") and (callable(found) or isinstance(found, property)):
+            lines += _entry(name, found)
+    return _joined(lines)
+
+
+def _entry(name: str, found: Any) -> list[str]:
+    """Return the lines about one name."""
+    if isinstance(found, property):
+        shown, found = name, found.fget
+    elif callable(found):
+        shown = f"{name}{_signature(found)}"
+    else:
+        shown = f"{name}: {type(found).__name__}"
+        return [f"### {name}", "", "```text", shown, "```", ""]
+    own = inspect.getdoc(found) if not isinstance(found, type) or found.__dict__.get("__doc__") else None
+    paragraphs, example = _text(own or "")
+    lines = [f"### {name}", "", "```text", *textwrap.wrap(shown, WIDTH, subsequent_indent="    "), "```", ""]
+    lines += [paragraphs, ""] if paragraphs else []
+    return lines + (["```pycon", *example.splitlines(), "```", ""] if example else [])
+
+
+def _text(doc: str) -> tuple[str, str]:
+    """Return the paragraphs of a docstring, wrapped, and its example."""
+    before, mark, after = doc.partition(">>>")
+    parts = [part.strip() for part in re.split(r"\n\s*\n", before) if part.strip()]
+    wrapped = [part if "\n    " in part else textwrap.fill(part, WIDTH, break_on_hyphens=False) for part in parts]
+    return "\n\n".join(wrapped), (mark + after).rstrip()
+
+
+def _signature(found: Any) -> str:
+    """Return the parameters with annotations and defaults, as the source has them."""
+    try:
+        declared = inspect.signature(found)
+    except (TypeError, ValueError):
+        return "(...)"
+    shown, starred = [], False
+    for p in declared.parameters.values():
+        if p.name == "self":
+            continue
+        starred |= p.kind is Parameter.VAR_POSITIONAL
+        if p.kind is Parameter.KEYWORD_ONLY and not starred:
+            shown.append("*")
+            starred = True
+        mark = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(p.kind, "")
+        note = f": {p.annotation}" if isinstance(p.annotation, str) else ""
+        shown.append(f"{mark}{p.name}{note}" + (f" = {_default(p.default)}" if p.default is not p.empty else ""))
+    result = declared.return_annotation
+    return f"({', '.join(shown)})" + (f" -> {result}" if isinstance(result, str) and result != "None" else "")
+
+
+def _default(value: object) -> str:
+    text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) < 30 and " at 0x" not in text else "..."
+
+
+def _joined(lines: list[str]) -> str:
+    wrapped = [line if len(line) <= WIDTH + 2 else textwrap.fill(line, WIDTH) for line in lines]
+    return "\n".join(wrapped).rstrip() + "\n"
+
+
+def main() -> None:
+    """Write the pages, or compare them."""
+    FOLDER.mkdir(exist_ok=True)
+    found = pages()
+    different = [path for path, text in found.items() if not path.exists() or path.read_text() != text]
+    if "--check" in sys.argv[1:]:
+        sys.exit(f"run tools/reference.py: {', '.join(p.name for p in different)} would change" if different else 0)
+    for path in different:
+        path.write_text(found[path])
+
+
+if __name__ == "__main__":
+    main()
