@@ -6,8 +6,12 @@ AMX, in November 2026: `bench/results/cpu-2026-11-22.json`, `cpu-avx512-2026-11-
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...runtime.target_model import MatmulModel, TargetModel
-from .target import Target
+
+if TYPE_CHECKING:
+    from .target import Target
 
 WINOGRAD_MIN_CHANNELS = 48
 SCATTER_INSTANCES_PER_WORKER = 4
