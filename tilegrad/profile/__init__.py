@@ -1,4 +1,7 @@
-"""What programs do and why: every stage explained, times beside limits. Reads the events that the runtime emits."""
+"""Explain and measure programs: every compiler stage, profiles, traces, memory, TensorBoard's files, benchmarks.
+
+Reads the events that the runtime emits.
+"""
 
 from .explanation import Explanation, explain
 

@@ -1,7 +1,7 @@
-"""Find where the launches of a program come from: the user's lines, each line's share, the module, the work.
+"""Attribute the launches of a program to the user's lines and modules, and count the work of each.
 
 A fused kernel computes something for several lines. Its time is divided among them by the operations that each line
-asked for, an estimate: inside a kernel nobody can tell the time of one line.
+asked for, an estimate: inside a kernel the time of one line cannot be measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Share(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What is known of a launch: its lines (the largest share first), its work, the shapes that it reads."""
+    """The origin of a launch: its lines (the largest share first), its work, the shapes that it reads."""
 
     lines: tuple[Share, ...] = ()
     work: Work | None = None
@@ -50,7 +50,7 @@ UNKNOWN = Source()
 
 
 def sources_of(launches: events.Launches, compiled: Any) -> list[Source]:
-    """The source of each launch of a program, in order."""
+    """Return the source of each launch of a program, in order."""
     nothing = [UNKNOWN] * len(launches.steps)
     if compiled is None:
         return nothing
@@ -91,7 +91,7 @@ def _shapes(program: Program, step: Launch | Copy | Foreign, sizes: Mapping[str,
 
 
 def shares_of(explained: Explanation, sizes: Mapping[str, int]) -> list[tuple[Share, ...]]:
-    """For each group the user's lines with their shares; the shares of a group add up to 1."""
+    """Return the lines of each group with their shares; the shares of a group add up to 1."""
     found = []
     for group, values in zip(explained.groups, values_of(explained.simplified, explained.groups), strict=True):
         found.append(_shares(group, values, sizes))

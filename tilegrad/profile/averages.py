@@ -1,4 +1,4 @@
-"""Rows of a profile: the records of one name together, beside what the machine allows."""
+"""Aggregate the records of a profile into rows, and compare each row with the limits of the machine."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .chart import Line, chart
 from .files import write_whole
 
 TOLERANCE = 1.25
-"""How far above its measured limit a machine is believed to be: limits are measured with some error."""
+"""Largest ratio of a rate to its measured limit that is accepted: limits are measured with some error."""
 MIN_RUNS = 5
 MODES = ("mean", "median", "min", "max", "all")
 
@@ -241,14 +241,14 @@ class Timer:
         self._about = label or stmt, sub_label or "", description or "", num_threads
 
     def timeit(self, number: int = 1_000_000) -> Measurement:
-        """Run it so many times."""
+        """Run the statement `number` times."""
         if number < 1:
             raise ArgumentError(f"Timer: number is at least 1, not {number}")
         self._timer.timeit(max(1, min(number // 100, 3)))
         return Measurement(number, [self._timer.timeit(number)], *self._about)
 
     def blocked_autorange(self, callback: Any = None, min_run_time: float = 0.2) -> Measurement:
-        """Run it in blocks long enough that reading the clock does not count, for at least `min_run_time` seconds."""
+        """Run it in blocks so long that reading the clock does not count, for at least `min_run_time` seconds."""
         number = 1
         self._timer.timeit(2)
         while (took := self._timer.timeit(number)) < min_run_time / 1000 and number < 1 << 30:
@@ -261,7 +261,7 @@ class Timer:
     def adaptive_autorange(
         self, threshold: float = 0.1, *, min_run_time: float = 0.01, max_run_time: float = 10.0, callback: Any = None
     ) -> Measurement:
-        """The same until the spread is at most `threshold` of the median."""
+        """Run blocks until the spread is at most `threshold` of the median."""
         found = self.blocked_autorange(min_run_time=min_run_time)
         while found.iqr > threshold * found.median and sum(found.raw_times) < max_run_time:
             found = self.blocked_autorange(min_run_time=2 * sum(found.raw_times))
@@ -284,10 +284,10 @@ class Compare:
         self.results.extend(results)
 
     def trim_significant_figures(self) -> None:
-        """Nothing: times are printed in four digits in any case."""
+        """Do nothing: times are printed in four digits in any case."""
 
     def colorize(self, rowwise: bool = False) -> None:
-        """Nothing: the table has no colours."""
+        """Do nothing: the table has no colours."""
 
     def print(self) -> None:
         """Print the table."""

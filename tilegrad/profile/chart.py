@@ -1,4 +1,4 @@
-"""Draw lines as an SVG picture that needs nothing from elsewhere."""
+"""Draw line charts as SVG without external resources."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Line(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """How numbers become places between two ends."""
+    """A linear or logarithmic mapping from numbers to positions on an axis."""
 
     low: float
     high: float
     log: bool
 
     def at(self, x: float) -> float:
-        """The place of a number, from 0 to 1."""
+        """Map a number to a position from 0 to 1."""
         low, high, value = (log10(v) if self.log else v for v in (self.low, self.high, x))
         return (value - low) / (high - low) if high > low else 0.5
 
     def ticks(self) -> list[float]:
-        """Numbers to write on the axis."""
+        """Return the numbers to write on the axis."""
         if self.log:
             found = [10.0**n for n in range(floor(log10(self.low)), floor(log10(self.high)) + 2)]
             return [x for x in found if self.low <= x <= self.high] or [self.low, self.high]
@@ -41,7 +41,7 @@ class Scale(NamedTuple):
 
 
 def scale(values: Sequence[float], log: bool) -> Scale:
-    """The scale that shows all values; a linear one begins at 0 if nothing is below."""
+    """Return the scale that shows all values; a linear one begins at 0 if nothing is below."""
     usable = [v for v in values if isfinite(v) and (v > 0 or not log)]
     if not usable:
         return Scale(0.1 if log else 0.0, 1.0, log)
@@ -52,7 +52,7 @@ def scale(values: Sequence[float], log: bool) -> Scale:
 def chart(
     title: str, lines: Sequence[Line], xlabel: str = "", ylabel: str = "", *, x_log: bool = False, y_log: bool = False
 ) -> str:
-    """The picture as text; points that a logarithm has no place for are left out."""
+    """Return the chart as SVG; points that a logarithmic axis cannot show are left out."""
     points = [p for line in lines for p in line.points]
     across, up = scale([x for x, _ in points], x_log), scale([y for _, y in points], y_log)
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM

@@ -17,7 +17,7 @@ def assert_close(
     actual: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None, equal_nan: bool = False,
     check_dtype: bool = True, msg: str = "",
 ) -> None:  # fmt: skip
-    """AssertionError unless two tensors agree within tolerances; it names the first element that does not."""
+    """Raise AssertionError unless two tensors agree within tolerances; name the first element that does not."""
     if (rtol is None) is not (atol is None):
         raise ValueError("assert_close: rtol and atol are given together, or neither")
     x, y = _array(actual), _array(expected)

@@ -1,8 +1,8 @@
-"""What a kernel has to do at least: bytes to move, and operations on floating-point numbers.
+"""Count the minimum work of a kernel: bytes to move, and floating-point operations.
 
-Counted from the group that the kernel was made of, not from what it happens to do: each element that is needed
-is read once and written once, each value computed once. A function of one element (a product, an exponential)
-is one operation; choosing, converting and moving are none.
+Counted from the group that the kernel was made of: each element that is needed is read once and written once, each
+value computed once. A function of one element (a product, an exponential) is one operation; selecting, converting and
+moving are none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ir.size import known
 from ..schedule.group import Group
 
 MOVES = ("cast", "bitcast", "where")
-"""Functions that compute nothing."""
+"""Functions that perform no arithmetic."""
 
 
 class Work(NamedTuple):
@@ -35,7 +35,7 @@ class Work(NamedTuple):
 
 
 def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
-    """What the kernel of a group has to do, for some values of the sizes that vary.
+    """Count the minimum work of the kernel of a group, for given values of the symbolic sizes.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Graph, Input, TensorType
@@ -61,7 +61,7 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
 
 
 def operations_of(exprs: Sequence[Expr], sizes: Mapping[str, int] = {}) -> int:
-    """Count the operations on floating-point numbers that expressions need, for all values of their indices."""
+    """Count the floating-point operations of expressions over all values of their indices."""
     free = _free_indices(exprs)
     operations = 0
     for e, indices in free.items():
@@ -80,7 +80,7 @@ def operations_of(exprs: Sequence[Expr], sizes: Mapping[str, int] = {}) -> int:
 
 
 def _free_indices(exprs: Sequence[Expr]) -> dict[Expr, frozenset[Index]]:
-    """Every part of the expressions, with the indices that it depends on."""
+    """Map every subexpression to the indices that it depends on."""
     free: dict[Expr, frozenset[Index]] = {}
     for e in walk(*exprs):
         inside: frozenset[Index] = frozenset().union(*(free[p] for p in parts(e)))

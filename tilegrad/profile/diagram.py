@@ -1,4 +1,4 @@
-"""Drawings: a graph in layers, and memory over time. SVG, as text."""
+"""Draw graphs in layers, and memory over time, as SVG."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .document import hue
 
 LETTER, HEIGHT, GAP, STEP, MARGIN = 6.7, 22, 14, 46, 40
 WIDEST, HALF = 1080, 540
-"""A row that would be wider is broken: pages are read downwards. Two drawings of half a page stand side by side."""
+"""Largest width of a row, in pixels: a wider one is broken. Two drawings of half a page are placed side by side."""
 MOST_NODES = 600
-"""Beyond this a drawing tells nobody anything."""
+"""Largest number of nodes that are drawn; a larger drawing cannot be read."""
 
 
 class Box(NamedTuple):
-    """A thing in a drawing: `colour` is the number of a kernel, None for what is given; `reads` are other boxes."""
+    """A node of a drawing: `colour` is the number of a kernel, None for an input; `reads` are other boxes."""
 
     label: str
     title: str
@@ -29,7 +29,7 @@ class Box(NamedTuple):
 
 
 def recorded(graph: Graph, kernels: Mapping[Value, Sequence[int]]) -> str:
-    """The values of a graph, each in the colour of the kernel that computes it."""
+    """Draw the values of a graph, each in the colour of the kernel that computes it."""
     given, names = set(graph.inputs), graph.names()
     values = [v for v in dict.fromkeys([*graph.inputs, *graph.values()]) if v in given or v.inputs]  # no constants
     number = {v: n for n, v in enumerate(values)}
@@ -47,7 +47,7 @@ def recorded(graph: Graph, kernels: Mapping[Value, Sequence[int]]) -> str:
 def fused(
     graph: Graph, groups: Sequence[Group], kernels: Mapping[Value, Sequence[int]], titles: Sequence[str] = ()
 ) -> str:
-    """The kernels of a graph, and what is in memory between them."""
+    """Draw the kernels of a graph, and the tensors in memory between them."""
     boxes = [Box(names, str(x.type), None, ()) for x, names in graph.names().items() if x in set(graph.inputs)]
     place = {x: n for n, x in enumerate(graph.inputs)}
     maker = {v: len(boxes) + n for n, g in enumerate(groups) for v in g.stored}
@@ -63,7 +63,7 @@ def fused(
 
 
 def layered(boxes: Sequence[Box]) -> str:
-    """Boxes from top to bottom, each below all that it reads."""
+    """Arrange boxes from top to bottom, each below all that it reads."""
     if len(boxes) > MOST_NODES:
         return f'<p class="soft">{len(boxes)} boxes are too many to draw.</p>'
     level = [0] * len(boxes)
@@ -81,7 +81,7 @@ def layered(boxes: Sequence[Box]) -> str:
 
 
 def _broken(boxes: Sequence[Box], row: list[int]) -> list[list[int]]:
-    """A row, as several if it is too wide; what is given comes first."""
+    """Break a row that is too wide into several; inputs come first."""
     wide = 0.0
     parts: list[list[int]] = [[]]
     for n in sorted(row, key=lambda n: bool(boxes[n].reads)):
@@ -144,13 +144,13 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
 
 
 def svg(width: float, height: float, inside: str, style: str = "") -> str:
-    """A drawing. The style "fit" shrinks it where there is no room, "wide" gives it a line of its own."""
+    """Wrap a drawing. The style "fit" shrinks it to the available width, "wide" gives it a line of its own."""
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
     return f'<svg class="{style}" {size} role="img">{inside}</svg>'
 
 
 def memory_plan(program: Program) -> str:
-    """Which temporary is where in the arena (downwards), from which step to which (to the right)."""
+    """Draw the address range of each temporary in the arena (downwards) over its lifetime in steps (to the right)."""
     placed = [b for b in program.buffers if b.offset is not None]
     if not placed:
         return '<p class="soft">There are no temporaries.</p>'
@@ -178,7 +178,7 @@ def memory_plan(program: Program) -> str:
 
 
 def _place(b: Buffer, steps: Sequence[int], x: float, wide: float, scale: float) -> str:
-    """One temporary in the plan."""
+    """Draw one temporary of the plan."""
     y, high = scale * known(b.offset or 0, {}), scale * known(b.type.bytes, {})
     title = f"{b.name}: {b.type}, {b.type.bytes} bytes at {b.offset}, steps {steps[0]}-{steps[-1]}"
     box = f'x="{x + 1:.1f}" y="{y:.1f}" width="{wide - 2:.1f}" height="{max(2.0, high - 1):.1f}" rx="3"'

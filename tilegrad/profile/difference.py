@@ -1,4 +1,4 @@
-"""Compare two profiles: what got slower, by kernel and by line, with spread."""
+"""Compare two profiles by kernel and line, with spread, and find what got slower."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .timeline import Timeline
 from .trace_checker import read_trace
 
 SLOWER = 1.1
-"""The ratio from which on something counts as slower, if the spreads do not overlap."""
+"""Ratio of medians from which on something counts as slower, if the spreads do not overlap."""
 LEAST_US = 1.0
 """Microseconds of a call below which a ratio says nothing."""
 
 
 def summary(timeline: Timeline) -> dict[str, Any]:
-    """For each kernel and line: how often it ran, and quartiles of its microseconds."""
+    """Summarise a profile: for each kernel and line the number of runs, and quartiles of its microseconds."""
     found: dict[str, list[float]] = {}
     for record in timeline.launches:
         if record.timed:
@@ -49,7 +49,7 @@ class Change(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long a call takes as before."""
+        """The ratio of the medians, after to before."""
         if self.before is None or self.after is None or not self.before["median"]:
             return None
         return self.after["median"] / self.before["median"]
@@ -95,7 +95,7 @@ class Difference(NamedTuple):
 
 
 def differences(before: Mapping[str, Any] | str | os.PathLike[str], after: Mapping[str, Any]) -> Difference:
-    """What changed between two summaries, or files with one."""
+    """Compare two summaries, or files with one."""
     one, other = rows_of(before), rows_of(after)
     changes = [Change(key, one.get(key), other.get(key)) for key in dict.fromkeys([*one, *other])]
     changes.sort(key=lambda c: (not c.slower, -(c.ratio or 0.0)))
@@ -103,7 +103,7 @@ def differences(before: Mapping[str, Any] | str | os.PathLike[str], after: Mappi
 
 
 def rows_of(given: Any) -> Mapping[str, Mapping[str, float]]:
-    """The rows of a summary, or of a file that has one: a trace of ours, or a summary as JSON."""
+    """Read the rows of a summary, or of a file that has one: a trace of ours, or a summary as JSON."""
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         try:
@@ -129,7 +129,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def compare_files(before: Path, after: Path) -> int:
-    """Print what changed between two files; the exit status, 1 if anything got slower."""
+    """Print what changed between two files, and return the exit status: 1 if anything got slower."""
     found = differences(before, {"rows": rows_of(after)})
     print(found)
     return 1 if found.slower else 0

@@ -1,4 +1,4 @@
-"""What this machine offers, and what to do about what is missing: `python -m tilegrad doctor`."""
+"""Report what this machine offers, and what to do about what is missing: `python -m tilegrad doctor`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..runtime.device import Device, device, devices
 
 
 class Finding(NamedTuple):
-    """One line of the report; `advice` says what would make it better."""
+    """A line of the report; `advice` says how to improve it."""
 
     name: str
     fact: str
@@ -34,7 +34,7 @@ OPTIONAL = {
 
 
 def report(measure: bool = False) -> str:
-    """The report as text; with `measure` the speeds are measured again, and the best ever seen are kept."""
+    """Return the report as text; with `measure` the speeds are measured again, and the best ever measured are kept."""
     if measure:
         measure_again()
     lines = []
@@ -45,7 +45,7 @@ def report(measure: bool = False) -> str:
 
 
 def findings() -> list[Finding]:
-    """Everything that was looked at. The first time this measures the machine, which takes two seconds."""
+    """Examine everything. The first time this measures the machine, which takes two seconds."""
     limits = device("cpu").limits
     return [
         _versions(),
@@ -115,7 +115,7 @@ def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
 
 
 def _products() -> list[Finding]:
-    """In what arithmetic each device makes float32 products."""
+    """List the arithmetic in which each device computes float32 products."""
     found = []
     for place in [d for d in devices() if d.kind in ("cpu", "cuda")]:
         words: dict[str, list[str]] = {}
@@ -183,7 +183,7 @@ def _compiler() -> Finding:
 
 
 def cuda_libraries() -> list[Finding]:
-    """Those that may be used for products and convolutions, and how they are found unfit."""
+    """List the libraries that may be used for products and convolutions, and why one is not used."""
     if cuda.absence():
         return []
     driver = next((d.properties.driver_version for d in devices() if isinstance(d, CudaDevice)), 0)

@@ -1,4 +1,4 @@
-"""Pieces of HTML pages that need nothing from elsewhere: no script, no font, no link."""
+"""Build self-contained HTML pages: no script, no font, no link."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENS = re.compile(
 
 
 def document(title: str, sections: Mapping[str, str], body: str, note: str = "") -> str:
-    """A whole page. `sections` are the places of the page, by the words that lead there."""
+    """Build a whole page. `sections` maps the words of the navigation to anchors."""
     links = "".join(f'<a href="#{place}">{escape(words)}</a>' for words, place in sections.items())
     return f"""<!doctype html>
 <html lang="en">
@@ -37,12 +37,12 @@ def document(title: str, sections: Mapping[str, str], body: str, note: str = "")
 
 
 def code(text: object, colour: bool = True) -> str:
-    """A block of source."""
+    """Format a block of source."""
     return f"<pre>{coloured(str(text)) if colour else escape(str(text))}</pre>"
 
 
 def coloured(text: str) -> str:
-    """Source with its words marked.
+    """Highlight the tokens of source.
 
     >>> coloured("x = tl.load(p)  # <here>")
     'x = <span class="f">tl.load</span>(p)  <span class="c"># &lt;here&gt;</span>'
@@ -58,7 +58,7 @@ def coloured(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """A table of HTML cells; `numbers` are the columns that stand on the right."""
+    """Format a table of HTML cells; the columns `numbers` are aligned to the right."""
     marks = [' class="n"' if n in numbers else "" for n in range(len(head))]
     top = "".join(f"<th{m}>{escape(h)}</th>" for h, m in zip(head, marks, strict=True))
     lines = "\n".join(
@@ -68,26 +68,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
 
 def cards(facts: Mapping[str, str]) -> str:
-    """Figures, large, each with what it is."""
+    """Format large figures with their captions."""
     shown = "".join(f'<div class="card"><b>{escape(v)}</b><span>{escape(k)}</span></div>' for k, v in facts.items())
     return f'<div class="cards">{shown}</div>'
 
 
 def folded(title: str, inside: str, shown: bool = False) -> str:
-    """Something that opens when it is wanted."""
+    """Format a section that is collapsed at first."""
     return f"<details{' open' if shown else ''}><summary>{escape(title)}</summary>\n{inside}\n</details>"
 
 
 def bar(share: float) -> str:
-    """A fraction of 1."""
+    """Draw a fraction of 1 as a bar."""
     return f'<span class="bar"><i style="width:{100 * min(1.0, max(0.0, share)):.0f}%"></i></span>'
 
 
 def chip(number: int, place: str = "") -> str:
-    """The sign of a kernel, in its colour, leading to it."""
+    """Format the label of a kernel, in its colour, as a link to it."""
     return f'<a class="chip" style="--hue:{hue(number)}" href="#{place}kernel-{number}">{number}</a>'
 
 
 def hue(number: int) -> int:
-    """A colour for each kernel; neighbours are far apart."""
+    """Return a colour for each kernel; those of neighbours differ strongly."""
     return (20 + number * 137) % 360

@@ -1,8 +1,7 @@
-"""TensorBoard's files: records with checksums, each with a message in the encoding of protocol buffers.
+"""Write TensorBoard's event files: records with checksums, each with a message in the encoding of protocol buffers.
 
-file    ::= record*
-record  ::= length (8 bytes), checksum of it (4), message, checksum of it (4)
-message ::= (number of a field and how it is encoded, contents)*
+file    ::= record* record  ::= length (8 bytes), checksum of it (4), message, checksum of it (4) message ::= (number of
+a field and how it is encoded, contents)*
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 VERSION = b"brain.Event:2"
 POLYNOMIAL = 0x82F63B78
-"""Of CRC-32C, its bits reversed."""
+"""The polynomial of CRC-32C with its bits reversed."""
 MASK = 0xA282EAD8
 _numbers = count()
 
@@ -34,7 +33,7 @@ def _table() -> list[int]:
 
 
 def checksum(data: bytes) -> int:
-    """CRC-32C, turned and masked as in TensorFlow's records.
+    """Compute the CRC-32C of data, rotated and masked as in TensorFlow's records.
 
     >>> hex(checksum(b"123456789"))
     '0xc78ab0e5'
@@ -47,13 +46,13 @@ def checksum(data: bytes) -> int:
 
 
 def record(message: bytes) -> bytes:
-    """A message as it stands in a file."""
+    """Frame a message as a record of a file."""
     length = struct.pack("<Q", len(message))
     return length + struct.pack("<I", checksum(length)) + message + struct.pack("<I", checksum(message))
 
 
 def varint(number: int) -> bytes:
-    """A whole number in as many bytes as it needs.
+    """Encode an integer in as few bytes as it needs.
 
     >>> varint(300).hex(), len(varint(-1))
     ('ac02', 10)
@@ -67,7 +66,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: int | float | str | bytes) -> bytes:
-    """One field: a whole number, a double, or a text or a message after its length."""
+    """Encode one field: an integer, a double, or a text or a message after its length."""
     match value:
         case int():
             return varint(number << 3) + varint(value)
@@ -79,12 +78,12 @@ def field(number: int, value: int | float | str | bytes) -> bytes:
 
 
 def single(number: int, value: float) -> bytes:
-    """A field with a float of 32 bits."""
+    """Encode a field with a float of 32 bits."""
     return varint(number << 3 | 5) + struct.pack("<f", value)
 
 
 def doubles(number: int, values: Iterable[float]) -> bytes:
-    """A field with many doubles."""
+    """Encode a field with a list of doubles."""
     return field(number, b"".join(struct.pack("<d", x) for x in values))
 
 
@@ -101,7 +100,7 @@ class EventFile:
         self._write(field(1, now) + field(3, VERSION))
 
     def add(self, contents: bytes, step: int | None, wall_time: float | None = None) -> None:
-        """An event with a summary or a graph."""
+        """Append an event with a summary or a graph."""
         at = field(1, float(time.time() if wall_time is None else wall_time))
         self._write(at + (field(2, int(step)) if step is not None else b"") + contents)
 

@@ -1,11 +1,11 @@
-"""`tilegrad.explain`: every stage between a line of user code and the machine code, in print.
+"""Print every stage between a line of user code and the machine code: `tilegrad.explain`.
 
 e = tilegrad.explain(step, x, y)
 print(e)              everything
 e["fuse"]             one stage, by name; e.stages has all names
 e.kernels["softmax"]  a kernel as a person would write it
 e.assembly.full       every instruction
-e.save("step.html")   one file, without anything from elsewhere
+e.save("step.html")   one self-contained file
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .measure import Measured, duration, measure
 from .settled import show_choices
 
 SHOWN_LINES = 8
-"""Of the user's, at the head of a kernel."""
+"""Largest number of the user's lines printed above a kernel."""
 
 
 class Kernels:
@@ -65,7 +65,7 @@ class Kernels:
         return iter(self.texts)
 
     def distinct(self) -> dict[str, tuple[list[int], Launch | Foreign]]:
-        """Each text once, with the numbers of the launches that it is for."""
+        """Map each distinct text to the numbers of its launches."""
         found: dict[str, tuple[list[int], Launch | Foreign]] = {}
         for n, (launch, text) in enumerate(zip(self.launches, self.texts, strict=True)):
             found.setdefault(text, ([], launch))[0].append(n)
@@ -76,7 +76,7 @@ class Kernels:
 
 
 def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], on: Device) -> str:
-    """A kernel with the user's lines above it; of what is no kernel of ours, only the call."""
+    """Return the source of a kernel below the user's lines; of foreign code only the call."""
     if isinstance(launch, Foreign):
         return "\n".join([*_heading(places), f"# {show_step(launch)}"])
     said = [f"# {line}" for line in on.arithmetic(launch.kernel)]
@@ -85,7 +85,7 @@ def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], o
 
 
 def _heading(places: Sequence[Place]) -> list[str]:
-    """The user's lines, as comments."""
+    """Format the user's lines as comments."""
     lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
     return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
 
@@ -95,19 +95,19 @@ def _without_origin(launch: Launch) -> str:
 
 
 def _origin(step: Launch | Foreign, planned: Sequence[Launch | Foreign]) -> int:
-    """Which of the launches that were planned a device made one from: it may have cut it in two, or left others out."""
+    """Find the planned launch that a device made a launch from: it may have split one, or dropped others."""
     used = set(uses(step))
     found = [n for n, other in enumerate(planned) if other is step or used.issuperset(uses(other))]
     return max(found, key=lambda n: (planned[n] is step, len(uses(planned[n]))))
 
 
 def show_kept(program: Program) -> str:
-    """What is kept from call to call, as text."""
+    """Print the program of values that are kept from call to call."""
     return f"done when a captured tensor has changed, not in each call:\n{show_program(program)}"
 
 
 class Explanation:
-    """What became of a function: every stage, kept. Prints, and saves as one HTML file."""
+    """The compilation of a function with every stage. Prints, and saves as one HTML file."""
 
     def __init__(
         self,
@@ -125,17 +125,17 @@ class Explanation:
 
     @property
     def program(self) -> Program:
-        """The steps, with their buffers."""
+        """The program with its buffers."""
         return self.compiled.executable.program
 
     @property
     def graph(self) -> Graph:
-        """What was recorded, without what differentiation added."""
+        """The recorded graph, without what differentiation added."""
         return undifferentiated(self.differentiated)
 
     @property
     def differentiated(self) -> Graph:
-        """All that was recorded, gradients and what is computed from them included, before any pass."""
+        """The whole recorded graph before any pass, gradients included."""
         return self.compiled.stages["graph"].artifact  # type: ignore[return-value]
 
     @property
@@ -146,7 +146,7 @@ class Explanation:
 
     @property
     def schedule(self) -> Schedule:
-        """The groups, in the order in which they were found, and why neighbours stayed apart."""
+        """The groups in the order in which they were found, and why neighbours were not fused."""
         return self.compiled.stages["fuse"].artifact  # type: ignore[return-value]
 
     @property
@@ -165,7 +165,7 @@ class Explanation:
 
     @property
     def kept(self) -> Program | None:
-        """What is computed from captured tensors alone, and only when they have changed."""
+        """The program that is computed from captured tensors alone, and run only when they have changed."""
         hoisted = self.compiled.executable.hoisted
         return None if hoisted is None else hoisted.executable.program
 
@@ -184,20 +184,20 @@ class Explanation:
         return Kernels(self.program, self.places, self.device)
 
     def source(self) -> str:
-        """What the backend makes of each kernel before the machine code."""
+        """Return the backend's source of each kernel (LLVM IR, CUDA C++)."""
         kernels = dict.fromkeys(s.kernel for s in self.kernels.launches if isinstance(s, Launch))
         return "\n\n".join(self.device.source(kernel) for kernel in kernels)
 
     @cached_property
     def assembly(self) -> Listing:
-        """The machine code: printed, the inner loops; `.full` has all."""
+        """The machine code of the kernels: printed, the inner loops; `.full` has all."""
         launches = {s.kernel.name: s.kernel for s in reversed(self.kernels.launches) if isinstance(s, Launch)}
         texts = {name: self.device.assembly(kernel) for name, kernel in reversed(launches.items())}
         return Listing({name: text for name, text in texts.items() if text})
 
     @cached_property
     def measured(self) -> Measured:
-        """How long each launch takes. Measured when first looked at, on copies of the arguments."""
+        """The time of each launch, measured at first access on copies of the arguments."""
         return measure(self.compiled.executable, self.device, self._inputs(), self.groups, self.sizes)
 
     @property
@@ -207,7 +207,7 @@ class Explanation:
 
     @property
     def stages(self) -> dict[str, Callable[[], object]]:
-        """All stages by name; each is made when it is called."""
+        """All stages by name; each is computed when it is called."""
         found: dict[str, Callable[[], object]] = {"lines": lambda: show_lines(self.lines)}
         found["graph"] = lambda: self.graph
         found["differentiated"] = lambda: "(unchanged)" if self.graph is self.differentiated else self.differentiated
@@ -229,13 +229,13 @@ class Explanation:
         return found
 
     def __getitem__(self, name: str) -> Any:
-        """A stage by its name."""
+        """Return a stage by its name."""
         if name not in self.stages:
             raise KeyError(f"there is no stage {name!r}; there are: {', '.join(self.stages)}")
         return self.stages[name]()
 
     def summary(self) -> str:
-        """One line: how many operations became how many kernels, in how much memory, and how fast."""
+        """Summarise in one line: operations, kernels, memory, time."""
         operations = len(self.differentiated.values()) - len(self.differentiated.inputs)
         temporaries, rest = peak(self.program)
         whole = self.measured.whole
@@ -252,7 +252,7 @@ class Explanation:
         )
 
     def text(self, full: bool = False) -> str:
-        """All stages; with `full` every instruction, otherwise the inner loops."""
+        """Print all stages; with `full` every instruction, otherwise the inner loops."""
         parts = [self.summary()]
         for name, made in self.stages.items():
             shown = self.assembly.full if full and name == "assembly" and len(self.assembly) else made()
@@ -263,7 +263,7 @@ class Explanation:
         return self.text()
 
     def save(self, path: str | Path) -> Path:
-        """Writes everything to one HTML file, which needs nothing else."""
+        """Write everything to one self-contained HTML file."""
         from .page import page
 
         target = Path(path)
@@ -272,7 +272,7 @@ class Explanation:
 
 
 def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """What becomes of a function when it is called with these arguments, or of a tensor that is not computed yet.
+    """Explain the compilation of a function for these arguments, or of a tensor that is not computed yet.
 
     >>> import tilegrad as tg
     >>> e = explain(lambda x: x.exp().sum(), tg.ones(4, 8, device="reference"))
@@ -297,13 +297,13 @@ def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
 
 
 def of_prepared(prepared: PreparedCall) -> Explanation:
-    """The explanation of a program of a jitted function."""
+    """Explain a program of a jitted function."""
     function = prepared.function.fn
     return Explanation(display_name(function), prepared.compiled, prepared.buffers, prepared.sizes, function)
 
 
 def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
-    """The explanation of what must be done to compute tensors."""
+    """Explain the program that would compute tensors."""
     from ..compiler import compile
 
     values = [x.value for x in tensors]

@@ -9,8 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a file (compressed if its name ends in `.gz`), so that nobody finds half of it: a full disk leaves what was
-    there before."""
+    """Write a file atomically (compressed if its name ends in `.gz`): a full disk leaves the old contents."""
     target = Path(path)
     data = gzip.compress(text.encode()) if target.suffix == ".gz" else text.encode()
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -1,11 +1,11 @@
-"""`tilegrad.first_nan`: the first operation that made a NaN (or an infinity), with the user's line.
+"""Find the first operation that made a NaN (or an infinity), with the user's line: `tilegrad.first_nan`.
 
-Programs are fused, so that what lies between their inputs and outputs is nowhere to be seen. On request what was
-recorded is computed again, operation by operation; that is slow, and done only when a result is not finite.
+In a fused program the values between inputs and outputs cannot be examined. On request the recorded graph is computed
+again, operation by operation; that is slow, and done only when a result is not finite.
 
-with first_nan(): train()          raises NaNError when something that is computed within the block has a NaN
-print(first_nan(step, x, y))       runs a function (jitted or not) on copies: nothing is changed by it
-print(first_nan(loss))             of a tensor that was recorded, computed already or not
+    with first_nan(): train()          raises NaNError when something that is computed within the block has a NaN
+    print(first_nan(step, x, y))       runs a function (jitted or not) on copies: nothing is changed by it
+    print(first_nan(loss))             of a tensor that was recorded, computed already or not
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from .lines import Place
 
 
 class Seen(NamedTuple):
-    """What an operation made, and what it read for that."""
+    """A result of an operation, with its inputs."""
 
     op: str
     type: str
     location: Location | None
     wrong: str
-    """How many elements are not finite, and where the first is."""
+    """The number of elements that are not finite, and the index of the first."""
     read: tuple[str, ...]
     given: bool
-    """Whether no operation made it: it is an argument, or a tensor that was there before."""
+    """Whether no operation made it: it is an argument, or a tensor that existed before."""
 
     @property
     def place(self) -> Place | None:
@@ -68,7 +68,8 @@ class Finding(NamedTuple):
 
 
 def first_nan(thing: Any = None, *args: Any, inf: bool = False, **kwargs: Any) -> Any:
-    """Finds what made the first NaN, of a function or a tensor (None: nothing did); with `inf` the first infinity too.
+    """Find the operation that made the first NaN in a function or a tensor (None: there is none); with `inf` the first
+    infinity too.
 
     >>> import tilegrad as tg
     >>> x = tg.tensor([4.0, -1.0], device="reference")
@@ -108,7 +109,7 @@ def _watching(inf: bool) -> Iterator[None]:
 
 
 def find(outputs: Sequence[Value], given: Mapping[Value, Any], inf: bool = False) -> Finding | None:
-    """What made the first NaN that gets into the outputs; `given` is the memory of placeholders."""
+    """Find the operation whose NaN reaches the outputs; `given` is the memory of placeholders."""
     before, state.inspect = state.inspect, None
     try:
         walk = _Walk(given)
@@ -128,7 +129,7 @@ def find(outputs: Sequence[Value], given: Mapping[Value, Any], inf: bool = False
 
 
 def _origin(outputs: Sequence[Value], order: Sequence[Value], bad: set[Value]) -> Value | None:
-    """The first value that is bad although it read nothing bad, of those that the bad outputs come from."""
+    """Return the first value that is not finite although its inputs are, among those that the outputs depend on."""
     reached: set[Value] = set()
     stack = [v for v in outputs if v in bad]
     while stack:
@@ -145,13 +146,13 @@ class _Walk:
     def __init__(self, given: Mapping[Value, Any]) -> None:
         self.given = given
         self.standing: dict[Value, Value] = {}
-        """For each value the same in memory, or a movement of that."""
+        """Maps each value to the same in memory, or to a movement of that."""
         self.nan: set[Value] = set()
         self.infinite: set[Value] = set()
         self.seen: dict[Value, Seen] = {}
 
     def is_clean(self, value: Value) -> bool:
-        """Whether nothing before a value needs to be looked at."""
+        """Whether no value before this one needs to be examined."""
         return value in self.given or (value.buffer is not None and not _wrong(value, value.buffer, True))
 
     def visit(self, value: Value) -> None:
@@ -196,7 +197,7 @@ class _Walk:
         return Seen(name, str(value.type), value.location, wrong, read, given and isinstance(value, Input))
 
     def _range(self, value: Value) -> str:
-        """The type and the numbers of what was read."""
+        """Describe the type and the range of an input."""
         standing = self.standing.get(value)
         if standing is None:
             return str(value.type)
@@ -225,7 +226,7 @@ def _array(value: Value, buffer: Any) -> np.ndarray[Any, Any]:
 
 
 def _wrong(value: Value, buffer: Any, inf: bool) -> bool:
-    """Whether elements in memory are NaN, or infinite."""
+    """Return a mask of the elements in memory that are NaN, or infinite."""
     if not value.dtype.is_float:
         return False
     array = _array(value, buffer)

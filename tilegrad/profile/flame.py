@@ -1,4 +1,4 @@
-"""Stacks with their times, a line for each, as programs that draw flame graphs read them."""
+"""Write stacks with their times, one a line, in the format of flame-graph tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from .timeline import Timeline, is_host
 
 
 def stacks(timeline: Timeline, device: str = "cpu") -> dict[str, int]:
-    """The own nanoseconds of each stack, whose names are joined by semicolons, outermost first; a launch is divided
-    among the user's lines."""
+    """Sum the own nanoseconds of each stack, whose names are joined by semicolons, outermost first; a launch is divided
+    among the user's lines.
+    """
     found: dict[str, int] = {}
     for record in timeline.records:
         if not record.timed or is_host(record.device) is not (device == "cpu"):

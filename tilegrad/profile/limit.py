@@ -1,4 +1,4 @@
-"""How near to the machine's limit something is, and what holds it up."""
+"""Compare work with the limits of the machine: roofline model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .count import Work
 
 
 def limit_of(work: Work, limits: Mapping[str, Any]) -> Limit:
-    """What the machine needs for this work at least.
+    """Return the shortest time that the machine allows for this work.
 
     >>> limits = {"copy": 40e9, "read": 35e9, "fma": 200e9, "L3": 1 << 20}
     >>> limit_of(Work(1 << 22, 1 << 22, 0), limits).bound, limit_of(Work(8, 8, 10**9), limits).bound

@@ -1,4 +1,4 @@
-"""The user's lines, and which kernels each of them became."""
+"""Map the user's lines to the kernels that compute them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
-    """For each value the kernels that compute it; some compute it again for themselves."""
+    """Map each value to the kernels that compute it; a recomputed value has several."""
     found: dict[Value, list[int]] = {}
     stored = {v for g in groups for v in g.stored} | set(graph.inputs)
     for n, group in enumerate(groups):
@@ -51,7 +51,7 @@ def kernels_of(graph: Graph, groups: Sequence[Group]) -> dict[Value, list[int]]:
 
 
 def values_of(graph: Graph, groups: Sequence[Group]) -> list[list[Value]]:
-    """For each group the values that it computes."""
+    """List the values that each group computes."""
     values: list[list[Value]] = [[] for _ in groups]
     for value, kernels in kernels_of(graph, groups).items():
         for number in kernels:
@@ -60,7 +60,7 @@ def values_of(graph: Graph, groups: Sequence[Group]) -> list[list[Value]]:
 
 
 def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[Place]]:
-    """For each group the user's lines that it computes something for, in the order of the lines."""
+    """List the user's lines of each group, in the order of the lines."""
     places: list[set[Place]] = [set() for _ in groups]
     for value, kernels in kernels_of(graph, groups).items():
         at = value.location
@@ -71,7 +71,7 @@ def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[Place]]:
 
 
 def user_lines(fn: Callable[..., Any] | None, places: Sequence[Sequence[Place]]) -> list[Line]:
-    """The source of a function, then other lines that kernels were made for."""
+    """List the source of a function, then other lines that kernels were made for."""
     kernels: dict[Place, list[int]] = {}
     for number, found in enumerate(places):
         for place in found:
@@ -94,7 +94,7 @@ def _source(fn: Callable[..., Any] | None) -> list[tuple[Place, str]]:
 
 
 def show_lines(lines: Sequence[Line]) -> str:
-    """The lines with their numbers, and the kernels beside them."""
+    """Print the lines with their numbers and their kernels."""
     width = min(96, max((len(line.text) for line in lines), default=0))
     shown: list[str] = []
     file = ""

@@ -1,4 +1,4 @@
-"""Assembly for people: the loops in which the time goes, and all of it on demand."""
+"""Print assembly for people: the inner loops, and every instruction on demand."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Listing:
         return "\n\n".join(f"{name}:\n{cleaned(text)}" for name, text in self.texts.items())
 
     def loops(self, name: str) -> str:
-        """The inner loops of a kernel, in print."""
+        """Print the inner loops of a kernel."""
         code = cleaned(self.texts[name])
         count = sum(bool(line.strip()) and not LABEL.match(line) for line in code.split("\n"))
         found = inner_loops(code)
@@ -43,7 +43,7 @@ class Listing:
 
 
 def cleaned(text: str) -> str:
-    """Labels that are jumped to, and instructions; no directives, no comments."""
+    """Strip directives, comments and labels that nothing jumps to."""
     lines = [COMMENT.sub("", line.expandtabs(8)).rstrip() for line in text.split("\n")]
     lines = [line for line in lines if line.strip() and not DIRECTIVE.match(line)]
     targets = {m[1] for line in lines if (m := JUMP.match(line))}
@@ -52,9 +52,9 @@ def cleaned(text: str) -> str:
 
 
 def inner_loops(code: str) -> list[str]:
-    """The stretches from a label to a jump back to it that contain no other such stretch.
+    r"""Find the ranges from a label to a jump back to it that contain no other such range.
 
-    >>> print(inner_loops("f:\\n  xor eax, eax\\n.L1:\\n  add eax, 1\\n  cmp eax, 9\\n  jne .L1\\n  ret")[0])
+    >>> print(inner_loops("f:\n  xor eax, eax\n.L1:\n  add eax, 1\n  cmp eax, 9\n  jne .L1\n  ret")[0])
     .L1:
       add eax, 1
       cmp eax, 9

@@ -27,12 +27,12 @@ _state: dict[str, Any] = {"handler": None, "listens": False}
 
 
 def logger(module: str = "") -> logging.Logger:
-    """The logger of a module, as `jitted` or `my.model`."""
+    """Return the logger of a module, as `jitted` or `my.model`."""
     return logging.getLogger(f"{ROOT}.{module}" if module else ROOT)
 
 
 def level_of(word: str | int) -> int:
-    """The number of a level.
+    """Return the number of a level.
 
     >>> level_of("warning"), level_of(3), level_of("9")
     (30, 17, 11)

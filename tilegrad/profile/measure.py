@@ -1,4 +1,4 @@
-"""Runs a program a few times on copies of its inputs, and says how long each launch took."""
+"""Time the launches of a program on copies of its inputs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ENOUGH = 0.3
 """Seconds for which a program is measured."""
 MOST_RUNS = 200
 POSSIBLE = 1.2
-"""A share of the machine's limit, more than which is a mistake in the limit."""
+"""Ratio to the machine's limit above which the limit must be wrong."""
 SETTLING_RUNS = 5
-"""Runs before: the first meet fresh memory, and the CPU deals its work anew by what they took."""
+"""Runs before measuring: the first touch fresh memory, and the CPU repartitions its work by measured times."""
 
 
 class Row(NamedTuple):
-    """A launch: what it has to do, how long it took (seconds; 0: not measured), and what the machine allows."""
+    """A launch with its work, its seconds (0: not measured), and its limit."""
 
     number: int
     name: str
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
     whole: Row
     runs: int
     advice: str = ""
-    """Why the figures are not what they should be."""
+    """The reason why figures are implausible or absent."""
 
     def __str__(self) -> str:
         lines = [f"{'kernel':31} {'time':>9} {'GB/s':>7} {'GFLOP/s':>8} {'of limit':>9}  bound by"]
@@ -70,7 +70,7 @@ FORMS = ("28", ">9", ">7", ">8", ">9", "")
 
 
 def cells(row: Row) -> tuple[str, str, str, str, str, str]:
-    """A row in words: name, time, GB/s, GFLOP/s, percent of the limit, what bounds it."""
+    """Format a row: name, time, GB/s, GFLOP/s, percent of the limit, bound."""
     if not row.seconds:
         return (row.name, "-", "-", "-", "-", row.limit.bound)
     bandwidth, speed = row.work.bytes / row.seconds / 1e9, row.work.operations / row.seconds / 1e9
@@ -102,7 +102,7 @@ def measure(
     sizes: Mapping[str, int] = {},
     runs: int | None = None,
 ) -> Measured:
-    """Times each launch. The inputs are copied first: a training step may be measured without training."""
+    """Time each launch. The inputs are copied first: a training step may be measured without training."""
     wholes, launches = _timed(executable, device, inputs, sizes, runs) if device.runs else ([0.0], [])
     program = executable.program
     works = works_of(program, groups, sizes)
@@ -132,7 +132,7 @@ def _advice(device: Device, rows: Sequence[Row]) -> str:
 def _timed(
     executable: Executable, device: Device, inputs: Sequence[Buffer], sizes: Mapping[str, int], runs: int | None
 ) -> tuple[list[float], list[list[float]]]:
-    """The seconds of each run, and those of its launches."""
+    """Return the seconds of each run, and those of its launches."""
     runner = executable.bound(sizes)
     copies = [device.copy(b) for b in inputs]
     launches: list[list[float]] = []
@@ -153,7 +153,7 @@ def _timed(
 
 
 def _launch_times(runner: object, inputs: Sequence[Buffer]) -> list[float]:
-    """The seconds of each launch and copy in one run, in order."""
+    """Return the seconds of each launch and copy in one run, in order."""
     seen: list[float] = []
 
     def listen(event: events.Event) -> None:
@@ -173,7 +173,7 @@ def _whole(rows: Sequence[Row], seconds: float) -> Row:
 
 
 def works_of(program: Program, groups: Sequence[Group], sizes: Mapping[str, int]) -> list[Work]:
-    """What each launch and copy has to do; `groups` are those that the launches were made of, in order."""
+    """Count the work of each launch and copy; `groups` are those that the launches were made of, in order."""
     remaining = iter(groups)
     found = []
     for step in program.steps:

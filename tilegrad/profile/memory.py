@@ -1,4 +1,4 @@
-"""`tg.memory`: which tensors hold the memory, and where they come from."""
+"""List the tensors that hold memory, with their origin: `tg.memory`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..optim.optimizer import Optimizer
 from ..runtime.device import Device, device, known_devices
 
 KINDS = ("parameter", "gradient", "optimizer state", "buffer", "activation", "tensor")
-"""What memory is for: activations are results that no tensor of the user holds, kept for gradients."""
+"""Purposes of memory: activations are results that no tensor of the user holds, kept for gradients."""
 ROWS = 20
 
 
@@ -86,7 +86,7 @@ def snapshot(on: str | Device | None = None) -> Snapshot:
 
 
 def summary(on: str | Device | None = None) -> str:
-    """The same as text."""
+    """Return the snapshot as text."""
     return str(snapshot(on))
 
 

@@ -1,6 +1,6 @@
 """Profile one operation at a time, as an eager framework runs them: `profile(one_by_one=True)`.
 
-Elsewhere tilegrad fuses operations; a profile without `one_by_one` shows what is really run.
+Elsewhere tilegrad fuses operations; a profile without `one_by_one` shows the fused programs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class OneByOne:
 
 
 def called() -> str:
-    """The name of the outermost function of the library that is running, as `square` or `matmul`; empty: none is known.
+    """Return the name of the outermost function of the library on the stack, as `square` or `matmul`; empty if there is
+    none.
 
     An operator has the name of its function: `*` is `mul`.
     """
@@ -134,7 +135,7 @@ def _public() -> frozenset[str]:
 
 
 def _named(value: Value) -> str:
-    """What an operation that is not computed yet is called: its product, if it has one, else what comes last.
+    """Name an operation that is not computed yet: by its product, if it has one, else by its last operation.
 
     A mere view has no name: nothing is computed for it.
     """
@@ -147,14 +148,14 @@ def _named(value: Value) -> str:
 
 
 HEAVY = {"contraction", "convolution", "batched", "attention", "recurrence", "pooling"}
-"""Modules of operators next to which a sum or a bias does not count."""
+"""Modules of operators beside which a sum or a bias does not count."""
 MOVING = {"movement", "creation"}
 MOVES = {"Reshape", "Detach", "Expand", "Fill"}
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Within the block nobody listens to events but who begins to."""
+    """Suspend all listeners within the block."""
     others = list(events.listeners)
     events.listeners.clear()
     try:

@@ -1,4 +1,4 @@
-"""An explanation as an HTML page."""
+"""Format an explanation as an HTML page."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def page(e: Explanation) -> str:
-    """One explanation as a whole page."""
+    """Format one explanation as a whole page."""
     return pages([e])
 
 
 def pages(explanations: Sequence[Explanation]) -> str:
-    """Several explanations, one after the other."""
+    """Format several explanations as one page."""
     links: dict[str, str] = {}
     bodies = []
     for n, e in enumerate(explanations):
@@ -55,7 +55,7 @@ def heading(e: Explanation) -> str:
 
 
 def sections(e: Explanation, place: str = "") -> dict[str, tuple[str, str]]:
-    """The parts of a page: name, title, and what stands there."""
+    """List the sections of a page: name, title, contents."""
     return {
         "lines": ("Your lines", lines(e, place)),
         "graph": ("Graph", graph(e)),
@@ -67,7 +67,7 @@ def sections(e: Explanation, place: str = "") -> dict[str, tuple[str, str]]:
 
 
 def lines(e: Explanation, place: str) -> str:
-    """The user's source, each line with its kernels."""
+    """Format the user's source, each line with its kernels."""
     rows, file = [], ""
     for line in e.lines:
         if line.place.file != file:
@@ -81,7 +81,7 @@ def lines(e: Explanation, place: str) -> str:
 
 
 def graph(e: Explanation) -> str:
-    """What was recorded, before and after it was cut into kernels, and each pass."""
+    """Format the recorded graph, the fused graph, and each pass."""
     computed = kernels_of(e.simplified, e.groups)
     names = [name_of(launch) for launch in e.kernels.launches]
     before, after = recorded(e.simplified, computed), fused(e.simplified, e.groups, computed, names)
@@ -107,7 +107,7 @@ def _size(graph: object) -> str:
 
 
 def groups(e: Explanation, place: str) -> str:
-    """What each kernel computes, and why neighbours stayed apart."""
+    """Format the groups, and why neighbours were not fused."""
     names = e.schedule.names()
     number = {m.value: n for n, g in enumerate(e.groups) for m in g.members}
     parts = [f"<p>{html.chip(n, place)}</p>{html.code(g.text(names))}" for n, g in enumerate(e.groups)]
@@ -120,7 +120,7 @@ def groups(e: Explanation, place: str) -> str:
 
 
 def kernels(e: Explanation, place: str) -> str:
-    """Each kernel as source, with what it became."""
+    """Format each kernel as source, with its machine code."""
     parts = []
     rows = e.measured.rows
     steps = [n for n, s in enumerate(s for s in e.program.steps if isinstance(s, Launch | Foreign))]
@@ -142,7 +142,7 @@ def kernels(e: Explanation, place: str) -> str:
 
 
 def program(e: Explanation) -> str:
-    """The steps, and where everything is."""
+    """Format the steps of the program and its memory plan."""
     caption = "Temporaries: downwards their place in the arena, to the right the steps during which they are needed."
     return f"<figure>{memory_plan(e.program)}<figcaption>{caption}</figcaption></figure>" + html.code(
         show_program(e.program)
@@ -150,7 +150,7 @@ def program(e: Explanation) -> str:
 
 
 def measured(e: Explanation, place: str) -> str:
-    """Times beside the machine's limits."""
+    """Format times with the machine's limits."""
     head = ("", "kernel", "time", "GB/s", "GFLOP/s", "of the limit", "", "bound by")
     shown = {n for numbers, _ in e.kernels.distinct().values() for n in numbers}
     rows = [_row(row, html.chip(row.number, place) if row.number in shown else "") for row in e.measured.rows]

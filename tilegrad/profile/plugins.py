@@ -1,4 +1,4 @@
-"""Messages of TensorBoard's plugins: settings of runs, precision and recall, sounds, points of the projector."""
+"""Encode the messages of TensorBoard's plugins: hyperparameters, PR curves, audio, the projector."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .event_files import field, single
 EXPERIMENT, START, END = "_hparams_/experiment", "_hparams_/session_start_info", "_hparams_/session_end_info"
 TEXT, TRUTH, NUMBER = 1, 2, 3
 """The types of settings."""
-MIN_COUNT = 1e-7
+MIN_DIVISOR = 1e-7
 
 
 def plugin(name: str, content: bytes = b"") -> bytes:
-    """The metadata of a value that a plugin shows."""
+    """Encode the metadata of a value that a plugin shows."""
     return field(1, field(1, name) + field(2, content))
 
 
 def tensor_of(x: np.ndarray | str) -> bytes:
-    """A text, or an array of floats, as TensorFlow writes tensors down."""
+    """Encode a text, or an array of floats, as a TensorFlow tensor."""
     if isinstance(x, str):
         return field(1, 7) + field(2, field(2, field(1, 1))) + field(8, x)
     shape = b"".join(field(2, field(1, n)) for n in x.shape)
@@ -36,7 +36,7 @@ def tensor_of(x: np.ndarray | str) -> bytes:
 def curve(
     labels: np.ndarray, predictions: np.ndarray, thresholds: int, weights: np.ndarray | None, tag: str
 ) -> np.ndarray:
-    """True and false positives, true and false negatives, precision and recall at each threshold."""
+    """Compute true and false positives, true and false negatives, precision and recall at each threshold."""
     labels, predictions = labels.reshape(-1).astype(np.float64), predictions.reshape(-1).astype(np.float64)
     if labels.shape != predictions.shape or not labels.size:
         raise ShapeError(f"add_pr_curve: {tag!r} has {labels.size} labels for {predictions.size} predictions")
@@ -47,15 +47,15 @@ def curve(
     hits = np.bincount(buckets, labels * scale, thresholds)
     misses = np.bincount(buckets, (1 - labels) * scale, thresholds)
     true, false = hits[::-1].cumsum()[::-1], misses[::-1].cumsum()[::-1]
-    precision = true / np.maximum(MIN_COUNT, true + false)
-    recall = true / np.maximum(MIN_COUNT, true[0])
+    precision = true / np.maximum(MIN_DIVISOR, true + false)
+    recall = true / np.maximum(MIN_DIVISOR, true[0])
     return np.stack([true, false, false[0] - false, true[0] - true, precision, recall])
 
 
 def hyperparameters(
     settings: Mapping[str, Any], results: Mapping[str, Any], choices: Mapping[str, Sequence[Any]]
 ) -> tuple[bytes, bytes, bytes]:
-    """The messages of an experiment, and of the beginning and the end of a run."""
+    """Encode the messages of an experiment, and of the beginning and the end of a run."""
     given = {name: _plain(name, value) for name, value in settings.items()}
     infos = b"".join(field(5, _info(name, value, choices.get(name, ()))) for name, value in given.items())
     infos += b"".join(field(6, field(1, field(2, name))) for name in results)
@@ -81,14 +81,14 @@ def _info(name: str, value: bool | float | str, choices: Sequence[Any]) -> bytes
 
 
 def _value(x: bool | float | str) -> bytes:
-    """A value of google.protobuf.Value."""
+    """Encode a google.protobuf.Value."""
     if isinstance(x, bool):
         return field(4, int(x))
     return field(3, x) if isinstance(x, str) else field(2, float(x))
 
 
 def sound(samples: np.ndarray, rate: int, tag: str) -> bytes:
-    """A sound as a file of its own in a message."""
+    """Encode samples as a WAV file in a message."""
     flat = np.squeeze(samples)
     if flat.ndim != 1:
         raise ShapeError(f"add_audio: {tag!r} has shape {samples.shape}: a sound is one row of samples")
@@ -103,7 +103,7 @@ def sound(samples: np.ndarray, rate: int, tag: str) -> bytes:
 
 
 def projector_entry(name: str, place: str, labels: bool, size: tuple[int, int]) -> str:
-    """The entry of points in the projector's settings."""
+    """Format the entry of an embedding in the projector's settings."""
     lines = [f'tensor_name: "{_quoted(name)}"', f'tensor_path: "{_quoted(place)}/tensors.tsv"']
     lines += [f'metadata_path: "{_quoted(place)}/metadata.tsv"'] if labels else []
     if size != (0, 0):

@@ -1,4 +1,4 @@
-"""`tg.profiler`: where the time goes, with PyTorch's names.
+"""Profile programs as they really run, under PyTorch's names: `tg.profiler`.
 
     with tg.profiler.profile() as prof:
         for images, labels in loader:
@@ -6,9 +6,9 @@
             prof.step()
     print(prof.key_averages().table(sort_by="cpu_time_total", row_limit=10))
 
-Programs are profiled as they really run: fused, each launch with its own time and the user's lines that it computes.
-With `one_by_one=True` each operation is computed alone instead, as PyTorch's eager mode does it. What was not measured
-prints as a dash. While no profile is open nothing is recorded, and nothing costs time.
+Programs are fused; each launch has its own time and the user's lines that it computes. With `one_by_one=True` each
+operation is computed alone instead, as PyTorch's eager mode does it. What was not measured prints as a dash. While no
+profile is open nothing is recorded, and nothing costs time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from .trace import MAX_TRACE_BYTES, write_trace
 
 
 class ProfilerActivity(Enum):
-    """A kind of device that is looked at."""
+    """A kind of device to profile."""
 
     CPU = 0
     CUDA = 1
 
 
 class ProfilerAction(Enum):
-    """What a schedule wants done in a step."""
+    """The action of a schedule in a step."""
 
     NONE = 0
     WARMUP = 1
@@ -155,7 +155,7 @@ class profile:  # noqa: N801 - PyTorch's name
             self._close()  # what raised is more important than the profile
 
     def step(self) -> None:
-        """One step is over, the next begins."""
+        """End a step, and begin the next."""
         if not self._running:
             raise ArgumentError("profile: step() outside of the profile: call it within the `with` block")
         self._finish_work()
@@ -170,7 +170,7 @@ class profile:  # noqa: N801 - PyTorch's name
         self._begin(ready)
 
     def _finish_work(self) -> None:
-        """Compute and await what the step left to compute: it belongs to this step, not to the next."""
+        """Compute and await the pending work of the step, so that it is not counted in the next."""
         if self._action is not ProfilerAction.NONE:
             timing.synchronize()
 
@@ -227,8 +227,9 @@ class profile:  # noqa: N801 - PyTorch's name
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, group_by_overload_name: bool = False
     ) -> Averages:
-        """A row for each name and line of the user; with `group_by_input_shape` also for each shape of the inputs,
-        with `group_by_stack_n` for each of the innermost so many places."""
+        """Aggregate the records by name and line of the user; with `group_by_input_shape` also by the shapes of the
+        inputs, with `group_by_stack_n` by so many of the innermost places.
+        """
 
         def key(r: Record) -> tuple[Any, ...]:
             shapes = r.source.shapes if group_by_input_shape else ()
@@ -265,7 +266,7 @@ class profile:  # noqa: N801 - PyTorch's name
         return self.key_averages().table(sort_by, row_limit, **options)
 
     def diff(self, other: profile | Mapping[str, Any] | str | os.PathLike[str]) -> Difference:
-        """What got slower or faster since another profile, by kernel and line."""
+        """Compare with another profile: what got slower or faster, by kernel and line."""
         return differences(other.summary() if isinstance(other, profile) else other, self.summary())
 
     def summary(self) -> dict[str, Any]:
@@ -275,7 +276,7 @@ class profile:  # noqa: N801 - PyTorch's name
         return summary(self.timeline)
 
     def export_chrome_trace(self, path: str | os.PathLike[str], max_bytes: int = MAX_TRACE_BYTES) -> None:
-        """Write what chrome://tracing and Perfetto show; of a profile that is too large, its slowest steps."""
+        """Write a trace for chrome://tracing and Perfetto; of a profile that is too large, its slowest steps."""
         write_trace(self.timeline, path, self.metadata, max_bytes, self.summary())
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:

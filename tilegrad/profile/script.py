@@ -1,4 +1,4 @@
-"""`python -m tilegrad explain SCRIPT`: runs a script (or a module), and explains the functions that it jits."""
+"""Run a script (or a module), and explain the functions that it jits: `python -m tilegrad explain SCRIPT`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .explanation import Explanation, of_prepared
 
 
 def explain_script(script: Path, arguments: Sequence[str], html: Path | None, full: bool = False) -> int:
-    """Runs a script as its author would, then prints what became of each jitted function; the exit status."""
+    """Run a script as its author would, print the explanation of each jitted function, and return the exit status."""
     found, status = watched_run(script, arguments)
     if not found:
         raise ArgumentError(
@@ -31,14 +31,14 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
 
 
 def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:
-    """Runs a script; what it compiled, in the order in which it did, and how it ended."""
+    """Run a script; return its compilations, in order, and how it ended."""
     prepared: list[jitted.PreparedCall] = []
     status = run_script(script, arguments, prepared.append)
     return [of_prepared(p) for p in prepared], status
 
 
 def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.PreparedCall], None]) -> int:
-    """Runs a script (or a module) as its author would, and tells what it compiles; how it ended."""
+    """Run a script (or a module) as its author would and report its compilations; return how it ended."""
     if not script.is_file() and not _is_module(str(script)):
         raise ArgumentError(f"there is no script {script}, and no module of that name")
     argv, path = sys.argv, list(sys.path)

@@ -1,4 +1,4 @@
-"""How each kernel was cut, and who says so: the cost model, or a line of `kernels.lock`."""
+"""Print the strategy of each kernel, and its source: the cost model, or a line of `kernels.lock`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..schedule.options import settled
 
 
 def show_choices(launches: Sequence[Launch | Foreign], groups: Sequence[Group], target: TargetModel, lock: Lock) -> str:
-    """A line for each kernel.
+    """Print a line for each kernel.
 
     >>> import tilegrad as tg
     >>> print(tg.explain(lambda x: x.exp(), tg.ones(4, 1000, device="reference"))["choices"])

@@ -36,12 +36,12 @@ LEFT_OUT = {
 
 
 def array_of(x: Any) -> np.ndarray:
-    """A tensor, an array, or a number as an array."""
+    """Convert a tensor, an array, or a number to an array."""
     return np.asarray(x.detach().cpu().numpy() if isinstance(x, Tensor) else x)
 
 
 def number_of(x: Any, tag: str) -> float:
-    """A number, or the only element of a tensor."""
+    """Convert a number, or the only element of a tensor, to a float."""
     found = array_of(x)
     if found.size != 1 or found.dtype.kind not in "biuf":
         raise ArgumentError(f"add_scalar: {tag!r} is {found.dtype} of shape {found.shape}, and not a single number")
@@ -72,14 +72,14 @@ class SummaryWriter:
         self, tag: str, scalar_value: Any, global_step: int | None = None, walltime: float | None = None,
         new_style: bool = False, double_precision: bool = False,
     ) -> None:  # fmt: skip
-        """A point of a curve."""
+        """Add a point of a curve."""
         self._add(tag, single(SCALAR, number_of(scalar_value, tag)), global_step, walltime)
 
     def add_scalars(
         self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Points of several curves in one picture: each has a folder of its own, as TensorBoard wants it."""
+        """Add points of several curves in one chart: each has a folder of its own, as TensorBoard wants it."""
         for tag, value in tag_scalar_dict.items():
             name = f"{main_tag.replace('/', '_')}_{tag}"
             if name not in self._files:
@@ -89,7 +89,7 @@ class SummaryWriter:
     def add_text(
         self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
     ) -> None:
-        """A text, in Markdown."""
+        """Add a text, in Markdown."""
         value = field(TENSOR, tensor_of(text_string))
         self._add(f"{tag}/text_summary", value + field(METADATA, plugin("text")), global_step, walltime)
 
@@ -97,7 +97,7 @@ class SummaryWriter:
         self, tag: str, values: Any, global_step: int | None = None, bins: Any = BUCKETS,
         walltime: float | None = None, max_bins: int | None = None,
     ) -> None:  # fmt: skip
-        """How the elements of a tensor are spread."""
+        """Add a histogram of the elements of a tensor."""
         found = array_of(values).astype(np.float64).reshape(-1)
         if not found.size or not np.isfinite(found).all():
             raise ArgumentError(f"add_histogram: {tag!r} has {'infinities or NaN' if found.size else 'no elements'}")
@@ -110,7 +110,7 @@ class SummaryWriter:
         self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:  # fmt: skip
-        """A picture: bytes, or floats from 0 to 1."""
+        """Add a picture: bytes, or floats from 0 to 1."""
         found = array_of(img_tensor)
         if found.ndim != len(dataformats) or sorted(dataformats) not in (sorted("CHW"), sorted("HW")):
             raise ShapeError(f"add_image: {tag!r} has shape {found.shape}, which is not {dataformats}")
@@ -124,7 +124,7 @@ class SummaryWriter:
         self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:  # fmt: skip
-        """Several pictures as one, in rows of eight."""
+        """Add several pictures as one, in rows of eight."""
         found = array_of(img_tensor)
         if found.ndim != 4 or sorted(dataformats) != sorted("NCHW"):
             raise ShapeError(f"add_images: {tag!r} has shape {found.shape}, which is not {dataformats}")
@@ -134,7 +134,7 @@ class SummaryWriter:
     def add_figure(
         self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None
     ) -> None:
-        """A figure of matplotlib, or a list of them side by side."""
+        """Add a figure of matplotlib, or a list of them side by side."""
         figures = figure if isinstance(figure, list | tuple) else [figure]
         drawn = [drawing(each, tag) for each in figures]
         if len({x.shape for x in drawn}) != 1:
@@ -148,14 +148,14 @@ class SummaryWriter:
         self, tag: str, snd_tensor: Any, global_step: int | None = None, sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """A sound: floats from -1 to 1."""
+        """Add a sound: floats from -1 to 1."""
         self._add(tag, field(AUDIO, sound(array_of(snd_tensor), sample_rate, tag)), global_step, walltime)
 
     def add_pr_curve(
         self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127,
         weights: Any = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Precision and recall of predictions (from 0 to 1) for labels (0 or 1) at thresholds."""
+        """Add precision and recall of predictions (from 0 to 1) for labels (0 or 1) at thresholds."""
         given = None if weights is None else array_of(weights)
         found = curve(array_of(labels), array_of(predictions), num_thresholds, given, tag)
         about = plugin("pr_curves", field(2, found.shape[1]))
@@ -166,7 +166,7 @@ class SummaryWriter:
         hparam_domain_discrete: Mapping[str, Sequence[Any]] | None = None, run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:  # fmt: skip
-        """The settings of a run with what came of it, in a folder of their own."""
+        """Add the hyperparameters of a run with its results, in a folder of their own."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise ArgumentError("add_hparams takes two dicts: settings by name, and results by name")
         parts = hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete or {})
@@ -180,7 +180,7 @@ class SummaryWriter:
         self, mat: Any, metadata: Sequence[Any] | None = None, label_img: Any = None, global_step: int | None = None,
         tag: str = "default", metadata_header: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
-        """Rows of a matrix as points, with labels and small pictures, for the projector."""
+        """Add rows of a matrix as points, with labels and small pictures, for the projector."""
         points = array_of(mat)
         if points.ndim != 2:
             raise ShapeError(
@@ -212,7 +212,7 @@ class SummaryWriter:
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """The graph of a network, as it is recorded for an input."""
+        """Add the graph of a network, as it is recorded for an input."""
         if input_to_model is None:
             raise ArgumentError("add_graph: give it an input to record the network with: add_graph(model, images)")
         given = input_to_model if isinstance(input_to_model, tuple | list) else (input_to_model,)
@@ -229,7 +229,7 @@ class SummaryWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Puts all that was added in the file."""
+        """Write everything that was added to the file."""
         self._flushed = time.monotonic()
         for file in self._files.values():
             file.flush()
@@ -252,12 +252,12 @@ class SummaryWriter:
 
 
 def as_bytes(picture: np.ndarray) -> np.ndarray:
-    """A picture of floats from 0 to 1 as bytes; bytes as they are."""
+    """Convert a picture of floats from 0 to 1 to bytes; bytes are unchanged."""
     return (np.clip(picture * 255, 0, 255) if picture.dtype.kind == "f" else picture).astype(np.uint8)
 
 
 def grid(images: np.ndarray, columns: int = 8, frame: int = 2) -> np.ndarray:
-    """Images (N, C, H, W) in rows of so many as one (C, H, W), with a frame around each; one channel becomes three."""
+    """Tile images (N, C, H, W) in rows as one (C, H, W), with a frame around each; one channel becomes three."""
     count, channels, height, width = images.shape
     columns = min(columns, max(1, count))
     rows, channels = -(-count // columns), 3 if channels == 1 else channels
@@ -269,7 +269,7 @@ def grid(images: np.ndarray, columns: int = 8, frame: int = 2) -> np.ndarray:
 
 
 def drawing(figure: Any, tag: str) -> np.ndarray:
-    """The pixels of a figure of matplotlib."""
+    """Render a figure of matplotlib."""
     if not hasattr(figure, "canvas"):
         raise ArgumentError(f"add_figure: {tag!r} is a {type(figure).__name__}, and not a figure of matplotlib")
     canvas = import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure)
@@ -278,7 +278,7 @@ def drawing(figure: Any, tag: str) -> np.ndarray:
 
 
 def png(picture: np.ndarray) -> bytes:
-    """Bytes of height, width and 1, 3 or 4 channels as a PNG file."""
+    """Encode bytes of height, width and 1, 3 or 4 channels as a PNG file."""
     height, width, channels = picture.shape
     kinds = {1: 0, 3: 2, 4: 6}
     if channels not in kinds:
@@ -293,7 +293,7 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def graph_message(outputs: Sequence[Value], names: Mapping[Value, str]) -> bytes:
-    """A graph as TensorFlow writes it down: a node for each value, with its inputs and its shape."""
+    """Encode a graph as TensorFlow does: a node for each value, with its inputs and its shape."""
     called: dict[Value, str] = {}
     nodes = []
     for value in topological(outputs, names.__contains__):

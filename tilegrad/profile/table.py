@@ -1,4 +1,4 @@
-"""Print the rows of a profile: PyTorch's columns, then ours, then what can be said of all of it."""
+"""Print the rows of a profile: PyTorch's columns, then ours, then notes on the whole."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DASH = "–"
 HINTS = 3
 """Rows for which a hint is printed."""
 LONG_CALL_US = 20.0
-"""Microseconds of the host for a run from which on there is something to gain."""
+"""Microseconds of the host for a run from which on `jit` of a larger part pays."""
 MOSTLY_PYTHON = 0.5
-"""The share of a range without the programs in it from which on Python is what takes the time."""
+"""Share of a range outside of programs from which on Python is the bottleneck."""
 LOW = 0.5
 """The share of the limit from which on a row needs no hint."""
 
@@ -65,7 +65,7 @@ def table(rows: Sequence[Average], everything: Averages, name_width: int) -> str
 
 
 def cut(name: str, width: int) -> str:
-    """A name of at most so many letters."""
+    """Shorten a name to the width of its column."""
     return name if width <= 0 or len(name) <= width else f"{name[: max(1, width - 3)]}..."
 
 
@@ -123,7 +123,7 @@ def _of_limit(a: Average) -> str:
 
 
 def _footer(everything: Averages) -> list[str]:
-    """What holds for all rows: what was timed, what waited, what profiling cost, and what to do."""
+    """List the notes on the whole: launches timed, waiting, cost of recording, hints."""
     whole = everything.timeline
     if whole is None:
         return []
@@ -158,7 +158,7 @@ def _footer(everything: Averages) -> list[str]:
 
 
 def hints(rows: Sequence[Average]) -> list[str]:
-    """What to do about the rows that lose most time against the limit."""
+    """Advise on the rows that lose most time against the limit."""
     found = []
     for a in rows:
         advice = _advice(a)
@@ -171,7 +171,7 @@ def hints(rows: Sequence[Average]) -> list[str]:
 
 
 def _advice(a: Average) -> str:
-    """A hint for one row; empty: there is nothing to say."""
+    """Return the hint for a row; empty if there is none."""
     share, mean = a.share_of_limit, a.self_time / max(1, a.count)
     match a.kind:
         case "step" | "range" if a.self_time > MOSTLY_PYTHON * a.total_time:

@@ -1,8 +1,8 @@
-"""Turn what a recorder kept into records: each with its times, what it is part of, its own time, its lines.
+"""Turn recorded events into records with times, nesting, own time and source lines.
 
 Records of one host thread nest: a step holds ranges, these hold runs of programs, these hold launches (of devices that
-work while the host waits; launches of other devices have a lane of their own). A record's own time is its time without
-that of its parts, so that own times add up to the time that the outermost records cover.
+work while the host waits; launches of other devices have a lane of their own). The own time of a record excludes that
+of its parts, so that own times add up to the time that the outermost records cover.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def timeline(recorder: Recorder) -> Timeline:
-    """The records of all that was recorded."""
+    """Build the records of all that was recorded."""
     sources: dict[events.Launches, list[Source]] = {}
     records = [r for noted in recorder.noted for r in _records(noted, recorder, sources)]
     records.sort(key=lambda r: (r.lane, r.start, -r.stop))
@@ -143,7 +143,7 @@ def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, li
 
 
 def _work(runs: Sequence[events.Run], recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Work | None:
-    """The work of all launches of some runs; None: it is not known."""
+    """Sum the work of all launches of some runs; None if it is not known."""
     whole = Work()
     for run in runs:
         for source in _sources(run, recorder, sources):
