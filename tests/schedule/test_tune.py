@@ -176,7 +176,7 @@ def test_what_is_known_is_kept_when_somebody_interrupts() -> None:
     assert tuned.interrupted
     assert list(tuned.found) == kept
     assert tuned.finished == 1
-    assert "interrupted" in tuning.told(tuned, 1000.0)
+    assert "interrupted" in tuning.summary(tuned, 1000.0)
 
 
 def test_a_choice_with_other_results_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

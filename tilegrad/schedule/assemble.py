@@ -1,4 +1,4 @@
-"""From a schedule to a program: kernels in order, buffers with places."""
+"""Assemble the program of a schedule: kernels in order, buffers, and an arena for temporaries."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from .options import locked
 def assemble(
     schedule: Schedule, updates: Mapping[int, int] = {}, name: str = "program", lock: Lock = Lock()
 ) -> Program:
-    """The program of a schedule. `updates` says which outputs (by number) are new values of which inputs: where
-    kernels do not overwrite them already, they are copied there. `lock` has choices that are settled."""
+    """Make the program of a schedule. `updates` maps outputs (by number) to the inputs whose new values they are: they
+    are copied there unless a kernel overwrites the input in place. `lock` has the tuned choices.
+    """
     return _Assembly(schedule, updates, lock).program(name)
 
 
 class _Assembly:
-    """Buffers and steps while they are put together. What has no kernel is copied."""
+    """The buffers and steps of a program under construction. A value without a kernel is copied."""
 
     def __init__(self, schedule: Schedule, updates: Mapping[int, int], lock: Lock) -> None:
         self.schedule = schedule
@@ -45,7 +46,7 @@ class _Assembly:
         self.outputs = tuple([self._output(n, v) for n, v in enumerate(schedule.outputs)])
 
     def _output(self, n: int, value: Value) -> str:
-        """The buffer in which an output is in the end."""
+        """Return the buffer that holds an output at the end."""
         name = self.names[value]
         if n in self.updates:
             place = self.names[self.schedule.inputs[self.updates[n]]]
@@ -60,7 +61,7 @@ class _Assembly:
         return own
 
     def _source(self, value: Value) -> str:
-        """Where a value is at the end: an input that is overwritten until then is saved at the beginning."""
+        """Return where a value is at the end: an input that is overwritten by then is saved at the beginning."""
         if value not in self.renewed:
             return self.names[value]
         if value not in self.saved:
@@ -75,7 +76,7 @@ class _Assembly:
         return made.name
 
     def _choice(self, group: Group) -> Choice | None:
-        """What is settled for a group; None: its kernel is cut as the cost model suggests."""
+        """Return the locked choice for a group; None: the cost model chooses."""
         found = locked(group, self.schedule.target, self.lock)
         return None if found is None else found.choice
 
@@ -88,7 +89,7 @@ class _Assembly:
         return Program(name, _sizes(schedule), placed, inputs, self.outputs, steps, arena)
 
     def _steps(self, group: Group) -> list[Step]:
-        """What a group becomes."""
+        """Make the steps of a group."""
         if isinstance(group.stored[0], ExternalCall):
             return steps_of(group, self.names)
         return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
@@ -120,7 +121,7 @@ def _unique(stem: str, taken: set[str]) -> str:
 
 
 def launch_of(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
-    """The launch of a kernel on the buffers that are called so."""
+    """Launch a kernel on named buffers."""
     arguments: list[str | Dim] = []
     written = lowered.kernel.parameters
     for argument in lowered.arguments:
@@ -132,7 +133,7 @@ def launch_of(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
 
 
 def _placed(buffers: list[Buffer], steps: tuple[Step, ...]) -> tuple[tuple[Buffer, ...], Dim]:
-    """Gives temporaries their place in the arena."""
+    """Place temporaries in the arena."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for n, step in enumerate(steps):

@@ -1,11 +1,10 @@
-"""Short axes of a product become one where an operand has them at even distances, though with gaps between them.
+"""Collapse short strided axes of a matrix product into one, computing the gaps between them and not storing them.
 
-The windows of an image that was laid out with its padding are the first of each row of positions, and rows are the
-first of each image:
+The windows of a padded image are the first of each row of positions, and rows are the first of each image:
 
     x[(n * 28 + i) * 28 + j + ...]  for n in 128, i in 26, j in 26     ->   x[p + ...]  for p in 128 * 28 * 28
 
-Taken as one axis, the rows of an operand lie evenly in memory. What is computed in the gaps is not stored.
+As one axis, the rows of the operand have a constant stride in memory.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from ..ir.size import product
 from .flatten import FlatGroup, FlatStore
 
 LONG = 512
-"""Positions of an axis that need no neighbours."""
+"""Extent from which on an axis fills tiles by itself."""
 MOST = 2
-"""How many times as much may be computed."""
+"""Largest ratio of computed to stored results."""
 
 
 def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup:
-    """A contraction with one axis for those of one role, where the operand that has them allows it."""
+    """Replace the axes of one role by one, where an operand has them at constant strides."""
     if len(role) < 2 or not isinstance(role[-1].extent, int) or role[-1].extent >= LONG:
         return flat
     reads = facts(factor).reads
@@ -50,7 +49,7 @@ def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup
 
 
 def _steps(role: Sequence[Index], offset: Expr) -> dict[Index, int] | None:
-    """By how much an offset grows along each of some axes, if evenly, and such that none meets the next."""
+    """Return the strides of an offset along some axes, if they are constant and no axis overlaps the next."""
     found: dict[Index, int] = {}
     for factors, c in linear(offset).items():
         inside = [i for f in factors for i in facts(f).indices if i in role]
@@ -74,7 +73,7 @@ def _replaced(
     exists: Expr,
     moved: tuple[Read, int],
 ) -> FlatGroup | None:
-    """The group with one index for several, if nothing outside of an operand is read then."""
+    """Replace several indices by one, if the operand is not read outside of its memory then."""
     read, step = moved
     rest = substitute(read.position[0], dict.fromkeys(role, size(0)))
     offset = rest + whole * step

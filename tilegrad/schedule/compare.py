@@ -1,4 +1,4 @@
-"""Whether two kernels compute the same, tried on random inputs by the interpreter."""
+"""Compare two kernels on random inputs with the interpreter."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..runtime.buffer import Buffer as Memory
 from ..runtime.device import Device, device
 
 SIZES = (3, 37)
-"""What sizes that vary are tried with."""
+"""Values of dynamic sizes in a comparison."""
 TOLERANCES = {"f64": 1e-9, "f32": 2e-4, "f16": 2e-2, "bf16": 6e-2}
-"""Of sums in another order."""
+"""Relative tolerance of sums in another order, by type."""
 
 
 def first_difference(program: Program, old: Launch, new: Launch) -> str:
-    """Where the results of two launches differ first, in words; empty if they do not.
+    """Describe the first difference between the results of two launches; empty if they agree.
 
-    The interpreter refuses what is outside of a buffer, so a kernel that is wrong does no harm.
+    The interpreter refuses accesses outside of a buffer, so a wrong kernel does no harm.
     """
     place = device("reference")
     trials = SIZES if program.sizes else SIZES[:1]
@@ -43,9 +43,9 @@ def first_difference(program: Program, old: Launch, new: Launch) -> str:
 def _example(
     place: Device, program: Program, launch: Launch, sizes: dict[str, int], seed: int
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Random elements for every buffer of a launch, and what it makes of them.
+    """Draw random elements for every buffer of a launch, and run it on them.
 
-    Whole numbers may be positions: they are so small that all are inside of what they point into.
+    Integers may be positions: they are small enough to be inside of any axis.
     """
     for below in (100, 8, 2):
         arrays = _random(program, launch, sizes, seed, below)
@@ -73,7 +73,7 @@ def _random(program: Program, launch: Launch, sizes: dict[str, int], seed: int, 
 def _ran(
     place: Device, program: Program, launch: Launch, arrays: dict[str, Any], sizes: dict[str, int]
 ) -> dict[str, Any]:
-    """What is in the buffers after a launch."""
+    """Return the contents of the buffers after a launch."""
     memory: dict[str, Memory] = {name: place.from_host(array) for name, array in arrays.items()}
     arguments = [memory[a] if isinstance(a, str) else known(a, sizes) for a in launch.arguments]
     place.compile(launch.kernel)(arguments, tuple(tiles.count(sizes) for tiles in launch.grid))
@@ -85,7 +85,7 @@ def _dtype(program: Program, name: str) -> DType:
 
 
 def difference(expected: Any, got: Any, buffer: Buffer) -> str:
-    """Where two arrays of a buffer differ by more than the order of sums explains, in words."""
+    """Describe where two arrays differ by more than the order of sums explains."""
     if np.array_equal(expected, got):
         return ""
     dtype = buffer.type.dtype

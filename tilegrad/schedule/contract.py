@@ -1,11 +1,11 @@
-"""Matrix products: the template into which operands and what follows them are fused.
+"""Lower matrix products: a template into which operands and an epilogue are fused.
 
 An instance computes a tile of the result, (m, n), in a loop over k:
 
     acc = tl.dot(x tile (m, k), y tile (k, n), acc)
 
-Operands may be any elementwise expression (it is evaluated as the operand is packed), and anything
-elementwise may follow on the result before it is stored.
+Operands may be any elementwise expression, evaluated as the operand is packed; any elementwise epilogue may follow
+before the result is stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Product(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The axes of a matrix product: rows, columns, and what is summed along; with its sums and their factors."""
+    """The axes of a matrix product: rows, columns, and the reduced axis; with its sums and their factors."""
 
     m: Index
     n: Index
@@ -49,7 +49,7 @@ class Sides(NamedTuple):
 
 
 def sides(flat: FlatGroup, target: TargetModel) -> Sides:
-    """What is what in a contraction."""
+    """Find the axes and factors of a contraction."""
     sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
     assert len(factors) == len(sums)
@@ -75,17 +75,16 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
 
 
 def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
-    """Bytes that are read and written for each result, where something is read."""
+    """Count the bytes that the epilogue reads and writes for each result; 0 if it reads nothing."""
     reads = {e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
     own = sum(e.dtype.bytes for e in reads if k not in free_indices(e))
     return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
 
 
 def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) -> int:
-    """The elements of a tile that there is room for, where what meets the results is turned on its way; 0: any number.
+    """Return the most elements of a tile where the epilogue reads a transposed operand; 0: any number.
 
-    It lies along the rows of the tile, not along its columns as the results do: all of it and these are beside one
-    another in memory that the instance has for itself.
+    The transposed tile and the results are in shared memory at the same time.
     """
     reads = {
         e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
@@ -95,8 +94,9 @@ def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) ->
 
 
 def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
-    """The parts of a factor in a matrix unit, and the products of them that one product is the sum of; 0 where it is
-    not made there."""
+    """Return the bfloat16 parts of a factor in a matrix unit, and the products of parts that are summed; (0, 0):
+    multiply-adds compute it.
+    """
     if dtypes in ([bfloat16, bfloat16], *([dtype, dtype] for dtype in SHORT[int32])):
         return 1, 1
     return BFLOAT16_PARTS[precision] if dtypes == [float32, float32] else (0, 0)
@@ -127,7 +127,7 @@ def _accumulate(
     sums: list[Reduce],
     target: TargetModel,
 ) -> list[Name]:
-    """Writes the loop over k (and over further columns around it) and gives the accumulators."""
+    """Write the loop over k (and over further columns around it), and return the accumulators."""
     m, k, n = axes
     shape = (emitter.block[m], emitter.block[n])
     names = [emitter.assign("acc", tile.Full(shape, _zero(e), e.dtype)) for e in sums]
@@ -149,7 +149,7 @@ def _accumulate(
 def _along(
     emitter: Emitter, products: list[Product], axes: tuple[Index, Index, Index], overhanging: bool
 ) -> list[Statement]:
-    """A loop over pieces of k, and what is left of it; a symbolic k is overhung, and any where that is wanted."""
+    """Write a loop over tiles of k, and its tail; a dynamic k is masked instead, and any k where masks are cheap."""
     m, k, n = axes
     step = emitter.block[k]
     known, masks = dict(emitter.known), dict(emitter.masks)
@@ -179,9 +179,9 @@ def _along(
 
 
 def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:
-    """The factors as they are before both are widened from a short type: the dot widens them itself.
+    """Return the factors before both are widened from a short type: the dot widens them itself.
 
-    Where there is a unit that is fed by packing, they may be computed; elsewhere they are read.
+    They may be computed where a matrix unit is fed by packing; elsewhere they must be read.
     """
     match x, y:
         case Apply("cast", (a,), to), Apply("cast", (b,), _):
@@ -192,7 +192,7 @@ def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:
 
 
 def _is_for(target: TargetModel, dtype: DType) -> bool:
-    """Whether numbers of a type are multiplied in a unit that is fed by packing."""
+    """Whether a matrix unit that is fed by packing multiplies a type."""
     return target.matrix_unit is not None and (
         dtype is bfloat16 or (target.matrix_unit.multiplies_int8 and dtype in SHORT[int32])
     )
@@ -203,7 +203,7 @@ def _zero(e: Expr) -> Literal:
 
 
 def _operand(emitter: Emitter, e: Expr, axes: tuple[Index, Index]) -> Tile:
-    """A factor as a tile over two axes, 0 where it overhangs k."""
+    """Emit a factor as a tile over two axes, 0 where it overhangs k."""
     value, have = emitter.padded(e, _zero(e).value) if isinstance(e, Read) else emitter.emit(e)
     k = axes[0] if axes[1] in emitter.axes[2:] else axes[1]
     if k in emitter.bound and not isinstance(e, Read):

@@ -1,7 +1,7 @@
-"""From scalar expressions to the statements of a tile kernel.
+"""Emit the statements of a tile kernel from scalar expressions.
 
-Each index of the expressions is a variable of the kernel: a number, or a tile along one axis. An
-expression becomes a tile over the axes that it depends on, `x[:, None]` where those of its parts differ.
+Each index of the expressions is a variable of the kernel: a scalar, or a tile along one axis. An expression becomes a
+tile over the axes that it depends on, `x[:, None]` where those of its operands differ.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
 from .flatten import FlatStore
 
 DEEPEST = 6
-"""How deep an expression may nest before its parts get names."""
+"""Nesting depth of an expression from which on its operands get names."""
 LONGEST_DESCENT = 60
-"""How deep the recursion into an expression goes before its parts are taken from the bottom up."""
+"""Recursion depth from which on operands are emitted bottom-up."""
 
 Axes = tuple[Index, ...]
 
 
 def beyond(guard: Expr, index: Index) -> Expr:
-    """What a guard says inside of a reduction along an index: outside, the index is that of the element.
+    """Drop the conditions of a guard that depend on the index of a reduction: outside, the index is another one.
 
     >>> from ..ir.scalar import fresh_index
     >>> i, k = fresh_index(3), fresh_index(3)
@@ -67,7 +67,7 @@ def beyond(guard: Expr, index: Index) -> Expr:
 
 
 def keeps_below(condition: Expr, index: Index, extent: Dim) -> bool:
-    """Whether a condition only holds where an index is below an extent.
+    """Whether a condition implies that an index is below an extent.
 
     >>> i = Index("i", 26)
     >>> keeps_below(i // 2 < 12, i, 26), keeps_below(i // 2 < 14, i, 26)
@@ -84,7 +84,7 @@ def keeps_below(condition: Expr, index: Index, extent: Dim) -> bool:
 
 
 class Emitter:
-    """Writes the body of a kernel. `axes` are the indices that run along tile axes, in their order."""
+    """Emits the body of a kernel. `axes` are the indices that run along tile axes, in their order."""
 
     def __init__(self, axes: Axes, block: Mapping[Index, int], names: dict[Value, str], roots: tuple[Expr, ...]):
         self.axes = axes
@@ -95,11 +95,11 @@ class Emitter:
         self._level = 0
         self.variables: dict[Index, str] = {}
         self.long: set[str] = set()
-        """Positions in int64, by name."""
+        """Names of variables that hold positions in int64."""
         self.bound: dict[Index, Dim] = {}
-        """The extents of the axes that tiles overhang: there, elements are masked."""
+        """Extents of the axes that tiles overhang: elements beyond are masked."""
         self.begins: dict[Index, Tile] = {}
-        """Where tiles overlap the one before: the first index that is theirs alone."""
+        """Where tiles overlap the one before: the first index that no other tile writes."""
         self.masks: dict[tuple[Index, ...], tuple[Tile, Axes]] = {}
         self.used: set[str] = set(names.values())
         self.uses: dict[Expr, int] = {}
@@ -133,7 +133,7 @@ class Emitter:
         return self.emit(e)[1]
 
     def padded(self, read: Read, padding: float) -> tuple[Tile, Axes]:
-        """A read that gives a number where there are no elements."""
+        """Emit a read that gives a number where its mask is false."""
         key = (read, const(padding, read.dtype))
         found = self.known.get(key)
         if found is None:
@@ -142,8 +142,9 @@ class Emitter:
         return found
 
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
-        """An expression as a tile, and the axes it has. Reads that may be out of range happen where `guard` holds:
-        what is known here of the indices, and of data if positions depend on it."""
+        """Emit an expression as a tile, and return its axes. Reads that may be out of range happen where `guard` holds:
+        it has what is known of the indices, and of data if positions depend on them.
+        """
         if e in self.accumulated:
             return self.accumulated[e]
         key = (e, guard if self._is_unsafe(e) else TRUE)
@@ -157,7 +158,7 @@ class Emitter:
         return found
 
     def _emit_below(self, e: Expr, guard: Expr) -> None:
-        """Emits what an expression is made of from the bottom up, so that long chains are not deep recursions."""
+        """Emit the operands of an expression bottom-up, so that long chains do not recurse."""
         order: list[tuple[Expr, Expr]] = []
         seen: set[tuple[Expr, Expr]] = set()
         stack: list[tuple[Expr, Expr, bool]] = [(e, guard, False)]
@@ -191,7 +192,7 @@ class Emitter:
         return []
 
     def _named(self, e: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
-        """Gives a name to what is used twice, deep, or worth seeing."""
+        """Assign what is used twice, or deeply nested, to a variable."""
         if isinstance(value, Name | Literal):
             return value, axes
         depth = self.depth.get(value, 1)
@@ -237,7 +238,7 @@ class Emitter:
         raise NotImplementedError(str(e))
 
     def _kept_inside(self, args: tuple[Expr, ...], guard: Expr) -> tuple[Tile, Axes]:
-        """An index that is kept inside of its axis: where there are no elements it is 0, and nothing is wrong."""
+        """Clamp an index to its axis: masked elements read position 0."""
         value, axes = self.emit(args[0], guard)
         value = self.strong(self.wide(args[0], value), int64)
         mask, mask_axes = self.mask(axes, guard)
@@ -249,12 +250,14 @@ class Emitter:
         return self._deep(tile.Apply("inside", (value, end, number)), value), every
 
     def _is_masked(self, condition: Expr, read: Read) -> bool:
-        """Whether a read has its zeros by its mask, where a condition on indices does not hold: it is asked once."""
+        """Whether the mask of a read already gives its zeros where a condition on indices fails."""
         known = facts(condition).data or read.dtype is bool_
         return self.masked and self._reads_outside(read) and not known
 
     def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
-        """A scan along an axis; the places of running extremes by scanning the places where they are met."""
+        """Emit a scan along an axis; positions of running extremes are a running maximum of the positions of new
+        extremes.
+        """
         value = self.wide(body, value)
         if index not in axes:
             value, axes = self.spread(self.strong(value, body.dtype), axes, index)
@@ -267,7 +270,7 @@ class Emitter:
         return tile.Scan("maximum", places, axis), axes
 
     def places_met(self, e: Scan, value: Tile, running: Tile, axes: Axes) -> Tile:
-        """Where a running extreme is met anew the place, elsewhere 0."""
+        """Return the position where a running extreme is new, elsewhere 0."""
         met: Tile = tile.Apply("ge" if e.fn == "argmax" else "le", (value, running))
         if e.body.dtype.is_float:
             met = tile.Apply("bitor", (met, tile.Apply("isnan", (value,))))
@@ -275,7 +278,7 @@ class Emitter:
         return self.assign("places", tile.Apply("where", (met, place, Literal(0))))
 
     def lift_all(self, value: Tile, axes: Axes, dtype: DType) -> Tile:
-        """A tile over all axes that there are."""
+        """Broadcast a tile to all axes."""
         if axes == self.axes:
             return value
         lifted = self.lift(self.strong(value, dtype), axes, self.axes)
@@ -290,7 +293,7 @@ class Emitter:
         return reduced, tuple(a for a in axes if a is not index)
 
     def inside(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
-        """What a reduction takes in: where its tile overhangs the axis, something that changes nothing."""
+        """Replace what overhangs the axis of a reduction by its identity."""
         value = self.wide(body, value)
         if index not in self.bound:
             return value, axes
@@ -301,25 +304,25 @@ class Emitter:
         return tile.Apply("where", (*lifted, Literal(neutral))), every
 
     def spread(self, value: Tile, axes: Axes, index: Index) -> tuple[Tile, Axes]:
-        """A tile that does not depend on an index, repeated along it."""
+        """Repeat a tile along an index that it does not depend on."""
         every = tuple(a for a in self.axes if a in axes or a is index)
         lifted = self.lift(value, axes, every)
         return tile.BroadcastTo(lifted, tuple(self.block[a] for a in every)), every
 
     def strong(self, value: Tile, dtype: DType) -> Tile:
-        """A literal with its type, where nothing around it says which."""
+        """Give a literal its type where no operand implies it."""
         if isinstance(value, Literal):
             return tile.Full((), value, dtype)
         return value
 
     def wide(self, e: Expr, value: Tile) -> Tile:
-        """Positions are computed in int32; where they are data they are int64."""
+        """Widen a position from int32 to int64 where it is data."""
         if e.dtype is int64 and not isinstance(value, Literal) and self._is_position(e):
             return tile.Cast(value, int64)
         return value
 
     def _is_wide(self, value: Tile) -> bool:
-        """Whether a position is in int64 after all, since one of its parts does not fit in int32."""
+        """Whether a position is in int64, since one of its operands does not fit in int32."""
         match value:
             case tile.Cast(_, dtype):
                 return dtype is int64
@@ -375,7 +378,7 @@ class Emitter:
         return tile.Load(pointer, lifted, None if mask is None else other), every
 
     def widened(self, offset: Expr, where: Tile, axes: Axes, every: Axes) -> Tile:
-        """An offset as a tile that has all of the axes, as what meets a mask must."""
+        """Broadcast an offset to all axes, as a mask needs it."""
         shape = tuple(self.block[a] for a in every)
         if not axes:
             short = isinstance(where, Literal) or (self._is_position(offset) and not self._is_wide(where))
@@ -385,7 +388,7 @@ class Emitter:
         return lifted if len(axes) == len(every) else tile.BroadcastTo(lifted, shape)
 
     def mask(self, axes: Axes, guard: Expr = TRUE) -> tuple[Tile | None, Axes]:
-        """Where the elements over some axes exist, if not everywhere."""
+        """Return the condition under which the elements over some axes exist, if any may not."""
         condition, condition_axes = (None, ()) if guard is TRUE else self._holds(guard)
         overhanging = tuple(i for i in self.bound if i in (*axes, *condition_axes) or i not in self.axes)
         if self.masked and condition is not None:
@@ -404,7 +407,7 @@ class Emitter:
         return any(self.names[s.value] in read for s in stores)
 
     def _own(self, mask: Tile | None, axes: Axes) -> tuple[Tile, Axes]:
-        """A mask without what the tile before writes."""
+        """Exclude the elements that the overlapping tile before writes from a mask."""
         for index, begin in self.begins.items():
             own = self.assign("own", tile.Apply("ge", (Name(self.variables[index]), begin)))
             every = tuple(a for a in self.axes if a in axes or a is index)
@@ -415,7 +418,7 @@ class Emitter:
         return mask, axes
 
     def _holds(self, guard: Expr) -> tuple[Tile, Axes]:
-        """A guard as a tile. The last of its conditions may read only where those before it hold."""
+        """Emit a guard as a tile. The last of its conditions may read only where those before it hold."""
         match guard:
             case Apply("bitand", (before, last)) if self._is_unsafe(last):
                 made = [self._holds(before), self.emit(last, before)]
@@ -445,7 +448,7 @@ class Emitter:
         return found
 
     def _bare(self, e: Expr) -> frozenset[Read]:
-        """The reads that may be out of range, and are under no condition on indices alone."""
+        """Find the reads that may be out of range and are under no condition on indices alone."""
         if e not in self.bare:
             for part in walk(e):
                 own: frozenset[Read] = frozenset()
@@ -468,16 +471,17 @@ class Emitter:
         return isinstance(room, Size) or room < 0
 
     def lift(self, value: Tile, axes: Axes, every: Axes) -> Tile:
-        """A tile over some axes as one that meets tiles over more."""
+        """Broadcast a tile over some axes to more axes."""
         if axes == every or not axes:
             return value
         missing = tuple(n for n, a in enumerate(every) if a not in axes)
         return self._deep(tile.Expand(value, missing), value)
 
     def store(self, stores: Iterable[FlatStore], exists: Expr = TRUE) -> None:
-        """Stores values where they exist. All are computed before the first is written, where another may be read.
+        """Store values where they exist. All are computed before the first is written, since they may read each other's
+        memory.
 
-        Where tiles overlap, both write the same; not so if that is made of what was there before.
+        Overlapping tiles write the same elements twice, except where those depend on the old contents.
         """
         stores = list(stores)
         renewing = self.begins and self._renews(stores)

@@ -1,7 +1,7 @@
-"""Calls of work from outside: one group each, with all of their outputs.
+"""Schedule external calls: one group each, with all of their outputs.
 
-An output that starts from an argument is in the argument's memory where nobody needs that any more, so that a chain of
-kernels which write to one tensor copies nothing; elsewhere the argument is copied first.
+An output that is initialised from an argument takes the argument's memory where nothing needs that afterwards, so that
+a chain of kernels which write to one tensor copies nothing; elsewhere the argument is copied first.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .group import Group, Schedule, Store
 from .inline import canonical
 
 WORK = 1e5
-"""A guess of the operations of an instance of a kernel that somebody has written."""
+"""Estimated operations of an instance of a user's kernel."""
 
 
 def call_of(value: ExternalCall, nodes: Iterable[Value]) -> Group:
-    """The group of a call; outputs that nobody reads are added, since the call makes them."""
+    """Make the group of a call, with the outputs that nothing reads: the call writes them too."""
     known = {v.place: v for v in nodes if isinstance(v, ExternalCall) and (v is value or v.call == value.call)}
     outputs = [known.get(place) or value.sibling(place) for place in range(len(value.results))]
     members = tuple([Store(v, canonical(v.shape), const(0, int64)) for v in outputs])
@@ -29,7 +29,7 @@ def call_of(value: ExternalCall, nodes: Iterable[Value]) -> Group:
 
 
 def in_one_place(schedule: Schedule, names: Mapping[Value, str]) -> dict[Value, str]:
-    """Other names for temporaries from which an output starts and that nobody needs afterwards: that of the output."""
+    """Alias temporaries that an output is initialised from, and that nothing needs afterwards, to the output."""
     last: dict[Value, int] = {}
     for n, group in enumerate(schedule.groups):
         last.update(dict.fromkeys(group.needs(), n))
@@ -47,7 +47,7 @@ def in_one_place(schedule: Schedule, names: Mapping[Value, str]) -> dict[Value, 
 
 
 def steps_of(group: Group, names: Mapping[Value, str]) -> list[Step]:
-    """The steps of a call: what outputs start from is copied, unless it is there already; then the call."""
+    """Make the steps of a call: copies of initial contents, unless they are in place already; then the call."""
     value = group.stored[0]
     assert isinstance(value, ExternalCall)
     inputs = [names[x] for x in value.arguments]

@@ -1,4 +1,4 @@
-"""Positions become offsets in memory, and axes that run through memory as one become one axis."""
+"""Flatten positions to offsets in memory, and merge axes that are contiguous together."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .group import Group
 from .split_axes import in_phases
 
 PIECE, LONGEST_PIECE = 16, 1024
-"""Elements of a piece of memory from which on it is read well, and up to which it is little for many threads."""
+"""Shortest contiguous piece that is read well, and longest that is little work for many threads, in elements."""
 LEAST_AT_ONCE = 512
-"""Elements of a row that many threads sum."""
+"""Elements of a row that keep the threads of an instance busy."""
 
 
 class FlatStore(Node):
@@ -28,7 +28,7 @@ class FlatGroup(Node):
     columns: tuple[Index, ...]
     stores: tuple[FlatStore, ...]
     exists: Expr = TRUE
-    """Of which rows there are results: others are computed beside them, and not stored."""
+    """Condition under which a row has a result: others are computed, and not stored."""
 
     @property
     def roots(self) -> tuple[Expr, ...]:
@@ -37,11 +37,11 @@ class FlatGroup(Node):
 
 
 def flatten(group: Group, apart: bool = True) -> FlatGroup:
-    """The group with offsets, and with as few axes as say the same.
+    """Replace positions by offsets, and merge axes.
 
-    Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`. Axes along which
-    positions are divided are taken `apart` if that is wanted: where neighbours are other threads, they should store
-    side by side.
+    Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`. Axes whose positions
+    are divided are split if `apart`; where neighbouring elements belong to different threads, those should store side
+    by side.
     """
     stores = group.stores
     flat = rebuild(tuple(s.expr for s in stores), _offset_of_read)
@@ -58,11 +58,7 @@ def flatten(group: Group, apart: bool = True) -> FlatGroup:
 
 
 def _summed_at_once(group: FlatGroup) -> FlatGroup:
-    """Short pieces of rows that are summed one after the other (a channel of an image, of each image) as one row.
-
-    Many threads then have some of it each, where few would go through piece after piece: sums over (128, 25) for each
-    of 256 channels took 52 us on an H200, for 1.6 MB.
-    """
+    """Reduce short contiguous pieces of rows (a channel of each image) as one row, so that many threads share it."""
     if len(group.columns) != 2:
         return group
     outer, inner = group.columns
@@ -75,7 +71,7 @@ def _summed_at_once(group: FlatGroup) -> FlatGroup:
 
 
 def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bool:
-    """Whether all that is done along two indices is to sum, over both, what lies in pieces along the inner one."""
+    """Whether both indices are only reduced, over contiguous pieces along the inner one."""
     data, pair = _data(group), {outer, inner}
     if pair & data or any(pair & facts(s.offset).indices for s in group.stores):
         return False
@@ -95,7 +91,7 @@ def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bo
 
 
 def _are_results_of_rows(group: FlatGroup, data: set[Expr], outer: Index, inner: Index) -> bool:
-    """Whether what is reduced over the inner index is used for each value of the outer one, and not only reduced on."""
+    """Whether a reduction over the inner index is used for each value of the outer one, and not only reduced on."""
 
     def along(e: Expr) -> bool:
         return isinstance(e, Reduce) and e.index is inner
@@ -135,7 +131,7 @@ def _collapsed(group: FlatGroup, kind: str) -> FlatGroup:
 
 
 def _run_as_one(group: FlatGroup, outer: Index, inner: Index) -> bool:
-    """Whether two indices occur in nothing but offsets, and there as one; reductions run over both or none."""
+    """Whether two indices occur only in offsets, and there as one; reductions run over both or none."""
     data = _data(group)
     if outer in data or inner in data:
         return False
@@ -155,7 +151,7 @@ def _run_as_one(group: FlatGroup, outer: Index, inner: Index) -> bool:
 
 
 def _data(group: FlatGroup) -> set[Expr]:
-    """What is reached from the stores without going through an offset or the index of a loop."""
+    """Find what is reached from the stores without going through an offset or the index of a loop."""
     known: set[Expr] = set()
     stack = [s.expr for s in group.stores]
     while stack:
@@ -202,7 +198,7 @@ def _as_sum(terms: dict[tuple[Expr, ...], int]) -> Expr:
 
 
 def replaced_by_one(group: FlatGroup, outer: Index, inner: Index, both: Index) -> FlatGroup:
-    """The group with one index for two; of two reductions over them one is left."""
+    """Replace two indices by one; of two reductions over them one is left."""
     new: dict[Expr, Expr] = {}
     for e in walk(*group.roots):
         match e:

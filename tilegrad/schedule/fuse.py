@@ -1,7 +1,7 @@
-"""Puts the nodes of a graph into groups: what is in one group runs in one kernel.
+"""Fuse the nodes of a graph into groups, each of which becomes one kernel.
 
-Two groups become one if every element that passes between them is read exactly where it is made:
-then it stays in registers. Producer and consumer are tried first, then groups that read the same memory.
+Two groups are fused if every element that passes between them is read exactly where it is computed: it stays in
+registers. Producers and consumers are tried first, then groups that read the same memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .split_k import in_pieces
 MOST_MEMBERS = 64
 MOST_BUFFERS = 24
 SHORT = 128
-"""Elements of a row that do not fill an instance of a device that has many."""
+"""Row length that leaves threads of an instance idle, in elements."""
 SMALL = 1 << 15
 """Elements up to which a kernel need not be parallel."""
 
 
 def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
-    """Groups such that each value that passes between two of them is in memory, and few do.
+    """Group the nodes of a graph so that few values pass through memory.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -53,12 +53,12 @@ def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
 
 
 def fuse_waiting(graph: Graph, waits: Waits, target: TargetModel) -> Schedule:
-    """The same for values of which some wait for others."""
+    """Fuse the nodes of a graph whose values have further ordering edges."""
     return _Fusion(graph, waits, target).schedule()
 
 
 class _Fusion:
-    """The groups while they grow. `place` says in which group a node is."""
+    """The groups during fusion. `place` maps a node to the number of its group."""
 
     def __init__(self, graph: Graph, waits: Waits, target: TargetModel) -> None:
         self.graph = graph
@@ -70,7 +70,7 @@ class _Fusion:
         self.apart: dict[tuple[Value, Value], str] = {}
         self.moved: dict[int, int] = {}
         self.choices: dict[int, int] = {}
-        """How many choices are inside each other at most, by group."""
+        """Nesting depth of conditional choices, by group."""
         for number, (value, element) in enumerate(self.nodes.items()):
             if value in self.place:
                 continue  # an output of a call that is here already
@@ -104,9 +104,9 @@ class _Fusion:
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.target)
 
     def _join_producers(self, value: Value) -> None:
-        """Joins the group of a value with those it reads, as long as one fits: matrix products first, then the nearest.
+        """Fuse the group of a value with its producers: matrix products first, then the nearest.
 
-        What follows a matrix product is done in its kernel only as long as it is nothing but elementwise work.
+        A matrix product takes only an elementwise epilogue into its kernel.
         """
         refused: set[tuple[int, int]] = set()
         joined = True
@@ -127,7 +127,7 @@ class _Fusion:
                         self.apart[(x, value)] = reason
 
     def _join_siblings(self) -> None:
-        """Joins groups over the same rows and columns that read the same memory."""
+        """Fuse groups over the same rows and columns that read the same memory."""
         readers: dict[Value, list[int]] = {}
         for number, reads in self.reads.items():
             for x in reads:
@@ -138,7 +138,7 @@ class _Fusion:
             self._join_each({self._alive(n) for n in numbers})
 
     def _join_each(self, numbers: Iterable[int]) -> None:
-        """Joins those of the groups that fit with one another."""
+        """Fuse the groups that fit with one another, pair by pair."""
         current: list[int] = []
         for number in sorted(numbers):
             if not any(self._join(other, number, siblings=True) == "" for other in list(current)):
@@ -147,9 +147,10 @@ class _Fusion:
                 current = [n for n in current if n in self.groups] + [number]
 
     def _join_parts_of_sums(self) -> None:
-        """Joins parts of sums across rows with what goes along the same rows: last, for nothing can follow in it.
+        """Fuse partial column sums with a reduction along the same rows: last, since nothing can follow them in their
+        kernel.
 
-        The sums of these parts, which one kernel made, are then made by one, too, and the sums of those.
+        The sums of the partial sums of one kernel are then fused too, and so on.
         """
         joined = {number for number in sorted(self.groups) if number in self.groups and self._join_along(number)}
         waiting = sorted(joined & set(self.groups))
@@ -160,7 +161,7 @@ class _Fusion:
             waiting += [n for n in rest if n in self.groups and len(rest) > 1]
 
     def _join_along(self, number: int) -> bool:
-        """Joins a group of parts of sums with one along the same rows, if there is one."""
+        """Fuse a group of partial column sums with one along the same rows, if there is one."""
         parts = self.groups[number]
         if parts.kind != "rows" or len(parts.columns) != 1 or len(parts.rows) < 2:
             return False
@@ -181,7 +182,7 @@ class _Fusion:
         return number
 
     def _join(self, first: int, second: int, siblings: bool = False, blocks: bool = False) -> str:
-        """Puts the first group into the second; if that cannot be, says why not."""
+        """Fuse the first group into the second; return the reason if they cannot be fused."""
         if first not in self.groups or second not in self.groups or first == second:
             return "gone"
         a, b = self.groups[first], self.groups[second]
@@ -224,7 +225,9 @@ class _Fusion:
         return ""
 
     def _is_number_for_many(self, first: int, second: int) -> bool:
-        """Whether single numbers wait for no kernel, while the second of their readers does: then others would, too."""
+        """Whether the first group computes scalars that wait for no kernel, while the second does: other readers would
+        wait too.
+        """
         a = self.groups[first]
         if a.kind != "map" or a.rows or self._producers(first) or not self._producers(second) - {first}:
             return False
@@ -237,7 +240,7 @@ class _Fusion:
         return outputs | {x for n, reads in self.reads.items() if n != other for x in reads & own}
 
     def _between(self, first: int, second: int, direct: bool = False) -> bool:
-        """Whether a way leads from the first group to the second through others (or, if asked, at all)."""
+        """Whether there is a path from the first group to the second through others (or, if `direct`, any path)."""
         stack = [n for n in self._producers(second) if n != first or direct]
         seen: set[int] = set()
         while stack:
@@ -250,11 +253,11 @@ class _Fusion:
         return False
 
     def _producers(self, number: int) -> set[int]:
-        """The groups that come before: it reads what they make, or waits for it."""
+        """Return the groups that must run before: those whose values it reads or waits for."""
         return {self.place[x] for x in self.reads[number] | self.waits[number] if x in self.place} - {number}
 
     def _ordered(self) -> list[int]:
-        """The groups, producers first."""
+        """Sort the groups topologically."""
         order: list[int] = []
         done: set[int] = set()
         for root in sorted(self.groups):
@@ -273,7 +276,7 @@ class _Fusion:
 
 
 def _alone(value: Value, element: Element) -> Group:
-    """The group of one node."""
+    """Make the group of one node."""
     if value.opaque:
         return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
     position, expr = element.position, element.expr
@@ -298,7 +301,8 @@ def _alone(value: Value, element: Element) -> Group:
 
 
 def _alignment(a: Group, b: Group) -> Mapping | str:
-    """For each index of the producer that of the consumer with which it coincides, or why there is none."""
+    """Map each index of the producer to the index of the consumer that coincides with it, or return why there is none.
+    """
     if "opaque" in (a.kind, b.kind):
         return "one of them has a kernel of its own"
     if b.kind == "contraction" and a.kind != "contraction":
@@ -326,8 +330,7 @@ def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
 
 
 def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
-    """The indices of one group as those of another that reads the same memory, or what one kernel makes, and does as
-    much."""
+    """Map the indices of one group to those of another that reads the same memory over the same extents."""
     if a.kind == b.kind == "contraction":
         return side_by_side(a, b)
     if a.kind not in ("map", "rows") or a.kind != b.kind:
@@ -348,7 +351,7 @@ def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
 
 
 def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
-    """The group of both, or why there is none."""
+    """Merge two groups, or return why they cannot be merged."""
     if a.kind == b.kind == "contraction":
         return merged(a, b, mapping, "contraction", b.rows, b.columns)
     if a.kind == "contraction":
@@ -383,7 +386,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) 
 
 
 def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
-    """Elementwise work that is read by another group."""
+    """Merge elementwise work into the group that reads it."""
     space = set(b.rows + b.columns)
     image = set(mapping.values())
     if set(mapping) != set(a.rows):
@@ -403,16 +406,15 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int
 
 
 def _in_short_rows(a: Group, b: Group) -> bool:
-    """Whether elementwise work would be done in a loop over rows that are shorter than its own are together."""
+    """Whether elementwise work would run in a loop over rows that are shorter than a tile of its own."""
     if a.kind != "map" or len(b.columns) < 2:
         return False
     return typical(product([b.columns[-1].extent])) < SHORT and typical(product(i.extent for i in a.rows)) > SMALL
 
 
 def _turns(a: Group, b: Group) -> bool:
-    """Whether elementwise work puts many elements in another order than the one in which a reduction reads them.
-
-    Done alone it goes by squares: a copy of 64 x 1024 x 32 numbers turned took 5.3 ms beside a sum of them, 0.5 alone.
+    """Whether elementwise work writes a large tensor transposed to the order in which a reduction reads it: in a kernel
+    of its own it is cut into square tiles.
     """
     if a.kind != "map" or not b.columns or typical(product(i.extent for i in a.rows)) <= SMALL:
         return False
@@ -422,7 +424,7 @@ def _turns(a: Group, b: Group) -> bool:
 
 
 def _effort(exprs: Iterable[Expr]) -> int:
-    """What computing elements takes, besides positions."""
+    """Weigh the functions of elements, without positions."""
     done = [e for e in walk(*exprs) if isinstance(e, Apply) and e.dtype is not int64]
     return sum(weight_of(e.fn) for e in done)
 
@@ -433,5 +435,5 @@ def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> b
 
 
 def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:
-    """How many values each index has."""
+    """Return the extents of indices."""
     return tuple(i.extent for i in indices)

@@ -1,4 +1,4 @@
-"""Work along rows and parts of sums across them: one kernel goes through a few rows, and adds up on the way.
+"""Fuse reductions along rows with partial sums across them: one kernel takes a block of rows and accumulates.
 
 rows over i in 2048; along k in 512                  rows over b in 64; along r in 32, k in 512
   store y[i, k] = ... sum(x[i, k] for k)       ->      store y[b * 32 + r, k] = ... sum(x[b * 32 + r, k] for k)
@@ -15,11 +15,11 @@ from ..ir.size import Dim, product
 from .group import Group, Store
 
 MOST_SUMS = 8
-"""Accumulators as long as a row that an instance keeps."""
+"""Most accumulators as long as a row that an instance keeps."""
 
 
 def sums_across(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
-    """Whether the first of two columns is gone through in a loop that has the other one, at most so long, whole."""
+    """Whether the first of two columns is looped over while the other, of at most `longest` elements, is one tile."""
     extents = [i.extent if type(i.extent) is int else longest + 1 for i in columns]
     if len(columns) != 2 or max(extents) > longest:
         return False
@@ -28,7 +28,7 @@ def sums_across(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -
 
 
 def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
-    """A group along rows, at most so long, and one of parts of sums across them, as one; or why not."""
+    """Merge a group along rows with one of partial column sums, or return why they cannot be merged."""
     if along.kind != "rows" or parts.kind != "rows" or len(parts.columns) != 1 or not parts.rows:
         return "they are of different kinds"
     mapping = _in_common(along, parts, longest)
@@ -52,7 +52,7 @@ def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
 
 
 def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | str:
-    """The indices of the group along rows in terms of the other's."""
+    """Map the indices of the group along rows to those of the other."""
     (r,), (*rows, k) = parts.columns, parts.rows
     if type(k.extent) is not int or k.extent > longest or along.columns[-1].extent != k.extent:
         return "their rows have different lengths"
@@ -76,12 +76,12 @@ def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | s
 
 
 def _extent(e: Expr) -> Dim:
-    """How many values an index, or the number of a row in a block of rows, has."""
+    """Count the values of an index, or of a row number in a block of rows."""
     return product(index.extent for index in facts(e).indices)
 
 
 def _reads_apart(along: tuple[Store, ...], parts: tuple[Store, ...], k: Index) -> str:
-    """Why there is nothing that both need at the same time; empty: they share what lies along the rows in memory."""
+    """Return why the groups share no read; empty if both read the same elements along a row."""
     made = {m.value: m.position for m in along}
     here = {(e.source, e.position) for m in along for e in facts(m.expr).reads}
     shared = False

@@ -1,11 +1,11 @@
-"""A group: what one kernel will compute, said in the scalar language.
+"""A group: a fused set of values that one kernel computes, in the scalar language.
 
     group ::= Group(rows, columns, stores)    for all rows: for all columns: store value[position] = expr
     store ::= Store(value, position, expr)
 
-Every element expression is about the same indices: `rows` are independent of each other, a reduction or
-a scan runs over `columns`. A reduction binds the very index objects that stand in `columns`, so that
-what it reads and what its readers compute from the same element is one expression, computed once.
+All element expressions share their indices: `rows` are independent of each other, a reduction or a scan runs over
+`columns`. A reduction binds the very index objects in `columns`, so that what it reads and what its readers compute
+from the same element is one expression, computed once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..ir.scalar import (
 from ..runtime.target_model import TargetModel
 
 LONG_PART = 60
-"""Letters from which on what is used more than once is printed once."""
+"""Printed length from which on a shared expression becomes a `let`, in characters."""
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
 
@@ -48,15 +48,15 @@ class Group(Node):
     rows: tuple[Index, ...]
     columns: tuple[Index, ...]
     members: tuple[Store, ...]
-    """What is computed, producers first; a member reads another at that one's own position only."""
+    """Values that the group computes, producers first; a member reads another at that one's own position only."""
     stored: tuple[Value, ...]
-    """Those of the members that others need: they get memory."""
+    """Members that other groups or the caller need: they get memory."""
     after: tuple[Value, ...] = ()
-    """What must be there before, besides what is read: it is the time to compute something again."""
+    """Values that must exist before, besides what is read: ordering edges of recomputation."""
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """The stored members, each as one expression of what the group reads from memory."""
+        """Return the stored members, each as one expression of what the group reads from memory."""
         if "_stores" in self.__dict__:
             return self.__dict__["_stores"]  # type: ignore[no-any-return]
         known: dict[Value, Expr] = {}
@@ -73,20 +73,20 @@ class Group(Node):
         return made
 
     def values(self) -> list[Value]:
-        """What is computed."""
+        """Return the values of the members."""
         return [m.value for m in self.members]
 
     def reads(self) -> set[Value]:
-        """The values outside of the group that it reads."""
+        """Return the values that it reads from other groups or inputs."""
         own = {m.value for m in self.members}
         return {e.source for m in self.members for e in facts(m.expr).reads} - own
 
     def needs(self) -> set[Value]:
-        """The values that its kernel is given."""
+        """Return the values that its kernel takes as arguments."""
         return set(self.stored[0].inputs) if self.kind == "opaque" else self.reads()
 
     def text(self, names: dict[Value, str]) -> str:
-        """The group as a person would write it: shared parts as lets, then the stores."""
+        """Print the group: shared expressions as lets, then the stores."""
         renamed = _letters(self.rows, self.columns)
         shown: dict[Expr, str] = dict(renamed)
         lines: list[str] = []
@@ -109,7 +109,7 @@ class Group(Node):
         return "\n".join([self._head(renamed), *lines])
 
     def steps(self, names: dict[Value, str]) -> list[str]:
-        """The same with a line for each function: short, however deep the expressions are."""
+        """Print the group with a line for each function: short, however deep the expressions are."""
         shown: dict[Expr, str] = _letters(self.rows, self.columns)
         lines = [self._head(shown)]
         for e in walk(*(x for s in self.stores for x in (*s.position, s.expr))):
@@ -137,14 +137,14 @@ def _letters(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> dict[Expr, 
 
 
 Mapping = dict[Index, Index]
-"""For indices of a group those of another with which they coincide."""
+"""Indices of a group, by the indices of another that coincide with them."""
 
 
 def taken_over(a: Group, b: Group, mapping: Mapping) -> tuple[Index, ...]:
-    """The columns of the first group as columns of both, and in the mapping; the second has none of its own for them.
+    """Return the columns of the first group as columns of both, and add them to the mapping; the second has no columns.
 
-    Groups count their axes by themselves, and so call different ones by the same name: a column of the first that is
-    called like an index of the second gets a new one.
+    Groups number their axes independently: a column of the first that has the name of an index of the second gets a new
+    one.
 
     >>> from ..ir.scalar import Index
     >>> i, j = Index("i0", 3), Index("i1", 3)
@@ -163,7 +163,7 @@ def taken_over(a: Group, b: Group, mapping: Mapping) -> tuple[Index, ...]:
 def merged(
     a: Group, b: Group, mapping: Mapping, kind: Kind, rows: tuple[Index, ...], columns: tuple[Index, ...]
 ) -> Group:
-    """The members of both groups, those of the first with the indices of the second."""
+    """Merge the members of two groups, those of the first with the indices of the second."""
     own = {*a.rows, *a.columns}
     assert own <= mapping.keys(), "an index of one group has no place in the other"
     assert len({mapping[i] for i in own}) == len(own), "two indices of one group are one in the other"
@@ -175,7 +175,7 @@ def merged(
 
 
 class Schedule(Node):
-    """The groups of a graph in an order in which they can run, and why neighbours stayed apart."""
+    """The groups of a graph in an order in which they can run, and the reasons why neighbours were not fused."""
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
@@ -185,7 +185,7 @@ class Schedule(Node):
     overwritten: tuple[tuple[Value, Value], ...] = ()
     """(new, old) for each value that is written in the memory of an input."""
     target: TargetModel = TargetModel()
-    """How work is cut on the device that it is for."""
+    """The model of the device for which the groups were made."""
 
     def names(self) -> dict[Value, str]:
         names = {x: getattr(x, "name", "") or f"x{n}" for n, x in enumerate(self.inputs)}

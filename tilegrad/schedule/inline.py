@@ -1,8 +1,8 @@
-"""Which values are computed where they are read, and what that makes of the others.
+"""Inline values into their readers, and keep the others as nodes.
 
-Composing `element` rules is fusion of everything that only moves or transforms elements: a value that
-is *inlined* never exists in memory. What remains are the *nodes*: outputs, reductions, opaque values,
-and what is too expensive to be computed again for each of its readers.
+Composing `element` rules fuses everything that only moves or transforms elements: an *inlined* value never exists in
+memory. The *nodes* remain: outputs, reductions, opaque values, and values that are too expensive to be recomputed for
+each of their readers.
 """
 
 from __future__ import annotations
@@ -28,43 +28,45 @@ from .products import SHORT
 
 WEIGHTS = {"free": 0, "cheap": 1, "expensive": 8}
 RECOMPUTED = 3
-"""The weight up to which elements are computed again for each reader rather than kept."""
+"""Largest weight that is recomputed for each reader."""
 MOST_READS = 2
-"""Elements of one tensor of which one is put together, up to which that is done again for each reader."""
+"""Most elements of one tensor read for an element that is recomputed for each reader."""
 LONGEST = 48
-"""The weight at which a chain is kept in one piece: its readers refer to it instead of containing it."""
+"""Weight from which on a chain is a node, so that its readers refer to it instead of containing it."""
 MOST_CHOICES = 64
-"""Choices inside each other, as many updates of parts of one tensor make, that are one element: each is under the
-conditions of all around it."""
+"""Deepest nesting of conditional choices in one element (many updates of slices make them); each is under the
+conditions of all around it.
+"""
 LARGE_OPERAND, SMALL_OPERAND = 1 << 18, 1 << 15
-"""Elements from which on an operand of a product is worth a kernel of its own, and where the other one is long."""
+"""Elements from which on an operand of a product is materialised; and where the other operand is long."""
 LONG_OPERAND = 1 << 22
-"""Elements of an operand that take as long to read as a kernel takes."""
+"""Elements of an operand that take as long to read as a kernel takes to start."""
 TYPICAL_SIZE = 64
-"""What a size that varies is taken for where sizes are compared."""
+"""Assumed value of a dynamic size in comparisons."""
 
 
 @cache
 def weight_of(fn: str) -> int:
-    """What a function of one element costs."""
+    """Return the cost of a scalar function."""
     return WEIGHTS["expensive" if fn in FUNCTIONS and FUNCTIONS[fn].expensive else "cheap"]
 
 
 class Element(Node):
-    """The element of a value at canonical indices: `position` has an index per axis, 0 where the extent is 1; or one
-    that is made of several."""
+    """The element of a value at canonical indices: `position` has an index for each axis, 0 where the extent is 1, or
+    an expression of several indices.
+    """
 
     position: tuple[Expr, ...]
     expr: Expr
 
 
 def canonical(shape: tuple[Dim, ...]) -> Position:
-    """The same indices for the same extents, so that elementwise chains compose without renaming."""
+    """Make the same indices for the same extents, so that elementwise chains compose without renaming."""
     return tuple(const(0, int64) if extent == 1 else Index(f"i{n}", extent) for n, extent in enumerate(shape))
 
 
 def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, Element]:
-    """The nodes of a graph, each with its element in terms of inputs and other nodes."""
+    """Find the nodes of a graph, each with its element in terms of inputs and other nodes."""
     given = set(graph.inputs)
     consumers = graph.consumers()
     kept = set(graph.outputs) | {x for v in consumers if v.opaque for x in v.inputs}
@@ -100,8 +102,9 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
 
 
 def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value]:
-    """What large matrix products read, if it is more than memory as it lies: units that fetch tiles by themselves
-    compute nothing on the way, and threads that would compute it again for each tile are many times slower."""
+    """Find the computed operands of large matrix products: asynchronous copies compute nothing on the way, and threads
+    would recompute them for each tile.
+    """
     read: dict[Value, int] = {}  # with the elements of the largest operand that it meets
     found: set[Value] = set()
     widened = _widened(consumers)
@@ -119,14 +122,14 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
 
 
 def _met(reader: Value, read: Mapping[Value, int], widened: set[Value]) -> int:
-    """Elements of the largest operand of the products that read what a reader reads, through it or themselves."""
+    """Return the elements of the largest operand of the products that a reader feeds, directly or through movement."""
     if isinstance(reader, Contract):
         return max(typical(x.type.count) for x in reader.inputs)
     return read.get(reader, 0) if reader.moves or reader in widened else 0
 
 
 def _widened(values: Iterable[Value]) -> set[Value]:
-    """Casts of operands from one short type, as units for products do them themselves."""
+    """Find the casts of operands from one short type, which matrix units do themselves."""
     found: set[Value] = set()
     others: set[Value] = set()
     for value in values:
@@ -138,15 +141,14 @@ def _widened(values: Iterable[Value]) -> set[Value]:
 
 
 def _unmoved(value: Value) -> Value:
-    """What a value is, wherever its elements are."""
+    """Strip movement from a value."""
     while value.moves:
         value = value.inputs[0]
     return value
 
 
 def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:
-    """The nodes without those that nothing reads, now that positions are known (along an axis of one element
-    nobody asks which)."""
+    """Drop the nodes that nothing reads, now that positions are known (axes of one element have position 0)."""
     wanted = set(outputs)
     for value, element in reversed(nodes.items()):
         if value in wanted:
@@ -170,7 +172,7 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
 
 
 def _repeats(value: Value, reader: Value) -> float:
-    """How often a reader asks for each element."""
+    """Estimate how often a reader reads each element."""
     work = typical(product(reader.shape))
     if reader.contracts:
         return 2  # each element meets a whole row or column of the other operand
@@ -178,18 +180,20 @@ def _repeats(value: Value, reader: Value) -> float:
 
 
 def typical(size: Dim) -> int:
-    """A size as a number, for comparing."""
+    """Estimate a size as a number."""
     return size.value(dict.fromkeys(size.names(), TYPICAL_SIZE)) if isinstance(size, Size) else size
 
 
 def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
-    """The element of a value, with those of inlined values put in place of their reads."""
+    """Compose the element of a value with those of inlined values."""
     position = canonical(value.shape)
     return Element(position, value.element(position, _reader(inlined)))
 
 
 def _packed(value: PackedRows, inlined: Mapping[Value, Element]) -> Element:
-    """The element of what is only stored in one row, at the indices of its operand: they say more than one number."""
+    """Return the element of a value that is only stored in one row, at the indices of its operand, which say more than
+    a flat position.
+    """
     (x,) = value.inputs
     position = canonical(x.shape)
     at = flat_position(position[1:], row_major(x.shape[1:]))

@@ -1,8 +1,8 @@
-"""Updates in place: an output may take the memory of an input that nobody needs afterwards.
+"""Update inputs in place: an output takes the memory of an input that nothing needs afterwards.
 
-A training step gives new parameters for old ones. Where the kernel that makes the new value reads the
-old one only element by element, it writes over it; then every other reader of the old value must
-come before. Where that cannot be, the new value is copied over the old one at the end.
+A training step returns new parameters for old ones. Where the kernel that computes the new value reads the old one only
+element by element, it overwrites it, and every other reader of the old value runs before. Elsewhere the new value is
+copied over the old one at the end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .group import Group, Schedule
 from .small_tensors import is_whole
 
 Before = list[set[int]]
-"""For each group the numbers of those that must run before it."""
+"""For each group the numbers of the groups that must run before it."""
 
 
 def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) -> tuple[Before, dict[Value, Value]]:
-    """What must come before what so that as many outputs as possible overwrite inputs, and which do.
+    """Find which outputs can overwrite inputs, and the ordering edges that make it safe.
 
-    `updates` are pairs: a new value, and the input whose place it takes. An input that is itself to be found
-    elsewhere afterwards (it is returned, or becomes another one's new value) is read in the end, or saved before.
+    `updates` are pairs: a new value, and the input that it replaces. An input that is needed at the end (it is
+    returned, or is another one's new value) is read last, or saved before.
     """
     groups = schedule.groups
     maker = {v: n for n, g in enumerate(groups) for v in g.stored}
@@ -50,7 +50,7 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
 
 
 def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
-    """Whether a group may write `new` where `old` is: it reads no element of it that another instance writes."""
+    """Whether a group may write `new` over `old`: it reads no element that another instance writes."""
     if isinstance(new, ExternalCall):
         return new.overwrites(old)
     if group.kind == "opaque" or new.type != old.type:
@@ -67,8 +67,7 @@ def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
 
 
 def in_order(before: Before) -> list[int]:
-    """The numbers in an order in which each comes after those it must, as near to theirs as can be; none if
-    there is a circle."""
+    """Sort numbers topologically, as near to their own order as can be; none if there is a cycle."""
     waiting = [len(b) for b in before]
     after: list[list[int]] = [[] for _ in before]
     for n, needs in enumerate(before):

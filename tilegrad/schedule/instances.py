@@ -1,4 +1,4 @@
-"""What kernels of every kind have in common: programs over rows, names, parameters, and the grid."""
+"""Make what kernels of every kind share: program ids over rows, names, parameters and the grid."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from .group import Group
 
 
 class Lowered(Node):
-    """A kernel with what it is called with; a value stands for the buffer that holds it."""
+    """A kernel with its arguments; a value represents the buffer that holds it."""
 
     kernel: Kernel
     arguments: tuple[Value | Dim, ...]
     grid: tuple[Tiles, ...]
     work: float
-    """Operations of one instance, about."""
+    """Estimated operations of one instance."""
 
 
 def declare_programs(
     emitter: Emitter, rows: tuple[Index, ...], block: Mapping[Index, int], overlapping: bool = False
 ) -> tuple[Tiles, ...]:
-    """Gives each row index its value from the program ids; the last one is fastest.
+    """Compute each row index from the program ids; the last index is the fastest.
 
-    Where tiles do not fit an axis the last one overhangs, or, if it may, overlaps the one before it.
+    The last tile of an axis overhangs it, or overlaps the one before it if `overlapping`.
     """
     last_first = list(reversed(rows))
     order = sorted(last_first, key=lambda i: i not in block)  # tiles are along the first two axes of the grid
@@ -62,7 +62,7 @@ def declare_programs(
 
 
 def _places(grid: list[Tiles]) -> list[int]:
-    """Which part of a grid is along its first axis, its second, its third: the first has room for any number."""
+    """Order the axes of the grid: only the first has room for any number of instances."""
     places = list(range(len(grid)))
     counts = [-(-part.extent // part.tile) if isinstance(part.extent, int) else 1 for part in grid]
     if any(count > most for count, most in zip(counts, MOST_INSTANCES, strict=False)):
@@ -108,19 +108,19 @@ def _declare(
 
 
 def extent_of(emitter: Emitter, extent: Dim) -> Tile:
-    """An extent as an expression of the kernel: a size that varies is a parameter."""
+    """Emit an extent: a dynamic size is a parameter."""
     if isinstance(extent, Size):
         return emitter.emit(size(extent))[0]
     return Literal(extent)
 
 
 def divides(block: int, extent: Dim) -> bool:
-    """Whether no block sticks out, whatever the sizes."""
+    """Whether blocks never overhang the axis."""
     return type(extent) is int and extent % block == 0
 
 
 def fits(block: int, extent: Dim) -> bool:
-    """Whether int32 has all positions in whole blocks; sizes that vary are below that.
+    """Whether int32 holds all positions in whole blocks; dynamic sizes are below that.
 
     >>> fits(1024, 2**31 - 1), fits(1000, 2**31 - 1)
     (True, False)
@@ -129,17 +129,17 @@ def fits(block: int, extent: Dim) -> bool:
 
 
 def at_most(extent: Dim, most: int) -> int:
-    """An extent, but not more than some number; one that varies is taken for long."""
+    """Clamp an extent; a dynamic one counts as long."""
     return min(extent, most) if type(extent) is int else most
 
 
 def number_of(extent: Dim) -> int:
-    """An extent as a number, for estimates."""
+    """Estimate an extent as a number."""
     return extent if type(extent) is int else 64
 
 
 def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str]:
-    """What each tensor is called in the kernel: reads in the order they occur, then stores."""
+    """Name the tensors of a kernel: reads in the order in which they occur, then stores."""
     found: dict[Value, str] = {}
     known: dict[str, str] = {}
     taken: set[str] = {"tl", "tg"}
@@ -161,7 +161,7 @@ def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str
 def finished(
     group: Group, flat: FlatGroup, emitter: Emitter, names: dict[Value, str], grid: tuple[Tiles, ...], work: float
 ) -> Lowered:
-    """The kernel of what was written, with the parameters that it turned out to need."""
+    """Make the kernel from its body, with the parameters that the body needs."""
     body = tuple(emitter.body)
     dtypes = {name: value.dtype for value, name in names.items()}
     parameters = [Parameter(name, dtype) for name, dtype in dtypes.items()]

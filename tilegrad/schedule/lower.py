@@ -1,8 +1,8 @@
-"""From a group to its kernel: which indices become programs, which run along tile axes, which loop.
+"""Lower a group to its kernel: which indices become programs, which run along tile axes, and which loop.
 
-map:    one tile of elements per instance
-rows:   an instance has one row (or a few short ones) whole; or, where rows are too long for a tile or do
-        not lie along memory, it loops over the columns and accumulates
+map:    one tile of elements per instance rows:   an instance has one row (or a few short ones) whole; or, where rows
+are too long for a tile or not contiguous,
+        it loops over the columns and accumulates
 contraction: see `contract.py`;   opaque: the op brings its kernel
 """
 
@@ -30,13 +30,13 @@ from .merge_axes import as_matrix
 from .strategies import cut, default
 
 RUNNING = {"argmax": "maximum", "argmin": "minimum"}
-"""What decides about the running places of extremes."""
+"""Reductions that decide about running positions of extremes."""
 
 
 def lower(
     group: Group, names: Mapping[Value, str], target: TargetModel = TargetModel(), choice: Choice | None = None
 ) -> Lowered:
-    """The kernel of a group. `names` says what values are called; what is not chosen is chosen here."""
+    """Lower a group. `names` are the names of values; without a `choice` the cost model chooses."""
     if group.kind == "opaque":
         return _opaque(group)
     flat = flatten(group, not target.coalesced_access)
@@ -46,7 +46,7 @@ def lower(
 
 
 def _opaque(group: Group) -> Lowered:
-    """The kernel that an op brings."""
+    """Return the kernel of an opaque op."""
     (value,) = group.stored
     code = value.kernel()  # type: ignore[attr-defined]
     kernel = code.kernel.replaced(origin=str(value.location or ""))
@@ -54,7 +54,7 @@ def _opaque(group: Group) -> Lowered:
 
 
 class _Plan:
-    """The decisions about one map or rows group, and the writing of its kernel."""
+    """Lowers one map or rows group."""
 
     def __init__(
         self, group: Group, flat: FlatGroup, names: Mapping[Value, str], choice: Choice, target: TargetModel
@@ -65,12 +65,12 @@ class _Plan:
         made = cut(flat, choice, target)
         self.axes = made.axes
         self.block = made.block
-        """Extent of the tile axis of an index; indices without one are numbers."""
+        """Extent of the tile axis of an index; indices without one are scalars."""
         self.looped = made.looped
-        """Columns that are looped over, and how many at a time."""
+        """Columns that are looped over, and the step of each loop."""
         self.masked = target.masks_are_cheap
         self.overlapping = group.kind == "map" and not target.masks_are_cheap
-        """Whether a tile that does not fit begins earlier: masks cost more than elements that are computed twice."""
+        """Whether the last tile of an axis overlaps the one before: masks cost more than computing elements twice."""
 
     def lowered(self) -> Lowered:
         flat = self.flat
@@ -107,7 +107,7 @@ class _Plan:
             emitter.bound[column] = column.extent
 
     def _stages(self, emitter: Emitter) -> None:
-        """One loop after another: each takes in what the results of the earlier ones allow."""
+        """Write one loop after another: each computes the reductions that depend only on earlier ones."""
         reductions = self._looped()
         levels = self._levels(reductions)
         last = max((levels[e] for e in reductions), default=0)
@@ -123,13 +123,13 @@ class _Plan:
         emitter.store(s for s in pending if not self._in_loop(s))
 
     def _looped(self) -> list[Reduce]:
-        """The reductions that loops compute; where one nest computes several, the outermost."""
+        """Find the reductions that loops compute; of a nest the outermost."""
         found = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and e.index in self.looped]
         inner = {e.body for e in found if _goes_on(e)}
         return [e for e in found if e not in inner]
 
     def _levels(self, reductions: list[Reduce]) -> dict[Expr, int]:
-        """How many loops must have run before a value is known."""
+        """Count the loops that must have run before a value is known."""
         levels: dict[Expr, int] = {}
         ends = set(reductions)
         for e in walk(*self.flat.roots):
@@ -179,13 +179,13 @@ class _Plan:
             self._result(emitter, e, names)
 
     def _is_gone_through_at_once(self, inner: Index, reductions: list[Reduce]) -> bool:
-        """Whether the innermost loop would have one turn; loops around it that only load are unrolled then."""
+        """Whether the innermost loop has one iteration; loops around it that only load are unrolled then."""
         if type(inner.extent) is not int or self.looped[inner] < inner.extent or not self.masked:
             return False
         return inner in self.block and not any(e.fn.startswith("arg") for e in reductions)
 
     def _scans(self, emitter: Emitter, roots: list[Expr]) -> list[Scan]:
-        """The scans on the way of a loop, inner ones first; what is known already is not looked into."""
+        """Find the scans in a loop, inner ones first, without looking into known values."""
         found: list[Scan] = []
         done: set[Expr] = set(emitter.accumulated)
         stack = [(e, False) for e in reversed(roots)]
@@ -200,7 +200,7 @@ class _Plan:
         return found
 
     def _carried(self, emitter: Emitter, e: Scan) -> tuple[Name, ...]:
-        """The variables that a scan keeps between the turns of a loop: the running result, and where it was met."""
+        """Make the loop-carried variables of a scan: the running result, and the position of an extreme."""
         shape = tuple(self.block[a] for a in self.axes if a is not e.index)
         fn = RUNNING.get(e.fn, e.fn)
         last = emitter.assign("last", tile.Full(shape, Literal(identity(fn, e.body.dtype)), e.body.dtype))
@@ -209,7 +209,7 @@ class _Plan:
         return last, emitter.assign("place", tile.Full(shape, Literal(0), int64))
 
     def _scan_on(self, emitter: Emitter, e: Scan, carried: tuple[Name, ...]) -> tuple[Tile, Axes]:
-        """Goes on with a scan from where the turn before left it."""
+        """Continue a scan from the previous iteration."""
         fn = RUNNING.get(e.fn, e.fn)
         value, axes = emitter.inside(fn, e.index, e.body, *emitter.emit(e.body))
         value = emitter.assign("v", emitter.lift_all(value, axes, e.body.dtype))
@@ -236,7 +236,7 @@ class _Plan:
         return inner, inner.body
 
     def _accumulator(self, emitter: Emitter, e: Reduce) -> tuple[str, ...]:
-        """The variables that a reduction keeps between the turns of a loop."""
+        """Make the loop-carried variables of a reduction."""
         inner, body = self._innermost(e)
         if e.fn.startswith("arg"):
             axes = tuple(a for a in self.axes if a is not inner.index)
@@ -250,7 +250,7 @@ class _Plan:
         return (emitter.assign("acc", start).name,)
 
     def _kept(self, column: Index) -> tuple[Index, ...]:
-        """The axes of an accumulator: along a row it is a whole tile, across rows one number a row."""
+        """Return the axes of an accumulator: a whole tile along a row, one number for each row across."""
         return tuple(a for a in self.axes if a is not column) if self.axes[-1] is not column else self.axes
 
     def _accumulate(self, emitter: Emitter, e: Reduce, names: tuple[str, ...], start: str) -> None:
@@ -306,8 +306,8 @@ class _Plan:
 
 
 def _goes_on(e: Reduce) -> bool:
-    """Whether what is reduced is reduced alike along another index: one nest of loops computes both.
+    """Whether the body of a reduction is the same reduction along another index: one loop nest computes both.
 
-    The sum of a row's greatest element, once for each column, is none: that takes a loop after the other.
+    The sum over columns of each row's maximum is none: that takes one loop after the other.
     """
     return isinstance(e.body, Reduce) and e.body.fn == e.fn and e.body.index is not e.index

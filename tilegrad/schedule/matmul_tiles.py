@@ -1,4 +1,4 @@
-"""How large the tiles of a matrix product are: by an estimate of the time that the last worker takes."""
+"""Choose the tiles of a matrix product, by estimating the time of the worker that finishes last."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ from ..runtime.target_model import MatmulModel, TargetModel
 from .instances import number_of
 
 LEAST_WIDTH = 128
-"""Columns of the tiles of a kernel with many sums there."""
+"""Fewest columns of a tile in a kernel with several sums."""
 WIDEST = 512
-"""The longest side of a tile that is tried where they fit extents."""
+"""Longest side of a tile that the tuner tries where tiles fit extents."""
 LOWEST = 64
-"""The rows that four warps of a GPU multiply: those of the tile, or, if there are more of these, its columns."""
+"""Rows that a warp group (four warps of a GPU) multiplies: rows of the tile or, if it has more of those, its columns.
+"""
 DEEP = 1024
-"""The least sum for which that is done: results leave such tiles more slowly."""
+"""Shortest sum for which a tile spans all rows: its results are stored more slowly."""
 SMALLEST = 16
-"""The least side of a tile whose sides are powers of two."""
+"""Smallest side of a tile whose sides are powers of two."""
 TALL = 384
-"""Rows of a tile in a matrix unit whose right operand is computed: windows of a convolution, say."""
+"""Rows of a tile in a matrix unit whose right operand is computed (windows of a convolution)."""
 TOGETHER, WAIT = 64, 1.0
-"""The least side of a tile for which operands are brought some turns ahead; without, a turn takes 1000 cycles: so many
-for each bit and k."""
+"""Smallest side of a tile whose operands are prefetched; and the cycles that a k costs without, for each bit."""
 
 
 STREAM, STREAM_DEPTH = (64, 128), 256
-"""The tile of a product that is little beside the memory it meets, and the longest sums for which that is so.
-
-4096 x 6400 weights, renewed after a batch of 32 or 128, took 61 us on an H200 so, of which memory takes 49, and 101 to
-143 in the tiles of other products; where the gradient is kept, too, 88, of which memory takes 74, and 171 to 296."""
+"""Tile of a product that is bound by the memory traffic of its epilogue, and the longest sums for which it is: the
+update of weights after a small batch.
+"""
 LINES, LONG, LINES_DEPTH, MUCH = 32, 4096, 64, 32 << 20
-"""The same on a CPU: rows and the most columns of such tiles, the longest sums, and the least bytes beside. Weights of
-4096 x 6400, renewed after a batch of 16, 32 or 64, took 0.68, 0.8 and 0.93 of the time in tiles of 256 x 294."""
+"""The same on a CPU: rows and most columns of a tile, longest sum, and fewest bytes of the epilogue."""
 
 
 class Extents(NamedTuple):
-    """Products m x k by k x n of numbers of some bits, and how many of them; a kernel adds up several `sums`.
+    """The extents of a matrix product, m x k by k x n, the bits of its elements, and the number of independent
+    products; a kernel computes several `sums`.
 
-    `parts` are the numbers that a factor may be made of in a matrix unit (bfloat16, or integers of 8 bits), and
-    `products` those of theirs that are added.
+    `parts` counts the numbers into which a matrix unit splits a factor (bfloat16, or integers of 8 bits), and
+    `products` the products of parts that are summed.
     """
 
     m: Dim
@@ -53,24 +52,23 @@ class Extents(NamedTuple):
     parts: int = 0
     products: int = 0
     across: tuple[bool, bool] | None = None
-    """Of numbers for which units want that operands do not lie across what is summed: whether they do."""
+    """Whether each operand is strided along the reduced axis, for types that matrix units only take contiguous."""
     turns: int = 1
-    """How often k is gone through."""
+    """Iterations of the loops around k."""
     nested: bool = False
-    """Whether k is gone through in loops, one in the other, as convolutions do."""
+    """Whether loops around k are nested, as in convolutions."""
     beside: int = 0
-    """Bytes that are read for each result besides, and written."""
+    """Bytes that the epilogue reads and writes for each result."""
     computed: bool = False
-    """Whether the right operand is computed while it is packed for a matrix unit, by each instance that needs it."""
+    """Whether the right operand is computed as it is packed, by each instance that needs it."""
     gaps: bool = False
-    """Whether lines of tiles are gathered before they are stored, as some numbers of them are left out: nothing of the
-    next tile comes meanwhile."""
+    """Whether some rows of a tile are not stored, so that the next tile cannot be prefetched meanwhile."""
     room: int = 0
-    """Elements of a tile that there is room for; 0: any number."""
+    """Most elements of a tile; 0: any number."""
 
 
 class Sized(NamedTuple):
-    """The same with numbers."""
+    """Extents as numbers."""
 
     m: int
     n: int
@@ -81,12 +79,13 @@ class Sized(NamedTuple):
     parts: int = 0
     products: int = 0
     wait: float = 0.0
-    """Cycles at least for each k, in tiles that four warps cannot multiply together."""
+    """Fewest cycles for each k, in tiles that are not prefetched."""
     gaps: bool = False
 
 
 def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
-    """What tiles go by: in the matrix unit, if there is one and the product is large enough for it."""
+    """Return the limits and costs of tiles: those of the matrix unit, if there is one and the product is large enough.
+    """
     unit = target.matrix_unit
     if (
         unit is None
@@ -111,7 +110,7 @@ def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
 
 
 def _room(extents: Extents, target: TargetModel) -> MatmulModel:
-    """The same; what is dear to pack is packed once if tiles have all rows.
+    """Return the limits of tiles; an operand that is expensive to pack is packed once if tiles have all rows.
 
     >>> from ..backend.cpu.costs import MATRIX_UNIT
     >>> windows = Extents(384, 144, 3456, 16, parts=3, products=6)
@@ -128,7 +127,7 @@ def _room(extents: Extents, target: TargetModel) -> MatmulModel:
 
 
 def blocks(extents: Extents, target: TargetModel) -> Choice:
-    """Rows, columns and depth of the tiles of a product.
+    """Choose rows, columns and depth of the tiles of a product.
 
     >>> from ..backend.cuda.costs import gpu_model
     >>> print(blocks(Extents(1024, 1024, 1024), TargetModel()), blocks(Extents(128, 784, 512), TargetModel()), sep="; ")
@@ -159,9 +158,7 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
 
 
 def _fitted(height: int, m: int, limits: MatmulModel) -> int:
-    """The height of as many tiles that do not overlap, if blocks of a row less compute less in vain then.
-
-    Two tiles of 256 rows in blocks of 13 took 0.96 to 0.98 of the time of two of 266 in blocks of 14, for 512.
+    """Trim the height of tiles to avoid overlap, if a smaller micro-kernel then wastes fewer rows.
 
     >>> from ..backend.cpu.costs import cpu_model
     >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).matmul
@@ -175,8 +172,9 @@ def _fitted(height: int, m: int, limits: MatmulModel) -> int:
 
 
 def _waits_for_memory(extents: Extents) -> bool:
-    """Whether memory that meets the results takes longer than the products, in caches too small for it: long rows of it
-    come in less time, and need fewer pages."""
+    """Whether the epilogue is bound by memory traffic that no cache holds: long rows are faster then, and touch fewer
+    pages.
+    """
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
         return False
@@ -184,8 +182,9 @@ def _waits_for_memory(extents: Extents) -> bool:
 
 
 def _is_stream(extents: Extents) -> bool:
-    """Whether memory that meets the results takes all of the time, as where weights are renewed after a small batch:
-    of small tiles, several share a worker, and some read while others write."""
+    """Whether the epilogue is bound by memory traffic: of small tiles several share a worker, so that some read while
+    others write.
+    """
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM[0] or n % STREAM[1]:
         return False
@@ -193,7 +192,7 @@ def _is_stream(extents: Extents) -> bool:
 
 
 def quickest(extents: Extents, target: TargetModel) -> float:
-    """About how many cycles a product takes."""
+    """Estimate the cycles of a product."""
     known = _sized(extents, target)
     return min(_time(known, target, *c) for c in _powers(extents, target.matmul))
 
@@ -206,7 +205,7 @@ def _sized(extents: Extents, target: TargetModel) -> Sized:
 
 
 def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Choice]:
-    """What may be tried, the usual choice first, then by the estimate."""
+    """Return the choices that the tuner tries: the default first, then in the order of the estimate."""
     m, n, k, *_ = extents
     usual = blocks(extents, target)
     if type(m) is not int or type(n) is not int or type(k) is not int:
@@ -223,7 +222,7 @@ def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Ch
 
 
 def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
-    """Why a choice, from wherever it came, is none for a product; empty if it is."""
+    """Return why a choice is invalid for a product; empty if it is valid."""
     if choice.strategy or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
     known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
@@ -245,7 +244,7 @@ def _depths(k: int, usual: int, target: TargetModel) -> list[int]:
 
 
 def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[int, int]]:
-    """Tiles of equal pieces; several sums, and what is computed from each, share the room of one."""
+    """Yield tiles of equal size; several sums share the memory of one result."""
     wide = 2 * limits.micro_columns
     found = [
         (h, w) for h in _pieces(m, limits.max_rows, limits.micro_rows) for w in _pieces(n, limits.max_columns, wide)
@@ -254,10 +253,10 @@ def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[
 
 
 def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
-    """Tiles whose sides are powers of two, no larger than need be, that an instance can keep.
+    """Yield tiles whose sides are powers of two, no larger than the product, whose results fit an instance.
 
-    Those of 16-bit numbers may also have all rows, or all columns; or a width that columns are a multiple of: 96 tiles
-    of 192 are shared out better than 72 of 256, and two of 240 are 480.
+    Those of 16-bit elements may also span all rows or all columns, or have a width that divides the columns: 96 tiles
+    of 192 balance better than 72 of 256.
     """
     bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
     if extents.bits == 8:
@@ -299,7 +298,7 @@ def _sole(extent: Dim, most: int) -> int:
 
 
 def _depth(k: int, most: int, unit: int = 1) -> int:
-    """Pieces of a sum without a rest if they are not much shorter for it: a rest is the same code once more.
+    """Choose the depth of tiles without a tail, if it is not much shorter: a tail duplicates the loop body.
 
     >>> [_depth(k, 256) for k in (150, 676, 1024, 3456, 1021)]
     [150, 169, 256, 216, 256]
@@ -312,13 +311,13 @@ def _depth(k: int, most: int, unit: int = 1) -> int:
 
 
 def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
-    """Lengths of equal pieces that cover an axis."""
+    """Yield lengths of equal pieces that cover an axis."""
     fewest = -(-extent // most)
     return iter(sorted({_piece(extent, pieces, unit, most) for pieces in range(fewest, 4 * fewest + 4)}))
 
 
 def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
-    """The length of so many pieces: a multiple of a unit, where there are several and it fits."""
+    """Return the length of a number of pieces: a multiple of a unit, if it fits."""
     if pieces == 1:
         return extent
     rounded = min(extent, -(-extent // (pieces * unit)) * unit)
@@ -326,7 +325,7 @@ def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
 
 
 def _time(extents: Sized, target: TargetModel, height: int, width: int) -> float:
-    """Cycles of the worker that has most to do."""
+    """Estimate the cycles of the worker that has most to do."""
     m, n, k, others, *_ = extents
     limits = limits_of(extents, target)
     most = -(-others * -(-m // height) * -(-n // width) // target.workers)

@@ -1,4 +1,4 @@
-"""Memory of temporaries: two that are never needed at the same time may have the same place."""
+"""Plan the memory of temporaries: buffers whose lifetimes do not overlap share memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALIGNMENT = 64
 
 
 class Lifetime(Node):
-    """A buffer is needed from the step that writes it to the last that reads it, both included."""
+    """The steps from the one that writes a buffer to the last that reads it, both included."""
 
     name: str
     bytes: Dim
@@ -20,7 +20,7 @@ class Lifetime(Node):
 
 
 def plan(lifetimes: Sequence[Lifetime]) -> tuple[Mapping[str, Dim], Dim]:
-    """Offsets for buffers in one arena, and the size of the arena.
+    """Return the offsets of buffers in one arena, and the size of the arena.
 
     >>> offsets, arena = plan([Lifetime("a", 64, 0, 1), Lifetime("b", 128, 1, 2), Lifetime("c", 64, 2, 3)])
     >>> dict(offsets), arena
@@ -32,7 +32,7 @@ def plan(lifetimes: Sequence[Lifetime]) -> tuple[Mapping[str, Dim], Dim]:
 
 
 def _plan_best_fit(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Dim], int]:
-    """Largest first, each into the tightest gap between those that live at the same time."""
+    """Place the largest buffers first, each into the tightest gap between those of overlapping lifetimes."""
     placed: list[tuple[int, int, Lifetime]] = []
     offsets: dict[str, Dim] = {}
     arena = 0
@@ -58,7 +58,7 @@ def _rounded(bytes: Dim) -> int:
 
 
 def _plan_slots(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Dim], Dim]:
-    """Where sizes vary: buffers of equal size take turns in slots, whatever the sizes turn out to be."""
+    """Share slots between buffers of equal size, where sizes are dynamic."""
     slots: list[tuple[Dim, int, Dim]] = []  # its bytes, the last step of who is in it, its offset
     offsets: dict[str, Dim] = {}
     arena: Dim = 0
@@ -77,7 +77,7 @@ def _plan_slots(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Dim], Dim]:
 
 
 def _padded(bytes: Dim) -> Dim:
-    """At least so many bytes, and a multiple of the alignment for every value of the names."""
+    """Round a size up to a multiple of the alignment, for every value of dynamic sizes."""
     if not isinstance(bytes, Size):
         return _rounded(bytes)
     return Size({names: -(-c // ALIGNMENT) * ALIGNMENT for names, c in bytes.terms.items()})

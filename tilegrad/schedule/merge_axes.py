@@ -1,8 +1,8 @@
-"""Sums of products over several short axes as products of matrices: axes of one role become one.
+"""Merge short axes of the same role, so that sums over several axes become matrix products.
 
-A convolution sums over (channel, row tap, column tap), and its result runs along (row, column): each too
-short for a tile. Taken as one axis of all three, and one of both, it is a matrix product; where an operand
-does not lie along them, its positions have quotients and remainders of the one index.
+A convolution sums over (channel, row tap, column tap), and its result runs along (row, column): each too short for a
+tile. Merged into one axis of all three, and one of both, it is a matrix product; where an operand is not contiguous
+along them, its positions have quotients and remainders of the one index.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
 
 LONG_COLUMN = 128
-"""Elements of a sum that fill a tile: with so many, further columns are better loops around it."""
+"""Extent of a reduced axis that fills a tile: further columns are better loops around it."""
 LONG_ROW = 64
-"""The same for the rows of the result."""
+"""Extent of a row axis that fills a tile."""
 WIDE = 16
-"""The same where operands that lie evenly are copied in pieces."""
+"""Extent of a row axis that fills a tile where strided operands are copied asynchronously."""
 
 
 def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup:
-    """A contraction whose last axis of each role (rows of one operand, of the other, columns) is long, if it can be."""
+    """Merge axes of each role (rows of one operand, of the other, columns) until the last one is long."""
     if target.matmul.async_copy_bytes:
         even = _evenly(flat)
         if even is not None:
@@ -44,7 +44,7 @@ def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup
 
 
 def _along_memory(factor: Expr, role: list[Index], column: Index) -> list[Index]:
-    """The rows of an operand, last those along which it lies in memory: else it would be read here and there."""
+    """Order the rows of an operand so that the last ones are contiguous in memory."""
     reads = facts(factor).reads
     if len(reads) != 1 or stride(reads[0].position[0], column) == 1:
         return role
@@ -61,7 +61,7 @@ def _factors(flat: FlatGroup) -> tuple[Expr, Expr]:
 
 
 def _evenly(flat: FlatGroup) -> FlatGroup | None:
-    """A contraction whose operands lie evenly along all axes: they are worth more than long axes are."""
+    """Merge axes only where operands have constant strides: asynchronous copies need them more than long axes."""
     reads = [facts(factor).reads for factor in _factors(flat)]
     if any(len(found) != 1 or not _is_even(found[0].position[0]) for found in reads):
         return None
@@ -82,13 +82,13 @@ def _roles(flat: FlatGroup) -> list[list[Index]]:
 
 
 def _is_wide(role: Sequence[Index]) -> bool:
-    """Whether tiles along the last index are worth having, or there is nothing to join it with."""
+    """Whether tiles along the last index are long enough, or there is nothing to merge it with."""
     extent = role[-1].extent
     return len(role) == 1 or type(extent) is not int or extent >= WIDE
 
 
 def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> FlatGroup:
-    """The last of some indices joined with those before it, as long as it is short."""
+    """Merge the last of some indices with those before it, as long as it is short."""
     left = list(role)
     while _is_short(left, long):
         outer, inner = left[-2:]
@@ -101,5 +101,5 @@ def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> Fla
 
 
 def _is_short(role: Sequence[Index], long: int) -> bool:
-    """Whether the last of some indices is to be joined with the one before."""
+    """Whether the last of some indices is to be merged with the one before."""
     return len(role) > 1 and type(role[-1].extent) is int and role[-1].extent < long

@@ -1,4 +1,4 @@
-"""Reductions that stand inside one another."""
+"""Find nests of reductions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..ir.scalar import Expr, Reduce, Scan, facts, parts
 
 
 def nest(e: Expr) -> list[Reduce]:
-    """The reductions that stand directly inside one another around a body, under functions of one element.
+    """Return the directly nested reductions around a body, under scalar functions.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -31,7 +31,7 @@ def nest(e: Expr) -> list[Reduce]:
 
 
 def _outermost(e: Expr) -> list[Expr]:
-    """The reductions and scans in an expression that are in no other, each once."""
+    """Find the outermost reductions and scans of an expression."""
     found: dict[Expr, None] = {}
     seen: set[Expr] = set()
     stack = [e]

@@ -1,7 +1,7 @@
-"""A sum along a row of which all but one element are 0 is that element.
+"""Rewrite the sum of a one-hot masked row as a gather.
 
-The loss of a classifier is such a sum: the likelihood where the label is, and 0 elsewhere. Written so it has a simple
-gradient; computed so, a row of fifty thousand letters would be gone through once more.
+The loss of a classifier is such a sum: the likelihood at the label, and 0 elsewhere. That form has a simple gradient;
+computed so, the kernel would read a row of fifty thousand logits once more.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from ..ir.scalar import Apply, Const, Expr, Index, Reduce, const, facts, rebuild, size, substitute, where
 
 SHORTEST = 4096
-"""Elements of a row from which on it is gone through piece by piece: a shorter one is at hand anyway."""
+"""Shortest row that is reduced in a loop, in elements: a shorter one is in registers or caches anyway."""
 
 
 def picked(expr: Expr) -> Expr:
-    """The expression with such sums as reads.
+    """Replace one-hot sums in an expression by reads.
 
     >>> from ..ir.dtype import int64, float32
     >>> from ..ir.graph import Input, TensorType
@@ -42,7 +42,7 @@ def _of_sum(e: Expr) -> Expr | None:
 
 
 def _place(there: Expr, index: Index) -> Expr | None:
-    """Where an index has to be for something to hold, if it holds at one place."""
+    """Solve a condition for an index, if it holds at one position."""
     match there:
         case Apply("eq", (x, y)):
             for one, other in ((x, y), (y, x)):

@@ -1,4 +1,4 @@
-"""What is free in the kernel of a group: the usual choice, those worth trying, and what a lock has settled."""
+"""Choose the tunable parameters of a group's kernel: the default, the candidates, and the locked choice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .merge_axes import as_matrix
 
 
 class Settled(NamedTuple):
-    """How a kernel is cut, and who says so."""
+    """The choice for a kernel, and whether the cost model or a line of the lock made it."""
 
     choice: Choice
     why: str
@@ -29,7 +29,7 @@ class Settled(NamedTuple):
 
 
 def default(group: Group, target: TargetModel) -> Choice | None:
-    """What the cost model takes; None: the kernel leaves no choice."""
+    """Return the choice of the cost model; None: the kernel is not tunable."""
     if group.kind == "opaque":
         return None
     flat = flatten(group, not target.coalesced_access)
@@ -39,7 +39,7 @@ def default(group: Group, target: TargetModel) -> Choice | None:
 
 
 def candidates(group: Group, target: TargetModel) -> list[Choice]:
-    """What may be tried, the usual choice first; nothing where there is no choice."""
+    """Return the choices that the tuner tries, the default first; none if the kernel is not tunable."""
     if group.kind == "opaque":
         return []
     flat = flatten(group, not target.coalesced_access)
@@ -49,7 +49,7 @@ def candidates(group: Group, target: TargetModel) -> list[Choice]:
 
 
 def refusal(group: Group, choice: Choice, target: TargetModel) -> str:
-    """Why a choice is none for a group; empty if it is."""
+    """Return why a choice is invalid for a group; empty if it is valid."""
     if group.kind == "opaque":
         return "the kernel is as its op brings it"
     flat = flatten(group, not target.coalesced_access)
@@ -59,7 +59,7 @@ def refusal(group: Group, choice: Choice, target: TargetModel) -> str:
 
 
 def settled(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
-    """The choice for a group: what the lock has, or the cost model's."""
+    """Return the choice for a group: the locked one, or the cost model's."""
     found = locked(group, target, lock)
     if found is not None:
         return found
@@ -68,7 +68,7 @@ def settled(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
 
 
 def locked(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
-    """What the lock has for a group."""
+    """Look a group up in the lock."""
     entry = lock.entries.get(digest_of(group)) if lock.entries and group.kind != "opaque" else None
     if entry is None:
         return None
@@ -81,21 +81,21 @@ def locked(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
 
 
 def digest_of(group: Group) -> str:
-    """What a group computes, on which shapes and types, in twelve digits: the same in every process."""
+    """Digest what a group computes, on which shapes and types, in twelve digits: the same in every process."""
     names = names_of(group)
     types = ", ".join(f"{name}: {value.type.dtype}{list(map(str, value.shape))}" for value, name in names.items())
     return key("kernel choice 2", *group.steps(names), types)[:12]
 
 
 def about(group: Group) -> str:
-    """The types of what a group reads and stores, for people."""
+    """Format the types that a group reads and stores."""
     stored = [v for v in names_of(group) if v in group.stored]
     read = [v for v in names_of(group) if v not in group.stored]
     return f"{', '.join(map(_type, read)) or 'nothing'} -> {', '.join(map(_type, stored))}"
 
 
 def title(group: Group) -> str:
-    """What a group is called: the ops of what it stores."""
+    """Name a group by the ops of what it stores."""
     return "_".join(dict.fromkeys(v.op for v in group.stored))[:48]
 
 
@@ -104,7 +104,7 @@ def _type(value: Value) -> str:
 
 
 def names_of(group: Group) -> dict[Value, str]:
-    """The tensors of a group, numbered as they occur."""
+    """Number the tensors of a group as they occur."""
     found: dict[Value, str] = {}
     for s in group.stores:
         reads = [e.source for e in facts(s.expr).reads if isinstance(e, Read)]

@@ -1,4 +1,4 @@
-"""In which order kernels run: one in which little memory is needed at a time, and inputs can be overwritten."""
+"""Order the kernels so that the peak of temporary memory is low, and inputs can be overwritten."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .inplace import Before, in_order, place_updates
 
 
 def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
-    """The same groups, each after those it needs, and such that few temporaries live at the same time.
+    """Reorder groups, dependencies first, to lower the peak of temporary memory.
 
-    `updates` says which outputs (by number) are new values of which inputs. Of the order in which the groups
-    were found, and one that always goes on with what sets most memory free, that with the lower peak is taken.
+    `updates` maps outputs (by number) to the inputs whose new values they are. Of the order in which the groups were
+    found and a greedy one that always frees most memory, the one with the lower peak is taken.
     """
     pairs = [(schedule.outputs[out], schedule.inputs[old]) for out, old in updates.items()]
     before, taken = place_updates(schedule, pairs)
@@ -28,7 +28,7 @@ def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
 
 
 class _Memory:
-    """What each group makes and needs, in bytes of temporaries."""
+    """The bytes of temporaries that each group writes and reads."""
 
     def __init__(self, schedule: Schedule) -> None:
         kept = set(schedule.outputs) | set(schedule.inputs)
@@ -47,7 +47,7 @@ class _Memory:
                 self.readers[v] = self.readers.get(v, 0) + 1
 
     def peak(self, order: Sequence[int]) -> int:
-        """The most bytes that are needed at a time."""
+        """Return the peak of temporary memory, in bytes."""
         left = dict(self.readers)
         live = most = 0
         for n in order:
@@ -57,7 +57,7 @@ class _Memory:
         return most
 
     def freed(self, n: int, left: dict[Value, int]) -> int:
-        """The bytes that nobody needs after a group; counts down the readers that are left."""
+        """Return the bytes that are freed after a group, and count its reads down."""
         total = sum(self.bytes[v] for v in self.made[n] if v not in self.readers)
         for v in self.needed[n]:
             left[v] -= 1
@@ -65,12 +65,12 @@ class _Memory:
         return total
 
     def growth(self, n: int, left: Mapping[Value, int]) -> int:
-        """By how much the memory in use grows if a group runs now."""
+        """Return the growth of memory in use if a group runs now, in bytes."""
         return sum(self.bytes[v] for v in self.made[n]) - sum(self.bytes[v] for v in self.needed[n] if left[v] == 1)
 
 
 def _thrifty(before: Before, memory: _Memory) -> list[int]:
-    """Always the group next that lets memory grow least."""
+    """Order groups greedily by the growth of memory."""
     waiting = [len(b) for b in before]
     after: list[list[int]] = [[] for _ in before]
     for n, needs in enumerate(before):

@@ -1,7 +1,7 @@
-"""What is computed again waits until its time has come, and then is no different from other values.
+"""Turn recomputation into ordering edges.
 
-`Recompute` keeps a second computation apart from the first while passes look for equal values. For kernels it is the
-value itself; what remains of it is who must come before whom. Without that, both computations would be done at once.
+`Recompute` keeps a second computation apart from the first in passes that share equal values. For kernels it is the
+value itself, with an edge from what must run before; otherwise both computations would be fused into one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ..ops.joint import Recompute
 from ..transform.share import on_inputs
 
 Waits = dict[Value, set[Value]]
-"""For values those that must be there before they are computed, besides what they read."""
+"""For each value those that must be computed before it, besides what it reads."""
 
 
 def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
-    """The graph without `Recompute`, which of its values wait for which, and what those that changed come from.
+    """Return the graph without recompute nodes, the ordering edges of its values, and the origin of each changed value.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -60,7 +60,7 @@ def waiting(graph: Graph) -> tuple[Graph, Waits, dict[Value, Value]]:
 
 
 def of_nodes(graph: Graph, waits: Waits, nodes: Collection[Value]) -> Waits:
-    """The same among the nodes: what is computed where it is read lets its reader wait."""
+    """Carry ordering edges over to nodes: an inlined value makes its reader wait."""
     if not waits:
         return {}
     passed: dict[Value, set[Value]] = {}
@@ -75,7 +75,7 @@ def of_nodes(graph: Graph, waits: Waits, nodes: Collection[Value]) -> Waits:
 
 
 def _made_by(values: Collection[Value], nodes: Collection[Value]) -> set[Value]:
-    """The nodes by which values are there, whether they are nodes or not."""
+    """Return the nodes that compute values, inlined or not."""
     found: set[Value] = set()
     seen: set[Value] = set()
     stack = list(values)

@@ -1,4 +1,4 @@
-"""The plan of a graph before there are kernels: what runs in which order, and how much memory that takes."""
+"""Plan a graph before kernels exist: the order of groups, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .order_edges import waiting
 
 
 def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel = TargetModel()) -> MemoryPlan:
-    """How a graph will run; `updates` says which outputs are new values of which inputs.
+    """Plan a graph; `updates` maps outputs to the inputs whose new values they are.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -48,8 +48,9 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel =
 
 
 def _lifetimes(schedule: Schedule, updates: Mapping[int, int]) -> dict[Value, Lifetime]:
-    """From which kernel to which each temporary is needed. New values that cannot overwrite old ones are copied
-    there at the end."""
+    """Return the lifetime of each temporary, in kernels. New values that cannot overwrite old ones are copied at the
+    end.
+    """
     results = {v for n, v in enumerate(schedule.outputs) if n not in updates}
     copied = set(schedule.outputs) - results - {new for new, _ in schedule.overwritten}
     kept = {*schedule.inputs, *results, *(new for new, _ in schedule.overwritten)}
@@ -64,8 +65,9 @@ def _lifetimes(schedule: Schedule, updates: Mapping[int, int]) -> dict[Value, Li
 
 
 def _rest(schedule: Schedule, updates: Mapping[int, int]) -> int:
-    """The bytes of inputs, and of outputs that have memory of their own; inputs that are renewed and needed at the
-    end are saved before."""
+    """Count the bytes of inputs, and of outputs with memory of their own; inputs that are updated and needed at the end
+    are saved before.
+    """
     own = {v for n, v in enumerate(schedule.outputs) if n not in updates} - set(schedule.inputs)
     renewed = {schedule.inputs[old] for old in updates.values()}
     saved = [v for v in schedule.outputs if v in renewed]

@@ -1,4 +1,4 @@
-"""What makes a sum of products a matrix product, and which of them one kernel computes side by side."""
+"""Recognise matrix products among sums, and those that share an operand."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..ir.scalar import Apply, Expr, Index, Read, Reduce, facts, substituted, wa
 from .group import Group, Mapping
 
 SHORT = {float32: (float16, bfloat16, *FLOAT8), int32: (int8, uint8)}
-"""Types that a dot multiplies as they are, by what it gives."""
+"""Types that a dot multiplies without widening, by the type of its result."""
 MOST_PRODUCTS = 4
-"""Accumulators that a kernel keeps at the same time."""
+"""Most accumulators that a kernel keeps at the same time."""
 
 
 def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) -> tuple[Expr, Expr] | None:
-    """The two factors of a sum of products in which each has rows that the other has not."""
+    """Return the two factors of a sum of products, if each has rows that the other has not."""
     loops = [e for e in walk(expr) if isinstance(e, Reduce)]
     if {e.fn for e in loops} != {"add"}:
         return None
@@ -40,7 +40,7 @@ def operands(expr: Expr, rows: tuple[Index, ...], columns: tuple[Index, ...]) ->
 
 
 def _are_short(x: Expr, y: Expr) -> bool:
-    """Whether integers are multiplied that matrix units know: both of one type of 8 bits."""
+    """Whether both operands are integers of one 8-bit type."""
     match x, y:
         case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
             return to is int32 and a.dtype is b.dtype and a.dtype in SHORT[int32]
@@ -48,7 +48,7 @@ def _are_short(x: Expr, y: Expr) -> bool:
 
 
 def precision_of(sums: Reduce) -> Precision:
-    """How exact sums of products, one around the other, must be."""
+    """Return the precision of nested sums of products."""
     body: Expr = sums
     while isinstance(body, Reduce):
         body = body.body
@@ -57,7 +57,7 @@ def precision_of(sums: Reduce) -> Precision:
 
 
 def lying_across(factors: tuple[Expr, Expr], k: Index) -> tuple[bool, bool] | None:
-    """Whether operands lie in memory across what is summed; None if one of them is not memory as it is."""
+    """Whether each operand is strided along the reduced axis; None if one of them is computed."""
     x, y = factors
     if not isinstance(x, Read) or not isinstance(y, Read):
         return None
@@ -65,17 +65,17 @@ def lying_across(factors: tuple[Expr, Expr], k: Index) -> tuple[bool, bool] | No
 
 
 def free_indices(e: Expr) -> set[Index]:
-    """The indices that an expression without reductions depends on."""
+    """Return the free indices of an expression without reductions."""
     return set(facts(e).indices)
 
 
 def totals(group: Group) -> list[Reduce]:
-    """The sums of products of a contraction, each from its outermost sum."""
+    """Return the sums of products of a contraction, each by its outermost sum."""
     return [e for e, _ in _products(group)]
 
 
 def _products(group: Group) -> list[tuple[Reduce, tuple[Expr, Expr]]]:
-    """The sums of products of a contraction, each with its factors."""
+    """Return the sums of products of a contraction, each with its factors."""
     found: list[tuple[Reduce, tuple[Expr, Expr]]] | None = group.__dict__.get("_products")
     if found is None:
         sums = [e for e in walk(*(m.expr for m in group.members)) if isinstance(e, Reduce)]
@@ -85,9 +85,9 @@ def _products(group: Group) -> list[tuple[Reduce, tuple[Expr, Expr]]]:
 
 
 def side_by_side(a: Group, b: Group) -> Mapping | str:
-    """How one kernel computes the products of two contractions that share an operand: it is read and packed once.
+    """Map the indices of two contractions that share an operand: one kernel reads and packs it once.
 
-    What follows on the products of one may read those of the other, at the same place.
+    The epilogue of one may read the result of the other, at the same position.
     """
     apart = "a matrix product reads its operands many times"
     if [i.extent for i in a.rows + a.columns] != [i.extent for i in b.rows + b.columns]:

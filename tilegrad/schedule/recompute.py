@@ -1,8 +1,8 @@
-"""What a kernel stores only so that others need not compute it, while these could compute it as soon as read it.
+"""Recompute large intermediates in their readers instead of storing them.
 
-Where arithmetic is cheap beside memory, a large intermediate of a few functions is not worth its bytes: the
-exponentials of a softmax over letters, as float32, take four times what the bfloat16 scores take that they are made
-of. Its readers compute it again from what it was made of, and from sums along rows, which are few and are stored.
+Where arithmetic is cheap beside memory traffic, a large intermediate of a few functions is not worth its bytes: the
+float32 exponentials of a softmax over a vocabulary take four times the memory of the bfloat16 logits. Readers recompute
+it from the logits and from sums along rows, which are small and stored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from .inline import typical, weight_of
 LARGE = 1 << 22
 """Bytes from which on a tensor does not stay in a cache until it is read."""
 MOST_EFFORT = 20
-"""Two dear functions and some cheap ones: about what reading a number takes on such a device."""
+"""Largest weight that is recomputed: two expensive functions and some cheap ones take about as long as reading an
+element.
+"""
 SMALL_PART = 16
-"""How many times smaller a sum must be than what is computed from it."""
+"""Smallest ratio of an intermediate to the sums that it is recomputed from."""
 
 
 def computed_again(groups: Sequence[Group], outputs: frozenset[Value]) -> list[Group]:
-    """The groups with such intermediates computed where they are read."""
+    """Recompute such intermediates in the groups that read them."""
     found = list(groups)
     for n, value in [(n, v) for n, g in enumerate(groups) if g.kind == "rows" for v in g.stored]:
         group = found[n]
@@ -46,7 +48,7 @@ def computed_again(groups: Sequence[Group], outputs: frozenset[Value]) -> list[G
 
 
 def _from_memory(group: Group, member: Store) -> tuple[Expr, set[Value]] | None:
-    """The element of a member in terms of what is in memory, and the sums of the group that have to be there."""
+    """Return the element of a member in terms of memory, and the sums of the group that must be stored for it."""
     known: dict[Value, Expr] = {}
     for other in group.members:
         if other is member:
@@ -68,18 +70,18 @@ def _from_memory(group: Group, member: Store) -> tuple[Expr, set[Value]] | None:
 
 
 def _inside(expr: Expr, known: dict[Value, Expr]) -> Expr:
-    """An expression with members, which are read at their own positions, put in place of their reads."""
+    """Substitute members, which are read at their own positions, into an expression."""
     return rebuild((expr,), lambda e: known.get(e.source) if isinstance(e, Read) else None)[0]
 
 
 def _may_compute(group: Group, value: Value) -> bool:
-    """Whether a group reads each element about once, in work of its own."""
+    """Whether a group is elementwise and reads each element about once."""
     space = typical(product(i.extent for i in (*group.rows, *group.columns)))
     return group.kind in ("map", "rows") and space <= typical(product(value.shape))
 
 
 def _with(group: Group, member: Store, expr: Expr) -> Group:
-    """A group that computes the member again."""
+    """Add a recomputed member to a group."""
 
     def change(e: Expr) -> Expr | None:
         if not isinstance(e, Read) or e.source is not member.value:

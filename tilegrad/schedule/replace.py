@@ -1,10 +1,9 @@
-"""Puts kernels that a person has edited in the place of those that the compiler made.
+"""Replace compiled kernels by kernels that a user has edited.
 
-`TILEGRAD_USE=kernel:FILE` names a file with one kernel as `explain` prints it: the line with its launch (grid, types
-of arguments, and a digest of the kernel that it replaces), then its text, of which everything but the name and the
-parameters may be changed, and in the launch line the grid. Without that line it takes the place of every kernel of
-its name and parameters. It is used once it has given the same results on random inputs; if it does not, that is an
-error: nothing is replaced in silence, and nothing is left out in silence.
+`TILEGRAD_USE=kernel:FILE` names a file with one kernel as `explain` prints it: a launch line (grid, types of arguments,
+and the digest of the kernel that it replaces), then the text, of which everything but the name and the parameters may
+be changed, and in the launch line the grid. Without that line it replaces every kernel of its name and parameters. The
+edited kernel must compute the same results on random inputs; otherwise, or if it replaces nothing, there is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ TILES = re.compile(r"cdiv\(([^()]+), (\d+)\)|([^(),]+)")
 
 
 class Edited(NamedTuple):
-    """A kernel from a file, with what its launch line says (empty if it has none)."""
+    """A kernel from a file, with its launch line (empty if it has none)."""
 
     path: Path
     kernel: Kernel
@@ -40,7 +39,7 @@ class Edited(NamedTuple):
     digest: str = ""
 
     def is_for(self, program: Program, launch: Launch) -> bool:
-        """Whether it is meant to take the place of a launch's kernel."""
+        """Whether it replaces the kernel of a launch."""
         if self.kernel.name != launch.kernel.name or self.takes not in ("", _takes(program, launch)):
             return False
         if self.digest:
@@ -49,25 +48,25 @@ class Edited(NamedTuple):
 
 
 def replace(program: Program) -> Program:
-    """The program with the kernels that `TILEGRAD_USE` names in place of those that it had."""
+    """Replace the kernels that `TILEGRAD_USE` names."""
     wanted = edited_kernels(settings().use)
     steps = tuple(_replaced(program, s, wanted) if isinstance(s, Launch) else s for s in program.steps)
     return program if all(a is b for a, b in zip(steps, program.steps, strict=True)) else program.replaced(steps=steps)
 
 
 def launch_line(program: Program, launch: Launch) -> str:
-    """What a kernel is called with, as the first line of its file."""
+    """Print the arguments of a kernel, as the first line of its file."""
     grid = ", ".join(map(str, launch.grid)) or "1"
     return f"# launch: {launch.kernel.name}[{grid}]({_takes(program, launch)}) of {_digest(launch.kernel)}"
 
 
 def _digest(kernel: Kernel) -> str:
-    """Tells a kernel from others of its name."""
+    """Digest a kernel, to distinguish it from others of its name."""
     return key("kernel", repr(kernel.replaced(origin="")))[:8]
 
 
 def _takes(program: Program, launch: Launch) -> str:
-    """The types of the arguments. (Where they are does not matter to a kernel's text.)"""
+    """Print the types of the arguments, without devices."""
     types = [program.buffer(a).type if isinstance(a, str) else a for a in launch.arguments]
     return ", ".join(
         f"{t.dtype}[{','.join(map(str, t.shape))}]" if isinstance(t, TensorType) else str(t) for t in types
@@ -97,7 +96,7 @@ def _parameters(kernel: Kernel) -> str:
 
 
 def _check(program: Program, old: Launch, new: Launch, edited: Edited) -> None:
-    """Compares the two on random inputs, and says that the new one is used."""
+    """Compare the two kernels on random inputs, and report that the new one is used."""
     difference = first_difference(program, old, new)
     if difference:
         raise KernelError(
@@ -108,7 +107,7 @@ def _check(program: Program, old: Launch, new: Launch, edited: Edited) -> None:
 
 
 def _grid(edited: Edited, launch: Launch) -> tuple[Tiles, ...]:
-    """The grid that the launch line of the file gives."""
+    """Parse the grid of the launch line."""
     if not edited.grid:
         return launch.grid
     known: Mapping[str, Dim] = {str(t.extent): t.extent for t in launch.grid}
@@ -128,7 +127,7 @@ def _grid(edited: Edited, launch: Launch) -> tuple[Tiles, ...]:
 
 
 def edited_kernels(use: str) -> tuple[Edited, ...]:
-    """The kernels of the files that the knob names, as they are now."""
+    """Read the kernels of the files that the setting names, as they are now."""
     return tuple(_read(part) for part in use.split(",") if part)
 
 
@@ -156,7 +155,7 @@ def _read(part: str) -> Edited:
 
 _known: set[Path] = set()
 _unused: dict[Path, str] = {}
-"""The kernels of files that nothing has been replaced by."""
+"""Edited kernels that have replaced nothing."""
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""Small tensors: one instance holds all of them, and reduces along whichever axes it likes."""
+"""Fuse groups of small tensors: one instance holds all elements, and reduces along any axes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .group import Group, Mapping, merged
 
 
 def in_one_piece(a: Group, b: Group, mapping: Mapping, most: int) -> Group | None:
-    """Both groups as one instance that has all elements at once, if they are few: rows or columns are then alike.
+    """Merge two groups into one instance that holds all elements, if they are few: rows and columns are alike then.
 
-    `mapping` says which indices of the second group coincide with which of the first where it is read.
+    `mapping` has the indices of the second group that coincide with those of the first where it is read.
     """
     if a.kind not in ("map", "rows") or b.kind not in ("map", "rows"):
         return None
@@ -35,13 +35,13 @@ def in_one_piece(a: Group, b: Group, mapping: Mapping, most: int) -> Group | Non
 
 
 def is_whole(rows: Sequence[Index], columns: Sequence[Index], most: int) -> bool:
-    """Whether one instance has all elements of a group that reduces."""
+    """Whether one instance holds all elements of a group that reduces."""
     count = product(i.extent for i in columns)
     return not rows and len(columns) > 0 and type(count) is int and count <= most
 
 
 def in_memory_order(group: Group, space: Sequence[Index]) -> tuple[Index, ...]:
-    """The indices as they stand in the position of the member that has most: so memory is gone through in order."""
+    """Order the indices as in the position of the largest member, so that accesses are contiguous."""
     positions = [[i for i in m.position if isinstance(i, Index)] for m in group.members]
     longest = max(positions, key=len)
     return (*[i for i in space if i not in longest], *longest)

@@ -1,8 +1,7 @@
-"""Axes along which positions are divided are taken apart: what was `i // 2` and `i % 2` becomes two indices.
+"""Split axes whose positions are divided: `i // 2` and `i % 2` become two indices.
 
-What pooling gives back is read for element `i` from window `i // 2`: neighbours in the result share what they read,
-and no load runs along memory. Taken apart into `i = 2 * j + p`, of which `p` is a number, it does: only what is
-stored lies two apart.
+The gradient of pooling reads window `i // 2` for element `i`: neighbours share what they read, and no load is
+contiguous. Split into `i = 2 * j + p`, with a scalar `p`, loads are contiguous, and only stores have stride two.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from ..ir.position import linear
 from ..ir.scalar import Apply, Const, Expr, Index, fresh_index, size, substituted, walk
 
 MOST = 4
-"""Phases of an axis that are computed one by one."""
+"""Most phases of an axis, which are unrolled."""
 
 
 def phases(rows: tuple[Index, ...], roots: Iterable[Expr]) -> dict[Index, tuple[Index, Index]]:
-    """For rows that are divided by a small number everywhere the quotient and the remainder, as indices.
+    """Return the quotient and remainder indices of rows that are divided by a small number everywhere.
 
     >>> i = Index("i", 54)
     >>> [(str(i), q.extent, p.extent) for i, (q, p) in phases((i,), (i // 2 + i % 2,)).items()]
@@ -42,7 +41,7 @@ def phases(rows: tuple[Index, ...], roots: Iterable[Expr]) -> dict[Index, tuple[
 
 
 def in_phases(rows: tuple[Index, ...], exprs: tuple[Expr, ...]) -> tuple[tuple[Index, ...], tuple[Expr, ...]]:
-    """The rows and expressions with what was divided taken apart: remainders before all, quotients where it was."""
+    """Split rows: remainders become outermost, quotients take the place of the row."""
     taken = phases(rows, exprs)
     if not taken:
         return rows, exprs

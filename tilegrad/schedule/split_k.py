@@ -1,7 +1,7 @@
-"""Sums of products with few results are made in pieces, so that every core has some.
+"""Split long sums of products with few results (split-K), so that every worker has some.
 
-A kernel adds up the pieces of each sum, and another one adds those up, in their order. This is done to what the
-elements of values are, and so to products of matrices, convolutions and their gradients alike:
+One kernel computes partial sums, and another one adds them, in their order. The rewrite works on elements, and so on
+matrix products, convolutions and their gradients alike:
 
 %0[i, j] = sum(x[i, k] * y[k, j] for k in 8192)      ->   %1[p, i, j] = sum(x[i, p * 512 + k] * y[p * 512 + k, j]
                                                                             for k in 512)
@@ -26,20 +26,22 @@ from .nests import nest
 from .products import free_indices, operands
 
 DEEP = 2048
-"""A sum from which on it pays to add up pieces of tiles that are large enough."""
+"""Shortest part of a sum that is split only to balance workers."""
 SIDE = 64
-"""About the smallest tile that a core computes at its rate."""
+"""Side of the smallest tile that a worker computes at its full rate."""
 ALONE = 1.4
-"""How much longer a tile takes that could share a multiprocessor with another, where there are too few of them."""
+"""Slowdown of a tile that could share a multiprocessor with another, where there are too few tiles."""
 DEPTH = 64
-"""Of which the length of a piece is a multiple, where operands are copied."""
+"""Elements that the length of a part is a multiple of, where operands are copied asynchronously."""
 PASSED, LAUNCH = 0.5, 4000.0
-"""Cycles of a core for a number that is written and read again, and of all for one more kernel."""
+"""Cycles of a worker to write and read a partial sum, and cycles of one more kernel."""
 
 
 @final
 class Pieces(Value):
-    """What a value is the sum of, in memory between two kernels; `axes`: those of the value, in the order there."""
+    """The partial sums of a value, in memory between two kernels; `axes` are the axes of the value, in the order in
+    memory.
+    """
 
     whole: Value
     count: int
@@ -58,7 +60,7 @@ class Pieces(Value):
 
 
 def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Value, Element]:
-    """The nodes of a graph, with long sums of products that have few results in pieces."""
+    """Split long sums of products with few results."""
     if not target.matmul.split_k_tiles:
         return nodes
     made: dict[Value, Element] = {}
@@ -73,7 +75,7 @@ def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Va
 def _in_pieces(
     value: Value, element: Element, target: TargetModel, nodes: Mapping[Value, Element]
 ) -> dict[Value, Element]:
-    """The node of a value, after one for the pieces of its sum, if it is better made in pieces."""
+    """Return the node of a value, after one for its partial sums if it is split."""
     position, expr = element.position, element.expr
     whole, chosen = {value: element}, _longest(position, expr, target)
     if chosen is None:
@@ -98,8 +100,9 @@ def _in_pieces(
 
 
 def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
-    """The axes of a value in the order in which its readers go through them, where they agree on one: gradients for
-    weights are turned when they meet the weights, and those are more to read than the pieces."""
+    """Return the axes of a value in the order of its readers, if they agree on one: gradients of weights are transposed
+    when they meet the weights, which are larger than the partial sums.
+    """
     usual = tuple(range(value.type.rank))
     found = set()
     for element in nodes.values():
@@ -112,7 +115,7 @@ def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
 
 
 def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[Reduce], Index, int] | None:
-    """The sums of a product, that which is cut, and into how many pieces; None: it stays whole."""
+    """Choose the sum of a product to split, and the number of parts; None: it is not split."""
     sums = nest(expr)
     if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
         return None
@@ -146,9 +149,9 @@ def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[
 
 
 def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: TargetModel) -> int:
-    """Into how many pieces a sum is cut that operands are copied for: such that no core waits for long.
+    """Choose the number of parts where operands are copied asynchronously, so that no worker waits for long.
 
-    One column is cut, so the count divides the extent of one of them.
+    One column is split, so the number divides the extent of one of them.
     """
     assert type(whole.k) is int
     extents = [_count([i]) for i in columns]
@@ -161,7 +164,9 @@ def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: Targ
 
 
 def _as_one(rows: list[Index], factor: Expr) -> int:
-    """How many rows of a product lie evenly in the memory of its operand, and become one axis of the tiles."""
+    """Count the rows of a product that have a constant stride in the memory of its operand, and become one axis of
+    tiles.
+    """
     (read,) = facts(factor).reads
     offset = flat_position(read.position, row_major(read.source.shape))
     most, step, count = 1, 0, 0
@@ -172,7 +177,7 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
 
 
 def _shared_out(whole: Extents, target: TargetModel) -> int:
-    """In how many pieces few large tiles are shared out best: so that no worker has much more than others.
+    """Choose the number of parts that balances few large tiles among workers.
 
     >>> from ..backend.cuda.costs import gpu_model
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
@@ -195,7 +200,7 @@ def _shared_out(whole: Extents, target: TargetModel) -> int:
 
 
 def _time_in_pieces(whole: Extents, count: int, target: TargetModel) -> float:
-    """About how many cycles a product takes whose sums are cut, with those that add up the pieces."""
+    """Estimate the cycles of a product with split sums, with the kernel that adds the parts."""
     assert type(whole.m) is int
     assert type(whole.n) is int
     assert type(whole.k) is int
@@ -205,7 +210,7 @@ def _time_in_pieces(whole: Extents, count: int, target: TargetModel) -> float:
 
 
 def _count(indices: Iterable[Index]) -> int:
-    """How many values indices have together."""
+    """Count the values of indices."""
     total = 1
     for index in indices:
         assert type(index.extent) is int
@@ -214,7 +219,7 @@ def _count(indices: Iterable[Index]) -> int:
 
 
 def _divisor(extent: int, most: int, unit: int = 1) -> int:
-    """The largest divisor that is not above a number; a little less, if pieces are multiples of a unit then.
+    """Return the largest divisor up to a number; a slightly smaller one, if parts are multiples of a unit then.
 
     >>> _divisor(128, 20), _divisor(100, 30), _divisor(7, 5), _divisor(387072, 128), _divisor(387072, 128, 64)
     (16, 25, 1, 128, 126)

@@ -1,4 +1,4 @@
-"""A kernel on its own, on memory with random elements: to measure one choice against another."""
+"""Run a single kernel on random memory, to measure choices against one another."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .lower import lower
 from .options import names_of
 
 SPREAD = 64 << 20
-"""Bytes over which the operands of a small kernel are spread, in a few copies: a cache has not all of them."""
+"""Bytes over which copies of the operands of a small kernel are spread, so that no cache holds all of them."""
 MOST_COPIES = 8
 DRAWN = (1 << 20) + 7
-"""Random elements that are drawn for a tensor; a larger one has them again and again, but no two rows alike."""
+"""Random elements that are drawn for a tensor; a larger one repeats them, at a length that aligns with no row."""
 SETTLING = 5
-"""Runs before the first that counts: they meet fresh memory, and a CPU deals its work anew by what they took."""
+"""Warm-up runs: they touch fresh memory, and a CPU repartitions its work by their times."""
 SHORTEST = 1e-3
-"""Seconds that are measured at a time."""
+"""Shortest measurement, in seconds."""
 
 
 class Trial:
-    """The kernel of a group, in as many ways as there are choices, all on the same memory."""
+    """The kernel of a group in several choices, all on the same memory."""
 
     def __init__(
         self, group: Group, overwritten: Mapping[Value, Value], sizes: Mapping[str, int], place: Device
@@ -48,12 +48,12 @@ class Trial:
         self.stored = tuple(dict.fromkeys(self.names[v] for v in group.stored))
         self.copies = [self._memory() for _ in range(self._count())]
         self.rounds = self._rounds()
-        """The copies that the launches of a run go through, for each run in turn."""
+        """Copies of the operands that the launches of each run use."""
         self.turns = cycle([self.given(copies) for copies in self.rounds])
-        """What the next run is given, whoever makes it: nobody finds in a cache what another one has just read."""
+        """Number of the next run, over all contenders, so that none finds in a cache what another has just read."""
 
     def _random(self) -> dict[str, Any]:
-        """Elements of every tensor; whole numbers may be positions, and are so small that all are inside."""
+        """Draw elements of every tensor; integers may be positions, and are small enough to be inside of any axis."""
         rng = np.random.default_rng(0)
         shapes = {name: tuple([known(d, self.sizes) for d in b.type.shape]) for name, b in self.buffers.items()}
         below = max(1, min((extent for shape in shapes.values() for extent in shape), default=1))
@@ -73,7 +73,7 @@ class Trial:
         return max(1, min(MOST_COPIES, SPREAD // max(1, bytes)))
 
     def _rounds(self) -> list[list[int]]:
-        """One launch a run, on one copy after the other; or several, of which each waits for the one before."""
+        """Return the copies for each run: one launch on each copy, or several launches that wait for each other."""
         together, copies = self.place.target.launches_per_sample, len(self.copies)
         if together == 1:
             return [[copy] for copy in range(copies)]
@@ -83,7 +83,7 @@ class Trial:
         return {name: self.place.from_host(array) for name, array in self.arrays.items()}
 
     def contender(self, choice: Choice | None) -> Contender:
-        """The kernel cut as a choice says, compiled: a program that launches it once for each of `rounds`."""
+        """Compile the kernel for a choice: a program that launches it once for each of `rounds`."""
         launch = launch_of(lower(self.group, self.names, self.place.target, choice), self.names)
         buffers: dict[str, Buffer] = {}
         steps = []
@@ -100,7 +100,7 @@ class Trial:
         return Contender(self, choice, launch, program)
 
     def given(self, copies: Sequence[int], stored: Mapping[str, Memory] | None = None) -> list[Memory]:
-        """The memory for a run over some of the copies; all its launches write to the same."""
+        """Return the memory for a run over some of the copies; all its launches write to the same."""
         own = self.copies[copies[0]] if stored is None else stored
         found = {}
         for copy in copies:
@@ -111,14 +111,14 @@ class Trial:
         return list(found.values())
 
     def results(self, contender: Contender) -> dict[str, Any]:
-        """What one run of a contender makes."""
+        """Return the results of one run of a contender."""
         made = {name: self.place.from_host(self.arrays[name]) for name in self.stored}
         contender.runner(self.given(self.rounds[0], made))
         self.place.synchronize()
         return {n: self.place.to_host(m, self.buffers[n].type.dtype, self.arrays[n].shape) for n, m in made.items()}
 
     def first_difference(self, expected: Mapping[str, Any], contender: Contender) -> str:
-        """Where the results of a contender are not as they should be, in words; empty if they are."""
+        """Describe where the results of a contender are wrong; empty if they are right."""
         got = self.results(contender)
         found = (difference(array, got[name], self.buffers[name]) for name, array in expected.items())
         return next((text for text in found if text), "")
@@ -137,12 +137,12 @@ class Contender:
         self.times: list[float] = []
 
     def run(self) -> None:
-        """Some launches."""
+        """Launch it several times."""
         self.runner(next(self.turns))
 
 
 def measured(contender: Contender, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of a launch: the mean of so many that the clock can tell."""
+    """Measure the seconds of a launch, as the mean of enough launches for the clock."""
     if not contender.times:
         for _ in range(SETTLING):
             contender.run()

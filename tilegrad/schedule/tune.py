@@ -1,7 +1,7 @@
-"""The tuner: measures the choices of kernels against one another, the kernels that take longest first.
+"""Tune kernels: measure the choices for each, the most expensive kernels first.
 
-A choice is taken over the cost model's only if its kernel gives the same results on random elements, and is faster by
-more than measurements differ. What is found goes into `kernels.lock`: `runtime/lock.py`.
+A choice replaces the cost model's only if its kernel computes the same results on random elements, and is faster by
+more than the noise of measurements. The results go into `kernels.lock` (`runtime/lock.py`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .options import about, candidates, digest_of, title
 from .trial import Contender, Trial, measured
 
 ROUNDS = 7
-"""Times that what is left in the end is measured, one after the other."""
+"""Measurements of each finalist, interleaved."""
 LEFT = 1.25
-"""How much longer than the fastest something may have taken at first to be measured again."""
+"""Largest ratio to the fastest first measurement for a choice to become a finalist."""
 FASTER = 0.95
-"""The part of the usual kernel's time that another must stay under to be taken."""
+"""Largest ratio to the time of the default choice for another to replace it."""
 
 Measure = Callable[[Contender], float]
 Say = Callable[[str], None]
 
 
 class Job(NamedTuple):
-    """A kernel to tune: where it is from, and how often it runs."""
+    """A kernel to tune: its origin, and how often it runs."""
 
     digest: str
     group: Group
@@ -43,7 +43,7 @@ class Job(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What was found, by the digests of kernels; and how many were looked at, of how many."""
+    """The results of tuning, by the digests of kernels; and how many kernels were tuned, of how many."""
 
     found: dict[str, Entry]
     finished: int
@@ -51,11 +51,11 @@ class Tuned(NamedTuple):
     faster: int
     interrupted: bool
     kept: str = ""
-    """Where it is written down, or why it is not."""
+    """The file that the results were written to, or why there is none."""
 
 
 def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[Job]:
-    """The kernels of a schedule that leave a choice, each once."""
+    """Collect the tunable kernels of a schedule, each once."""
     jobs: dict[str, Job] = {}
     overwritten = dict(schedule.overwritten)
     for group in schedule.groups:
@@ -68,7 +68,7 @@ def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list
 
 
 def together(jobs: Sequence[Job]) -> list[Job]:
-    """Jobs of several programs, each kernel once."""
+    """Merge the jobs of several programs, each kernel once."""
     found: dict[tuple[str, str], Job] = {}
     for job in jobs:
         known = found.get((job.place.name, job.digest))
@@ -86,8 +86,7 @@ def tune(
     clock: Callable[[], float] = time.perf_counter,
     keep: Callable[[Job, Entry], None] = lambda job, entry: None,
 ) -> Tuned:
-    """Tunes kernels within a time; what is known when somebody interrupts is kept. `keep` is told of each as it is
-    found."""
+    """Tune kernels within a time; results are kept when a user interrupts. `keep` is called with each result."""
     end = clock() + seconds
     found: dict[str, Entry] = {}
     faster = 0
@@ -112,7 +111,7 @@ def tune(
 def _worst_first(
     jobs: Sequence[Job], end: float, say: Say, measure: Measure, clock: Callable[[], float]
 ) -> list[tuple[Job, float]]:
-    """The jobs with the seconds of their kernels as they are, those first that take most in all."""
+    """Sort jobs by the total seconds of their kernels with the default choice, the longest first."""
     timed = []
     for n, job in enumerate(jobs):
         if clock() >= end:
@@ -123,7 +122,7 @@ def _worst_first(
 
 
 def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[], float]) -> tuple[Entry | None, bool]:
-    """The best choice for a kernel, and whether it is another than the usual one; None: there was no time."""
+    """Return the best choice for a kernel, and whether it is not the default; None: there was no time."""
     name = title(job.group)
     trial = Trial(*job[1:5])
     usual_choice, *others = candidates(job.group, job.place.target)
@@ -156,7 +155,7 @@ def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[],
 def _contender(
     trial: Trial, choice: Choice, others: Sequence[Contender], expected: Mapping[str, object], say: Say
 ) -> Contender | None:
-    """A kernel that is like none of the others, and right; None if there is none such."""
+    """Compile a candidate that differs from the others and is right; None if it is not."""
     try:
         made = trial.contender(choice)
         if any(c.launch.kernel == made.launch.kernel and c.launch.grid == made.launch.grid for c in others):
@@ -172,7 +171,7 @@ def _contender(
 
 
 def _middle(contender: Contender) -> float:
-    """The time that counts: without the first, by which it was chosen to be measured again."""
+    """Return the median time, without the first one, by which the finalist was selected."""
     return median(contender.times[1:] or contender.times)
 
 
@@ -185,7 +184,7 @@ def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> Entry:
 
 
 def shown(seconds: float) -> str:
-    """A time as people write it.
+    """Format a time.
 
     >>> shown(0.0125), shown(3.21e-5), shown(4e-8)
     ('12.5 ms', '32.1 us', '40 ns')
