@@ -33,14 +33,14 @@ def test_operands_that_lie_across(m: int, k: int, n: int, dtype: type) -> None:
 
 @pytest.mark.parametrize(
     "m, k, n, much, said",
-    [(301, 40, 131, matmul_tiles.MUCH, "tl.minimum"), (70, 9, 5003, 0, "cdiv(70, 32)")],
+    [(301, 40, 131, matmul_tiles.MIN_CPU_STREAM_BYTES, "tl.minimum"), (70, 9, 5003, 0, "cdiv(70, 32)")],
     ids=["overlapping", "long rows"],
 )
 def test_what_is_updated_in_place_is_updated_once(
     m: int, k: int, n: int, much: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where tiles overlap, and where they are long rows, because weights that are updated wait for memory."""
-    monkeypatch.setattr(matmul_tiles, "MUCH", much)
+    monkeypatch.setattr(matmul_tiles, "MIN_CPU_STREAM_BYTES", much)
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
     weight = tg.ones(m, n)

@@ -29,7 +29,7 @@ from tilegrad.runtime.lock import Entry, Lock
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.options import about, candidates, default, digest_of, refusal, settled
+from tilegrad.schedule.options import candidates, default, digest_of, kernel_choice, refusal, signature
 
 TARGETS = {
     "few": TargetModel()._replace(
@@ -171,12 +171,12 @@ def test_a_group_is_known_by_what_it_computes() -> None:
 def test_who_says_so() -> None:
     graph, _ = CASES["product"]
     (group,) = fuse(graph).groups
-    assert str(settled(group, TargetModel(), Lock())) == f"{default(group, TargetModel())} (cost model)"
+    assert str(kernel_choice(group, TargetModel(), Lock())) == f"{default(group, TargetModel())} (cost model)"
     lock = Lock(None, {digest_of(group): Entry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
-    assert str(settled(group, TargetModel(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
-    assert about(group) == "f32[33,100], f32[100,40] -> f32[33,40]"
+    assert str(kernel_choice(group, TargetModel(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
+    assert signature(group) == "f32[33,100], f32[100,40] -> f32[33,40]"
     x = given(8)
     (sorted_group,) = [g for g in fuse(Graph((x,), (sort(x).values,))).groups if g.kind == "opaque"]
     assert candidates(sorted_group, TargetModel()) == []
     assert refusal(sorted_group, chosen(width=4), TargetModel()) == "the kernel is as its op brings it"
-    assert settled(sorted_group, TargetModel(), lock) is None
+    assert kernel_choice(sorted_group, TargetModel(), lock) is None

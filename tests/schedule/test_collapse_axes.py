@@ -15,7 +15,7 @@ from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType
 from tilegrad.ir.scalar import Expr, Index, size
 from tilegrad.ops.convolution import Convolve
-from tilegrad.schedule.collapse_axes import _steps
+from tilegrad.schedule.collapse_axes import _constant_strides
 
 
 def test_axes_are_one_where_each_begins_beyond_the_one_before() -> None:
@@ -30,7 +30,7 @@ def test_axes_are_one_where_each_begins_beyond_the_one_before() -> None:
         places = [sum(n * s for n, s in zip(at, steps.values(), strict=True)) for at in product(*map(_range, role))]
         even = all(b % a == 0 for a, b in pairwise(sorted(steps.values())))
         expected = even and len(set(places)) == len(places)
-        assert _steps(role, offset) == (steps if expected else None), offset
+        assert _constant_strides(role, offset) == (steps if expected else None), offset
         outcomes.add((len(role), expected))
     assert len(outcomes) == 4
 
@@ -38,8 +38,8 @@ def test_axes_are_one_where_each_begins_beyond_the_one_before() -> None:
 def test_axes_that_are_not_even_stay() -> None:
     i, j = Index("i", 4), Index("j", 4)
     for offset in (i * size(8), i * size(8) + j // size(2), i * size(8) - j, i * j, i * size(8) + j * Index("k", 3)):
-        assert _steps((i, j), offset) is None, offset
-    assert _steps((i, j), i * size(8) + j) == {i: 8, j: 1}
+        assert _constant_strides((i, j), offset) is None, offset
+    assert _constant_strides((i, j), i * size(8) + j) == {i: 8, j: 1}
 
 
 @pytest.mark.parametrize("sides", [(6, 6), (5, 7), (4, 4, 4)], ids=str)

@@ -24,7 +24,7 @@ from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.merge_axes import as_matrix
-from tilegrad.schedule.products import MOST_PRODUCTS, totals
+from tilegrad.schedule.products import MAX_ACCUMULATORS, totals
 
 
 def given(names: str, *shape: int) -> list[Input]:
@@ -82,7 +82,7 @@ def test_as_many_products_as_there_is_room_for() -> None:
     graph = Graph((x, *weights), tuple(matmul(x, w) for w in weights))
 
     assert sum(products(graph)) == 6
-    assert max(products(graph)) == MOST_PRODUCTS
+    assert max(products(graph)) == MAX_ACCUMULATORS
     check(graph, arrays(graph))
 
 

@@ -41,7 +41,7 @@ def softmax_and_gradient(rows: int, columns: int) -> Graph:
 
 
 def test_exponentials_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recompute, "LARGE", 1 << 10)
+    monkeypatch.setattr(recompute, "MIN_RECOMPUTED_BYTES", 1 << 10)
     graph = softmax_and_gradient(64, 300)
     stored = [g.stored for g in fuse(graph, gpu_model(132)).groups]
     assert not any(v.op == "exp" for group in stored for v in group)
@@ -64,7 +64,7 @@ def picking(rows: int, columns: int) -> Graph:
 
 def test_what_a_product_reads_too_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product reads its operands many times: nothing is computed again in it, and so nowhere."""
-    monkeypatch.setattr(recompute, "LARGE", 1 << 10)
+    monkeypatch.setattr(recompute, "MIN_RECOMPUTED_BYTES", 1 << 10)
     x, w = given(4096, 32), given(32, 32, name="w")
     powers = exp(sub(x, amax(x, (1,), True)))
     graph = Graph((x, w), (reduce_sum(powers, (1,)), matmul(powers, w), reduce_sum(powers, (0,))))
@@ -72,7 +72,7 @@ def test_what_a_product_reads_too_is_stored(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_sum_of_one_element_is_that_element(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_hot_reduce, "SHORTEST", 16)
+    monkeypatch.setattr(one_hot_reduce, "MIN_ROW_ELEMENTS", 16)
     graph = picking(8, 40)
     (group,) = fuse(graph, gpu_model(132)).groups
     assert group.kind == "map"
@@ -81,14 +81,14 @@ def test_a_sum_of_one_element_is_that_element(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("labels", [[0, 39, 5, 7, 1, 1, 2, 38], [-1, 40, 100, -100, 3, 4, 5, 6]])
 def test_labels_out_of_range_pick_nothing(labels: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_hot_reduce, "SHORTEST", 16)
+    monkeypatch.setattr(one_hot_reduce, "MIN_ROW_ELEMENTS", 16)
     x = np.random.default_rng(0).standard_normal((8, 40)).astype(np.float32)
     check(picking(8, 40), [x, np.array(labels)], gpu_model(132))
 
 
 def test_what_was_made_in_blocks_of_rows_is_computed_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The row is then the number of a block and that of a row in it, for its maker; its reader has other blocks."""
-    monkeypatch.setattr(recompute, "LARGE", 1 << 10)
+    monkeypatch.setattr(recompute, "MIN_RECOMPUTED_BYTES", 1 << 10)
     x, y = given(4096, 32), given(4096, 32, name="y")
     powers = exp(sub(x, amax(x, (1,), True)))
     sums = [reduce_sum(powers, (1,), True), reduce_sum(powers, (0,)), reduce_sum(mul(powers, y), (0, 1))]

@@ -18,7 +18,7 @@ from tilegrad.ops.exponential import exp
 from tilegrad.ops.movement import permute
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.split_k import Pieces
+from tilegrad.schedule.split_k import PartialSums
 from tilegrad.transform.pipeline import optimise
 
 COPIED = SMALL._replace(
@@ -27,7 +27,7 @@ COPIED = SMALL._replace(
 """Operands are copied there while products are computed, as on GPUs, and a sum of 16 is long."""
 
 
-def in_pieces(graph: Graph) -> list[int]:
+def split_k(graph: Graph) -> list[int]:
     """Computes a graph of whole numbers as such a device would, and compares; gives how many pieces its sums have."""
     made = graph
     made = optimise(made, COPIED)
@@ -36,7 +36,7 @@ def in_pieces(graph: Graph) -> list[int]:
     arrays = [rng.integers(-3, 4, x.shape).astype(np.float32) for x in graph.inputs]
     for found, right in zip(execute(assemble(schedule), arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(found, right)
-    return [v.count for g in schedule.groups for v in g.stored if isinstance(v, Pieces)]
+    return [v.count for g in schedule.groups for v in g.stored if isinstance(v, PartialSums)]
 
 
 def test_pieces_lie_as_the_only_reader_goes_through_them() -> None:
@@ -49,9 +49,9 @@ def test_pieces_lie_as_the_only_reader_goes_through_them() -> None:
         ((made, turned, exp(made)), (0, 1)),
     ):
         schedule = fuse(Graph((x, y), outputs), COPIED)
-        (pieces,) = [v for g in schedule.groups for v in g.stored if isinstance(v, Pieces)]
+        (pieces,) = [v for g in schedule.groups for v in g.stored if isinstance(v, PartialSums)]
         assert pieces.axes == axes
-        in_pieces(Graph((x, y), outputs[:2]))
+        split_k(Graph((x, y), outputs[:2]))
 
 
 @pytest.mark.parametrize(("taps", "stride", "dilation"), [(3, 1, 1), (5, 1, 1), (4, 3, 2)])
@@ -62,5 +62,5 @@ def test_pieces_are_the_whole_sum(taps: int, stride: int, dilation: int) -> None
         axes = (sliding(3, taps, stride, taps // 2, dilation), sliding(9, taps, stride, taps // 2 + 2, dilation))
         x = Input(TensorType(float32, (1, 1, channels, 3, 9)), "x")
         w = Input(TensorType(float32, (1, outputs, channels, taps, taps)), "w")
-        found += in_pieces(Graph((x, w), (Convolve(x, w, axes),)))
+        found += split_k(Graph((x, w), (Convolve(x, w, axes),)))
     assert max(found, default=1) > 4, "nothing was made in pieces"

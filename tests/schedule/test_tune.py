@@ -25,7 +25,7 @@ from tilegrad.schedule import trial, tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import candidates, default
 from tilegrad.schedule.trial import Contender
-from tilegrad.schedule.tune import Job, Tuned, jobs_of, together
+from tilegrad.schedule.tune import Job, Tuned, jobs_of, merge_jobs
 
 TARGET = TargetModel()._replace(single_instance_elements=16)
 Times = Callable[[Choice | None], float]
@@ -34,14 +34,14 @@ Times = Callable[[Choice | None], float]
 @pytest.fixture(autouse=True)
 def small_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels run on the interpreter, on one copy of what they read."""
-    monkeypatch.setattr(trial, "MOST_COPIES", 1)
+    monkeypatch.setattr(trial, "MAX_COPIES", 1)
     device("reference").__dict__["target"] = TARGET
     yield
     del device("reference").__dict__["target"]
 
 
 def jobs(*graphs: Graph) -> list[Job]:
-    return together([job for graph in graphs for job in jobs_of(fuse(graph, TARGET), {}, device("reference"))])
+    return merge_jobs([job for graph in graphs for job in jobs_of(fuse(graph, TARGET), {}, device("reference"))])
 
 
 def product() -> Graph:
@@ -157,8 +157,8 @@ def test_the_time_of_a_launch_is_the_mean_of_as_many_as_the_clock_can_tell(secon
     contender: Any = SimpleNamespace(place=place, run=lambda: runs.append(1), launches=4, times=[])
     found = trial.measured(contender, clock=lambda: len(runs) * seconds)
     assert found == pytest.approx(seconds / 4)
-    turns = int(trial.SHORTEST / seconds)
-    assert len(runs) == trial.SETTLING + 1 + (turns if turns > 1 else 0)
+    turns = int(trial.MIN_SECONDS / seconds)
+    assert len(runs) == trial.WARM_UP_RUNS + 1 + (turns if turns > 1 else 0)
 
 
 def test_what_is_known_is_kept_when_somebody_interrupts() -> None:

@@ -12,7 +12,7 @@ from ..ir.program import Launch, Program, Role, Step, uses
 from ..ir.size import Dim, known
 from ..ir.tile import Kernel
 
-MOST, FREE = 4, 1 << 16
+MAX_GROWTH, MAX_FREE_BYTES = 4, 1 << 16
 """What is kept may take so many times the memory of the inputs that it is computed from, or so many bytes."""
 
 
@@ -76,7 +76,7 @@ class _Found:
         if not all(name in self.once and self.buffers[name].role == "temporary" for name in makes):
             return
         sources = frozenset().union(*(self.sources[name] for name in reads))
-        if self._bytes(makes) > max(FREE, MOST * self._bytes(sources)):
+        if self._bytes(makes) > max(MAX_FREE_BYTES, MAX_GROWTH * self._bytes(sources)):
             return
         self.steps[n] = step
         self.sources |= dict.fromkeys(makes, sources)

@@ -19,7 +19,7 @@ from ..runtime.device import device
 from ..runtime.lock import Entry, keep, place
 from ..schedule.group import Schedule
 from ..schedule.trial import measured
-from ..schedule.tune import Job, Tuned, jobs_of, shown, together, tune
+from ..schedule.tune import Job, Tuned, format_seconds, jobs_of, merge_jobs, tune
 
 TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)")
 UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -48,7 +48,7 @@ def seconds_of(time: str | float, what: str = "tune") -> float:
 
 def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path | None = None) -> Tuned:
     """Tune the kernels of programs that have no choice in `kernels.lock`, and write each result as it is found."""
-    jobs = [job for job in together(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
+    jobs = [job for job in merge_jobs(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
     line = ProgressLine()
     target = path or place()
     kept = "" if target is None else f"; kept in {target}"
@@ -81,7 +81,7 @@ def summary(tuned: Tuned, seconds: float) -> str:
     if not tuned.jobs:
         return "nothing to tune: there is no kernel with a choice that is not settled"
     left = tuned.jobs - tuned.finished
-    reason = "interrupted" if tuned.interrupted else f"the {shown(seconds)} were over"
+    reason = "interrupted" if tuned.interrupted else f"the {format_seconds(seconds)} were over"
     rest = f"; {left} left as {'it is' if left == 1 else 'they are'}: {reason}" if left else ""
     return (
         f"{tuned.finished} of {tuned.jobs} kernels tuned, {tuned.faster} of them faster than before{tuned.kept}{rest}"

@@ -8,7 +8,7 @@ from ..ir.program import Foreign, Launch, name_of
 from ..runtime.lock import Lock
 from ..runtime.target_model import TargetModel
 from ..schedule.group import Group
-from ..schedule.options import settled
+from ..schedule.options import kernel_choice
 
 
 def show_choices(launches: Sequence[Launch | Foreign], groups: Sequence[Group], target: TargetModel, lock: Lock) -> str:
@@ -20,7 +20,7 @@ def show_choices(launches: Sequence[Launch | Foreign], groups: Sequence[Group], 
     """
     rows = []
     for n, (launch, group) in enumerate(zip(launches, groups, strict=True)):
-        found = settled(group, target, lock)
+        found = kernel_choice(group, target, lock)
         rows.append((f"{n} {name_of(launch)}", "as its op brings it" if found is None else str(found)))
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name:{width}}  {choice}" for name, choice in rows)

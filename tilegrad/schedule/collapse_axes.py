@@ -16,24 +16,24 @@ from ..ir.scalar import TRUE, Expr, Index, Read, facts, fresh_index, size, subst
 from ..ir.size import product
 from .flatten import FlatGroup, FlatStore
 
-LONG = 512
+MIN_LONG_EXTENT = 512
 """Extent from which on an axis fills tiles by itself."""
-MOST = 2
+MAX_COMPUTED_RATIO = 2
 """Largest ratio of computed to stored results."""
 
 
-def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup:
+def collapse_axes(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup:
     """Replace the axes of one role by one, where an operand has them at constant strides."""
-    if len(role) < 2 or not isinstance(role[-1].extent, int) or role[-1].extent >= LONG:
+    if len(role) < 2 or not isinstance(role[-1].extent, int) or role[-1].extent >= MIN_LONG_EXTENT:
         return flat
     reads = facts(factor).reads
-    steps = _steps(role, reads[0].position[0]) if len(reads) == 1 else None
+    steps = _constant_strides(role, reads[0].position[0]) if len(reads) == 1 else None
     if steps is None:
         return flat
     order = sorted(role, key=lambda i: steps[i])
     within = [steps[b] // steps[a] for a, b in zip(order, order[1:], strict=False)] + [order[-1].extent]
     extent = product(within)
-    if extent == 0 or extent > MOST * product(i.extent for i in role):  # type: ignore[operator]
+    if extent == 0 or extent > MAX_COMPUTED_RATIO * product(i.extent for i in role):  # type: ignore[operator]
         return flat
     whole = fresh_index(extent)
     parts: dict[Expr, Expr] = {}
@@ -48,7 +48,7 @@ def over_gaps(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatGroup
     return _replaced(flat, role, whole, parts, exists, (reads[0], steps[order[0]])) or flat
 
 
-def _steps(role: Sequence[Index], offset: Expr) -> dict[Index, int] | None:
+def _constant_strides(role: Sequence[Index], offset: Expr) -> dict[Index, int] | None:
     """Return the strides of an offset along some axes, if they are constant and no axis overlaps the next."""
     found: dict[Index, int] = {}
     for factors, c in linear(offset).items():

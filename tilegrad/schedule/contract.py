@@ -28,10 +28,10 @@ from .flatten import FlatGroup
 from .group import Group
 from .instances import Lowered, declare_programs, extent_of, finished, kernel_names, number_of
 from .matmul_tiles import Extents, blocks
-from .products import SHORT, free_indices, lying_across, operands, precision_of
+from .products import SHORT_TYPES, free_indices, operands, precision_of, strided_operands
 
 
-class Product(NamedTuple):
+class Accumulation(NamedTuple):
     accumulator: Name
     factors: tuple[Expr, Expr]
     precision: Precision
@@ -62,26 +62,26 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     dtypes = [e.dtype for e in pair]
     bits = max(dtype.bits for dtype in dtypes)
     precision = precision_of(sums[0])
-    parts, products = _in_unit(dtypes, precision)
+    parts, products = _unit_parts(dtypes, precision)
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
-    across = lying_across(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
+    across = strided_operands(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
     turns = number_of(product(i.extent for i in flat.columns[:-1]))
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
     known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
-    extents = known._replace(gaps=gaps, computed=computed, beside=_beside(flat, m, n, k))
+    extents = known._replace(gaps=gaps, computed=computed, beside=_epilogue_bytes(flat, m, n, k))
     if target.shared_memory_bytes:
-        extents = extents._replace(room=_room(flat, m, n, k, target))
+        extents = extents._replace(room=_max_tile_elements(flat, m, n, k, target))
     return Sides(m, n, k, sums, factors, extents)
 
 
-def _beside(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
+def _epilogue_bytes(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
     """Count the bytes that the epilogue reads and writes for each result; 0 if it reads nothing."""
     reads = {e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
     own = sum(e.dtype.bytes for e in reads if k not in free_indices(e))
     return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
 
 
-def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) -> int:
+def _max_tile_elements(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) -> int:
     """Return the most elements of a tile where the epilogue reads a transposed operand; 0: any number.
 
     The transposed tile and the results are in shared memory at the same time.
@@ -93,11 +93,11 @@ def _room(flat: FlatGroup, m: Index, n: Index, k: Index, target: TargetModel) ->
     return target.shared_memory_bytes // (turned + float32.bytes) if turned else 0
 
 
-def _in_unit(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
+def _unit_parts(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
     """Return the bfloat16 parts of a factor in a matrix unit, and the products of parts that are summed; (0, 0):
     multiply-adds compute it.
     """
-    if dtypes in ([bfloat16, bfloat16], *([dtype, dtype] for dtype in SHORT[int32])):
+    if dtypes in ([bfloat16, bfloat16], *([dtype, dtype] for dtype in SHORT_TYPES[int32])):
         return 1, 1
     return BFLOAT16_PARTS[precision] if dtypes == [float32, float32] else (0, 0)
 
@@ -136,7 +136,7 @@ def _accumulate(
     emitter.variables |= outer
     single = not outer and k.extent == emitter.block[k]
     narrow = [_narrow(*pair, target) for pair in factors]
-    products = [Product(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
+    products = [Accumulation(*found) for found in zip(names, narrow, map(precision_of, sums), strict=True)]
     body = _along(emitter, products, axes, target.masks_are_cheap)
     for column, variable in reversed(outer):
         body = [For(variable, Literal(0), extent_of(emitter, column.extent), Literal(1), tuple(body))]
@@ -147,7 +147,7 @@ def _accumulate(
 
 
 def _along(
-    emitter: Emitter, products: list[Product], axes: tuple[Index, Index, Index], overhanging: bool
+    emitter: Emitter, products: list[Accumulation], axes: tuple[Index, Index, Index], overhanging: bool
 ) -> list[Statement]:
     """Write a loop over tiles of k, and its tail; a dynamic k is masked instead, and any k where masks are cheap."""
     m, k, n = axes
@@ -186,15 +186,19 @@ def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:
     match x, y:
         case Apply("cast", (a,), to), Apply("cast", (b,), _):
             read = isinstance(a, Read) and isinstance(b, Read)
-            if a.dtype is b.dtype and a.dtype in SHORT.get(to, ()) and (read or _is_for(target, a.dtype)):
+            if (
+                a.dtype is b.dtype
+                and a.dtype in SHORT_TYPES.get(to, ())
+                and (read or _unit_multiplies(target, a.dtype))
+            ):
                 return a, b
     return x, y
 
 
-def _is_for(target: TargetModel, dtype: DType) -> bool:
+def _unit_multiplies(target: TargetModel, dtype: DType) -> bool:
     """Whether a matrix unit that is fed by packing multiplies a type."""
     return target.matrix_unit is not None and (
-        dtype is bfloat16 or (target.matrix_unit.multiplies_int8 and dtype in SHORT[int32])
+        dtype is bfloat16 or (target.matrix_unit.multiplies_int8 and dtype in SHORT_TYPES[int32])
     )
 
 

@@ -37,9 +37,9 @@ from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
 from .flatten import FlatStore
 
-DEEPEST = 6
+MAX_NESTING = 6
 """Nesting depth of an expression from which on its operands get names."""
-LONGEST_DESCENT = 60
+MAX_RECURSION = 60
 """Recursion depth from which on operands are emitted bottom-up."""
 
 Axes = tuple[Index, ...]
@@ -151,7 +151,7 @@ class Emitter:
         found = self.known.get(key)
         if found is None:
             self._level += 1
-            if self._level % LONGEST_DESCENT == 0:
+            if self._level % MAX_RECURSION == 0:
                 self._emit_below(e, guard)
             found = self.known[key] = self._named(e, *self._emitted(e, key[1]))
             self._level -= 1
@@ -200,7 +200,7 @@ class Emitter:
             return self.assign(self.names[e.source] + "_", value), axes
         if isinstance(e, Reduce | Scan):
             return self.assign(REDUCERS[e.fn].printed, value), axes
-        if self.uses.get(e, 0) > 1 or depth > DEEPEST:
+        if self.uses.get(e, 0) > 1 or depth > MAX_NESTING:
             return self.assign("i" if e.dtype is int64 else "mask" if e.dtype is bool_ else "v", value), axes
         return value, axes
 

@@ -16,7 +16,7 @@ from ..ops.external_call import ExternalCall, TileWork
 from .group import Group, Schedule, Store
 from .inline import canonical
 
-WORK = 1e5
+ESTIMATED_INSTANCE_OPERATIONS = 1e5
 """Estimated operations of an instance of a user's kernel."""
 
 
@@ -62,4 +62,4 @@ def steps_of(group: Group, names: Mapping[Value, str]) -> list[Step]:
     work, everything = value.work, [*inputs, *outputs]
     places, sizes = iter(work.places), iter(work.sizes)
     arguments = tuple([everything[next(places)] if p.pointer else next(sizes) for p in work.kernel.parameters])
-    return [*steps, Launch(work.kernel, arguments, work.grid, 0, WORK, True)]
+    return [*steps, Launch(work.kernel, arguments, work.grid, 0, ESTIMATED_INSTANCE_OPERATIONS, True)]

@@ -9,9 +9,9 @@ from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, facts, fresh_inde
 from .group import Group
 from .split_axes import in_phases
 
-PIECE, LONGEST_PIECE = 16, 1024
+MIN_PIECE_ELEMENTS, MAX_PIECE_ELEMENTS = 16, 1024
 """Shortest contiguous piece that is read well, and longest that is little work for many threads, in elements."""
-LEAST_AT_ONCE = 512
+MIN_ROW_ELEMENTS = 512
 """Elements of a row that keep the threads of an instance busy."""
 
 
@@ -54,17 +54,21 @@ def flatten(group: Group, apart: bool = True) -> FlatGroup:
         result = _collapsed(result, kind)
     if apart:
         return _taken_apart(result) if group.kind == "map" else result
-    return _summed_at_once(result) if group.kind == "rows" else result
+    return _merge_short_pieces(result) if group.kind == "rows" else result
 
 
-def _summed_at_once(group: FlatGroup) -> FlatGroup:
+def _merge_short_pieces(group: FlatGroup) -> FlatGroup:
     """Reduce short contiguous pieces of rows (a channel of each image) as one row, so that many threads share it."""
     if len(group.columns) != 2:
         return group
     outer, inner = group.columns
-    if type(outer.extent) is not int or type(inner.extent) is not int or not PIECE <= inner.extent <= LONGEST_PIECE:
+    if (
+        type(outer.extent) is not int
+        or type(inner.extent) is not int
+        or not MIN_PIECE_ELEMENTS <= inner.extent <= MAX_PIECE_ELEMENTS
+    ):
         return group
-    if outer.extent * inner.extent < LEAST_AT_ONCE or not _are_pieces(group, outer, inner, inner.extent):
+    if outer.extent * inner.extent < MIN_ROW_ELEMENTS or not _are_pieces(group, outer, inner, inner.extent):
         return group
     both = fresh_index(outer.extent * inner.extent)
     return replaced_by_one(group, outer, inner, both).replaced(columns=(both,))  # type: ignore[no-any-return]

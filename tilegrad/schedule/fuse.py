@@ -16,22 +16,22 @@ from ..ops.external_call import ExternalCall
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
 from .external_calls import call_of
-from .fuse_partial_sums import in_blocks
+from .fuse_partial_sums import fuse_partial_sums
 from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
 from .group_checker import check_schedule
-from .inline import MOST_CHOICES, RECOMPUTED, Element, elements, typical, weight_of
+from .inline import MAX_NESTED_CHOICES, MAX_RECOMPUTED_WEIGHT, Element, elements, estimated_size, weight_of
 from .nests import nest
 from .order_edges import Waits, of_nodes, waiting
-from .products import free_indices, operands, side_by_side
-from .recompute import computed_again
+from .products import free_indices, operands, shared_operand_mapping
+from .recompute import recompute_intermediates
 from .small_tensors import in_one_piece
-from .split_k import in_pieces
+from .split_k import split_k
 
-MOST_MEMBERS = 64
-MOST_BUFFERS = 24
-SHORT = 128
+MAX_MEMBERS = 64
+MAX_BUFFERS = 24
+MIN_ROW_ELEMENTS = 128
 """Row length that leaves threads of an instance idle, in elements."""
-SMALL = 1 << 15
+MAX_SERIAL_ELEMENTS = 1 << 15
 """Elements up to which a kernel need not be parallel."""
 
 
@@ -49,10 +49,10 @@ def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
       store sum_1[i, 0] = t0
     """
     plain, waits, _ = waiting(graph)
-    return check_schedule(fuse_waiting(plain, waits, target))
+    return check_schedule(fuse_ordered(plain, waits, target))
 
 
-def fuse_waiting(graph: Graph, waits: Waits, target: TargetModel) -> Schedule:
+def fuse_ordered(graph: Graph, waits: Waits, target: TargetModel) -> Schedule:
     """Fuse the nodes of a graph whose values have further ordering edges."""
     return _Fusion(graph, waits, target).schedule()
 
@@ -63,7 +63,7 @@ class _Fusion:
     def __init__(self, graph: Graph, waits: Waits, target: TargetModel) -> None:
         self.graph = graph
         self.target = target
-        self.nodes = in_pieces(elements(self.graph, target), target)
+        self.nodes = split_k(elements(self.graph, target), target)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
@@ -74,7 +74,7 @@ class _Fusion:
         for number, (value, element) in enumerate(self.nodes.items()):
             if value in self.place:
                 continue  # an output of a call that is here already
-            group = call_of(value, self.nodes) if isinstance(value, ExternalCall) else _alone(value, element)
+            group = call_of(value, self.nodes) if isinstance(value, ExternalCall) else _node_group(value, element)
             self.groups[number] = group
             self.choices[number] = facts(element.expr).choices
             self.place.update(dict.fromkeys(group.values(), number))
@@ -99,7 +99,7 @@ class _Fusion:
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         if self.target.recompute_is_cheap:
-            groups = computed_again(groups, frozenset(outputs))
+            groups = recompute_intermediates(groups, frozenset(outputs))
         apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.target)
 
@@ -133,7 +133,7 @@ class _Fusion:
             for x in reads:
                 readers.setdefault(x, []).append(number)
         for x, numbers in readers.items():
-            if typical(product(x.shape)) < 256:
+            if estimated_size(product(x.shape)) < 256:
                 continue
             self._join_each({self._alive(n) for n in numbers})
 
@@ -186,29 +186,29 @@ class _Fusion:
         if first not in self.groups or second not in self.groups or first == second:
             return "gone"
         a, b = self.groups[first], self.groups[second]
-        mapping: Mapping | str = {} if blocks else _same_space(a, b, self.place) if siblings else _alignment(a, b)
+        mapping: Mapping | str = {} if blocks else _sibling_mapping(a, b, self.place) if siblings else _alignment(a, b)
         if isinstance(mapping, str):
             return mapping
-        if len(a.members) + len(b.members) > MOST_MEMBERS:
+        if len(a.members) + len(b.members) > MAX_MEMBERS:
             return "the kernel would be too long"
         choices = self.choices[first] + self.choices[second]
-        if choices > 2 * MOST_CHOICES and not siblings:
+        if choices > 2 * MAX_NESTED_CHOICES and not siblings:
             return "too many choices would be inside each other"
-        if len(self.reads[first] | self.reads[second]) > MOST_BUFFERS:
+        if len(self.reads[first] | self.reads[second]) > MAX_BUFFERS:
             return "the kernel would read too many tensors"
-        if self._between(first, second, siblings) or ((siblings or blocks) and self._between(second, first, True)):
+        if self._has_path(first, second, siblings) or ((siblings or blocks) and self._has_path(second, first, True)):
             return "another kernel stands between them"
-        if self._is_number_for_many(first, second):
+        if self._is_shared_scalar(first, second):
             return "a number that other kernels need too does not wait for what this one waits for"
         target = self.target
         if blocks:
-            joined = in_blocks(a, b, target.max_row_elements)
+            joined = fuse_partial_sums(a, b, target.max_row_elements)
         else:
             needed = self._needed_elsewhere(a, second)
-            joined = _joined(a, b, dict(mapping), needed, target.min_parallel_rows)
+            joined = _merge(a, b, dict(mapping), needed, target.min_parallel_rows)
             if target.coalesced_access and not isinstance(joined, str) and needed and _in_short_rows(a, b):
                 joined = "it would be stored in short rows, one after the other"
-            if target.separate_transposes and not isinstance(joined, str) and needed and _turns(a, b):
+            if target.separate_transposes and not isinstance(joined, str) and needed and _transposes(a, b):
                 joined = "it would be stored across memory, element by element"
         if isinstance(joined, str) and not siblings and not blocks:
             joined = in_one_piece(a, b, mapping, target.single_instance_elements) or joined
@@ -224,7 +224,7 @@ class _Fusion:
             self.place[member.value] = second
         return ""
 
-    def _is_number_for_many(self, first: int, second: int) -> bool:
+    def _is_shared_scalar(self, first: int, second: int) -> bool:
         """Whether the first group computes scalars that wait for no kernel, while the second does: other readers would
         wait too.
         """
@@ -239,7 +239,7 @@ class _Fusion:
         outputs = own & set(self.graph.outputs)
         return outputs | {x for n, reads in self.reads.items() if n != other for x in reads & own}
 
-    def _between(self, first: int, second: int, direct: bool = False) -> bool:
+    def _has_path(self, first: int, second: int, direct: bool = False) -> bool:
         """Whether there is a path from the first group to the second through others (or, if `direct`, any path)."""
         stack = [n for n in self._producers(second) if n != first or direct]
         seen: set[int] = set()
@@ -275,7 +275,7 @@ class _Fusion:
         return order
 
 
-def _alone(value: Value, element: Element) -> Group:
+def _node_group(value: Value, element: Element) -> Group:
     """Make the group of one node."""
     if value.opaque:
         return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
@@ -301,14 +301,13 @@ def _alone(value: Value, element: Element) -> Group:
 
 
 def _alignment(a: Group, b: Group) -> Mapping | str:
-    """Map each index of the producer to the index of the consumer that coincides with it, or return why there is none.
-    """
+    """Map each index of the producer to that of the consumer that coincides with it, or return why there is none."""
     if "opaque" in (a.kind, b.kind):
         return "one of them has a kernel of its own"
     if b.kind == "contraction" and a.kind != "contraction":
         return "a matrix product reads its operands many times"
     if b.kind == "contraction":
-        return side_by_side(a, b)
+        return shared_operand_mapping(a, b)
     positions = {m.value: m.position for m in a.members}
     mapping: Mapping = {}
     for read in _reads_of(b, positions):
@@ -329,10 +328,10 @@ def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
     return [e for m in group.members for e in facts(m.expr).reads if e.source in wanted]
 
 
-def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
+def _sibling_mapping(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
     """Map the indices of one group to those of another that reads the same memory over the same extents."""
     if a.kind == b.kind == "contraction":
-        return side_by_side(a, b)
+        return shared_operand_mapping(a, b)
     if a.kind not in ("map", "rows") or a.kind != b.kind:
         return "they are of different kinds"
     if [i.extent for i in a.rows] != [i.extent for i in b.rows]:
@@ -350,7 +349,7 @@ def _same_space(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
     return "they read different elements"
 
 
-def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
+def _merge(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
     """Merge two groups, or return why they cannot be merged."""
     if a.kind == b.kind == "contraction":
         return merged(a, b, mapping, "contraction", b.rows, b.columns)
@@ -359,7 +358,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) 
             return "only elementwise work on the same elements follows a matrix product"
         return merged(a, b, mapping, "contraction", b.rows, taken_over(a, b, mapping))
     if a.kind == "map":
-        return _map_into(a, b, mapping, needed, few)
+        return _merge_map(a, b, mapping, needed, few)
     image = [mapping.get(i) for i in a.rows]
     if None in image:
         return "a row that is read is not that of the reader"
@@ -385,7 +384,7 @@ def _joined(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) 
     return merged(a, b, mapping, "rows", rows, columns)
 
 
-def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
+def _merge_map(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
     """Merge elementwise work into the group that reads it."""
     space = set(b.rows + b.columns)
     image = set(mapping.values())
@@ -395,7 +394,7 @@ def _map_into(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int
     if stays and image != space and not (b.columns and image == set(b.rows)):
         return "it would be computed, and stored, once for each of its readers"
     again = image != space and (b.rows + b.columns)[-1] in image
-    if again and not stays and _effort(m.expr for m in a.members) > RECOMPUTED:
+    if again and not stays and _weight(m.expr for m in a.members) > MAX_RECOMPUTED_WEIGHT:
         return "it would be computed again for every row"
     if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
         return "they run through their elements in different orders"
@@ -409,29 +408,32 @@ def _in_short_rows(a: Group, b: Group) -> bool:
     """Whether elementwise work would run in a loop over rows that are shorter than a tile of its own."""
     if a.kind != "map" or len(b.columns) < 2:
         return False
-    return typical(product([b.columns[-1].extent])) < SHORT and typical(product(i.extent for i in a.rows)) > SMALL
+    return (
+        estimated_size(product([b.columns[-1].extent])) < MIN_ROW_ELEMENTS
+        and estimated_size(product(i.extent for i in a.rows)) > MAX_SERIAL_ELEMENTS
+    )
 
 
-def _turns(a: Group, b: Group) -> bool:
+def _transposes(a: Group, b: Group) -> bool:
     """Whether elementwise work writes a large tensor transposed to the order in which a reduction reads it: in a kernel
     of its own it is cut into square tiles.
     """
-    if a.kind != "map" or not b.columns or typical(product(i.extent for i in a.rows)) <= SMALL:
+    if a.kind != "map" or not b.columns or estimated_size(product(i.extent for i in a.rows)) <= MAX_SERIAL_ELEMENTS:
         return False
     reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads if e.position]
     along = {i for at in reads for i in a.rows if stride(at, i) == 1}
     return any(along and m.position and m.position[-1] not in along for m in a.members)
 
 
-def _effort(exprs: Iterable[Expr]) -> int:
+def _weight(exprs: Iterable[Expr]) -> int:
     """Weigh the functions of elements, without positions."""
     done = [e for e in walk(*exprs) if isinstance(e, Apply) and e.dtype is not int64]
     return sum(weight_of(e.fn) for e in done)
 
 
 def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> bool:
-    count = typical(product(i.extent for i in rows))
-    return count < few and count * typical(product(i.extent for i in columns)) > SMALL
+    count = estimated_size(product(i.extent for i in rows))
+    return count < few and count * estimated_size(product(i.extent for i in columns)) > MAX_SERIAL_ELEMENTS
 
 
 def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:

@@ -14,11 +14,11 @@ from ..ir.scalar import Expr, Index, Reduce, Scan, facts, size, substituted, wal
 from ..ir.size import Dim, product
 from .group import Group, Store
 
-MOST_SUMS = 8
+MAX_ACCUMULATORS = 8
 """Most accumulators as long as a row that an instance keeps."""
 
 
-def sums_across(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
+def reduces_row_blocks(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
     """Whether the first of two columns is looped over while the other, of at most `longest` elements, is one tile."""
     extents = [i.extent if type(i.extent) is int else longest + 1 for i in columns]
     if len(columns) != 2 or max(extents) > longest:
@@ -27,11 +27,11 @@ def sums_across(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -
     return any(not isinstance(e.body, Reduce) for e in sums)
 
 
-def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
+def fuse_partial_sums(along: Group, parts: Group, longest: int) -> Group | str:
     """Merge a group along rows with one of partial column sums, or return why they cannot be merged."""
     if along.kind != "rows" or parts.kind != "rows" or len(parts.columns) != 1 or not parts.rows:
         return "they are of different kinds"
-    mapping = _in_common(along, parts, longest)
+    mapping = _common_indices(along, parts, longest)
     if isinstance(mapping, str):
         return mapping
     if any(isinstance(e, Scan) for m in along.members + parts.members for e in walk(m.expr)):
@@ -39,25 +39,25 @@ def in_blocks(along: Group, parts: Group, longest: int) -> Group | str:
     moved = iter(substituted([e for m in along.members for e in (*m.position, m.expr)], mapping))
     members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in along.members])
     (r,), (*rows, k) = parts.columns, parts.rows
-    reason = _reads_apart(members, parts.members, k)
+    reason = _no_shared_read(members, parts.members, k)
     if reason:
         return reason
     made = Group("rows", tuple(rows), (r, k), members + parts.members, along.stored + parts.stored)
     sums = [e for e in walk(*(s.expr for s in made.stores)) if isinstance(e, Reduce) and e.index is r]
     if any(isinstance(e.body, Reduce) for e in sums):
         return "what is summed along rows is summed across them, too"
-    if not sums_across(made.columns, (s.expr for s in made.stores), longest):
+    if not reduces_row_blocks(made.columns, (s.expr for s in made.stores), longest):
         return "so many rows are no block: a loop over them would take each sum along a row as one of all of them"
-    return made if len(sums) <= MOST_SUMS else "the kernel would keep too many sums"
+    return made if len(sums) <= MAX_ACCUMULATORS else "the kernel would keep too many sums"
 
 
-def _in_common(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | str:
+def _common_indices(along: Group, parts: Group, longest: int) -> dict[Expr, Expr] | str:
     """Map the indices of the group along rows to those of the other."""
     (r,), (*rows, k) = parts.columns, parts.rows
     if type(k.extent) is not int or k.extent > longest or along.columns[-1].extent != k.extent:
         return "their rows have different lengths"
     image: list[Expr] = list(rows)
-    if sums_across(along.columns, [m.expr for m in along.members], longest):
+    if reduces_row_blocks(along.columns, [m.expr for m in along.members], longest):
         columns: list[Expr] = [r, k]
     elif len(along.columns) == 1:
         columns = [k]
@@ -80,7 +80,7 @@ def _extent(e: Expr) -> Dim:
     return product(index.extent for index in facts(e).indices)
 
 
-def _reads_apart(along: tuple[Store, ...], parts: tuple[Store, ...], k: Index) -> str:
+def _no_shared_read(along: tuple[Store, ...], parts: tuple[Store, ...], k: Index) -> str:
     """Return why the groups share no read; empty if both read the same elements along a row."""
     made = {m.value: m.position for m in along}
     here = {(e.source, e.position) for m in along for e in facts(m.expr).reads}

@@ -32,7 +32,7 @@ from ..ir.scalar import (
 )
 from ..runtime.target_model import TargetModel
 
-LONG_PART = 60
+MIN_LET_CHARACTERS = 60
 """Printed length from which on a shared expression becomes a `let`, in characters."""
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
@@ -100,7 +100,7 @@ class Group(Node):
                     name = f"t{len(lines)}"
                     lines.append(f"  let {name} = {show(e, shown)}")
                     shown[e] = name
-                case Apply() if used[e] > 1 and len(text := show(e, shown)) > LONG_PART:
+                case Apply() if used[e] > 1 and len(text := show(e, shown)) > MIN_LET_CHARACTERS:
                     shown[e] = f"t{len(lines)}"
                     lines.append(f"  let {shown[e]} = {text}")
         for s in stores:

@@ -23,23 +23,23 @@ from ..ops.contraction import Contract
 from ..ops.movement import Permute, Slice
 from ..ops.packed_rows import PackedRows
 from ..runtime.target_model import TargetModel
-from .one_hot_reduce import picked
-from .products import SHORT
+from .one_hot_reduce import one_hot_to_gather
+from .products import SHORT_TYPES
 
 WEIGHTS = {"free": 0, "cheap": 1, "expensive": 8}
-RECOMPUTED = 3
+MAX_RECOMPUTED_WEIGHT = 3
 """Largest weight that is recomputed for each reader."""
-MOST_READS = 2
+MAX_RECOMPUTED_READS = 2
 """Most elements of one tensor read for an element that is recomputed for each reader."""
-LONGEST = 48
+MAX_CHAIN_WEIGHT = 48
 """Weight from which on a chain is a node, so that its readers refer to it instead of containing it."""
-MOST_CHOICES = 64
+MAX_NESTED_CHOICES = 64
 """Deepest nesting of conditional choices in one element (many updates of slices make them); each is under the
 conditions of all around it.
 """
-LARGE_OPERAND, SMALL_OPERAND = 1 << 18, 1 << 15
+MIN_OPERAND_ELEMENTS, MIN_SMALL_OPERAND_ELEMENTS = 1 << 18, 1 << 15
 """Elements from which on an operand of a product is materialised; and where the other operand is long."""
-LONG_OPERAND = 1 << 22
+LARGE_OPERAND_ELEMENTS = 1 << 22
 """Elements of an operand that take as long to read as a kernel takes to start."""
 TYPICAL_SIZE = 64
 """Assumed value of a dynamic size in comparisons."""
@@ -85,20 +85,20 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
             continue
         element = _packed(value, inlined) if isinstance(value, PackedRows) else compose(value, inlined)
         if target.gathers_are_cheap:
-            element = Element(element.position, picked(element.expr))
+            element = Element(element.position, one_hot_to_gather(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)
         if (
             value in kept
             or known.loops
-            or known.choices > MOST_CHOICES
+            or known.choices > MAX_NESTED_CHOICES
             or _is_kept(value, weight, known.reads, consumers)
         ):
             nodes[value] = element
         else:
             inlined[value] = element
             weights[value] = weight
-    return _needed(nodes, graph.outputs)
+    return _without_unread(nodes, graph.outputs)
 
 
 def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value]:
@@ -109,22 +109,22 @@ def _operands(graph: Graph, consumers: Mapping[Value, list[Value]]) -> set[Value
     found: set[Value] = set()
     widened = _widened(consumers)
     for value in reversed(list(graph.values())):
-        met = [_met(r, read, widened) for r in consumers.get(value, ())]
+        met = [_partner_elements(r, read, widened) for r in consumers.get(value, ())]
         if not any(met):
             continue
         read[value] = max(met)
         reordered = isinstance(value, Reshape) and isinstance(value.x, Permute | Slice)
         moves = (value.moves and not reordered) or value in widened
-        least = SMALL_OPERAND if read[value] >= LONG_OPERAND else LARGE_OPERAND
-        if not moves and typical(value.type.count) >= least:
+        least = MIN_SMALL_OPERAND_ELEMENTS if read[value] >= LARGE_OPERAND_ELEMENTS else MIN_OPERAND_ELEMENTS
+        if not moves and estimated_size(value.type.count) >= least:
             found.add(value)
     return found
 
 
-def _met(reader: Value, read: Mapping[Value, int], widened: set[Value]) -> int:
+def _partner_elements(reader: Value, read: Mapping[Value, int], widened: set[Value]) -> int:
     """Return the elements of the largest operand of the products that a reader feeds, directly or through movement."""
     if isinstance(reader, Contract):
-        return max(typical(x.type.count) for x in reader.inputs)
+        return max(estimated_size(x.type.count) for x in reader.inputs)
     return read.get(reader, 0) if reader.moves or reader in widened else 0
 
 
@@ -134,20 +134,20 @@ def _widened(values: Iterable[Value]) -> set[Value]:
     others: set[Value] = set()
     for value in values:
         if isinstance(value, Contract):
-            x, y = map(_unmoved, value.inputs)
+            x, y = map(_without_movement, value.inputs)
             short = isinstance(x, Cast) and isinstance(y, Cast) and x.x.dtype is y.x.dtype
-            (found if short and x.x.dtype in SHORT.get(x.dtype, ()) else others).update((x, y))  # type: ignore[attr-defined]
+            (found if short and x.x.dtype in SHORT_TYPES.get(x.dtype, ()) else others).update((x, y))  # type: ignore[attr-defined]
     return found - others
 
 
-def _unmoved(value: Value) -> Value:
+def _without_movement(value: Value) -> Value:
     """Strip movement from a value."""
     while value.moves:
         value = value.inputs[0]
     return value
 
 
-def _needed(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:
+def _without_unread(nodes: dict[Value, Element], outputs: tuple[Value, ...]) -> dict[Value, Element]:
     """Drop the nodes that nothing reads, now that positions are known (axes of one element have position 0)."""
     wanted = set(outputs)
     for value, element in reversed(nodes.items()):
@@ -163,23 +163,25 @@ def _is_kept(value: Value, weight: int, reads: Sequence[Read], consumers: Mappin
         return True
     if isinstance(value, Permute) and any(reader.reads_in_order for reader in readers):
         return True
-    size = typical(product(value.shape))
-    large = [r.source for r in reads if typical(product(r.source.shape)) * 4 > size]
-    if len(readers) > 1 and (weight > RECOMPUTED or len(set(large)) > 1 or len(large) > MOST_READS):
+    size = estimated_size(product(value.shape))
+    large = [r.source for r in reads if estimated_size(product(r.source.shape)) * 4 > size]
+    if len(readers) > 1 and (
+        weight > MAX_RECOMPUTED_WEIGHT or len(set(large)) > 1 or len(large) > MAX_RECOMPUTED_READS
+    ):
         return True
     repeats = max((_repeats(value, reader) for reader in readers), default=1)
-    return (repeats > 1 and weight > RECOMPUTED) or weight > LONGEST
+    return (repeats > 1 and weight > MAX_RECOMPUTED_WEIGHT) or weight > MAX_CHAIN_WEIGHT
 
 
 def _repeats(value: Value, reader: Value) -> float:
     """Estimate how often a reader reads each element."""
-    work = typical(product(reader.shape))
+    work = estimated_size(product(reader.shape))
     if reader.contracts:
         return 2  # each element meets a whole row or column of the other operand
-    return work / max(1, typical(product(value.shape)))
+    return work / max(1, estimated_size(product(value.shape)))
 
 
-def typical(size: Dim) -> int:
+def estimated_size(size: Dim) -> int:
     """Estimate a size as a number."""
     return size.value(dict.fromkeys(size.names(), TYPICAL_SIZE)) if isinstance(size, Size) else size
 

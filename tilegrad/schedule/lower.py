@@ -42,7 +42,7 @@ def lower(
     flat = flatten(group, not target.coalesced_access)
     if group.kind == "contraction":
         return lower_contraction(group, as_matrix(flat, target), names, target, choice)
-    return _Plan(group, flat, names, choice or default(flat, target), target).lowered()
+    return _Lowering(group, flat, names, choice or default(flat, target), target).lowered()
 
 
 def _opaque(group: Group) -> Lowered:
@@ -53,7 +53,7 @@ def _opaque(group: Group) -> Lowered:
     return Lowered(kernel, (*value.inputs, value, *code.sizes), code.grid, 1e5)
 
 
-class _Plan:
+class _Lowering:
     """Lowers one map or rows group."""
 
     def __init__(

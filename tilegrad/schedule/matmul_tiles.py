@@ -10,28 +10,30 @@ from ..runtime.choice import Choice, chosen, power
 from ..runtime.target_model import MatmulModel, TargetModel
 from .instances import number_of
 
-LEAST_WIDTH = 128
+MIN_COLUMNS_OF_SUMS = 128
 """Fewest columns of a tile in a kernel with several sums."""
-WIDEST = 512
+MAX_TRIED_SIDE = 512
 """Longest side of a tile that the tuner tries where tiles fit extents."""
-LOWEST = 64
+WARP_GROUP_ROWS = 64
 """Rows that a warp group (four warps of a GPU) multiplies: rows of the tile or, if it has more of those, its columns.
 """
-DEEP = 1024
+MIN_FULL_HEIGHT_DEPTH = 1024
 """Shortest sum for which a tile spans all rows: its results are stored more slowly."""
-SMALLEST = 16
+MIN_POW2_SIDE = 16
 """Smallest side of a tile whose sides are powers of two."""
-TALL = 384
+COMPUTED_OPERAND_ROWS = 384
 """Rows of a tile in a matrix unit whose right operand is computed (windows of a convolution)."""
-TOGETHER, WAIT = 64, 1.0
+MIN_PREFETCHED_SIDE, WAIT_CYCLES_PER_BIT = 64, 1.0
 """Smallest side of a tile whose operands are prefetched; and the cycles that a k costs without, for each bit."""
 
 
-STREAM, STREAM_DEPTH = (64, 128), 256
+MIN_STREAM_BYTES_PER_RESULT = 8
+"""Fewest bytes of an epilogue for each result that may bind a product: a number read and a number written."""
+STREAM_TILE, MAX_STREAM_DEPTH = (64, 128), 256
 """Tile of a product that is bound by the memory traffic of its epilogue, and the longest sums for which it is: the
 update of weights after a small batch.
 """
-LINES, LONG, LINES_DEPTH, MUCH = 32, 4096, 64, 32 << 20
+CPU_STREAM_ROWS, MAX_CPU_STREAM_COLUMNS, MAX_CPU_STREAM_DEPTH, MIN_CPU_STREAM_BYTES = 32, 4096, 64, 32 << 20
 """The same on a CPU: rows and most columns of a tile, longest sum, and fewest bytes of the epilogue."""
 
 
@@ -83,9 +85,8 @@ class Sized(NamedTuple):
     gaps: bool = False
 
 
-def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
-    """Return the limits and costs of tiles: those of the matrix unit, if there is one and the product is large enough.
-    """
+def matmul_limits(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
+    """Return the limits and costs of tiles: those of the matrix unit if it computes the product faster."""
     unit = target.matrix_unit
     if (
         unit is None
@@ -99,7 +100,7 @@ def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
         return target.matmul
     narrow = 2 if extents.bits == 8 else 1
     depth, rate = narrow * unit.max_depth, narrow * unit.macs_per_cycle / extents.products
-    columns = max(LEAST_WIDTH, unit.max_columns // extents.sums)
+    columns = max(MIN_COLUMNS_OF_SUMS, unit.max_columns // extents.sums)
     return unit._replace(
         max_columns=columns,
         max_depth=depth,
@@ -109,7 +110,7 @@ def limits_of(extents: Extents | Sized, target: TargetModel) -> MatmulModel:
     )
 
 
-def _room(extents: Extents, target: TargetModel) -> MatmulModel:
+def _limits_for_packing(extents: Extents, target: TargetModel) -> MatmulModel:
     """Return the limits of tiles; an operand that is expensive to pack is packed once if tiles have all rows.
 
     >>> from ..backend.cpu.costs import MATRIX_UNIT
@@ -118,9 +119,9 @@ def _room(extents: Extents, target: TargetModel) -> MatmulModel:
     >>> print(*[blocks(windows._replace(computed=c), target) for c in (False, True)], sep="; ")
     m=192 n=144 k=384; m=384 n=144 k=384
     """
-    limits = limits_of(extents, target)
+    limits = matmul_limits(extents, target)
     return (
-        limits._replace(max_rows=max(limits.max_rows, TALL))
+        limits._replace(max_rows=max(limits.max_rows, COMPUTED_OPERAND_ROWS))
         if extents.computed and limits is not target.matmul
         else limits
     )
@@ -138,31 +139,35 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
     m=32 n=3200 k=16
     """
     m, n, k, others, *_ = extents
-    limits = _room(extents, target)
-    if target.pow2_tiles and not extents.room and _is_stream(extents):
-        return chosen(m=STREAM[0], n=STREAM[1], k=_power_depth(extents, limits))
+    limits = _limits_for_packing(extents, target)
+    if target.pow2_tiles and not extents.room and _is_gpu_stream(extents):
+        return chosen(m=STREAM_TILE[0], n=STREAM_TILE[1], k=_pow2_depth(extents, limits))
     if target.pow2_tiles:
         known = _sized(extents, target)
-        sized = [(_time(known, target, *c), -c[0] * c[1], -c[1], c) for c in _powers(extents, limits)]
+        sized = [(_cycles(known, target, *c), -c[0] * c[1], -c[1], c) for c in _pow2_tiles(extents, limits)]
         height, width = min(sized)[-1]
-        return chosen(m=height, n=width, k=_power_depth(extents, limits))
+        return chosen(m=height, n=width, k=_pow2_depth(extents, limits))
     depth = _depth(k, limits.max_depth, limits.micro_depth) if type(k) is int else limits.max_depth // 2
     if type(m) is not int or type(n) is not int:
-        return chosen(m=_sole(m, limits.max_rows // 2), n=_sole(n, limits.max_columns // 4), k=depth)
+        return chosen(m=_at_most(m, limits.max_rows // 2), n=_at_most(n, limits.max_columns // 4), k=depth)
     known = Sized(m, n, number_of(k), *extents[3:8])
-    if _waits_for_memory(extents):
-        return chosen(m=min(m, LINES), n=_piece(n, -(-n // LONG), 2 * limits.micro_columns, LONG), k=depth)
+    if _is_cpu_stream(extents):
+        return chosen(
+            m=min(m, CPU_STREAM_ROWS),
+            n=_length(n, -(-n // MAX_CPU_STREAM_COLUMNS), 2 * limits.micro_columns, MAX_CPU_STREAM_COLUMNS),
+            k=depth,
+        )
     pairs = _equal_pieces(m, n, limits, extents.sums if limits is target.matmul else 1)
-    height, width = min(pairs, key=lambda c: (_time(known, target, *c), -c[0] * c[1]))
-    return chosen(m=_fitted(height, m, limits), n=width, k=depth)
+    height, width = min(pairs, key=lambda c: (_cycles(known, target, *c), -c[0] * c[1]))
+    return chosen(m=_trimmed_height(height, m, limits), n=width, k=depth)
 
 
-def _fitted(height: int, m: int, limits: MatmulModel) -> int:
+def _trimmed_height(height: int, m: int, limits: MatmulModel) -> int:
     """Trim the height of tiles to avoid overlap, if a smaller micro-kernel then wastes fewer rows.
 
     >>> from ..backend.cpu.costs import cpu_model
     >>> wide = cpu_model(2, 1 << 20, lanes=16, registers=32).matmul
-    >>> _fitted(266, 512, wide), _fitted(350, 2048, wide), _fitted(258, 512, MatmulModel())
+    >>> _trimmed_height(266, 512, wide), _trimmed_height(350, 2048, wide), _trimmed_height(258, 512, MatmulModel())
     (256, 350, 258)
     """
     even = -(-m // -(-m // height))
@@ -171,36 +176,44 @@ def _fitted(height: int, m: int, limits: MatmulModel) -> int:
     return even if limits.micro_depth == 1 and least < height else height
 
 
-def _waits_for_memory(extents: Extents) -> bool:
+def _is_cpu_stream(extents: Extents) -> bool:
     """Whether the epilogue is bound by memory traffic that no cache holds: long rows are faster then, and touch fewer
     pages.
     """
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
         return False
-    return extents.beside >= 8 and k * extents.turns <= LINES_DEPTH and m >= LINES and m * n * extents.beside >= MUCH
+    return (
+        extents.beside >= 8
+        and k * extents.turns <= MAX_CPU_STREAM_DEPTH
+        and m >= CPU_STREAM_ROWS
+        and m * n * extents.beside >= MIN_CPU_STREAM_BYTES
+    )
 
 
-def _is_stream(extents: Extents) -> bool:
+def _is_gpu_stream(extents: Extents) -> bool:
     """Whether the epilogue is bound by memory traffic: of small tiles several share a worker, so that some read while
     others write.
     """
     m, n, k, *_ = extents
-    if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM[0] or n % STREAM[1]:
+    if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM_TILE[0] or n % STREAM_TILE[1]:
         return False
-    return extents.bits <= 32 and extents.beside >= 8 and extents.sums == 1 and k * extents.turns <= STREAM_DEPTH
+    bound = extents.beside >= MIN_STREAM_BYTES_PER_RESULT and k * extents.turns <= MAX_STREAM_DEPTH
+    return bound and extents.bits <= 32 and extents.sums == 1
 
 
-def quickest(extents: Extents, target: TargetModel) -> float:
+def estimated_cycles(extents: Extents, target: TargetModel) -> float:
     """Estimate the cycles of a product."""
     known = _sized(extents, target)
-    return min(_time(known, target, *c) for c in _powers(extents, target.matmul))
+    return min(_cycles(known, target, *c) for c in _pow2_tiles(extents, target.matmul))
 
 
 def _sized(extents: Extents, target: TargetModel) -> Sized:
     m, k, n = number_of(extents.m), number_of(extents.k), number_of(extents.n)
-    few = m * n * extents.others <= target.workers * TOGETHER * TOGETHER  # there is nothing else to do meanwhile
-    wait = WAIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
+    few = (
+        m * n * extents.others <= target.workers * MIN_PREFETCHED_SIDE * MIN_PREFETCHED_SIDE
+    )  # there is nothing else to do meanwhile
+    wait = WAIT_CYCLES_PER_BIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
     return Sized(m, n, k * extents.turns, *extents[3:8], wait, extents.gaps)
 
 
@@ -210,11 +223,13 @@ def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Ch
     usual = blocks(extents, target)
     if type(m) is not int or type(n) is not int or type(k) is not int:
         return [usual]
-    limits = _room(extents, target)
-    wide = limits._replace(max_rows=min(WIDEST, 2 * limits.max_rows), max_columns=min(WIDEST, 2 * limits.max_columns))
-    pairs = _powers(extents, limits) if target.pow2_tiles else _equal_pieces(m, n, wide, extents.sums)
+    limits = _limits_for_packing(extents, target)
+    wide = limits._replace(
+        max_rows=min(MAX_TRIED_SIDE, 2 * limits.max_rows), max_columns=min(MAX_TRIED_SIDE, 2 * limits.max_columns)
+    )
+    pairs = _pow2_tiles(extents, limits) if target.pow2_tiles else _equal_pieces(m, n, wide, extents.sums)
     known = Sized(m, n, k, *extents[3:8])
-    pairs = sorted(pairs, key=lambda c: _time(known, target, *c))[:most]
+    pairs = sorted(pairs, key=lambda c: _cycles(known, target, *c))[:most]
     found = [chosen(m=h, n=w, k=usual.size("k")) for h, w in pairs]
     for depth in _depths(k, usual.size("k"), target):
         found += [chosen(m=c.size("m"), n=c.size("n"), k=depth) for c in [usual, *found[:2]]]
@@ -225,9 +240,11 @@ def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
     """Return why a choice is invalid for a product; empty if it is valid."""
     if choice.strategy or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
-    known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _powers(extents, limits_of(extents, target))
-    if target.pow2_tiles and not known and any(size != power(size) or size < SMALLEST for _, size in choice.sizes):
-        return f"sizes are powers of two here, and at least {SMALLEST}"
+    known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _pow2_tiles(
+        extents, matmul_limits(extents, target)
+    )
+    if target.pow2_tiles and not known and any(size != power(size) or size < MIN_POW2_SIDE for _, size in choice.sizes):
+        return f"sizes are powers of two here, and at least {MIN_POW2_SIDE}"
     for name, extent in zip("mnk", extents, strict=False):
         if not target.pow2_tiles and type(extent) is int and choice.size(name) > extent:
             return f"{name} is at most {extent}"
@@ -239,7 +256,7 @@ def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
 
 def _depths(k: int, usual: int, target: TargetModel) -> list[int]:
     if target.pow2_tiles:
-        return [d for d in (usual // 2, usual * 2) if SMALLEST <= d <= power(k)]
+        return [d for d in (usual // 2, usual * 2) if MIN_POW2_SIDE <= d <= power(k)]
     return [d for d in (min(k, usual * 2), -(-usual // 8) * 4) if 4 <= d <= k and d != usual]
 
 
@@ -247,12 +264,14 @@ def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[
     """Yield tiles of equal size; several sums share the memory of one result."""
     wide = 2 * limits.micro_columns
     found = [
-        (h, w) for h in _pieces(m, limits.max_rows, limits.micro_rows) for w in _pieces(n, limits.max_columns, wide)
+        (h, w)
+        for h in _equal_lengths(m, limits.max_rows, limits.micro_rows)
+        for w in _equal_lengths(n, limits.max_columns, wide)
     ]
     return [(h, w) for h, w in found if h * w * sums <= limits.max_rows * limits.max_columns] or found[:1]
 
 
-def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
+def _pow2_tiles(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
     """Yield tiles whose sides are powers of two, no larger than the product, whose results fit an instance.
 
     Those of 16-bit elements may also span all rows or all columns, or have a width that divides the columns: 96 tiles
@@ -268,32 +287,40 @@ def _powers(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
         extents.bits > 8 and extents.across is not None and any(extents.across)
     ):  # what lies across goes through registers: of few rows
         rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
-    heights = [h for h in sides if h <= min(rows, _covering(extents.m))]
-    widths = [w for w in sides if w <= min(columns, _covering(extents.n))]
+    heights = [h for h in sides if h <= min(rows, _pow2_cover(extents.m))]
+    widths = [w for w in sides if w <= min(columns, _pow2_cover(extents.n))]
     pairs = [(h, w) for h in heights for w in widths]
-    if type(extents.n) is int and extents.n % SMALLEST == 0 and SMALLEST * 4 < extents.n <= columns:
+    if type(extents.n) is int and extents.n % MIN_POW2_SIDE == 0 and MIN_POW2_SIDE * 4 < extents.n <= columns:
         pairs += [(h, extents.n) for h in heights if h >= 128]
     if type(extents.n) is int and extents.bits == 16 and extents.n > columns:
-        between = (w for w in (columns * 3 // 4, columns - SMALLEST) if extents.n % w == 0)
+        between = (w for w in (columns * 3 // 4, columns - MIN_POW2_SIDE) if extents.n % w == 0)
         pairs += [(h, w) for w in between for h in heights if h >= 128]
     grouped = extents.bits == 16 or extents.across == (False, False)
-    deep = number_of(extents.k) * extents.turns >= DEEP
-    if type(extents.m) is int and grouped and deep and extents.m % SMALLEST == 0 and LOWEST < extents.m < rows:
-        pairs += [(extents.m, w) for w in widths if w in (LOWEST, 2 * LOWEST) and extents.m not in heights]
+    deep = number_of(extents.k) * extents.turns >= MIN_FULL_HEIGHT_DEPTH
+    if (
+        type(extents.m) is int
+        and grouped
+        and deep
+        and extents.m % MIN_POW2_SIDE == 0
+        and WARP_GROUP_ROWS < extents.m < rows
+    ):
+        pairs += [
+            (extents.m, w) for w in widths if w in (WARP_GROUP_ROWS, 2 * WARP_GROUP_ROWS) and extents.m not in heights
+        ]
     if extents.room:  # a line is a number longer there
         pairs = [(h, w) for h, w in pairs if (h + 1) * (w + 1) <= extents.room]
-    return [(h, w) for h, w in pairs if h * w <= area] or [(SMALLEST, SMALLEST)]
+    return [(h, w) for h, w in pairs if h * w <= area] or [(MIN_POW2_SIDE, MIN_POW2_SIDE)]
 
 
-def _covering(extent: Dim) -> int:
-    return max(SMALLEST, power(number_of(extent)))
+def _pow2_cover(extent: Dim) -> int:
+    return max(MIN_POW2_SIDE, power(number_of(extent)))
 
 
-def _power_depth(extents: Extents, limits: MatmulModel) -> int:
-    return max(SMALLEST, min(limits.max_depth * 32 // extents.bits, _covering(extents.k)))
+def _pow2_depth(extents: Extents, limits: MatmulModel) -> int:
+    return max(MIN_POW2_SIDE, min(limits.max_depth * 32 // extents.bits, _pow2_cover(extents.k)))
 
 
-def _sole(extent: Dim, most: int) -> int:
+def _at_most(extent: Dim, most: int) -> int:
     return min(extent, most) if type(extent) is int else most
 
 
@@ -307,16 +334,16 @@ def _depth(k: int, most: int, unit: int = 1) -> int:
     """
     fewest = -(-k // most)
     pieces = next((n for n in range(fewest, fewest * 3 // 2 + 1) if k % (n * unit) == 0), None)
-    return k // pieces if pieces else _piece(k, fewest, max(4, unit), most)
+    return k // pieces if pieces else _length(k, fewest, max(4, unit), most)
 
 
-def _pieces(extent: int, most: int, unit: int) -> Iterator[int]:
+def _equal_lengths(extent: int, most: int, unit: int) -> Iterator[int]:
     """Yield lengths of equal pieces that cover an axis."""
     fewest = -(-extent // most)
-    return iter(sorted({_piece(extent, pieces, unit, most) for pieces in range(fewest, 4 * fewest + 4)}))
+    return iter(sorted({_length(extent, pieces, unit, most) for pieces in range(fewest, 4 * fewest + 4)}))
 
 
-def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
+def _length(extent: int, pieces: int, unit: int, most: int) -> int:
     """Return the length of a number of pieces: a multiple of a unit, if it fits."""
     if pieces == 1:
         return extent
@@ -324,10 +351,10 @@ def _piece(extent: int, pieces: int, unit: int, most: int) -> int:
     return rounded if rounded <= most else -(-extent // pieces)
 
 
-def _time(extents: Sized, target: TargetModel, height: int, width: int) -> float:
+def _cycles(extents: Sized, target: TargetModel, height: int, width: int) -> float:
     """Estimate the cycles of the worker that has most to do."""
     m, n, k, others, *_ = extents
-    limits = limits_of(extents, target)
+    limits = matmul_limits(extents, target)
     most = -(-others * -(-m // height) * -(-n // width) // target.workers)
     rows = -(-height // limits.micro_rows) * limits.micro_rows
     columns = -(-width // limits.micro_columns) * limits.micro_columns
@@ -336,7 +363,7 @@ def _time(extents: Sized, target: TargetModel, height: int, width: int) -> float
         products = max(
             (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load_cycles * extents.bits / 32
         )
-        products = max(products, extents.wait) if min(height, width) < TOGETHER else products
+        products = max(products, extents.wait) if min(height, width) < MIN_PREFETCHED_SIDE else products
     else:
         products = rows * columns / limits.macs_per_cycle
         products *= 1.03 if width > limits.max_columns / 2 else 1.0

@@ -13,15 +13,15 @@ from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
-from .collapse_axes import over_gaps
+from .collapse_axes import collapse_axes
 from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
 
-LONG_COLUMN = 128
+MIN_REDUCED_EXTENT = 128
 """Extent of a reduced axis that fills a tile: further columns are better loops around it."""
-LONG_ROW = 64
+MIN_ROW_EXTENT = 64
 """Extent of a row axis that fills a tile."""
-WIDE = 16
+MIN_COPIED_ROW_EXTENT = 16
 """Extent of a row axis that fills a tile where strided operands are copied asynchronously."""
 
 
@@ -31,16 +31,16 @@ def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup
         even = _evenly(flat)
         if even is not None:
             return even
-    if not _is_short(flat.columns, LONG_COLUMN) and len(flat.rows) < 3:
+    if not _is_short(flat.columns, MIN_REDUCED_EXTENT) and len(flat.rows) < 3:
         return flat
     factors = _factors(flat)
     in_x, in_y = map(free_indices, factors)
     down, beside = ([i for i in flat.rows if i in lone] for lone in (in_x - in_y, in_y - in_x))
     ordered = iter(down := _along_memory(factors[0], down, flat.columns[-1]))
     flat = flat.replaced(rows=tuple([next(ordered) if i in down else i for i in flat.rows]))
-    flat = _joined(flat, "columns", flat.columns, LONG_COLUMN)
-    flat = _joined(flat, "rows", down, LONG_ROW)
-    return _joined(flat, "rows", beside, LONG_ROW)
+    flat = _joined(flat, "columns", flat.columns, MIN_REDUCED_EXTENT)
+    flat = _joined(flat, "rows", down, MIN_ROW_EXTENT)
+    return _joined(flat, "rows", beside, MIN_ROW_EXTENT)
 
 
 def _along_memory(factor: Expr, role: list[Index], column: Index) -> list[Index]:
@@ -68,7 +68,7 @@ def _evenly(flat: FlatGroup) -> FlatGroup | None:
     for side in (0, 1):
         factors = _factors(flat)
         lone = free_indices(factors[side]) - free_indices(factors[1 - side])
-        flat = over_gaps(flat, [i for i in flat.rows if i in lone], factors[side])
+        flat = collapse_axes(flat, [i for i in flat.rows if i in lone], factors[side])
     return flat if all(_is_wide(role) for role in _roles(flat)) else None
 
 
@@ -84,7 +84,7 @@ def _roles(flat: FlatGroup) -> list[list[Index]]:
 def _is_wide(role: Sequence[Index]) -> bool:
     """Whether tiles along the last index are long enough, or there is nothing to merge it with."""
     extent = role[-1].extent
-    return len(role) == 1 or type(extent) is not int or extent >= WIDE
+    return len(role) == 1 or type(extent) is not int or extent >= MIN_COPIED_ROW_EXTENT
 
 
 def _joined(flat: FlatGroup, kind: str, role: Sequence[Index], long: int) -> FlatGroup:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from ..ir.scalar import Apply, Const, Expr, Index, Reduce, const, facts, rebuild, size, substitute, where
 
-SHORTEST = 4096
+MIN_ROW_ELEMENTS = 4096
 """Shortest row that is reduced in a loop, in elements: a shorter one is in registers or caches anyway."""
 
 
-def picked(expr: Expr) -> Expr:
+def one_hot_to_gather(expr: Expr) -> Expr:
     """Replace one-hot sums in an expression by reads.
 
     >>> from ..ir.dtype import int64, float32
@@ -21,7 +21,8 @@ def picked(expr: Expr) -> Expr:
     >>> x, y = Input(TensorType(float32, (8, 9000)), "x"), Input(TensorType(int64, (8,)), "y")
     >>> i, k = Index("i", 8), Index("k", 9000)
     >>> there = apply("eq", Read(y, (i,), int64), k)
-    >>> print(show(picked(reduce("add", k, where(there, Read(x, (i, k), float32), const(0.0, float32)))), {}))
+    >>> total = reduce("add", k, where(there, Read(x, (i, k), float32), const(0.0, float32)))
+    >>> print(show(one_hot_to_gather(total), {}))
     where(((y[i] >= 0) & (y[i] < 9000)), x[i, y[i]], 0)
     """
     return rebuild((expr,), _of_sum)[0] if facts(expr).loops else expr
@@ -34,7 +35,7 @@ def _of_sum(e: Expr) -> Expr | None:
             return None if found is None else -found
         case Reduce(fn="add", index=Index(extent=int(extent)) as index, body=Apply("where", (there, x, Const(0.0)))):
             place = _place(there, index)
-            if extent < SHORTEST or place is None:
+            if extent < MIN_ROW_ELEMENTS or place is None:
                 return None
             inside = (place >= 0) & (place < size(extent))
             return where(inside, substitute(x, {index: place}), const(0.0, e.dtype))

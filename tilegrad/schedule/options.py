@@ -18,7 +18,7 @@ from .group import Group
 from .merge_axes import as_matrix
 
 
-class Settled(NamedTuple):
+class KernelChoice(NamedTuple):
     """The choice for a kernel, and whether the cost model or a line of the lock made it."""
 
     choice: Choice
@@ -58,16 +58,16 @@ def refusal(group: Group, choice: Choice, target: TargetModel) -> str:
     return strategies.refusal(flat, choice, target)
 
 
-def settled(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
+def kernel_choice(group: Group, target: TargetModel, lock: Lock) -> KernelChoice | None:
     """Return the choice for a group: the locked one, or the cost model's."""
     found = locked(group, target, lock)
     if found is not None:
         return found
     choice = default(group, target)
-    return None if choice is None else Settled(choice, "cost model")
+    return None if choice is None else KernelChoice(choice, "cost model")
 
 
-def locked(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
+def locked(group: Group, target: TargetModel, lock: Lock) -> KernelChoice | None:
     """Look a group up in the lock."""
     entry = lock.entries.get(digest_of(group)) if lock.entries and group.kind != "opaque" else None
     if entry is None:
@@ -77,7 +77,7 @@ def locked(group: Group, target: TargetModel, lock: Lock) -> Settled | None:
         wrong = f"{lock.place(entry)}: `{entry.choice}` is no way to cut {entry.name}: {reason}"
         raise ArgumentError(f"{wrong}. Correct the line, or remove it")
     note = f": {entry.note}" if entry.note else ""
-    return Settled(entry.choice, f"{lock.place(entry)}{note}")
+    return KernelChoice(entry.choice, f"{lock.place(entry)}{note}")
 
 
 def digest_of(group: Group) -> str:
@@ -87,7 +87,7 @@ def digest_of(group: Group) -> str:
     return key("kernel choice 2", *group.steps(names), types)[:12]
 
 
-def about(group: Group) -> str:
+def signature(group: Group) -> str:
     """Format the types that a group reads and stores."""
     stored = [v for v in names_of(group) if v in group.stored]
     read = [v for v in names_of(group) if v not in group.stored]

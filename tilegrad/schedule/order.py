@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..ir.graph import Value
 from .group import Schedule
-from .inline import typical
+from .inline import estimated_size
 from .inplace import Before, in_order, place_updates
 
 
@@ -39,7 +39,7 @@ class _Memory:
         for group in schedule.groups:
             own = [v for v in group.stored if v not in kept]
             self.made.append(own)
-            self.bytes |= {v: typical(v.type.bytes) for v in own}
+            self.bytes |= {v: estimated_size(v.type.bytes) for v in own}
         for group in schedule.groups:
             read = [v for v in group.needs() if v in self.bytes]
             self.needed.append(read)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from ..ir.graph import Graph, Value
 from ..runtime.target_model import TargetModel
 from ..transform.rematerialise import MemoryPlan
-from .fuse import fuse_waiting
+from .fuse import fuse_ordered
 from .group import Schedule
-from .inline import typical
+from .inline import estimated_size
 from .memory import Lifetime, plan
 from .order import order
 from .order_edges import waiting
@@ -27,10 +27,13 @@ def planned(graph: Graph, updates: Mapping[int, int] = {}, target: TargetModel =
     260
     """
     plain, waits, back = waiting(graph)
-    schedule = order(fuse_waiting(plain, waits, target), updates)
+    schedule = order(fuse_ordered(plain, waits, target), updates)
     lives = _lifetimes(schedule, updates)
-    arena = typical(plan(list(lives.values()))[1])
-    use = [sum(typical(x.bytes) for x in lives.values() if x.first <= n <= x.last) for n in range(len(schedule.groups))]
+    arena = estimated_size(plan(list(lives.values()))[1])
+    use = [
+        sum(estimated_size(x.bytes) for x in lives.values() if x.first <= n <= x.last)
+        for n in range(len(schedule.groups))
+    ]
     peak = max(range(len(use)), key=use.__getitem__, default=0)
 
     def own(v: Value) -> Value:
@@ -71,4 +74,4 @@ def _rest(schedule: Schedule, updates: Mapping[int, int]) -> int:
     own = {v for n, v in enumerate(schedule.outputs) if n not in updates} - set(schedule.inputs)
     renewed = {schedule.inputs[old] for old in updates.values()}
     saved = [v for v in schedule.outputs if v in renewed]
-    return sum(typical(v.type.bytes) for v in (*schedule.inputs, *own, *saved))
+    return sum(estimated_size(v.type.bytes) for v in (*schedule.inputs, *own, *saved))

@@ -9,9 +9,9 @@ from ..ir.precision import PRECISION_OF, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, facts, substituted, walk
 from .group import Group, Mapping
 
-SHORT = {float32: (float16, bfloat16, *FLOAT8), int32: (int8, uint8)}
+SHORT_TYPES = {float32: (float16, bfloat16, *FLOAT8), int32: (int8, uint8)}
 """Types that a dot multiplies without widening, by the type of its result."""
-MOST_PRODUCTS = 4
+MAX_ACCUMULATORS = 4
 """Most accumulators that a kernel keeps at the same time."""
 
 
@@ -43,7 +43,7 @@ def _are_short(x: Expr, y: Expr) -> bool:
     """Whether both operands are integers of one 8-bit type."""
     match x, y:
         case Apply("cast", (Read() as a,), to), Apply("cast", (Read() as b,), _):
-            return to is int32 and a.dtype is b.dtype and a.dtype in SHORT[int32]
+            return to is int32 and a.dtype is b.dtype and a.dtype in SHORT_TYPES[int32]
     return False
 
 
@@ -56,7 +56,7 @@ def precision_of(sums: Reduce) -> Precision:
     return PRECISION_OF[body.fn]
 
 
-def lying_across(factors: tuple[Expr, Expr], k: Index) -> tuple[bool, bool] | None:
+def strided_operands(factors: tuple[Expr, Expr], k: Index) -> tuple[bool, bool] | None:
     """Whether each operand is strided along the reduced axis; None if one of them is computed."""
     x, y = factors
     if not isinstance(x, Read) or not isinstance(y, Read):
@@ -84,7 +84,7 @@ def _products(group: Group) -> list[tuple[Reduce, tuple[Expr, Expr]]]:
     return found
 
 
-def side_by_side(a: Group, b: Group) -> Mapping | str:
+def shared_operand_mapping(a: Group, b: Group) -> Mapping | str:
     """Map the indices of two contractions that share an operand: one kernel reads and packs it once.
 
     The epilogue of one may read the result of the other, at the same position.
@@ -93,7 +93,7 @@ def side_by_side(a: Group, b: Group) -> Mapping | str:
     if [i.extent for i in a.rows + a.columns] != [i.extent for i in b.rows + b.columns]:
         return apart
     ours, theirs = _products(a), _products(b)
-    if len(a.columns) != len(b.columns) or len(ours) + len(theirs) > MOST_PRODUCTS:
+    if len(a.columns) != len(b.columns) or len(ours) + len(theirs) > MAX_ACCUMULATORS:
         return apart
     if not any(_sources(x) == _sources(y) for x, y in zip(ours[0][1], theirs[0][1], strict=True)):
         return "they share no operand"

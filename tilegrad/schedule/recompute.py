@@ -14,24 +14,24 @@ from ..ir.position import digits
 from ..ir.scalar import Apply, Expr, Position, Read, facts, rebuild, size, substitute, walk
 from ..ir.size import product
 from .group import Group, Store
-from .inline import typical, weight_of
+from .inline import estimated_size, weight_of
 
-LARGE = 1 << 22
+MIN_RECOMPUTED_BYTES = 1 << 22
 """Bytes from which on a tensor does not stay in a cache until it is read."""
-MOST_EFFORT = 20
+MAX_RECOMPUTED_WEIGHT = 20
 """Largest weight that is recomputed: two expensive functions and some cheap ones take about as long as reading an
 element.
 """
-SMALL_PART = 16
+MIN_REDUCTION_RATIO = 16
 """Smallest ratio of an intermediate to the sums that it is recomputed from."""
 
 
-def computed_again(groups: Sequence[Group], outputs: frozenset[Value]) -> list[Group]:
+def recompute_intermediates(groups: Sequence[Group], outputs: frozenset[Value]) -> list[Group]:
     """Recompute such intermediates in the groups that read them."""
     found = list(groups)
     for n, value in [(n, v) for n, g in enumerate(groups) if g.kind == "rows" for v in g.stored]:
         group = found[n]
-        if value in outputs or typical(value.type.bytes) < LARGE:
+        if value in outputs or estimated_size(value.type.bytes) < MIN_RECOMPUTED_BYTES:
             continue
         readers = [m for m, g in enumerate(found) if m != n and value in g.needs()]
         member = next(m for m in group.members if m.value is value)
@@ -61,12 +61,16 @@ def _from_memory(group: Group, member: Store) -> tuple[Expr, set[Value]] | None:
     own = set(group.values())
     sums = {e.source for e in facts(expr).reads if e.source in own}
     others = {e.source for e in facts(expr).reads} - own
-    size = typical(product(member.value.shape))
-    if any(typical(product(v.shape)) * SMALL_PART > size for v in sums):
+    size = estimated_size(product(member.value.shape))
+    if any(estimated_size(product(v.shape)) * MIN_REDUCTION_RATIO > size for v in sums):
         return None
-    bytes = sum(typical(v.type.bytes) for v in others if typical(product(v.shape)) * SMALL_PART > size)
+    bytes = sum(
+        estimated_size(v.type.bytes) for v in others if estimated_size(product(v.shape)) * MIN_REDUCTION_RATIO > size
+    )
     effort = sum(weight_of(e.fn) for e in walk(expr) if isinstance(e, Apply) and e.dtype.is_float)
-    return (expr, sums) if bytes <= typical(member.value.type.bytes) and effort <= MOST_EFFORT else None
+    return (
+        (expr, sums) if bytes <= estimated_size(member.value.type.bytes) and effort <= MAX_RECOMPUTED_WEIGHT else None
+    )
 
 
 def _inside(expr: Expr, known: dict[Value, Expr]) -> Expr:
@@ -76,8 +80,8 @@ def _inside(expr: Expr, known: dict[Value, Expr]) -> Expr:
 
 def _may_compute(group: Group, value: Value) -> bool:
     """Whether a group is elementwise and reads each element about once."""
-    space = typical(product(i.extent for i in (*group.rows, *group.columns)))
-    return group.kind in ("map", "rows") and space <= typical(product(value.shape))
+    space = estimated_size(product(i.extent for i in (*group.rows, *group.columns)))
+    return group.kind in ("map", "rows") and space <= estimated_size(product(value.shape))
 
 
 def _with(group: Group, member: Store, expr: Expr) -> Group:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ..ir.position import linear
 from ..ir.scalar import Apply, Const, Expr, Index, fresh_index, size, substituted, walk
 
-MOST = 4
+MAX_PHASES = 4
 """Most phases of an axis, which are unrolled."""
 
 
@@ -35,7 +35,7 @@ def phases(rows: tuple[Index, ...], roots: Iterable[Expr]) -> dict[Index, tuple[
     taken = {}
     for i in rows:
         divisor, *others = found.get(i, {0})
-        if not others and 1 < divisor <= MOST and type(i.extent) is int and i.extent % divisor == 0:
+        if not others and 1 < divisor <= MAX_PHASES and type(i.extent) is int and i.extent % divisor == 0:
             taken[i] = (fresh_index(i.extent // divisor), fresh_index(divisor))
     return taken
 

@@ -21,24 +21,24 @@ from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index,
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
 from .inline import Element
-from .matmul_tiles import Extents, blocks, quickest
+from .matmul_tiles import Extents, blocks, estimated_cycles
 from .nests import nest
 from .products import free_indices, operands
 
-DEEP = 2048
+MIN_BALANCED_DEPTH = 2048
 """Shortest part of a sum that is split only to balance workers."""
-SIDE = 64
+MIN_TILE_SIDE = 64
 """Side of the smallest tile that a worker computes at its full rate."""
-ALONE = 1.4
+LONE_TILE_SLOWDOWN = 1.4
 """Slowdown of a tile that could share a multiprocessor with another, where there are too few tiles."""
-DEPTH = 64
+DEPTH_MULTIPLE = 64
 """Elements that the length of a part is a multiple of, where operands are copied asynchronously."""
-PASSED, LAUNCH = 0.5, 4000.0
+PARTIAL_SUM_CYCLES, LAUNCH_CYCLES = 0.5, 4000.0
 """Cycles of a worker to write and read a partial sum, and cycles of one more kernel."""
 
 
 @final
-class Pieces(Value):
+class PartialSums(Value):
     """The partial sums of a value, in memory between two kernels; `axes` are the axes of the value, in the order in
     memory.
     """
@@ -59,25 +59,23 @@ class Pieces(Value):
         raise AssertionError("what is scheduled has been differentiated before")
 
 
-def in_pieces(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Value, Element]:
+def split_k(nodes: Mapping[Value, Element], target: TargetModel) -> Mapping[Value, Element]:
     """Split long sums of products with few results."""
     if not target.matmul.split_k_tiles:
         return nodes
     made: dict[Value, Element] = {}
     for value, element in nodes.items():
         if value.cost == "expensive" and not value.opaque:
-            made |= _in_pieces(value, element, target, nodes)
+            made |= _split(value, element, target, nodes)
         else:
             made[value] = element
     return made
 
 
-def _in_pieces(
-    value: Value, element: Element, target: TargetModel, nodes: Mapping[Value, Element]
-) -> dict[Value, Element]:
+def _split(value: Value, element: Element, target: TargetModel, nodes: Mapping[Value, Element]) -> dict[Value, Element]:
     """Return the node of a value, after one for its partial sums if it is split."""
     position, expr = element.position, element.expr
-    whole, chosen = {value: element}, _longest(position, expr, target)
+    whole, chosen = {value: element}, _choose_split(position, expr, target)
     if chosen is None:
         return whole
     sums, column, count = chosen
@@ -88,9 +86,9 @@ def _in_pieces(
     for e in reversed(sums):
         if e.index is not column or length > 1:
             made = Reduce("add", inner if e.index is column else e.index, made, e.dtype)
-    axes = _as_read(value, nodes)
+    axes = _reading_order(value, nodes)
     with working_for(value.location):
-        pieces = Pieces(value, count, made.dtype, axes)
+        pieces = PartialSums(value, count, made.dtype, axes)
     there = tuple([position[a] for a in axes])
     pieces.__dict__["op"] = f"{value.op}_pieces"
     number = fresh_index(count)
@@ -99,7 +97,7 @@ def _in_pieces(
     return {pieces: Element((piece, *there), made), value: Element(position, result)}
 
 
-def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
+def _reading_order(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
     """Return the axes of a value in the order of its readers, if they agree on one: gradients of weights are transposed
     when they meet the weights, which are larger than the partial sums.
     """
@@ -114,7 +112,7 @@ def _as_read(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, ...]:
     return found.pop() if len(found) == 1 else usual
 
 
-def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[Reduce], Index, int] | None:
+def _choose_split(position: Position, expr: Expr, target: TargetModel) -> tuple[list[Reduce], Index, int] | None:
     """Choose the sum of a product to split, and the number of parts; None: it is not split."""
     sums = nest(expr)
     if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
@@ -126,7 +124,7 @@ def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[
         return None
     in_x, in_y = map(free_indices, factors)
     x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
-    tiles = both * -(-x // SIDE) * -(-y // SIDE)
+    tiles = both * -(-x // MIN_TILE_SIDE) * -(-y // MIN_TILE_SIDE)
     limits = target.matmul
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.min_split_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
@@ -136,19 +134,23 @@ def _longest(position: Position, expr: Expr, target: TargetModel) -> tuple[list[
     wanted = min(limits.split_k_tiles // max(1, tiles), length, limits.max_split_k)
     if limits.async_copy_bytes and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
         sides = (in_x - in_y, in_y - in_x)
-        m, n = (_as_one([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True))
+        m, n = (
+            _merged_rows([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True)
+        )
         others = _count(rows) // (m * n)
-        count = _quickest(Extents(m, n, _count(columns), others, bits, nested=True), columns, least, target)
+        count = _parts_for_async_copies(
+            Extents(m, n, _count(columns), others, bits, nested=True), columns, least, target
+        )
         best = next(i for i in reversed(columns) if _count([i]) % count == 0)
         return (sums, best, count) if count > 1 else None
     if wanted < 2 and limits.split_k_to_balance:
-        wanted = _shared_out(Extents(x, y, _count(columns), both, bits), target)
+        wanted = _balanced_parts(Extents(x, y, _count(columns), both, bits), target)
     best = max(columns, key=lambda i: _divisor(_count([i]), wanted))
-    count = _divisor(_count([best]), wanted, DEPTH if limits.async_copy_bytes else 1)
+    count = _divisor(_count([best]), wanted, DEPTH_MULTIPLE if limits.async_copy_bytes else 1)
     return (sums, best, count) if count > 1 else None
 
 
-def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: TargetModel) -> int:
+def _parts_for_async_copies(whole: Extents, columns: Sequence[Index], least: int, target: TargetModel) -> int:
     """Choose the number of parts where operands are copied asynchronously, so that no worker waits for long.
 
     One column is split, so the number divides the extent of one of them.
@@ -158,12 +160,12 @@ def _quickest(whole: Extents, columns: Sequence[Index], least: int, target: Targ
     even = [
         n
         for n in range(2, target.matmul.max_split_k + 1)
-        if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH == 0
+        if any(extent % n == 0 for extent in extents) and whole.k // n >= least and whole.k // n % DEPTH_MULTIPLE == 0
     ]
-    return min([1, *even], key=lambda n: _time_in_pieces(whole, n, target))
+    return min([1, *even], key=lambda n: _split_cycles(whole, n, target))
 
 
-def _as_one(rows: list[Index], factor: Expr) -> int:
+def _merged_rows(rows: list[Index], factor: Expr) -> int:
     """Count the rows of a product that have a constant stride in the memory of its operand, and become one axis of
     tiles.
     """
@@ -176,37 +178,37 @@ def _as_one(rows: list[Index], factor: Expr) -> int:
     return most
 
 
-def _shared_out(whole: Extents, target: TargetModel) -> int:
+def _balanced_parts(whole: Extents, target: TargetModel) -> int:
     """Choose the number of parts that balances few large tiles among workers.
 
     >>> from ..backend.cuda.costs import gpu_model
     >>> sizes = ((768, 3072, 16384), (768, 2304, 16384), (4096, 4096, 16384), (512, 4096, 4096), (768, 3072, 768))
-    >>> [_shared_out(Extents(*size, 1, 16), gpu_model(132)) for size in sizes]
+    >>> [_balanced_parts(Extents(*size, 1, 16), gpu_model(132)) for size in sizes]
     [4, 2, 1, 1, 1]
-    >>> _shared_out(Extents(4096, 4096, 4096, 1, 32), gpu_model(132))
+    >>> _balanced_parts(Extents(4096, 4096, 4096, 1, 32), gpu_model(132))
     1
     """
     assert type(whole.m) is int
     assert type(whole.n) is int
     assert type(whole.k) is int
-    counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= DEEP)]
-    times = {n: _time_in_pieces(whole, n, target) for n in counts}
+    counts = [n for n in (1, 2, 4, 8) if whole.k % n == 0 and (n == 1 or whole.k // n >= MIN_BALANCED_DEPTH)]
+    times = {n: _split_cycles(whole, n, target) for n in counts}
     tile = blocks(whole, target)
     height, width = tile.size("m"), tile.size("n")
     tiles = -(-whole.m // height) * -(-whole.n // width) * whole.others
     if height * width <= target.matmul.max_result_elements and tiles <= target.workers:
-        times[1] *= ALONE
+        times[1] *= LONE_TILE_SLOWDOWN
     return min(counts, key=times.__getitem__)
 
 
-def _time_in_pieces(whole: Extents, count: int, target: TargetModel) -> float:
+def _split_cycles(whole: Extents, count: int, target: TargetModel) -> float:
     """Estimate the cycles of a product with split sums, with the kernel that adds the parts."""
     assert type(whole.m) is int
     assert type(whole.n) is int
     assert type(whole.k) is int
     results = whole.m * whole.n * whole.others
-    own = quickest(whole._replace(k=whole.k // count, others=whole.others * count), target)
-    return own + (count > 1) * (count * results * PASSED / target.workers + LAUNCH)
+    own = estimated_cycles(whole._replace(k=whole.k // count, others=whole.others * count), target)
+    return own + (count > 1) * (count * results * PARTIAL_SUM_CYCLES / target.workers + LAUNCH_CYCLES)
 
 
 def _count(indices: Iterable[Index]) -> int:

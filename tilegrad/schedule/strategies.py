@@ -29,7 +29,7 @@ from .access_patterns import (
     transposed_row,
 )
 from .flatten import FlatGroup
-from .fuse_partial_sums import sums_across
+from .fuse_partial_sums import reduces_row_blocks
 from .instances import at_most, divides, number_of
 from .small_tensors import is_whole
 
@@ -171,7 +171,7 @@ class _Down(Strategy):
     optional = ("height",)
 
     def fits(self, flat: FlatGroup, target: TargetModel) -> bool:
-        return sums_across(flat.columns, flat.roots, target.max_row_elements)
+        return reduces_row_blocks(flat.columns, flat.roots, target.max_row_elements)
 
     def default(self, flat: FlatGroup, target: TargetModel) -> Choice:
         outer, inner = flat.columns

@@ -21,14 +21,14 @@ from .group import Group
 from .lower import lower
 from .options import names_of
 
-SPREAD = 64 << 20
+SPREAD_BYTES = 64 << 20
 """Bytes over which copies of the operands of a small kernel are spread, so that no cache holds all of them."""
-MOST_COPIES = 8
-DRAWN = (1 << 20) + 7
+MAX_COPIES = 8
+DRAWN_ELEMENTS = (1 << 20) + 7
 """Random elements that are drawn for a tensor; a larger one repeats them, at a length that aligns with no row."""
-SETTLING = 5
+WARM_UP_RUNS = 5
 """Warm-up runs: they touch fresh memory, and a CPU repartitions its work by their times."""
-SHORTEST = 1e-3
+MIN_SECONDS = 1e-3
 """Shortest measurement, in seconds."""
 
 
@@ -60,7 +60,7 @@ class Trial:
         arrays = {}
         for name, b in self.buffers.items():
             dtype, shape = b.type.dtype, shapes[name]
-            count = min(DRAWN, int(np.prod(shape)))
+            count = min(DRAWN_ELEMENTS, int(np.prod(shape)))
             if dtype.is_float:
                 drawn: Any = rng.standard_normal(count, np.float32)
             else:
@@ -70,7 +70,7 @@ class Trial:
 
     def _count(self) -> int:
         bytes = sum(int(array.nbytes) for array in self.arrays.values())
-        return max(1, min(MOST_COPIES, SPREAD // max(1, bytes)))
+        return max(1, min(MAX_COPIES, SPREAD_BYTES // max(1, bytes)))
 
     def _rounds(self) -> list[list[int]]:
         """Return the copies for each run: one launch on each copy, or several launches that wait for each other."""
@@ -144,10 +144,10 @@ class Contender:
 def measured(contender: Contender, clock: Callable[[], float] = time.perf_counter) -> float:
     """Measure the seconds of a launch, as the mean of enough launches for the clock."""
     if not contender.times:
-        for _ in range(SETTLING):
+        for _ in range(WARM_UP_RUNS):
             contender.run()
     once = _seconds(contender, 1, clock)
-    turns = int(SHORTEST / max(once * contender.launches, 1e-7))
+    turns = int(MIN_SECONDS / max(once * contender.launches, 1e-7))
     return _seconds(contender, turns, clock) if turns > 1 else once
 
 

@@ -17,14 +17,14 @@ from ..runtime.choice import Choice
 from ..runtime.device import Device
 from ..runtime.lock import Entry
 from .group import Group, Schedule
-from .options import about, candidates, digest_of, title
+from .options import candidates, digest_of, signature, title
 from .trial import Contender, Trial, measured
 
 ROUNDS = 7
 """Measurements of each finalist, interleaved."""
-LEFT = 1.25
+MAX_FINALIST_RATIO = 1.25
 """Largest ratio to the fastest first measurement for a choice to become a finalist."""
-FASTER = 0.95
+MAX_WINNER_RATIO = 0.95
 """Largest ratio to the time of the default choice for another to replace it."""
 
 Measure = Callable[[Contender], float]
@@ -67,7 +67,7 @@ def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list
     return list(jobs.values())
 
 
-def together(jobs: Sequence[Job]) -> list[Job]:
+def merge_jobs(jobs: Sequence[Job]) -> list[Job]:
     """Merge the jobs of several programs, each kernel once."""
     found: dict[tuple[str, str], Job] = {}
     for job in jobs:
@@ -138,8 +138,8 @@ def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[],
             made.times.append(measure(made))
             contenders.append(made)
             fastest = min(c.times[0] for c in contenders)
-            say(f"{name}: {choice}: {shown(made.times[0])}, the best so far {shown(fastest)}")
-    left = [c for c in contenders if c.times[0] <= LEFT * min(c.times[0] for c in contenders)]
+            say(f"{name}: {choice}: {format_seconds(made.times[0])}, the best so far {format_seconds(fastest)}")
+    left = [c for c in contenders if c.times[0] <= MAX_FINALIST_RATIO * min(c.times[0] for c in contenders)]
     left = left if usual in left else [usual, *left]
     for n in range(ROUNDS):
         if clock() >= end and n >= 3:
@@ -147,7 +147,7 @@ def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[],
         for contender in left:
             contender.times.append(measure(contender))
     best = min(left, key=_middle)
-    if _middle(best) > FASTER * _middle(usual) or min(best.times) > FASTER * min(usual.times):
+    if _middle(best) > MAX_WINNER_RATIO * _middle(usual) or min(best.times) > MAX_WINNER_RATIO * min(usual.times):
         best = usual  # a difference that the fastest runs do not show was made by something else on the machine
     return _entry(job, usual, best, len(contenders)), best is not usual
 
@@ -178,15 +178,15 @@ def _middle(contender: Contender) -> float:
 def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> Entry:
     assert best.choice is not None
     before, now = _middle(usual), _middle(best)
-    times = shown(now) if best is usual else f"{shown(now)} instead of {shown(before)}"
-    note = f"{times}, best of {tried}: {about(job.group)}"
+    times = format_seconds(now) if best is usual else f"{format_seconds(now)} instead of {format_seconds(before)}"
+    note = f"{times}, best of {tried}: {signature(job.group)}"
     return Entry(title(job.group), best.choice, note)
 
 
-def shown(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Format a time.
 
-    >>> shown(0.0125), shown(3.21e-5), shown(4e-8)
+    >>> format_seconds(0.0125), format_seconds(3.21e-5), format_seconds(4e-8)
     ('12.5 ms', '32.1 us', '40 ns')
     """
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):

@@ -15,7 +15,7 @@ from ...errors import KernelError
 Clock = dict[int, int]
 """How many releases of each thread are known; a clock is never changed once it is shared."""
 NOTHING: Clock = {}
-MOST = 10**8
+MAX_CLOCK_ENTRIES = 10**8
 """Entries of clocks that one launch may copy: some seconds."""
 
 
@@ -55,7 +55,7 @@ class Order:
         epoch = self.epochs[user.thread] = self.epochs.get(user.thread, 0) + 1
         known = self.known(user.thread)
         self.copied += len(known)
-        if self.copied > MOST:
+        if self.copied > MAX_CLOCK_ENTRIES:
             raise KernelError(
                 f"{len(self.epochs)} threads wait for each other by atomic operations: whether these order all that "
                 "they do is not followed for so many; launch fewer of them to look for races"
@@ -74,7 +74,7 @@ def merged(x: Clock, y: Clock) -> Clock:
     return {**large, **more} if more else large
 
 
-class Element:
+class ElementAccesses:
     """The accesses of one element that later ones may race with.
 
     `changers` are atomic operations that changed it, `lookers` those that did not, as a lock that was not taken.
@@ -104,12 +104,12 @@ class Followed:
 
     def __init__(self, order: Order) -> None:
         self.order = order
-        self.elements: dict[int, Element] = {}
+        self.elements: dict[int, ElementAccesses] = {}
 
-    def element(self, place: int) -> Element:
+    def element(self, place: int) -> ElementAccesses:
         found = self.elements.get(place)
         if found is None:
-            found = self.elements[place] = Element()
+            found = self.elements[place] = ElementAccesses()
         return found
 
     def load(self, place: int, user: User) -> Raced | None:
@@ -144,7 +144,7 @@ class Followed:
         return race
 
     def raced(
-        self, user: User, e: Element, readers: bool = False, changers: bool = False, lookers: bool = False
+        self, user: User, e: ElementAccesses, readers: bool = False, changers: bool = False, lookers: bool = False
     ) -> Raced | None:
         """The first of the earlier accesses of these kinds that is not ordered before."""
         kinds: list[tuple[Iterable[User], str]] = [([e.writer] if e.writer else [], "store")]
