@@ -236,7 +236,7 @@ class AsUsed:
             self.made = self.quick(*self.inputs)
         chosen = [choice for known, choice in gpu.choices.made.items() if known not in before]
         self.by = "cuBLASLt" if any(choice.algorithm for choice in chosen) else "own"
-        pairs = [(choice.ours, choice.theirs) for choice in chosen]
+        pairs = [(choice.kernel_us, choice.library_us) for choice in chosen]
         self.compared = [[us if math.isfinite(us) else None for us in pair] for pair in pairs]
         """Microseconds of kernel and library, as compared at compile time; None if the library had no correct
         algorithm.

@@ -17,6 +17,7 @@ from .split_k_sums import SplitSum
 from .sums import NotRecognised, ProductKernel, Terms, require
 
 MAX_AXES = 3
+"""Most spatial axes of a convolution."""
 
 
 class StridedTensor(NamedTuple):

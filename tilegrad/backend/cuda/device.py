@@ -24,6 +24,7 @@ from ...runtime.index_faults import BYTES, IndexFaults
 from ...runtime.singletons import lock
 from ...runtime.target_model import TargetModel
 from .choosing import LibraryChoices
+from .code.hardware import TENSOR_CORE_CAPABILITY
 from .driver import Driver, DriverFault
 from .functions import LoadedKernels
 from .memory import AllMemory, CudaBuffer, DeviceMemory, Tally
@@ -37,6 +38,7 @@ MAX_QUEUES = 32
 MAX_CACHED_SCALAR_BYTES = 8
 """Largest size, in bytes, of host constants cached on the GPU."""
 MAX_CACHED_SCALARS = 1024
+"""Most host constants cached on the GPU."""
 
 
 class CudaDevice(Device):
@@ -311,7 +313,7 @@ class CudaDevice(Device):
 
     @property
     def products(self) -> Mapping[Precision, str]:
-        if self.properties.major < 8:
+        if self.properties.capability < TENSOR_CORE_CAPABILITY:
             return super().products
         return {"highest": "float32", "high": "tf32", "medium": "bfloat16"}
 

@@ -48,6 +48,11 @@ ATTRIBUTES = {
 """Device attributes that are queried, by their number in `CUdevice_attribute`."""
 
 
+def cuda_major(version: int) -> int:
+    """Return the major number of a CUDA version, which is 1000 * major + 10 * minor."""
+    return version // 1000
+
+
 class DriverFault(RuntimeFault):
     """An error returned by the driver, possibly caused by work submitted earlier."""
 

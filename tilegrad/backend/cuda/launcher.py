@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .device import CudaDevice
 
 MAX_CALLS = 256
+"""Most prepared calls that a launcher keeps, by grid and numbers."""
 
 
 class CudaLauncher:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...config import settings
 from ...errors import ArgumentError, RuntimeFault
 from ...runtime.singletons import once
-from .driver import OpenLibrary
+from .driver import OpenLibrary, cuda_major
 
 
 class InstalledLibrary(NamedTuple):
@@ -29,9 +29,9 @@ class InstalledLibrary(NamedTuple):
 
     def unusable_reason(self, driver: int) -> str:
         """Return why the library cannot be used with a driver of this version, or ""."""
-        if self.refused or not driver or self.cuda <= driver // 1000:
+        if self.refused or not driver or self.cuda <= cuda_major(driver):
             return self.refused
-        return f"it is for CUDA {self.cuda}, and the driver for {driver // 1000}.{driver % 1000 // 10}"
+        return f"it is for CUDA {self.cuda}, and the driver for {cuda_major(driver)}.{driver % 1000 // 10}"
 
     def __str__(self) -> str:
         said = f"{self.name} {'.'.join(map(str, self.version))} ({self.path})"

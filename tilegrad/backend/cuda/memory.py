@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from .queues import Queue
 
 MIN_BLOCK_BYTES = 512
+"""Smallest block, and granularity of small ones, in bytes."""
 LARGE_GRANULARITY = 1 << 21
 """Granularity of large blocks, in bytes."""
 MIN_LARGE_BYTES = 1 << 25
+"""Smallest large block, in bytes."""
 CACHE_DIVISOR = 8
-"""Cached free memory is limited to 1 / KEPT of the GPU's memory when other sizes are needed."""
+"""Cached free memory is limited to 1 / CACHE_DIVISOR of the GPU's memory when other sizes are needed."""
 MAX_LISTED_TENSORS = 8
+"""Most tensors named in an out-of-memory error."""
+FOREIGN_DIVISOR = 8
+"""Memory held by others is named from 1 / FOREIGN_DIVISOR of the GPU's memory on."""
 MAX_PENDING_CHANGES = 4096
 """Usage changes collected before they are summed."""
 MAX_SEARCHED_BLOCKS = 16
@@ -279,7 +284,7 @@ class DeviceMemory:
             f"{device.name} ({device.properties.name}) has no {format_bytes(bytes)} left: {format_bytes(free)} of "
             f"{format_bytes(total)} are free, {format_bytes(live)} are held by tensors and temporaries of this process"
         ]
-        if total - free - live > total // 8:
+        if total - free - live > total // FOREIGN_DIVISOR:
             lines.append(
                 f"others (libraries in this process, or other processes) hold {format_bytes(total - free - live)}"
             )

@@ -90,6 +90,7 @@ TABLE: dict[str, tuple[Any, ...]] = {
 
 NON_BLOCKING, UNTIMED, RELEASE_THRESHOLD, MAX_DYNAMIC_SHARED, PORTABLE = 1, 2, 4, 8, 1
 DEVICE_MEMORY = 2
+"""`CU_MEMORYTYPE_DEVICE`."""
 ON_DEVICE, READ_AND_WRITE = 1, 3
 RELAXED = 2
 """Capture mode that does not restrict other threads."""

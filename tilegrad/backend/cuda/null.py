@@ -37,7 +37,9 @@ H200_ATTRIBUTES = {
 }
 """Attributes of an H200."""
 H200_MEMORY_BYTES = 150_109_880_320
+"""Memory of an H200."""
 MIB = 1 << 20
+"""Granularity of simulated addresses, in bytes."""
 
 
 class NullDriver(Driver):

@@ -26,6 +26,8 @@ OPTIONS = (
     "--extra-device-vectorization",
     "--diag-suppress=177,550",  # unused variables
 )
+NO_CACHE_VERSION = (13, 0)
+"""First version with a cache of its own, and an option against it."""
 MISSING = (
     "NVIDIA's run-time compiler (libnvrtc) is not on this machine, and nothing can be compiled for CUDA without it: "
     "pip install tilegrad[cuda]"
@@ -89,7 +91,7 @@ def compile(source: str, architecture: str, *options: str) -> CompilerOutput:
     program = ctypes.c_void_p()
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None))
     try:
-        fresh = ["--no-cache"] if version() >= (13, 0) else []  # the compiler's cache returns no report
+        fresh = ["--no-cache"] if version() >= NO_CACHE_VERSION else []  # the compiler's cache returns no report
         chosen = [f"--gpu-architecture={architecture}", *OPTIONS, *fresh, *options]
         given = [option.encode() for option in chosen]
         failed = nvrtc.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))

@@ -19,6 +19,7 @@ from .outside import ForeignCall
 from .properties import GpuProperties, check_launch
 
 ALIGNMENT = 256
+"""Alignment of temporaries, in bytes."""
 CompiledLaunch: TypeAlias = tuple[Kernel, LoadedKernel, Sequence[int]]
 """A kernel, its loaded function, and its grid."""
 Substitute: TypeAlias = Callable[[CompiledLaunch, CompiledLaunch | None], LibraryCall | None]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...errors import DeviceError, LaunchError
-from .driver import Driver
+from .driver import Driver, cuda_major
 
+FEATURES_MAJOR = 9
+"""First major compute capability with architecture-specific features (sm_90a)."""
 REGISTER_UNIT = 256
 """Granularity of a warp's registers."""
 RESERVED_SHARED = 1024
@@ -38,6 +40,11 @@ class GpuProperties(NamedTuple):
     driver_version: int
 
     @property
+    def capability(self) -> int:
+        """Compute capability, 90 for sm_90."""
+        return 10 * self.major + self.minor
+
+    @property
     def architecture(self) -> str:
         """The architecture to compile for, with architecture-specific features.
 
@@ -45,7 +52,7 @@ class GpuProperties(NamedTuple):
         >>> properties(NullDriver(), 0).architecture
         'sm_90a'
         """
-        return f"sm_{self.major}{self.minor}{'a' if self.major >= 9 else ''}"
+        return f"sm_{self.major}{self.minor}{'a' if self.major >= FEATURES_MAJOR else ''}"
 
     @property
     def runtime_version(self) -> int:
@@ -140,11 +147,11 @@ def check_launch(
 def check_compiler(limits: GpuProperties) -> None:
     """Raise DeviceError if the driver is too old for the compiler."""
     made, driver = limits.runtime_version, limits.driver_version
-    if made // 1000 > driver // 1000:
+    if cuda_major(made) > cuda_major(driver):
         raise DeviceError(
             f"the NVIDIA driver is for CUDA {_dotted(driver)}, and this NVRTC makes kernels for {_dotted(made)}: "
             "update the driver (580 or newer), or install the compiler for it: pip install "
-            f"nvidia-cuda-nvrtc-cu{driver // 1000}"
+            f"nvidia-cuda-nvrtc-cu{cuda_major(driver)}"
         )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ADDRESS = re.compile(r"/\*[0-9a-fx]+\*/")
 MAX_LISTED_KERNELS = 12
+"""Most kernels named in an error."""
 UNCOMPILED = "not compiled (there is no NVRTC: pip install 'tilegrad[cuda]'), "
 TARGET = re.compile(r"`\((\.?[\w$]+)\)")
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_UNSTAGED_BYTES = 1 << 16
 """Bytes up to which the driver itself buffers the contents before it returns."""
 STAGING_BYTES = 1 << 22
+"""Bytes of a pinned block, and of a pipelined copy."""
+MIN_PINNED_BYTES = 4096
+"""Smallest pinned block of users, in bytes: a page."""
 
 
 class StagingBlock:
@@ -88,7 +91,7 @@ class PinnedMemory:
 
     def take(self, host: Device, bytes: int) -> PinnedBuffer:
         """Allocate a CPU buffer in pinned memory."""
-        size = max(4096, 1 << max(0, bytes - 1).bit_length())
+        size = max(MIN_PINNED_BYTES, 1 << max(0, bytes - 1).bit_length())
         device, blocks = self.device, self.free.setdefault(size, [])
         for n, (address, read) in enumerate(blocks):
             if all(reader.driver.event_done(event) for reader, event in read):

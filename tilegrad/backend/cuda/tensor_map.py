@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 from ...ir.dtype import FLOAT8, DType, bfloat16, dtype_named, float16, float32, int8, uint8
 
 BYTES = 128
+"""Bytes of an encoded tensor map."""
 ALIGNED = 64
+"""Alignment of an encoded tensor map, in bytes."""
 _CODES = {float16: 6, bfloat16: 9, float32: 11, **dict.fromkeys((uint8, int8, *FLOAT8), 0)}
 """Type codes. float32 becomes tf32 when copied: such copies are only operands of products."""
 _SWIZZLE_128 = 3
+"""`CU_TENSOR_MAP_SWIZZLE_128B`."""
 _PROMOTE_128, _PROMOTE_256 = 2, 3
 """L2 promotion sizes: the longer one is slower where lines are not aligned to 128 bytes."""
 _MAX_BYTES, _MAX_EXTENT = 1 << 40, (1 << 31) - 1

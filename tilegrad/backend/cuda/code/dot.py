@@ -55,6 +55,8 @@ MANY_WARPS, LARGE_TILE_ELEMENTS = 8, 64 * 128
 """Warps of a kernel that holds operands in registers too: one with more than two products, or with tiles of this many
 elements.
 """
+MAX_PAIRED_THREADS = {"warp": 128, "thread": 256}
+"""Threads of a block up to which a multiprocessor should hold two, by the kind of tiling."""
 MIN_SHARED_BYTES = 8192
 """Smallest request for shared memory, in bytes: it gets its own place, aligned to 1024."""
 MAX_SLICE_DEPTH = 16
@@ -227,8 +229,9 @@ class DotLowering:
     @property
     def bounds(self) -> str:
         """Arguments of `__launch_bounds__`: threads, and blocks that a multiprocessor should hold."""
-        many = self.threads <= (128 if any(t.kind == "warp" for t in self.tilings.values()) else 256)
-        blocks = 2 if many and not self.producer_threads else 1
+        kind = "warp" if any(t.kind == "warp" for t in self.tilings.values()) else "thread"
+        small = self.threads <= MAX_PAIRED_THREADS[kind]
+        blocks = 2 if small and not self.producer_threads else 1
         blocks = next((plan.blocks for plan in (self.specialised, self.warpgroup) if plan is not None), blocks)
         return f"{self.threads + self.producer_threads}, {blocks}" if self.dots else ""
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import DType
-from .dot_text import LINE_BYTES, Operand
+from .dot_text import Operand
 from .elements import AxisPosition, View, element_view
 from .functions import MEMORY, SUM, TYPES, Text, cast
+from .hardware import LINE_BYTES, VECTOR_BYTES
 from .layout import RegisterLayout
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def fill_lines(
     position, k = axes
     along = position if operand.transposed else k
     width = layout.width if layout.vector == along else 1
-    width = min(width, 16 // operand.bytes)
+    width = min(width, VECTOR_BYTES // operand.bytes)
     element = MEMORY[dtype.name]
     with low.over(layout, without={(layout.vector, 0)} if layout.vector >= 0 else set(), scope=True):
         view, conditions = low.positions(layout)

@@ -10,13 +10,13 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
-from .dot_text import LINE_BYTES, LoopIteration, Operand, Pipeline, copy_lines, part_source, warp_products
+from .dot_text import LoopIteration, Operand, Pipeline, copy_lines, part_source, warp_products
 from .dot_tiling import Tiling, operand_dtype
 from .functions import MEMORY
+from .hardware import LINE_BYTES, MMA_ROWS, VECTOR_BYTES
 
 PIPELINE_STAGES = 3
-PIECE_BYTES = 16
-"""Bytes of one asynchronous copy."""
+"""Stages in flight, if shared memory suffices."""
 
 
 class AsyncCopyLoop(NamedTuple):
@@ -80,7 +80,7 @@ def plan_async_copy_loop(
         return None
     extents = (x.shape[0], y.shape[1])
     reached = (tiling.down * tiling.rows, tiling.across * tiling.columns)
-    if any(r > -(-extent // 16) * 16 for r, extent in zip(reached, extents, strict=True)):
+    if any(r > -(-extent // MMA_ROWS) * MMA_ROWS for r, extent in zip(reached, extents, strict=True)):
         return None  # warps would read past the tile
     if any(t and (bytes == 1 or extent % line) for t, extent in zip(transposed, extents, strict=True)):
         return None
@@ -95,4 +95,4 @@ def plan_async_copy_loop(
 def _copies(definitions: Definitions, side: Strided) -> bool:
     """Return whether all pieces of an operand are aligned to their size."""
     bytes = side.dtype.bytes
-    return side.pitch * bytes % PIECE_BYTES == 0 and definitions.divisor(side.pointer) * bytes % PIECE_BYTES == 0
+    return side.pitch * bytes % VECTOR_BYTES == 0 and definitions.divisor(side.pointer) * bytes % VECTOR_BYTES == 0

@@ -17,13 +17,18 @@ from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided, is_zeros
 from .dot_tiling import Tiling
+from .hardware import LINE_BYTES, MAX_BOX_LINES, MAX_WARPGROUP_COLUMNS, WARPGROUP_ROWS
 
 SHARED_BYTES = 218 * 1024
 """Bytes of shared memory per multiprocessor for tiles: 227 KiB less a reserve."""
 MAX_SHARED_BLOCK_REGISTERS = 80
 """Registers for sums and left operands up to which two blocks share a multiprocessor."""
-MAX_STAGES, LINE_BYTES, LINE_ELEMENTS = 4, 128, 64
-"""A line of 128 bytes has 64 elements of 16 bits."""
+HEIGHTS = (WARPGROUP_ROWS, 2 * WARPGROUP_ROWS, 3 * WARPGROUP_ROWS)
+"""Rows of a tile of accumulators: those of one to three warpgroups."""
+MAX_STAGES = 4
+"""Largest number of stages in flight."""
+LINE_ELEMENTS = LINE_BYTES // bfloat16.bytes
+"""Elements of 16 bits in a line of shared memory."""
 
 
 class CopiedTile(NamedTuple):
@@ -227,7 +232,7 @@ class _SpecialisationPlanner:
         types = self.definitions.types
         (m, n), depth, dtype = types.variables[s.name].shape, types.of(dot.x).shape[1], types.of(dot.x).dtype
         _need(dtype in (bfloat16, float16) and dtype is types.of(dot.y).dtype)
-        _need(m in (64, 128, 192) and n % 16 == 0 and n <= 256 and depth % LINE_ELEMENTS == 0)
+        _need(m in HEIGHTS and n % 16 == 0 and n <= MAX_WARPGROUP_COLUMNS and depth % LINE_ELEMENTS == 0)
         left: SharedOperand | str | None = self._shared_operand(dot.x, 0, own, outside, staged)
         if left is None:
             left = self._registers(dot.x, earlier, own)
@@ -290,7 +295,7 @@ class _SpecialisationPlanner:
     def _map(self, memory: Strided) -> TensorMap:
         along, lines = memory.shape[memory.along], memory.shape[1 - memory.along]
         pitch = memory.pitch
-        _need(along % LINE_ELEMENTS == 0 and lines % 8 == 0 and lines <= 256 and pitch % LINE_ELEMENTS == 0)
+        _need(along % LINE_ELEMENTS == 0 and lines % 8 == 0 and lines <= MAX_BOX_LINES and pitch % LINE_ELEMENTS == 0)
         _need(self.definitions.divisor_within(memory.pointer, pitch) % LINE_ELEMENTS == 0)
         parameter = list(self.definitions.parameters).index(memory.parameter)
         return TensorMap(parameter, memory.dtype, pitch, (LINE_ELEMENTS, lines))

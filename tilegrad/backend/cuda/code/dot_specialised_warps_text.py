@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from . import dot_helpers as helpers
-from .dot_specialised_warps import LINE_BYTES, CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
+from .dot_specialised_warps import CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
 from .dot_warpgroup import unmasked_coordinate_lines
 from .elements import ORIGIN, RegisterTile
 from .functions import TYPES
+from .hardware import LINE_BYTES
 
 if TYPE_CHECKING:
     from .dot import DotLowering

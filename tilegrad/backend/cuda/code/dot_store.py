@@ -13,14 +13,14 @@ from ....ir import tile as ir
 from ....ir.dtype import bool_
 from .elements import AxisPosition, View
 from .functions import MEMORY, Text
+from .hardware import VECTOR_BYTES
 from .layout import RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
 
-PIECE_BYTES = 16
-"""Bytes of a vectorised store, and padding of lines in shared memory against bank conflicts."""
 MAX_STAGED_BYTES = 96 * 1024
+"""Bytes of shared memory for staged results."""
 SECTOR_BYTES = 32
 """Bytes of a memory sector."""
 
@@ -50,8 +50,8 @@ def stage_stores(low: CudaLowering, stores: Sequence[ir.Store], layout: Register
         if along is None:
             continue
         t = low.types.of(store.pointer)
-        pitch = layout.shape[1] + PIECE_BYTES // t.dtype.bytes
-        bytes = -(-layout.shape[0] * pitch * t.dtype.bytes // PIECE_BYTES) * PIECE_BYTES
+        pitch = layout.shape[1] + VECTOR_BYTES // t.dtype.bytes
+        bytes = -(-layout.shape[0] * pitch * t.dtype.bytes // VECTOR_BYTES) * VECTOR_BYTES
         if used + bytes <= available:
             found[id(store)] = (store, pitch, along)
             offsets[id(store)] = used
@@ -71,7 +71,7 @@ def stage_stores(low: CudaLowering, stores: Sequence[ir.Store], layout: Register
 def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
     """Return how many columns are stored as one vector."""
     t = low.types.of(store.pointer)
-    for each in (PIECE_BYTES // t.dtype.bytes >> n for n in range(4)):
+    for each in (VECTOR_BYTES // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
             pattern = low.patterns.of(store.pointer, 1, each)
             masked = store.mask is not None and low.patterns.of(store.mask, 1, each).step != 0
@@ -83,7 +83,7 @@ def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
 def _store_axis(low: CudaLowering, store: ir.Store, layout: RegisterLayout) -> int | None:
     """Return the axis to store along (`StagedStore.along`); None if the holders of the elements should store them."""
     bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
-    if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= PIECE_BYTES:
+    if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= VECTOR_BYTES:
         return None
     if not low.products.is_accumulator(layout) or not can_be_delayed(low, store):
         return None
@@ -109,10 +109,10 @@ def stores_in_pieces(low: CudaLowering, store: ir.Store, columns: int, bytes: in
     line = definitions.step(store.pointer, -2)
     if definitions.step(store.pointer, -1) != 1 or line is None:
         return False
-    if any(n * bytes % PIECE_BYTES for n in (columns, line, definitions.divisor(store.pointer))):
+    if any(n * bytes % VECTOR_BYTES for n in (columns, line, definitions.divisor(store.pointer))):
         return False
     return (
-        store.mask is None or low.patterns.of(store.mask, 1, PIECE_BYTES // bytes).step == 0
+        store.mask is None or low.patterns.of(store.mask, 1, VECTOR_BYTES // bytes).step == 0
     )  # a mask along columns would split pieces
 
 
@@ -123,7 +123,7 @@ def write_staged(low: CudaLowering, store: ir.Store, stage: StagedStore) -> None
         _write_elements(low, store, stage)
         return
     rows, columns = t.shape
-    each = PIECE_BYTES // t.dtype.bytes
+    each = VECTOR_BYTES // t.dtype.bytes
     pack = f"Pack<{MEMORY[t.dtype.name]}, {each}>"
     with low.out.block(f"for (int n = thread; n < {rows * columns // each}; n += {low.threads})"):
         low.out.add(f"const int row = n / {columns // each}, column = n % {columns // each} * {each};")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .dot_tiling import Tiling
-
-LINE_BYTES = 128
-"""Bytes of an operand's line."""
+from .hardware import LINE_BYTES
 
 
 class LoopIteration(NamedTuple):

@@ -19,6 +19,7 @@ from .dot_tiling import Tiling
 from .functions import MEMORY
 
 PIPELINE_STAGES = 3
+"""Stages in flight."""
 MAX_STAGE_DEPTH = 16
 """Largest depth of a stage."""
 PAD_BYTES = 16

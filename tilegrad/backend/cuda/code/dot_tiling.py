@@ -21,15 +21,12 @@ from typing import NamedTuple
 
 from ....ir.dtype import FLOAT8, DType, bfloat16, float16, float32, int8, uint8
 from ....ir.precision import Precision
+from .hardware import FLOAT8_CAPABILITY, TENSOR_CORE_CAPABILITY
 from .layout import Digit, RegisterLayout
 
-TENSOR_CORES = 80
-"""First compute capability whose tensor cores are used."""
-EIGHT_BITS = 89
-"""First compute capability whose tensor cores take 8-bit floats."""
-MOST_SUMS = 128
+MAX_ACCUMULATORS = 128
 """Largest number of accumulators of a thread on tensor cores; half as many where threads multiply without them."""
-UNITS = {"warp": (16, 16), "thread": (4, 8)}
+MIN_WARP_TILE = {"warp": (16, 16), "thread": (4, 8)}
 """Smallest rows and columns of a warp."""
 
 
@@ -95,12 +92,12 @@ def operand_dtype(dtype: DType, precision: Precision, capability: int) -> DType 
     >>> operand_dtype(float32, "medium", 90), operand_dtype(float8_e5m2, "highest", 80)
     (tilegrad.bfloat16, tilegrad.float16)
     """
-    if capability < TENSOR_CORES:
+    if capability < TENSOR_CORE_CAPABILITY:
         return None
     if dtype is float32:
         return {"medium": bfloat16, "high": float32}.get(precision)
     if dtype in FLOAT8:
-        return dtype if capability >= EIGHT_BITS else float16
+        return dtype if capability >= FLOAT8_CAPABILITY else float16
     return dtype if dtype in (bfloat16, float16, int8, uint8) else None
 
 
@@ -119,14 +116,14 @@ def choose_tiling(kind: str, m: int, n: int, count: int) -> Tiling:
     >>> choose_tiling("warp", 128, 128, 4)[3:7], choose_tiling("thread", 128, 128, 8)[3:7]
     ((2, 2, 64, 64), (4, 2, 32, 64))
     """
-    unit_m, unit_n = UNITS[kind]
+    unit_m, unit_n = MIN_WARP_TILE[kind]
     found = _choices(kind, m, n, count) or _choices(kind, m, n, count, 1 << 30)
     return min(found, key=lambda t: (t.rows * t.columns, t.rows // unit_m + t.columns // unit_n))
 
 
 def _choices(kind: str, m: int, n: int, count: int, most: int = 0) -> list[Tiling]:
-    unit_m, unit_n = UNITS[kind]
-    most = most or 32 * (MOST_SUMS if kind == "warp" else MOST_SUMS // 2)
+    unit_m, unit_n = MIN_WARP_TILE[kind]
+    most = most or 32 * (MAX_ACCUMULATORS if kind == "warp" else MAX_ACCUMULATORS // 2)
     made = []
     for down in (1 << p for p in range(count.bit_length())):
         across = count // down

@@ -17,14 +17,19 @@ from . import dot_helpers as helpers
 from .dot_operands import Definitions, Strided
 from .dot_text import LoopIteration
 from .dot_tiling import Tiling, operand_dtype
+from .hardware import LINE_BYTES, MAX_WARPGROUP_COLUMNS, WARPGROUP_ROWS
 
 SHARED_BYTES = 218 * 1024
 """Bytes of shared memory for stages: 227 KiB less a reserve for reductions after the loop."""
 MAX_STAGES = 8
+"""Largest number of stages in flight."""
+STAGE_BARRIERS_BYTES = 16
+"""Bytes of the two barriers of a stage."""
+MAX_PAIRED_COLUMNS = 128
+"""Columns of a tile of 16-bit operands up to which two blocks share a multiprocessor."""
 MAX_UNROLLED_ITERATIONS = 4
 """Iterations up to which the compiler unrolls the loop completely."""
-LINE_BYTES = 128
-HEIGHTS = (64, 128)
+HEIGHTS = (WARPGROUP_ROWS, 2 * WARPGROUP_ROWS)
 """Rows of a tile: those of one or of two warpgroups."""
 
 
@@ -64,7 +69,7 @@ class WarpgroupLoop(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory: the stages, aligned to 1024, and their barriers."""
-        return self.stages * (self.stage + 16)
+        return self.stages * (self.stage + STAGE_BARRIERS_BYTES)
 
     @property
     def piece(self) -> int:
@@ -76,7 +81,7 @@ class WarpgroupLoop(NamedTuple):
         """Blocks per multiprocessor: small tiles leave registers for two, of which one multiplies while the other
         stores.
         """
-        narrow = self.tiling.columns <= 128 and self.x.memory.dtype.bytes <= 2
+        narrow = self.tiling.columns <= MAX_PAIRED_COLUMNS and self.x.memory.dtype.bytes <= 2
         return 2 if self.tiling.down == 1 or narrow else 1
 
     @property
@@ -154,15 +159,15 @@ def plan_warpgroup_loop(
     if x.dtype.bytes == 1 and (any(transposed) or (x.dtype.is_float and product.precision == "highest")):
         return None  # tensor cores accumulate 8-bit floats with less than float32 precision
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
-    swapped = transposed[1] if x.dtype is float32 and any(transposed) else m > 128 or m not in HEIGHTS
+    swapped = transposed[1] if x.dtype is float32 and any(transposed) else m not in HEIGHTS
     high, wide = (n, m) if swapped else (m, n)
-    if high not in HEIGHTS or wide % 16 or wide > 256 or depth % (LINE_BYTES // x.dtype.bytes):
+    if high not in HEIGHTS or wide % 16 or wide > MAX_WARPGROUP_COLUMNS or depth % (LINE_BYTES // x.dtype.bytes):
         return None
     sides = (_boxed_operand(definitions, x, transposed[0], m), _boxed_operand(definitions, y, transposed[1], n))
     if sides[0] is None or sides[1] is None:
         return None
     made = WarpgroupLoop(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
-    stages = min(MAX_STAGES, shared // made.blocks // (made.stage + 16))
+    stages = min(MAX_STAGES, shared // made.blocks // (made.stage + STAGE_BARRIERS_BYTES))
     return made._replace(
         stages=min(stages, max(2, iterations * depth * x.dtype.bytes // LINE_BYTES)) if iterations else stages
     )

@@ -13,11 +13,12 @@ from math import prod
 from typing import NamedTuple
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32
+from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32, uint32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
 from . import functions
 from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
+from .hardware import REGISTER_BITS
 from .layout import Digit, RegisterLayout
 from .patterns import Patterns
 
@@ -299,14 +300,14 @@ class Elements:
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_nonnegative(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)
-                return made if meeting.bits >= 32 else functions.call(TYPES[meeting.name], made)
+                return made if meeting.bits >= REGISTER_BITS else functions.call(TYPES[meeting.name], made)
         if meeting is float32 and x.fn in self.fast_functions:
             return functions.call(self.fast_functions[x.fn], *args)
         return functions.apply_function(x.fn, meeting, args, position)
 
     def _natural(self, fn: str, dtype: DType, args: Sequence[Text], divisor: float) -> Text:
         """Divide a non-negative number: unsigned arithmetic tells the compiler what it cannot prove."""
-        if dtype.kind == "int" and divisor < 1 << 32:
+        if dtype.kind == "int" and divisor <= uint32.max:
             return functions.call("quotient" if fn == "floordiv" else "rest", *args)
         return binary("/" if fn == "floordiv" else "%", PRODUCT, args[0], args[1], free=False)
 

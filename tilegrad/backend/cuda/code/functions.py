@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ....ir.dtype import FLOAT8, DType, bfloat16, bool_, float8_e4m3fn, float8_e5m2, float16, float32, float64
 from ....ir.functions import convert
 from .checked_indices import RECORD
+from .hardware import REGISTER_BITS
 
 TERNARY, OR, AND, BITOR, BITXOR, BITAND, EQUAL, COMPARE, SHIFT, SUM, PRODUCT, UNARY, ATOM = range(13)
 """Precedence of C++ operators."""
@@ -71,11 +72,11 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
     if dtype.is_float:
         return _float(float(value), dtype)
     value = int(value)
-    if dtype.bits < 32:
+    if dtype.bits < REGISTER_BITS:
         return Text(f"{TYPES[dtype.name]}({value})")
     if dtype.kind == "uint":
         return Text(f"{value}{'u' if dtype.bits == 32 else 'ull'}")
-    if value == dtype.min and dtype.bits >= 32:
+    if value == dtype.min and dtype.bits >= REGISTER_BITS:
         return Text(f"{value + 1}{'ll' if dtype.bits == 64 else ''} - 1", SUM)
     wide = "ll" if dtype.bits == 64 else ""
     return Text(f"{value}{wide}", UNARY if value < 0 else ATOM)
@@ -149,7 +150,7 @@ def library(name: str, dtype: DType) -> str:
 
 def _arithmetic(symbol: str, binds: int, wrapping: str) -> FunctionWriter:
     def rule(dtype: DType, args: Sequence[Text], position: bool) -> Text:
-        if dtype.kind == "int" and dtype.bits >= 32 and not position:
+        if dtype.kind == "int" and dtype.bits >= REGISTER_BITS and not position:
             return call(wrapping, *args)
         # float arithmetic is not associative: keep the parentheses
         return binary(symbol, binds, args[0], args[1], free=symbol != "-" and not dtype.is_float)
@@ -158,7 +159,7 @@ def _arithmetic(symbol: str, binds: int, wrapping: str) -> FunctionWriter:
 
 
 def _neg(dtype: DType, args: Sequence[Text], position: bool) -> Text:
-    if dtype.kind == "int" and dtype.bits >= 32 and not position:
+    if dtype.kind == "int" and dtype.bits >= REGISTER_BITS and not position:
         return call("minus", f"{TYPES[dtype.name]}(0)", args[0])
     return Text(f"-{args[0].within(ATOM)}", UNARY)
 
@@ -278,7 +279,7 @@ def apply_function(fn: str, dtype: DType, args: Sequence[Text], position: bool =
         return made
     if dtype in LOW_PRECISION_FLOATS and fn not in _EXACT:
         return narrowed(made, dtype)
-    if dtype.is_integer and dtype.bits < 32:
+    if dtype.is_integer and dtype.bits < REGISTER_BITS:
         return call(TYPES[dtype.name], made)
     return made
 

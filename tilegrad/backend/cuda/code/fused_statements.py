@@ -26,6 +26,7 @@ from .dot_store import StagedStore, stage_stores, write_staged
 from .elements import RegisterTile, View, element_view, matches_layout
 from .foreign_registers import unavailable_names
 from .functions import MEMORY, TYPES, Text, literal
+from .hardware import VECTOR_BYTES
 from .layout import SCALAR, RegisterLayout
 from .neighbours import contiguous_run, is_broadcast_load
 from .warp_reduce import COMBINE, accumulation_dtype, initial_value, reduce_threads, scan_threads
@@ -282,7 +283,7 @@ class FusedLoop:
 
     def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
         multiple = self.low.patterns.of(pointer, self._axis(pointer), self.layout.width).multiple
-        return multiple * t.dtype.bytes >= min(16, self.layout.width * t.dtype.bytes)
+        return multiple * t.dtype.bytes >= min(VECTOR_BYTES, self.layout.width * t.dtype.bytes)
 
     def _load(self, name: str, load: ir.Load) -> None:
         t = self.low.types.variables[name]

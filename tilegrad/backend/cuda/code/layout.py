@@ -17,6 +17,11 @@ from collections.abc import Mapping, Sequence
 
 from ....ir.node import Structure
 
+MIN_COALESCED_THREADS = 8
+"""Adjacent threads that at least share the accesses along an axis, where its extent allows."""
+MAX_COVERAGE_RATIO = 1.15
+"""Largest ratio of the positions covered by threads, idle ones included, to the fewest possible."""
+
 
 class Digit(Structure):
     """A digit of a position: threads `stride` apart, or a register index if there is no stride."""
@@ -118,5 +123,5 @@ def _threads_along(extent: int, most: int) -> int:
     """Return the power of two of threads along an axis that leaves few of them idle."""
     choices = [1 << n for n in range(most.bit_length()) if 1 << n < 2 * extent]
     covered = {n: -(-extent // n) * n for n in choices}
-    least = min((covered[n] for n in choices if n >= 8), default=extent)
-    return max((n for n in choices if covered[n] <= 1.15 * least), default=max(choices))
+    least = min((covered[n] for n in choices if n >= MIN_COALESCED_THREADS), default=extent)
+    return max((n for n in choices if covered[n] <= MAX_COVERAGE_RATIO * least), default=max(choices))

@@ -39,6 +39,10 @@ from .writing import Lines, Names, SharedMemory
 BYTES = {"bool": 1, "int8": 1, "uint8": 1, "uint16": 2, "short": 2, "int": 4, "uint32": 4, "float": 4}
 SHARED_KIB = {"80": 163, "87": 163, "90": 227, "100": 227, "103": 227}
 """KiB of shared memory that a block may have, by architecture; others have 99."""
+MAX_POSITION_OPERATIONS = 12
+"""Operations of a position up to which it is recomputed at each use."""
+LOADS_UNROLL, LOADS_UNROLL_OF_SMALL_BLOCKS, SMALL_BLOCK_THREADS = 4, 8, 64
+"""Iterations in flight of a loop that only loads; more of them in blocks of few threads."""
 MAX_POSITION_NODES = 4096
 """Largest position, in nodes after inlining, that is recomputed at each use; named parts can double it line by line."""
 BOUNDS = ("grid_0", "grid_1", "grid_2")
@@ -160,7 +164,7 @@ class CudaLowering(Registers):
                     return False
                 case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
                     return False
-        return cost <= 12 and self._size(value) <= MAX_POSITION_NODES
+        return cost <= MAX_POSITION_OPERATIONS and self._size(value) <= MAX_POSITION_NODES
 
     @memoised
     def _size(self, x: ir.Tile) -> int:
@@ -368,7 +372,8 @@ class CudaLowering(Registers):
         prefetch.begin()
         with self.loop_scope(loop):
             if _only_loads(loop):
-                self.out.add(f"#pragma unroll {8 if self.threads <= 64 else 4}")  # keeps more loads in flight
+                small = self.threads <= SMALL_BLOCK_THREADS
+                self.out.add(f"#pragma unroll {LOADS_UNROLL_OF_SMALL_BLOCKS if small else LOADS_UNROLL}")
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
                 self.scopes.append({loop.index})
                 prefetch.next()

@@ -10,17 +10,19 @@ import math
 from collections.abc import Iterator, Sequence, Set
 
 from ....ir import tile as ir
+from ....ir.dtype import float64
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
+from .hardware import BANK_BYTES, VECTOR_BYTES
 from .layout import SCALAR, RegisterLayout, blocked
 from .patterns import Patterns, power_of_two
 
 MIN_THREADS, MAX_THREADS = 32, 1024
 """Bounds on the threads of a block."""
 ELEMENTS_PER_THREAD, ELEMENTS_PER_THREAD_OF_LARGE, LARGE_TILE_ELEMENTS = 8, 16, 4096
-"""Elements of the largest tile that a thread holds; more for tiles of more than MANY elements."""
-VECTOR_BYTES = 16
-"""Bytes of a vectorised access."""
+"""Elements of the largest tile that a thread holds; more for tiles of more than LARGE_TILE_ELEMENTS elements."""
+MIN_ALIGNED_BYTES = 8
+"""Alignment, in bytes, below which stores to rows use narrower vectors."""
 
 
 class LayoutPlan:
@@ -76,9 +78,10 @@ class LayoutPlan:
             bytes = [b for b, _ in runs]
             widest = max(bytes)
             if self.is_strided:  # transposed through shared memory element by element
-                wide = max(1, 4 // widest)
+                wide = max(1, BANK_BYTES // widest)
             else:
-                wide = VECTOR_BYTES // (4 if widest == 8 and min(bytes) < 8 else widest)
+                mixed = widest == float64.bytes and min(bytes) != widest
+                wide = VECTOR_BYTES // (widest // 2 if mixed else widest)
             widths[extent] = min(power_of_two(extent), wide, max(run for _, run in runs))
         for extent, aligned in self._aligned().items():
             widths[extent] = min(widths.get(extent, 1), aligned)
@@ -97,7 +100,7 @@ class LayoutPlan:
             if isinstance(s, ir.Store) and t is not None and t.shape:
                 axis = self.order(s.pointer)[0]
                 pattern = self.patterns.of(s.pointer, axis, VECTOR_BYTES // t.dtype.bytes)
-                if pattern.step == 1 and pattern.multiple * t.dtype.bytes < 8:
+                if pattern.step == 1 and pattern.multiple * t.dtype.bytes < MIN_ALIGNED_BYTES:
                     found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR_BYTES), pattern.multiple)
         return found
 

@@ -13,6 +13,7 @@ from ....ir import tile as ir
 from ....ir.tile_access import walk
 from .dot_helpers import COPIES, SHARED_MEMORY
 from .functions import MEMORY
+from .hardware import ASYNC_COPY_CAPABILITY, VECTOR_BYTES
 from .layout import RegisterLayout
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 MIN_PREFETCH_THREADS = 512
 """Threads of a block from which on a multiprocessor holds too few blocks to hide latency."""
-PIECE_BYTES = 16
-"""Bytes of one asynchronous copy."""
 MAX_PREFETCH_BYTES = 160 * 1024
 """Bytes of shared memory for two iterations. Three are prefetched where a block is alone on its multiprocessor anyway:
 with two, no copy is in flight between the arrival of an iteration's elements and the next request.
 """
 
+RESERVED_BYTES = 8192
+"""Bytes of shared memory left for reductions."""
 MAX_SHARED_ITERATIONS = 4
 """A block is alone on its multiprocessor if this many iterations (two for each of two blocks) do not fit."""
 
@@ -49,16 +50,17 @@ class LoopPrefetch:
         self.loads = _find_loads(low, loop)
         self.bytes, self.iterations = 0, 2
         """Bytes of the elements of an iteration, and the number of iterations in shared memory."""
-        copies = int(low.architecture.strip("sm_af")) >= 80 and not low.products.dots
+        copies = int(low.architecture.strip("sm_af")) >= ASYNC_COPY_CAPABILITY and not low.products.dots
         if copies and all(_is_piece_aligned(low, w) for w in self.loads):
             placed = []
             for w in self.loads:
                 placed.append(w._replace(offset=self.bytes))
-                self.bytes += _vectors_per_thread(w.layout) * low.threads * PIECE_BYTES
-            if 2 * self.bytes <= min(MAX_PREFETCH_BYTES, low.max_shared_bytes - 8192):
+                self.bytes += _vectors_per_thread(w.layout) * low.threads * VECTOR_BYTES
+            available = low.max_shared_bytes - RESERVED_BYTES
+            if 2 * self.bytes <= min(MAX_PREFETCH_BYTES, available):
                 self.loads = placed
                 alone = MAX_SHARED_ITERATIONS * self.bytes > low.max_shared_bytes
-                self.iterations = 3 if alone and 3 * self.bytes <= low.max_shared_bytes - 8192 else 2
+                self.iterations = 3 if alone and self.bytes <= available // 3 else 2
             else:
                 self.bytes = 0
 
@@ -82,7 +84,7 @@ class LoopPrefetch:
         if self.bytes:
             place = buffer = self.buffer_index
             low.out.add(f"wait_for_copies<{last - 1}>();")
-            address = f"held + {buffer} * {self.bytes} + thread * {PIECE_BYTES}"
+            address = f"held + {buffer} * {self.bytes} + thread * {VECTOR_BYTES}"
             low.out.add(f"const unsigned char* const {self.iteration_address} = {address};")
             if last == 1:
                 low.out.add(f"{buffer} ^= 1;")
@@ -134,11 +136,11 @@ class LoopPrefetch:
                 if not self.bytes:
                     low.out.add(f"{guard}prefetch_l2({there});")
                     continue
-                own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {PIECE_BYTES}"
+                own = f"{place} * {self.bytes} + {w.offset} + {self._piece(w)} + thread * {VECTOR_BYTES}"
                 low.out.add(f"{guard}copy_16(shared_address(held + {own}), {there});")
 
     def _piece(self, w: PrefetchedLoad) -> str:
-        return self.low.flat(w.layout, self.low.threads * PIECE_BYTES, {(w.layout.vector, 0)})
+        return self.low.flat(w.layout, self.low.threads * VECTOR_BYTES, {(w.layout.vector, 0)})
 
     def _place(self, w: PrefetchedLoad) -> str:
         """Return the shared-memory address of the current vector."""
@@ -164,7 +166,7 @@ def _is_piece_aligned(low: CudaLowering, w: PrefetchedLoad) -> bool:
     """Return whether vectors are aligned pieces of 16 bytes."""
     bytes = low.types.of(w.pointer).dtype.bytes
     pattern = low.patterns.of(w.pointer, w.layout.vector, w.layout.width)
-    return w.layout.width * bytes == PIECE_BYTES and pattern.multiple * bytes >= PIECE_BYTES
+    return w.layout.width * bytes == VECTOR_BYTES and pattern.multiple * bytes >= VECTOR_BYTES
 
 
 def _vectors_per_thread(layout: RegisterLayout) -> int:

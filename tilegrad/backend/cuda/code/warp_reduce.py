@@ -13,12 +13,12 @@ from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.functions import identity
 from .elements import SharedTile, element_view
 from .functions import TYPES, Text, literal, narrowed
+from .hardware import WARP_LANES
 from .layout import Digit, RegisterLayout
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
 
-WARP_LANES = 32
 MIN_WARPS_FOR_LANES = 4
 """Warps from which on lanes combine the warps' partial results, instead of every thread combining all of them."""
 COMBINE = {

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from .hardware import VECTOR_BYTES
 from .prelude import NAMES
 
 KEYWORDS = frozenset(
@@ -126,7 +127,7 @@ class SharedMemory:
             self.large_allocations += 1
             needs_barrier, self.large_in_use = self.large_in_use, True
             return "large", needs_barrier
-        self.half_bytes = max(self.half_bytes, -(-bytes // 16) * 16)
+        self.half_bytes = max(self.half_bytes, -(-bytes // VECTOR_BYTES) * VECTOR_BYTES)
         needs_barrier = self.last is None
         self.last = 0 if self.last != 0 else 1
         if self.first is None:
