@@ -1,8 +1,8 @@
-"""How far the vector mathematics of the CPU is from the truth.
+"""Measure the error of the CPU's elementary functions.
 
-`python -m tests.backend.maths_accuracy exp sin` tries all 2^32 float32 arguments (a few minutes a function);
-`--step 257` every 257th of them; without names, every function. The oracle of float32 is float64 arithmetic of numpy
-and `math`, that of float64 the long double of numpy.
+`python -m tests.backend.maths_accuracy exp sin` tries all 2^32 float32 arguments (a few minutes a function); `--step
+257` every 257th of them; without names, every function. The oracle of float32 is float64 arithmetic of numpy and
+`math`, that of float64 the long double of numpy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BINARY = ("pow", "atan2", "fmod")
 
 @cache
 def loop(fn: str, element: str, lanes: int) -> tuple[objects.LinkedCode, Any]:
-    """The compiled loop of a function over arrays of a length that `lanes` divides."""
+    """Compile the loop of a function over arrays whose length is a multiple of `lanes`."""
     b = Builder()
     arity = 2 if fn in BINARY else 1
     type = Type(element, 0 if lanes == 1 else lanes)
@@ -92,7 +92,7 @@ def loop(fn: str, element: str, lanes: int) -> tuple[objects.LinkedCode, Any]:
 
 
 def computed(fn: str, *args: np.ndarray, lanes: int = 8) -> np.ndarray:
-    """What the generated code gives for arrays of one length; they are padded to whole vectors."""
+    """Run the generated code on arrays of one length, padded to whole vectors."""
     element = "float" if args[0].dtype == np.float32 else "double"
     size = -(-len(args[0]) // lanes) * lanes
     padded = [np.ascontiguousarray(np.pad(x, (0, size - len(x)), mode="edge")) for x in args]
@@ -103,7 +103,7 @@ def computed(fn: str, *args: np.ndarray, lanes: int = 8) -> np.ndarray:
 
 
 def errors(result: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """Distances in units of the last place of the exact value; infinite where NaN, sign or overflow are wrong."""
+    """Errors in units of the last place of the exact value; infinite where NaN, sign or overflow are wrong."""
     bits, least = (24, -149) if result.dtype == np.float32 else (53, -1074)
     with np.errstate(all="ignore"):
         nearest = exact.astype(result.dtype)
@@ -129,7 +129,7 @@ def pieces(step: int, size: int = 1 << 20) -> Iterator[np.ndarray]:
 
 
 def greatest_error(fn: str, step: int, lanes: int = 8) -> tuple[float, float]:
-    """The greatest error over every `step`-th float32, and where it is."""
+    """The greatest error over every `step`-th float32, and its argument."""
     worst = (0.0, 0.0)
     for x in pieces(step):
         with np.errstate(all="ignore"):

@@ -1,5 +1,6 @@
-"""Kernels for the matrix unit (AMX) where there is none: its instructions as Python functions on eight tiles. And for
-vectors of pairs (`vdpbf16ps`): the instruction as a function of LLVM's."""
+"""Emulate AMX on processors without it: its instructions as Python functions on eight tiles; and `vdpbf16ps` as a
+function in LLVM IR.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ define internal <16 x float> @multiplied_pairs(<16 x float> %sum, <32 x bfloat> 
   ret <16 x float> %made
 }
 """
-"""What `vdpbf16ps` does: denormal numbers are 0."""
+"""Definition of `vdpbf16ps`, which flushes denormal numbers to 0."""
 
 
 def host() -> HostProcessor:
@@ -62,12 +63,12 @@ def host() -> HostProcessor:
 
 
 def assembly(launch: Launch, target: Target = TARGET) -> str:
-    """What the kernel becomes for that processor."""
+    """Compile a kernel for that processor and return its assembly."""
     return objects.assembly(launch.kernel.name, lower(launch.kernel, target), host())
 
 
 class Unit:
-    """Eight tiles of 16 x 16 words, and how many products the last run made."""
+    """Eight tiles of 16 x 16 words, and the number of products of the last run."""
 
     def __init__(self) -> None:
         self.tiles = np.zeros((8, 16, 16), np.uint32)
@@ -90,7 +91,7 @@ class Unit:
         }
 
     def run(self, launch: Launch, arrays: Sequence[np.ndarray]) -> None:
-        """Runs all instances of a launch on arrays in memory."""
+        """Run all instances of a launch on arrays in memory."""
         self.products = 0
         grid = [*(tiles.count({}) for tiles in launch.grid), 1, 1, 1][:3]
         arguments = (ctypes.c_int64 * (len(arrays) + 3))(*(a.ctypes.data for a in arrays), *grid)
@@ -98,7 +99,7 @@ class Unit:
         assert not self.configured, "the unit was not released"
 
     def run_program(self, program: Program, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Runs the launches of a program of fixed sizes; gives its first output."""
+        """Run the launches of a program of fixed sizes; return its first output."""
         memory = {b.name: _aligned([int(str(n)) for n in b.type.shape], b.type.dtype.numpy) for b in program.buffers}
         memory |= dict(zip(program.inputs, arrays, strict=True))
         products = 0
@@ -137,7 +138,7 @@ class Unit:
             _line(address + row * stride)[:] = self.tiles[tile, row]
 
     def _multiply(self, c: int, a: int, b: int) -> None:
-        """Odd and even numbers are added up on their own; denormal numbers are 0."""
+        """Odd and even numbers are accumulated separately; denormal numbers are 0."""
         assert self.configured
         self.products += 1
         with np.errstate(all="ignore"):
@@ -153,7 +154,7 @@ class Unit:
 
 
 class Pairs(Unit):
-    """Vectors that multiply bfloat16 numbers, and add two products at a time."""
+    """Runs kernels with `vdpbf16ps`, emulated where the processor lacks it."""
 
     def _compiled(self, kernel: Kernel) -> Callable[..., Any]:
         form = kernel.form()
@@ -163,7 +164,7 @@ class Pairs(Unit):
 
 
 def with_function(text: str) -> str:
-    """The text of a kernel with a function in place of the instruction."""
+    """Replace the instruction in a kernel by a function."""
     needed = [line for line in (FABS, FMA) if line not in text]
     lines = [line for line in text.splitlines() if not (line.startswith("declare") and f"@{INSTRUCTION}(" in line)]
     return "\n".join([*lines, *needed, DEFINED]).replace(INSTRUCTION, "multiplied_pairs")
@@ -179,7 +180,7 @@ def _callable(code: objects.LinkedCode, kernel: Kernel) -> Callable[..., Any]:
 
 
 def _aligned(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Zeros that begin at a multiple of 64 bytes, as memory does that programs are given."""
+    """Zeros aligned to 64 bytes, as the memory of programs is."""
     bytes = int(np.prod(shape)) * dtype.itemsize
     memory = np.zeros(bytes + 64, np.uint8)
     first = -memory.ctypes.data % 64

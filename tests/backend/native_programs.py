@@ -1,4 +1,4 @@
-"""Small programs for the native runner, made without the compiler, and what runs a piece of Python in a child process.
+"""Small programs for the native runner, built without the compiler, and a helper that runs Python in a child process.
 
 A fault in native code ends the process: tests of it run in children, with `faulthandler` on.
 """
@@ -14,7 +14,7 @@ from tilegrad.backend.cpu.task_table import ArgumentPatch, TaskTable
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("-W", "ignore:This process:DeprecationWarning")
-"""From 3.12 on Python warns of forks where there are threads; what comes of those is what is tested."""
+"""From 3.12 on Python warns of forks in processes with threads; these tests do that on purpose."""
 
 MIRROR = """
 ; target[i] = source[n - 1 - i] + 1 for i in begin .. end: reads what other threads wrote.
@@ -47,7 +47,7 @@ leave:
 
 
 def mirror() -> int:
-    """The address of the kernel; its code stays."""
+    """Address of the kernel; its code stays linked."""
     return _CODE.addresses["mirror"]
 
 
@@ -71,7 +71,7 @@ class Mirrors:
         self.table.run(self.x.address, self.y.address)
 
     def check(self, start: int = 0) -> None:
-        """Runs once from a ramp, and compares."""
+        """Run once from a ramp, and compare."""
         self.x.view[:] = memoryview(bytes(8 * self.count)).cast("q")
         for n in range(self.count):
             self.x.view[n] = start + n
@@ -84,7 +84,7 @@ class Mirrors:
 
 
 def in_child(source: str, timeout: float = 120, prefix: tuple[str, ...] = (), **environment: str) -> str:
-    """Runs Python in a process of its own and returns what it prints."""
+    """Run Python in a process of its own and return what it prints."""
     import os
 
     code = "from tests.backend.native_programs import *\n" + textwrap.dedent(source)

@@ -1,4 +1,4 @@
-"""Products in the CPU's matrix unit: by its instructions where it is, by functions in their place elsewhere."""
+"""Matrix products with AMX: by its instructions where the processor has them, by an emulation elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 FORMS = [("bfloat16", "highest", 1), ("float32", "medium", 1), ("float32", "high", 3), ("float32", "highest", 6)]
 BOUND = {1: 4e-3, 3: 8e-6, 6: 5e-7}
-"""Of the root mean square of errors, in units of that of the results."""
+"""Bound of the root mean square error, in units of that of the results."""
 WAYS = ["nn", "nt", "tn"]
 NUMPY = {"bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
 UNIT = Unit()
@@ -38,7 +38,7 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def small_products_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products as small as tests want them are made in the unit."""
+    """Small products use the matrix unit too."""
     monkeypatch.setattr(costs, "MATRIX_UNIT", costs.MATRIX_UNIT._replace(min_reuse=(0.0, 0.0, 0.0)))
 
 
@@ -46,8 +46,8 @@ def product(x: tg.Tensor, y: tg.Tensor, way: str, precision: str) -> tg.Tensor:
     return tg.matmul(x.T if way[0] == "t" else x, y.T if way[1] == "t" else y, precision=precision)
 
 
-def laid(x: np.ndarray, y: np.ndarray, way: str) -> list[np.ndarray]:
-    """Matrices, each as it lies in memory."""
+def in_layout(x: np.ndarray, y: np.ndarray, way: str) -> list[np.ndarray]:
+    """Matrices in the memory layout that the test asks for."""
     return [np.ascontiguousarray(a.T if turned == "t" else a) for a, turned in zip((x, y), way, strict=True)]
 
 
@@ -69,8 +69,8 @@ def test_small_products_of_many_parts_are_left_to_multiply_adds(monkeypatch: pyt
 
 
 def made(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> np.ndarray:
-    """The product as the unit makes it."""
-    arrays = [*laid(x, y, way), np.zeros((len(x), y.shape[1]), x.dtype)]
+    """Compute the product with the matrix unit."""
+    arrays = [*in_layout(x, y, way), np.zeros((len(x), y.shape[1]), x.dtype)]
     UNIT.run(launch_of(arrays[0], arrays[1], way, precision), arrays)
     return arrays[-1]
 
@@ -106,7 +106,7 @@ FULL = np.uint32([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001]).view(np.float32)
 
 @pytest.mark.parametrize("value", [*ODD, *FULL], ids=str)
 @pytest.mark.parametrize("side", [0, 1])
-def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
+def test_numbers_out_of_range_are_multiplied_as_float32(value: float, side: int) -> None:
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((40, 40), (40, 24)))
     (x, y)[side][17, 3] = value
     with np.errstate(all="ignore"):
@@ -118,7 +118,7 @@ def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
 
 
 @pytest.mark.parametrize("value", ODD, ids=str)
-def test_odd_bfloat16_numbers(value: float) -> None:
+def test_bfloat16_numbers_out_of_range(value: float) -> None:
     x, y = (rng.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((40, 40), (40, 24)))
     y[17, 3] = value
     x[:, 17] = 1e30 if abs(value) < 1 else 1
@@ -130,7 +130,7 @@ def test_odd_bfloat16_numbers(value: float) -> None:
 
 @pytest.mark.parametrize("scale", [2.0**-60, 2.0**60])
 def test_products_that_leave_the_range(scale: float) -> None:
-    """Each factor is fit for the unit, but not both together."""
+    """Each operand is in range, but not the product."""
     x, y = (rng.uniform(1, 2, shape).astype(np.float32) * np.float32(scale) for shape in ((40, 40), (40, 24)))
     np.testing.assert_allclose(made(x, y, "nn", "highest"), x @ y, rtol=1e-6)
     assert UNIT.products == 0
@@ -139,15 +139,15 @@ def test_products_that_leave_the_range(scale: float) -> None:
     np.testing.assert_allclose(found, x @ (y / np.float32(scale)), rtol=1e-6)
 
 
-def test_zeros_are_no_odd_numbers() -> None:
+def test_zeros_are_in_range() -> None:
     x, y = np.zeros((40, 40), np.float32), rng.standard_normal((40, 24)).astype(np.float32)
     x[3, 4] = -1
     np.testing.assert_allclose(made(x, y, "nn", "highest"), x @ y, rtol=1e-6)
     assert UNIT.products > 0
 
 
-def test_what_is_computed_around_products() -> None:
-    """Operands that are computed, masked and gathered, several sums, and what follows on them."""
+def test_computed_operands_and_epilogues() -> None:
+    """Computed, masked and gathered operands, several sums, and epilogues."""
     nn = tg.nn.functional
     shapes: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]]]] = {
         "layers": (lambda x, w, v: (nn.relu(x) @ w) * tg.sigmoid(nn.relu(x) @ v), [(40, 64), (64, 48), (64, 48)]),
@@ -170,7 +170,7 @@ INTEGERS = {"int8": ("tdpbssd", -128, 127), "uint8": ("tdpbuud", 0, 255)}
 
 
 def integers(dtype: str, *shape: int) -> np.ndarray:
-    """The ends of the range more often than others."""
+    """Random integers that are often extreme."""
     _, least, most = INTEGERS[dtype]
     return np.clip(rng.integers(least - 40, most + 41, shape), least, most).astype(dtype)
 
@@ -183,9 +183,9 @@ def integer_product(x: tg.Tensor, y: tg.Tensor, way: str) -> tg.Tensor:
 @pytest.mark.parametrize("m, k, n", [(40, 77, 53), (33, 128, 32)])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_of_eight_bits(dtype: str, m: int, k: int, n: int, way: str) -> None:
-    """No number is odd: there is only one way, and it is exact."""
+    """Integers need no fallback, and results are exact."""
     x, y = integers(dtype, m, k), integers(dtype, k, n)
-    arrays = laid(x, y, way)
+    arrays = in_layout(x, y, way)
     (launch,) = tg.explain(lambda x, y: integer_product(x, y, way), *map(tg.tensor, arrays)).kernels.launches
     assert isinstance(launch, Launch)
     found = np.zeros((m, n), np.int32)
@@ -204,7 +204,7 @@ def test_integers_on_and_off(dtype: str, way: str) -> None:
         x, y = integers(dtype, m, k), integers(dtype, k, n)
         for amx in (True, False):
             with changed(amx=amx):
-                found = tg.jit(lambda x, y: integer_product(x, y, way))(*map(tg.tensor, laid(x, y, way)))
+                found = tg.jit(lambda x, y: integer_product(x, y, way))(*map(tg.tensor, in_layout(x, y, way)))
             np.testing.assert_array_equal(found.numpy(), x.astype(np.int32) @ y.astype(np.int32))
 
 
@@ -217,7 +217,7 @@ COMPUTED: dict[str, tuple[Callable[..., tg.Tensor], list[tuple[int, ...]], str]]
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_computed_bfloat16_operands_are_no_float32(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One product makes them, not six of parts."""
+    """One product computes them, not six of parts."""
     monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.MATRIX_UNIT))
     fn, shapes, dtype = COMPUTED[name]
     arrays = [rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in shapes]
@@ -235,7 +235,7 @@ def test_small_products_are_left_to_vectors() -> None:
     assert "llvm.x86" not in lower(launch_of(x.T.copy(), x, "nn", "high").kernel, TARGET)
 
 
-def test_code_with_and_without_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_with_and_without_the_unit_is_cached_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.zeros((64, 64), np.float32)
     kernel = launch_of(x, x, "nn", "high").kernel
     names: list[str] = []
@@ -262,5 +262,5 @@ def test_on_and_off(dtype: str, precision: str, products: int, way: str) -> None
     for amx in (True, False):
         with changed(amx=amx):
             run = tg.jit(lambda x, y: product(x, y, way, precision))
-            found = run(*map(tg.tensor, laid(x, y, way))).numpy()
+            found = run(*map(tg.tensor, in_layout(x, y, way))).numpy()
         assert error(found, x, y) < BOUND[products], f"AMX {'on' if amx else 'off'}"

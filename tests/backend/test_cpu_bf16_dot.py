@@ -1,4 +1,4 @@
-"""Products of bfloat16 numbers by vectors of pairs: by the instruction, and by a function in its place elsewhere."""
+"""bfloat16 matrix products with `vdpbf16ps`: by the instruction, or by an emulation elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import tilegrad as tg
 from tests.backend.matrix_unit import PAIRED, Pairs, assembly
-from tests.backend.test_cpu_amx import COMPUTED, NUMPY, ODD, WAYS, error, laid, launch_of, product
+from tests.backend.test_cpu_amx import COMPUTED, NUMPY, ODD, WAYS, error, in_layout, launch_of, product
 from tilegrad.backend.cpu import costs
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
@@ -31,8 +31,8 @@ rng = np.random.default_rng(0)
 
 
 def made(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> np.ndarray:
-    """The product as vectors of pairs make it."""
-    arrays = [*laid(x, y, way), np.zeros((len(x), y.shape[1]), x.dtype)]
+    """Compute the product with the emulated instruction."""
+    arrays = [*in_layout(x, y, way), np.zeros((len(x), y.shape[1]), x.dtype)]
     PAIRS.run(launch_of(arrays[0], arrays[1], way, precision), arrays)
     return arrays[-1]
 
@@ -40,7 +40,7 @@ def made(x: np.ndarray, y: np.ndarray, way: str, precision: str) -> np.ndarray:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype, precision", FORMS)
 def test_the_instruction(dtype: str, precision: str, way: str) -> None:
-    """A vector of each row and one number of each column go into 16 of them, and nothing is kept in memory between."""
+    """The innermost loop broadcasts one pair per row, and spills nothing."""
     x = np.zeros((64, 64), NUMPY[dtype])
     code = assembly(launch_of(x, x, way, precision), PAIRED)
     assert code.count("\tvdpbf16ps\t") >= 32
@@ -57,7 +57,7 @@ def test_products_of_all_shapes(dtype: str, precision: str, m: int, k: int, n: i
 
 @pytest.mark.parametrize("value", ODD, ids=str)
 @pytest.mark.parametrize("dtype, precision", FORMS)
-def test_odd_numbers_are_multiplied_as_float32(value: float, dtype: str, precision: str) -> None:
+def test_numbers_out_of_range_are_multiplied_as_float32(value: float, dtype: str, precision: str) -> None:
     x, y = (rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in ((40, 40), (40, 24)))
     y[17, 3] = value
     x[:, 17] = 1e30 if abs(value) < 1 else 1
@@ -73,7 +73,7 @@ def test_float32_products_of_several_parts_are_left_to_multiply_adds(precision: 
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_integers_are_left_to_other_vectors(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_do_not_use_bf16_dot(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.BF16_VECTORS))
     x, y = (rng.integers(0, 100, shape).astype(dtype) for shape in ((40, 64), (64, 48)))
     fn = tg.jit(lambda x, y: (x + 1).int() @ y.int())
@@ -94,8 +94,8 @@ def test_computed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", [1.0, np.inf])
-def test_places_that_lie_in_a_table(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways read it, the one for odd numbers after the loops of the other."""
+def test_indices_in_a_table(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both branches read the table of indices, and each writes its own."""
     monkeypatch.setitem(
         device("cpu").__dict__, "target", device("cpu").target._replace(matrix_unit=costs.BF16_VECTORS, workers=1)
     )
@@ -112,14 +112,14 @@ def test_places_that_lie_in_a_table(value: float, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("m, k, n", [(150, 700, 333), (1024, 1100, 260)])
 @pytest.mark.parametrize("dtype, precision", FORMS)
 def test_on_this_machine(dtype: str, precision: str, m: int, k: int, n: int, way: str) -> None:
-    """Operands are packed for all tiles, sums go on from turn to turn."""
+    """Operands are packed for all tiles, and sums continue over iterations."""
     x, y = (rng.standard_normal(shape).astype(NUMPY[dtype]) for shape in ((m, k), (k, n)))
-    found = tg.jit(lambda x, y: product(x, y, way, precision))(*map(tg.tensor, laid(x, y, way)))
+    found = tg.jit(lambda x, y: product(x, y, way, precision))(*map(tg.tensor, in_layout(x, y, way)))
     assert error(found.numpy(), x, y) < 4e-3
 
 
-def test_operands_that_several_instances_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are packed once; the last turn of the sum is shorter than the others."""
+def test_operands_that_several_instances_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are packed once; the last iteration of the sum is shorter than the others."""
     monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((50, 150), (150, 120)))
     given = tg.explain(lambda x, y: tg.matmul(x, y, precision="medium"), tg.tensor(x), tg.tensor(y)).compiled.program

@@ -1,4 +1,4 @@
-"""Sums of products of bfloat16 numbers that are read two at a time."""
+"""Sums of products of bfloat16 numbers that are read in pairs."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def test_rows_times_one_row(count: int) -> None:
 
 @pytest.mark.parametrize("place", range(0, 70, 9))
 @pytest.mark.parametrize("odd", [float("inf"), float("nan"), -3e38, 1e-40])
-def test_odd_numbers_anywhere(place: int, odd: float) -> None:
+def test_numbers_out_of_range_anywhere(place: int, odd: float) -> None:
     values = np.zeros((3, 70), np.float32)
     values[1, place] = odd
     found = rows(tg.ones(1, 70).bfloat16(), tg.tensor(values).bfloat16())

@@ -1,4 +1,4 @@
-"""Code in memory is bounded: a process has only so many mappings of memory."""
+"""Linked code is bounded: a process has a limited number of memory mappings."""
 
 import gc
 from typing import Any
@@ -9,7 +9,7 @@ import tilegrad as tg
 from tilegrad.backend.cpu import build
 
 
-def test_programs_of_ever_new_shapes_are_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_ever_new_shapes_are_unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
     most = len(build._linked) + 12
     monkeypatch.setattr(build, "MAX_LINKED", most)

@@ -1,4 +1,4 @@
-"""Where the first extreme is, among ties and NaN, in rows of every length."""
+"""argmin and argmax with ties and NaN, in rows of every length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOATS = ["float16", "float32", "float64"]
     st.integers(0, 99),
     st.booleans(),
 )
-def test_the_first_of_all(length: int, others: int, dtype: str, seed: int, odd: bool) -> None:
+def test_the_first_of_equal_elements(length: int, others: int, dtype: str, seed: int, odd: bool) -> None:
     rng = np.random.default_rng(seed)
     x = rng.integers(-3, 4, (others, length)).astype(dtype)
     if odd and dtype in FLOATS:
@@ -37,7 +37,7 @@ def test_the_first_of_all(length: int, others: int, dtype: str, seed: int, odd: 
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("target", [Target("x86", 32, 16), Target("x86", 64, 32)], ids=lambda t: str(t.vector_bytes))
-def test_it_is_found_by_vectors(target: Target, axis: int) -> None:
+def test_argmax_is_vectorised(target: Target, axis: int) -> None:
     (launch,) = tg.explain(lambda x: tg.argmax(x, axis), tg.randn(64, 256)).kernels.launches
     assert isinstance(launch, Launch)
     lanes = target.lanes(4)

@@ -1,4 +1,4 @@
-"""Signs of float16 numbers that were float64: LLVM must not ask for both conversions at once."""
+"""Signs of float16 numbers converted from float64: LLVM must not merge both conversions."""
 
 from __future__ import annotations
 

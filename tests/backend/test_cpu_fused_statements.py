@@ -1,4 +1,4 @@
-"""What is done together, position by position, gives what its statements give one after another."""
+"""Fused statements compute the same as separate ones."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("kernel, meaning", CASES, ids=[meaning.__name__ for _, meaning in CASES])
-def test_order_does_not_show(kernel: Any, meaning: Callable[[Any, Any], Any]) -> None:
+def test_order_of_statements_does_not_matter(kernel: Any, meaning: Callable[[Any, Any], Any]) -> None:
     rng = np.random.default_rng(0)
     x, out = rng.standard_normal(273).astype(np.float32), rng.standard_normal(600).astype(np.float32)
     given = tg.tensor(out)
@@ -143,7 +143,7 @@ def test_order_does_not_show(kernel: Any, meaning: Callable[[Any, Any], Any]) ->
 
 
 @pytest.mark.parametrize("m, n, k", [(5, 3, 2), (13, 40, 5), (31, 17, 130), (6, 16, 33), (12, 48, 8)])
-def test_what_follows_a_product_sees_all_of_it(m: int, n: int, k: int) -> None:
+def test_an_epilogue_reads_the_whole_sum(m: int, n: int, k: int) -> None:
     rng = np.random.default_rng(0)
     x, y, bias, more = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (n,), (m, n)))
 
@@ -158,7 +158,7 @@ def test_what_follows_a_product_sees_all_of_it(m: int, n: int, k: int) -> None:
     np.testing.assert_allclose(dear.numpy(), np.exp(-abs(product)) + more, rtol=1e-4, atol=1e-4)
 
 
-def test_a_finished_product_has_no_memory_of_its_own() -> None:
+def test_a_product_with_an_epilogue_has_no_memory() -> None:
     x, y = tg.ones(64, 32), tg.ones(32, 64)
     (launch,) = tg.explain(lambda x, y: tg.relu(x @ y), x, y).kernels.launches
     assert isinstance(launch, Launch)
@@ -174,14 +174,14 @@ def test_a_finished_product_has_no_memory_of_its_own() -> None:
         (48, Target("x86", 64, 32, l3_bytes=64 << 20), False),
     ],
 )
-def test_what_is_packed_in_the_next_turn_is_asked_for(rows: int, target: Target, asks: bool) -> None:
+def test_operands_of_the_next_iteration_are_prefetched(rows: int, target: Target, asks: bool) -> None:
     x, y = tg.empty(rows, 4096), tg.empty(4096, 4096)
     (launch,) = tg.explain(lambda x, y: x @ y, x, y).kernels.launches
     assert isinstance(launch, Launch)
     assert ("i32 0, i32 2, i32 1)" in lower(launch.kernel, target)) is asks
 
 
-def test_blocks_ask_for_all_that_the_next_turn_takes() -> None:
+def test_blocks_prefetch_all_operands_of_the_next_iteration() -> None:
     load = Load(Literal(0))
     for rows, lines, blocks in [(256, 16, 430), (7, 12, 5), (256, 8, 22), (100, 5, 1000)]:
         share = _share(PrefetchTile(load, 1, rows, lines), blocks)

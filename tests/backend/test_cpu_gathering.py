@@ -1,4 +1,4 @@
-"""Vectors of numbers that do not all lie together: short rows of windows, and every so many-th number."""
+"""Vectors of elements that are not contiguous: short rows of windows, and strides."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def apart(x, out, first: tl.constexpr, step: tl.constexpr, count: tl.constexpr):
 
 
 @given(st.sampled_from(STEPS), st.integers(1, 70), st.sampled_from(["float32", "float64", "int32", "int8", "bfloat16"]))
-def test_numbers_apart(step: int, count: int, dtype: str) -> None:
-    """Nothing lies before the first of them, or behind the last."""
+def test_strided_loads(step: int, count: int, dtype: str) -> None:
+    """Memory before the first element and after the last is not read."""
     length = abs(step) * (count - 1) + 1
     x, out = (tg.arange(n).to(getattr(tg, dtype)) for n in (length, count))
     apart[(1,)](x, out, 0 if step > 0 else length - 1, step, count)
@@ -61,7 +61,7 @@ def test_numbers_apart(step: int, count: int, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: str(target.vector_bytes))
-def test_every_second_number_is_not_gathered(target: Target) -> None:
+def test_a_stride_of_two_is_not_gathered(target: Target) -> None:
     (launch,) = tg.explain(lambda x: tg.nn.functional.max_pool2d(x, 2), tg.randn(2, 3, 64, 64)).kernels.launches
     assert isinstance(launch, Launch)
     text = lower(launch.kernel, target)

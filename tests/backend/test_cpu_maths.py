@@ -1,4 +1,4 @@
-"""The vector mathematics of the CPU: how exact it is, and what it gives for special arguments."""
+"""Elementary functions of the CPU: accuracy and special values."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_every_formula_is_stated_and_tested() -> None:
 
 @pytest.mark.parametrize("fn", UNARY)
 def test_float32_everywhere(fn: str) -> None:
-    """About a million numbers between all bit patterns: every exponent, denormals, infinities and NaN."""
+    """About a million numbers over all bit patterns: every exponent, denormals, infinities and NaN."""
     error, at = greatest_error(fn, 4099 if fn not in ("erf", "erfc") else 40009)
     assert error <= maths.ACCURACY[fn], f"{fn}({at!r}) is off by {error:.2f} ULP"
 
 
 @pytest.mark.parametrize("fn", UNARY)
-def test_float32_where_it_bends(fn: str) -> None:
+def test_float32_of_ordinary_size(fn: str) -> None:
     """Numbers of ordinary size, one of 977 between 1/16 and 8."""
     x = np.concatenate([floats(0x3D800000, 0x41800000, 977), floats(0xBD800000, 0xC1800000, 977)])
     with np.errstate(all="ignore"):
@@ -117,7 +117,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
 @pytest.mark.parametrize("lanes", [1, 3, 8, 16])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_special_values(dtype: type, lanes: int) -> None:
-    """What C99's Annex F says, to the bit, in vectors of every width."""
+    """Special values of C99's Annex F, bit by bit, in vectors of every width."""
     for fn, cases in SPECIAL.items():
         x, expected = (np.array(column, dtype) for column in zip(*cases, (NAN, NAN), strict=True))
         result = computed(fn, x, lanes=lanes)
@@ -127,14 +127,14 @@ def test_special_values(dtype: type, lanes: int) -> None:
 
 
 def test_bounds_are_kept() -> None:
-    """No sine above 1, no probability above 1, however they are rounded."""
+    """No sine and no probability exceeds 1 after rounding."""
     x = floats(0x3F000000, 0x47000000, 127)
     for fn in ("sin", "cos", "tanh", "erf", "sigmoid"):
         assert np.abs(computed(fn, x)).max() <= 1.0, fn
 
 
-def test_great_arguments_in_one_lane_only() -> None:
-    """The branch for great arguments leaves the other lanes of the vector as they are."""
+def test_large_arguments_in_one_lane_only() -> None:
+    """The slow path for large arguments leaves the other lanes of the vector unchanged."""
     x = np.array([0.5, 1e38, -2.0, 1e7, INF, 3.0, -1e20, 0.0], np.float32)
     with np.errstate(invalid="ignore"):
         for fn in ("sin", "cos", "tan"):
@@ -151,8 +151,8 @@ def test_no_function_of_a_library_is_called() -> None:
             assert all("@llvm." in text for text in outside), (fn, outside)
 
 
-def test_gelu_is_as_exact_as_the_sum_that_it_is_made_of() -> None:
-    """The normal distribution comes from one exponential here, which the slope shares."""
+def test_gelu_is_as_accurate_as_its_sum() -> None:
+    """The normal distribution comes from one exponential here, shared with the derivative."""
     x = np.concatenate([np.linspace(-20, 20, 40_001), np.linspace(-0.1, 0.1, 999), [np.inf, np.nan]]).astype(np.float32)
     wide = x[:-2].astype(np.float64)
     below = np.array([math.erfc(-n * math.sqrt(0.5)) / 2 for n in wide])

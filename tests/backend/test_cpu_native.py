@@ -1,4 +1,4 @@
-"""The native runner: right results whatever threads do, and a process that lives and ends well."""
+"""The native runner: results under every schedule of threads, and the life cycle of the process."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def test_more_threads_than_cores(threads: int) -> None:
 
 
 def test_a_hundred_thousand_runs_with_stragglers() -> None:
-    """Several programs in turn, short pauses in between so that workers sleep, wake late, and meet old programs."""
+    """Several programs alternate, with short pauses so that workers sleep, wake late, and meet old programs."""
     in_child("""
         import random, time
         random.seed(7)
@@ -68,7 +68,7 @@ def test_programs_come_and_go_while_workers_look() -> None:
 
 
 def test_python_threads_share_the_runner() -> None:
-    """Same program: one at a time. Different programs, long and short ones: all right."""
+    """Runs of one program are serialised; different programs, long and short, run concurrently."""
     in_child("""
         import threading
         programs = [Mirrors(200, 6, long=True), Mirrors(50, 3), Mirrors(20, 2, 100.0), Mirrors(100, 9, long=True)]
@@ -88,7 +88,7 @@ def test_python_threads_share_the_runner() -> None:
 
 @pytest.mark.parametrize("workers", [2, 5])
 def test_threads_make_run_and_drop_programs_at_random(workers: int) -> None:
-    """From the first use on: the runtime itself is made by whoever comes first."""
+    """The first use is concurrent too: whichever thread comes first creates the runtime."""
     in_child(
         """
         import random, threading, time
@@ -194,10 +194,10 @@ def test_times_of_segments_rise() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core")
 def test_a_busy_neighbour_slows_little() -> None:
-    """While another process keeps a core busy a program goes on with the cores that remain.
+    """While another process keeps a core busy a program continues on the remaining cores.
 
-    It can lose that core with a chunk taken, for a turn of the scheduler, so 2.5 times is what to expect; runners that
-    wait for threads instead of chunks take 10 to 100 times as long.
+    It can lose that core with a chunk taken, for a time slice, so a factor of 2.5 is expected; runners that wait for
+    threads instead of chunks take 10 to 100 times as long.
     """
     printed = in_child("""
         import os, subprocess, sys, time

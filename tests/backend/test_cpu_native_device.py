@@ -1,4 +1,4 @@
-"""The CPU device: memory, programs with temporaries, varying sizes, updates in place; compiling and its cache."""
+"""The CPU device: memory, programs with temporaries, varying sizes, in-place updates; compiling and its cache."""
 
 import gc
 import sys
@@ -68,7 +68,7 @@ def add_is_compiled() -> objects.LinkedCode:
 
 
 def chain(n: Dim, depth: int, work: float = 16.0) -> Program:
-    """z = x + y + y + ...; temporaries take turns in two places."""
+    """z = x + y + y + ...; temporaries alternate between two places."""
     of = TensorType(float32, (n,))
     names = ["x", *(f"t{k}" for k in range(depth - 1)), "z"]
     temporaries = [Buffer(name, of, "temporary", n * 4 * (k % 2)) for k, name in enumerate(names[1:-1])]
@@ -80,7 +80,7 @@ def chain(n: Dim, depth: int, work: float = 16.0) -> Program:
 
 
 @pytest.mark.parametrize("n, depth, work", [(16, 1, 16), (64, 30, 16), (1 << 16, 7, 16), (4096, 9, 1e6)])
-def test_a_chain_is_right_however_it_is_dealt(n: int, depth: int, work: float) -> None:
+def test_a_chain_is_right_for_every_partition(n: int, depth: int, work: float) -> None:
     run = cpu.load(chain(n, depth, work)).bound()
     x, y = np.random.rand(2, n).astype(np.float32)
     given = (cpu.from_host(x), cpu.from_host(y))
@@ -121,7 +121,7 @@ def test_sizes_may_vary_from_call_to_call() -> None:
 
 
 def test_outputs_may_be_inputs_written_in_place() -> None:
-    """x += y by an alias, w = x copied, y given back as it is."""
+    """x += y through an alias, w = x copied, y returned unchanged."""
     of = TensorType(float32, (16,))
     buffers = (
         Buffer("x", of, "input"),
@@ -140,7 +140,7 @@ def test_outputs_may_be_inputs_written_in_place() -> None:
         assert cpu.to_host(results[0], float32, (16,)).tolist() == [3.0 + 2 * n] * 16
 
 
-def test_a_large_copy_is_cut_in_pieces() -> None:
+def test_a_large_copy_is_split_into_chunks() -> None:
     n = 3_000_001
     of = TensorType(float32, (n,))
     program = Program(
@@ -294,8 +294,8 @@ def test_buffers_made_natively_are_buffers() -> None:
         buffer_factory(cpu, 1 << 60)()
 
 
-def test_counts_of_references_stay() -> None:
-    """Neither the class, the device, nor the free list gains or loses references; nor do addresses leak."""
+def test_reference_counts_are_balanced() -> None:
+    """Neither the class, the device, nor the free list gains or loses references; addresses do not leak."""
     make, blocks = buffer_factory(cpu, 300), cpu.pool.blocks(300)
     watched = (small_buffer(), cpu, blocks)
     for _ in range(10):

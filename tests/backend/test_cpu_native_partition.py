@@ -1,4 +1,4 @@
-"""How launches are dealt to threads: every instance once, conflicts in order, branches at once."""
+"""Partition of launches among threads: every instance once, conflicts in order, independent launches concurrently."""
 
 import pytest
 from hypothesis import given
@@ -57,7 +57,7 @@ def test_every_instance_runs_once_and_conflicts_keep_their_order(
 
 
 def test_branches_share_a_segment() -> None:
-    """Two launches of one instance each, which cannot be cut: one for each thread."""
+    """Two launches of one instance each, which cannot be split: one for each thread."""
     branches = [NativeCall(f"branch{n}", 0, (), 1, 1e6, (Span(0, 0, 8),), (Span(1, 8 * n, 8 * n + 8),)) for n in (0, 1)]
     (both,) = partition(branches, 2)
     assert both.name == "branch0 | branch1"
@@ -66,7 +66,7 @@ def test_branches_share_a_segment() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
-def test_small_programs_are_for_one_thread(threads: int) -> None:
+def test_small_programs_run_on_one_thread(threads: int) -> None:
     segments = partition([NativeCall("k", 0, (), 100, MIN_SPLIT_NS - 1)] * 50, threads)
     assert len(segments) == 1
     assert is_single_threaded(segments)

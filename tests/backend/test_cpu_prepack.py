@@ -1,4 +1,4 @@
-"""Operands that several instances of a product need: packed once, by launches of their own."""
+"""Prepacked operands of products that several instances read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products as small as tests want them are made in the unit, by several instances."""
+    """Small products use the matrix unit too, in several instances."""
     monkeypatch.setattr(costs, "MATRIX_UNIT", costs.MATRIX_UNIT._replace(min_reuse=(0.0, 0.0, 0.0)))
     monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=24, n=40, k=64))
 
@@ -50,7 +50,7 @@ def numbers(*shape: int, dtype: type = np.float32) -> np.ndarray:
     return rng.standard_normal(shape).astype(dtype)
 
 
-def test_what_becomes_of_a_launch() -> None:
+def test_a_launch_becomes_packing_launches_and_a_product() -> None:
     program = program_of(lambda x, y: tg.matmul(x, y, precision="high"), numbers(48, 150), numbers(150, 120))
     left, right, product = launches(program)
     assert [type(step.kernel) for step in (left, right, product)] == [PackingKernel, PackingKernel, PrepackedKernel]
@@ -63,7 +63,7 @@ def test_what_becomes_of_a_launch() -> None:
     assert spans[1][1] == program.arena
 
 
-def test_what_only_one_instance_needs_is_packed_by_it() -> None:
+def test_operands_of_one_instance_are_not_prepacked() -> None:
     multiply = lambda x, y: tg.matmul(x, y, precision="high")  # noqa: E731
     assert len(launches(program_of(multiply, numbers(24, 64), numbers(64, 120)))) == 2
     assert len(launches(program_of(multiply, numbers(24, 64), numbers(64, 40)))) == 1
@@ -72,7 +72,7 @@ def test_what_only_one_instance_needs_is_packed_by_it() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_columns_that_four_instances_need_are_packed_for_multiply_adds(turned: bool) -> None:
+def test_columns_that_four_instances_read_are_prepacked_for_multiply_adds(turned: bool) -> None:
     x, y = numbers(96, 150), numbers(41, 150) if turned else numbers(150, 41)
 
     def multiply(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
@@ -85,8 +85,8 @@ def test_columns_that_four_instances_need_are_packed_for_multiply_adds(turned: b
     np.testing.assert_allclose(multiply(tg.tensor(x), tg.tensor(y)).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_rows_that_four_instances_need_are_packed_to_a_rest_of_one_number() -> None:
-    """64 numbers of each row at a time, and then one: no vector is read, along which squares would be turned."""
+def test_rows_with_a_remainder_of_one_number_are_prepacked() -> None:
+    """64 numbers of each row, and then a single one, for which squares cannot be transposed."""
     x, y = numbers(24, 129), numbers(129, 160)
     program = tg.explain(tg.matmul, tg.tensor(x), tg.tensor(y)).compiled.program
     made = launches(prepack(program, TARGET._replace(matrix_unit=False)))
@@ -122,10 +122,10 @@ def test_bfloat16_and_what_follows() -> None:
 @pytest.mark.parametrize("size", [(64, 96, 128), (128, 160, 64), (64, 32, 64), (64, 1088, 64)])
 @pytest.mark.parametrize("depth", [64, 2048])
 @pytest.mark.parametrize("value", [1.0, np.inf])
-def test_blocks_are_finished_one_by_one(
+def test_epilogues_run_block_by_block(
     size: tuple[int, int, int], depth: int, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What follows on a product is done for each block, while the next one is made; odd numbers go the other way."""
+    """The epilogue runs for each block while the next one is computed; out-of-range numbers take the fallback."""
     m, k, n = size
     monkeypatch.setattr(contract, "blocks", lambda extents, target: chosen(m=m // 2, n=n // 2, k=min(k, depth)))
     x, y, z = numbers(m, k), numbers(k, n), numbers(m, n)
@@ -153,8 +153,8 @@ def test_integers_and_what_follows(dtype: type, k: int) -> None:
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 1e-40, 3e38])
 @pytest.mark.parametrize("side", [0, 1])
-def test_odd_numbers_are_multiplied_as_float32(value: float, side: int) -> None:
-    """In the instances that meet them; the others use the unit."""
+def test_numbers_out_of_range_are_multiplied_as_float32(value: float, side: int) -> None:
+    """The fallback runs in the instances that need it; the others use the unit."""
     arrays = [numbers(48, 150), numbers(150, 120)]
     arrays[side][40, 3] = value
     with np.errstate(all="ignore"):
@@ -176,7 +176,7 @@ def test_several_products_of_a_program_have_the_same_memory_for_tiles() -> None:
     assert np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)) < 8e-6
 
 
-def test_windows_are_not_laid_out_in_memory() -> None:
+def test_overlapping_windows_are_not_prepacked() -> None:
     """They would take nine times the memory of the image; the weights are packed once."""
     x, w = numbers(2, 32, 32, 32), numbers(48, 32, 3, 3)
     program = program_of(lambda x, w: tg.nn.functional.conv2d(x, w, padding=1), x, w)

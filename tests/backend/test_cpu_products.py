@@ -1,4 +1,4 @@
-"""Code for products on the CPU: blocks at the borders of a result, positions, and what is left out of vectors."""
+"""Code of matrix products on the CPU: blocks at the ends of a result, index expressions, vector loads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_product_divides_all_numbers_that_there_are(divisor: int, most: int) -
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.architecture}-{target.vector_bytes}")
 def test_integers_of_eight_bits_are_multiplied_in_pairs(target: Target) -> None:
-    """Where the processor can; they are packed as 16 bits, so that no sum of two products is cut off."""
+    """Where the processor can; they are packed as 16 bits, so that no sum of two products overflows."""
     x, y = tg.ones(40, 64, dtype=tg.int8), tg.ones(64, 48, dtype=tg.int8)
     (launch,) = tg.explain(lambda x, y: x.int() @ y.int(), x, y).kernels.launches
     assert isinstance(launch, Launch)
@@ -96,7 +96,7 @@ def sum_that_is_read_early(x, out):
     tl.store(out + at, total)
 
 
-def test_a_sum_that_begins_with_a_product_needs_no_zeros() -> None:
+def test_a_sum_that_begins_with_a_product_stores_no_zeros() -> None:
     x, y = (Input(TensorType(float32, shape), name) for name, shape in (("x", (24, 8)), ("y", (8, 40))))
     program = compile(Graph((x, y), (matmul(x, y),))).program
     (kernel,) = [step.kernel for step in program.steps if isinstance(step, Launch)]
@@ -122,7 +122,7 @@ def test_left_operands_that_few_columns_read_are_not_packed(m: int, n: int, k: i
 
 
 def test_a_computed_left_operand_is_computed_by_vectors() -> None:
-    """Also for a result that is one vector wide: number by number it took four times as long."""
+    """Also for a result that is one vector wide."""
     x, y = tg.randn(40, 64), tg.randn(10, 64)
     (launch,) = tg.explain(lambda x, y: tg.relu(x) @ y.T, x, y).kernels.launches
     assert isinstance(launch, Launch)
@@ -144,7 +144,7 @@ def test_ends_of_rows_are_stored_without_masks(width: int) -> None:
 
 
 @pytest.mark.parametrize("groups, channels, stride", [(1, 5, 1), (6, 1, 1), (6, 1, 2)])
-def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, channels: int, stride: int) -> None:
+def test_windows_without_products_are_summed_by_columns(groups: int, channels: int, stride: int) -> None:
     x = Input(TensorType(float32, (2, groups, channels, 33, 33)), "x")
     w = Input(TensorType(float32, (groups, 1, channels, 3, 3)), "w")
     axis = Sliding(33, 33 if stride == 1 else 17, 3, stride, 1)
@@ -157,7 +157,7 @@ def test_windows_that_are_no_products_are_summed_side_by_side(groups: int, chann
 @checklist(52)
 @pytest.mark.parametrize("taps, stride, padding", [(3, 2, 1), (2, 2, 0), (1, 2, 0), (5, 3, 2), (2, 3, 1), (11, 4, 3)])
 def test_gradients_of_strided_convolutions_reach_only_what_windows_cover(taps: int, stride: int, padding: int) -> None:
-    """An infinity in the gradient of one window is in the gradients of its elements, and nowhere else."""
+    """An infinity in the gradient of one window reaches the gradients of its elements, and no others."""
     torch = pytorch()
     rng = np.random.default_rng(taps)
     x = rng.standard_normal((2, 3, 23, 19)).astype(np.float32)

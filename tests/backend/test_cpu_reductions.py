@@ -1,4 +1,4 @@
-"""Long rows that are reduced together, as streams of memory beside each other."""
+"""Reductions of several long rows in one loop."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def test_any_number_of_rows(rows: int, columns: int, fn: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float16, tg.bfloat16, tg.int32, tg.float64])
-def test_a_matrix_by_a_vector_goes_through_four_rows_at_a_time(dtype: tg.dtype) -> None:
+def test_matrix_vector_products_reduce_four_rows_at_a_time(dtype: tg.dtype) -> None:
     x, w = tg.randint(-9, 9, (1, 1500)).to(dtype), tg.randint(-9, 9, (96, 1500)).to(dtype)
     product = tg.jit(lambda x, w: (x * w).sum(1) if dtype is tg.int32 else tg.nn.functional.linear(x, w))
     expected = x.double().numpy() @ w.double().numpy().T
@@ -40,7 +40,7 @@ def test_a_matrix_by_a_vector_goes_through_four_rows_at_a_time(dtype: tg.dtype) 
 
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float16, tg.int32])
 @pytest.mark.parametrize("shape", [(1, 40, 24), (1, 37, 1001), (1, 8, 3)])
-def test_a_vector_by_a_matrix_adds_up_as_it_reads(dtype: tg.dtype, shape: tuple[int, int, int]) -> None:
+def test_vector_matrix_products_accumulate_in_place(dtype: tg.dtype, shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     x, y = tg.randint(-9, 9, (m, k)).to(dtype), tg.randint(-9, 9, (k, n)).to(dtype)
     product = tg.jit(lambda x, y: x @ y)
@@ -60,7 +60,7 @@ def sums_of_sums(x: Any, out: Any, N: tl.constexpr) -> None:
     tl.store(out + N + i, other)
 
 
-def test_what_rows_are_added_to_may_be_in_the_sum() -> None:
+def test_an_in_place_reduction_may_read_its_accumulator() -> None:
     x, out = tg.randint(-9, 9, (16, 19)).float(), tg.empty(2, 19)
     sums_of_sums[(1,)](x, out, 19)
     total = other = np.zeros(19)
@@ -70,7 +70,7 @@ def test_what_rows_are_added_to_may_be_in_the_sum() -> None:
 
 
 @pytest.mark.parametrize(("cache", "asked"), [(32 << 20, 8), (64 << 20, 0)])
-def test_only_rows_that_fit_no_cache_are_asked_for(cache: int, asked: int) -> None:
+def test_only_rows_beyond_the_cache_are_prefetched(cache: int, asked: int) -> None:
     x, y = tg.empty(1, 4096), tg.empty(4096, 4096)
     (launch,) = tg.explain(lambda x, y: x @ y, x, y).kernels.launches
     assert isinstance(launch, Launch)

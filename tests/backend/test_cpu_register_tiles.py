@@ -1,4 +1,4 @@
-"""The innermost loop of a matrix product: a block of the result stays in registers, and few loads feed it."""
+"""Register blocking of matrix products: a block of the result stays in registers, and few loads feed it."""
 
 import platform
 import re
@@ -11,7 +11,7 @@ from tilegrad.backend.cpu.costs import UNROLLED_STEPS
 
 
 def innermost(assembly: str) -> list[str]:
-    """The instructions of the loop that has the most multiply-adds."""
+    """Instructions of the loop with the most multiply-adds."""
     found: list[list[str]] = []
     for block in re.split(r"^\.?[\w.]+:.*$", assembly, flags=re.MULTILINE):
         lines = [line.strip() for line in block.splitlines() if line.strip()]

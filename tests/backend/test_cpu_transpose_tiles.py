@@ -1,4 +1,4 @@
-"""What is read across memory and stored along it: by squares in registers where tiles consist of them."""
+"""Transposed loads that are stored by squares of vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def numbers(*shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", [(64, 96), (256, 64), (33, 64), (64, 33), (3, 63, 31), (1000, 1024), (5, 7)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int16"])
-def test_copies_that_turn(shape: tuple[int, ...], dtype: str) -> None:
+def test_transposing_copies(shape: tuple[int, ...], dtype: str) -> None:
     x = (100 * numbers(*shape)).astype(dtype)
     turned = tg.jit(lambda x: x.transpose(-1, -2).contiguous() + 0)
     np.testing.assert_array_equal(turned(tg.tensor(x)).numpy(), x.swapaxes(-1, -2))
@@ -33,7 +33,7 @@ FUNCTIONS: dict[str, Callable[..., object]] = {
 
 
 @pytest.mark.parametrize("case", FUNCTIONS)
-def test_what_is_computed_on_the_way(case: str) -> None:
+def test_intermediate_tiles(case: str) -> None:
     arrays = numbers(64, 96), numbers(64, 96), numbers(64), numbers(96)
     function = FUNCTIONS[case]
     x, y, a, b = arrays
@@ -45,7 +45,7 @@ def test_what_is_computed_on_the_way(case: str) -> None:
     np.testing.assert_allclose(tg.jit(function)(*map(tg.tensor, arrays)).numpy(), wanted, rtol=1e-6, atol=1e-6)
 
 
-def test_rows_that_are_looked_up_and_turned() -> None:
+def test_gathered_rows_are_transposed() -> None:
     table, entries = numbers(50, 128), RNG.integers(-50, 50, (64, 32))
     turned = tg.jit(lambda table, i: table[i].transpose(1, 2).contiguous())
     np.testing.assert_array_equal(turned(tg.tensor(table), tg.tensor(entries)).numpy(), table[entries].swapaxes(1, 2))
@@ -59,8 +59,8 @@ def test_nothing_is_read_element_by_element() -> None:
     assert "vinsertps" not in text
 
 
-def test_what_is_updated_in_place_is_so_once() -> None:
-    """The last squares overlap those before them: not where an element is made from what it was."""
+def test_in_place_updates_happen_once() -> None:
+    """The last squares overlap those before them, unless an element depends on its old value."""
     x, y = numbers(33, 47), tg.tensor(numbers(47, 33))
     before = y.numpy().copy()
 
@@ -73,7 +73,7 @@ def test_what_is_updated_in_place_is_so_once() -> None:
         step(tg.tensor(x))
 
 
-def test_what_is_shared_many_times_is_looked_at_once() -> None:
+def test_shared_subexpressions_are_analysed_once() -> None:
     """Forty sums, each of the one before it and itself: as a tree they would be 2**40 expressions."""
 
     def fn(x: tg.Tensor) -> tg.Tensor:

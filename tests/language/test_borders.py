@@ -1,4 +1,4 @@
-"""Masks at borders: the way without them is taken where tiles lie inside, and gives the same."""
+"""Specialised borders: instances whose tiles are in range run a copy without masks, with the same results."""
 
 import re
 
