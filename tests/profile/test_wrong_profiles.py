@@ -180,6 +180,16 @@ def test_ranges_that_cross_threads() -> None:
     assert {r.lane for r in p.events()} >= {f"worker-{n}" for n in range(3)}
 
 
+def test_threads_one_after_the_other_with_one_name() -> None:
+    """The system gives the identifier of a thread that has ended to the next one."""
+    with profile() as p:
+        for _ in range(3):
+            thread = threading.Thread(target=lambda: (tg.ones(4) + 1).realize(), name="same")
+            thread.start()
+            thread.join()
+    assert len({r.lane for r in p.events() if r.kind == "run"}) == 3
+
+
 def test_nothing_ran() -> None:
     with profile() as p:
         pass

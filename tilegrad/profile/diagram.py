@@ -13,9 +13,9 @@ from ..schedule.group import Group
 from .document import hue
 
 LETTER, HEIGHT, GAP, STEP, MARGIN = 6.7, 22, 14, 46, 40
-WIDEST, HALF = 1080, 540
+MAX_ROW_PX, HALF_PAGE_PX = 1080, 540
 """Largest width of a row, in pixels: a wider one is broken. Two drawings of half a page are placed side by side."""
-MOST_NODES = 600
+MAX_NODES = 600
 """Largest number of nodes that are drawn; a larger drawing cannot be read."""
 
 
@@ -64,7 +64,7 @@ def fused(
 
 def layered(boxes: Sequence[Box]) -> str:
     """Arrange boxes from top to bottom, each below all that it reads."""
-    if len(boxes) > MOST_NODES:
+    if len(boxes) > MAX_NODES:
         return f'<p class="soft">{len(boxes)} boxes are too many to draw.</p>'
     level = [0] * len(boxes)
     for n in _by_reads(boxes):
@@ -86,7 +86,7 @@ def _broken(boxes: Sequence[Box], row: list[int]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     for n in sorted(row, key=lambda n: bool(boxes[n].reads)):
         wide += _width(boxes[n]) + GAP
-        if wide > WIDEST and parts[-1]:
+        if wide > MAX_ROW_PX and parts[-1]:
             wide = _width(boxes[n]) + GAP
             parts.append([])
         parts[-1].append(n)
@@ -140,7 +140,7 @@ def _drawn(boxes: Sequence[Box], rows: list[list[int]]) -> str:
             f'<rect {style} x="{x - width[n] / 2:.1f}" y="{top[n]}" width="{width[n]:.1f}" height="{HEIGHT}" rx="5"/>'
             f'<text x="{x:.1f}" y="{top[n] + 15}" text-anchor="middle">{escape(box.label)}</text></g>'
         )
-    return svg(total, len(rows) * STEP, "".join(parts), "wide" if total > HALF else "")
+    return svg(total, len(rows) * STEP, "".join(parts), "wide" if total > HALF_PAGE_PX else "")
 
 
 def svg(width: float, height: float, inside: str, style: str = "") -> str:

@@ -16,7 +16,7 @@ from .trace_checker import read_trace
 
 SLOWER = 1.1
 """Ratio of medians from which on something counts as slower, if the spreads do not overlap."""
-LEAST_US = 1.0
+MIN_CALL_US = 1.0
 """Microseconds of a call below which a ratio says nothing."""
 
 
@@ -66,7 +66,9 @@ class Change(NamedTuple):
     def _worse(self, one: Mapping[str, float] | None, other: Mapping[str, float] | None) -> bool:
         if one is None or other is None:
             return False
-        return other["median"] >= LEAST_US and other["median"] > SLOWER * one["median"] and other["low"] > one["high"]
+        return (
+            other["median"] >= MIN_CALL_US and other["median"] > SLOWER * one["median"] and other["low"] > one["high"]
+        )
 
     def __str__(self) -> str:
         if self.before is None or self.after is None:

@@ -18,10 +18,10 @@ from ..schedule.group import Group
 from .count import Work, work_of
 from .limit import Limit, limit_of
 
-ENOUGH = 0.3
+MEASURING_S = 0.3
 """Seconds for which a program is measured."""
-MOST_RUNS = 200
-POSSIBLE = 1.2
+MAX_RUNS = 200
+MAX_SHARE = 1.2
 """Ratio to the machine's limit above which the limit must be wrong."""
 SETTLING_RUNS = 5
 """Runs before measuring: the first touch fresh memory, and the CPU repartitions its work by measured times."""
@@ -121,7 +121,7 @@ def measure(
 def _advice(device: Device, rows: Sequence[Row]) -> str:
     if not device.runs:
         return f"{device.name} runs nothing here: there are no times"
-    if device.kind == "cpu" and any(row.share > POSSIBLE for row in rows):
+    if device.kind == "cpu" and any(row.share > MAX_SHARE for row in rows):
         return (
             "Nothing is faster than the machine: what it can do was measured while it was busy. "
             "`python -m tilegrad doctor --measure` does so again, and keeps the best"
@@ -137,12 +137,12 @@ def _timed(
     copies = [device.copy(b) for b in inputs]
     launches: list[list[float]] = []
     wholes: list[float] = []
-    least, most = (1, runs) if runs is not None else (3, MOST_RUNS)
+    least, most = (1, runs) if runs is not None else (3, MAX_RUNS)
     for _ in range(SETTLING_RUNS if runs is None else 0):
         runner(copies)
         if len(executable.program.steps) and runs is None:
             device.synchronize()
-    end = time.perf_counter() + ENOUGH
+    end = time.perf_counter() + MEASURING_S
     while len(wholes) < least or (len(wholes) < most and time.perf_counter() < end):
         start = time.perf_counter()
         runner(copies)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from threading import get_ident
 from types import FrameType
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -40,7 +39,7 @@ class Noted(NamedTuple):
     """A record as it arrived, with the thread that it happened in and the user's stack."""
 
     what: events.Event | events.Run | Range
-    thread: int
+    thread: threading.Thread
     stack: tuple[str, ...] = ()
 
 
@@ -68,8 +67,8 @@ class Recorder:
         self.samples: list[Sample] = []
         self.compiled: dict[events.Launches, Any] = {}
         """The compilations of the programs that ran, kept so that their lines can be found."""
-        self.names: dict[int, str] = {}
-        """The names of the threads."""
+        self.lanes: dict[threading.Thread, str] = {}
+        """The name of each thread, made unique. By thread, not by its identifier, which is used again."""
         self.left_out = 0
         self.cost = 0
         """Nanoseconds that recording itself took."""
@@ -114,9 +113,10 @@ class Recorder:
         if len(self.noted) >= MAX_RECORDS:
             self.left_out += 1
             return
-        thread = get_ident()
-        if thread not in self.names:
-            self.names[thread] = threading.current_thread().name
+        thread = threading.current_thread()
+        if thread not in self.lanes:
+            known = set(self.lanes.values())
+            self.lanes[thread] = f"{thread.name} ({len(known)})" if thread.name in known else thread.name
         self.noted.append(Noted(what, thread, user_stack() if self.with_stack else ()))
 
     def _sample(self, name: str) -> None:

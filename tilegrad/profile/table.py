@@ -17,7 +17,7 @@ LONG_CALL_US = 20.0
 """Microseconds of the host for a run from which on `jit` of a larger part pays."""
 MOSTLY_PYTHON = 0.5
 """Share of a range outside of programs from which on Python is the bottleneck."""
-LOW = 0.5
+LOW_SHARE = 0.5
 """The share of the limit from which on a row needs no hint."""
 
 
@@ -182,7 +182,7 @@ def _advice(a: Average) -> str:
             return f"waited {duration(a.self_time)} for data: DataLoader(num_workers=...) makes batches ahead"
         case "run" if a.count > 1 and mean > LONG_CALL_US:
             return f"{a.count:,} runs, {duration(mean)} of the host each: capture more of the loop with `jit`"
-        case "launch" if share is not None and share < LOW:
+        case "launch" if share is not None and share < LOW_SHARE:
             return f"{100 * share:.0f} % of the limit: {_remedy(a, mean)}"
     return ""
 

@@ -127,7 +127,7 @@ def timeline(recorder: Recorder) -> Timeline:
 
 
 def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Iterator[Record]:
-    lane = recorder.names.get(noted.thread, str(noted.thread))
+    lane = recorder.lanes[noted.thread]
     match noted.what:
         case events.Run() as run:
             yield from _of_run(run, lane, _sources(run, recorder, sources), noted.stack)
