@@ -183,7 +183,7 @@ def test_explain_says_what_is_kept() -> None:
     with tg.no_grad(), tg.autocast("cpu", tg.bfloat16):
         e = tg.explain(case.run, case.x)
     assert "made of weights kept from call to call" in e.summary()
-    assert "stored" in e["kept"]
+    assert "materialised" in e["kept"]
     assert "not in each call" in e["kept"]
     assert "are made of captured tensors, and kept" in str(case.run.memory)
     assert len(e.groups) == len(e.kernels)

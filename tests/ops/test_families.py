@@ -29,7 +29,7 @@ part = pytest.mark.parametrize("number", range(PARTS))
 
 def test_most_examples_have_relatives() -> None:
     assert sum(e.name.endswith("of equal extents") for e in FAMILIES) > 350
-    assert sum(e.name.endswith("of one operand") for e in FAMILIES) >= 50
+    assert sum(e.name.endswith("of one operand") for e in FAMILIES) >= 40
 
 
 def test_relatives_mean_what_pytorch_means() -> None:

@@ -200,7 +200,7 @@ def test_the_sums_of_a_convolutions_weight_gradient_in_pieces() -> None:
     axes = (Sliding(227, 55, 11, 4), Sliding(227, 55, 11, 4))
     program = program_of(ConvolveWeight(x, y, axes), GPU)
     counts = {s.kernel.name: n for s, n in zip(program.steps, instances(program), strict=True)}  # type: ignore[union-attr]
-    assert counts["line_weight_pieces"] >= 64
+    assert counts["packed_convolve_weight_pieces"] >= 64
     small = (Sliding(9, 4, 3, 2), Sliding(8, 7, 2, 1))
     x, y = given(4, 2, 3, 9, 8, dtype=float64), given(4, 2, 5, 4, 7, dtype=float64)
     rng = np.random.default_rng(0)

@@ -66,6 +66,9 @@ class Node:
 
     def replaced(self, **changes: Any) -> Any:
         """Return the same node with some fields changed."""
+        unknown = changes.keys() - set(self.fields)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
         return type(self)(**{name: changes.get(name, self.__dict__[name]) for name in self.fields})
 
 

@@ -390,7 +390,7 @@ class Jitted(Generic[P, R]):
 
     def _plain(self, made: Specialised) -> Specialised:
         """Record that calls of a kind run without a program, whatever the values of changing numbers."""
-        made.signature = made.signature.replaced(watched=made.written_numbers & self.varying_outside)
+        made.signature = made.signature.replaced(captured_inputs=made.written_numbers & self.varying_outside)
         if made.unjitted_reason not in self.reported:
             self.reported.add(made.unjitted_reason)
             print(f"tilegrad: {made.name} runs without a program: {made.unjitted_reason}", file=sys.stderr)
