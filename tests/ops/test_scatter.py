@@ -12,10 +12,10 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph
 from tilegrad.ops.indexing import Index, Scatter, index_add
-from tilegrad.ops.scatter import MEETING, broadcast_strides
+from tilegrad.ops.scatter import COMBINED, broadcast_strides
 
 
-@pytest.mark.parametrize("fn", MEETING)
+@pytest.mark.parametrize("fn", COMBINED)
 def test_every_way_to_meet_and_many_columns(fn: str) -> None:
     random = np.random.default_rng(0)
     base, source = random.random((4, 150), np.float32), random.random((9, 150), np.float32)

@@ -6,7 +6,6 @@ columns (positions along the axes without indices) and loops over the index.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,51 +69,14 @@ class ScatterSpec(Node):
     source_step: Dim
 
 
-SCATTER = """
-@tg.kernel
-def scatter(PARAMETERS):
-    column = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < COLUMNS
-    out_at = OUT_COLUMN
-    base_at = BASE_COLUMN
-
-    # The columns of the base, some rows at a time.
-    for first in range(LOWER, UPPER, STEP):
-        row = first + tl.arange(0, STEP)
-        copied = (row < UPPER)[:, None] & inside[None, :]
-        old = tl.load(base + ((BASE_ROW)[:, None] + base_at[None, :]), mask=copied)
-        tl.store(out + ((OUT_ROW)[:, None] + out_at[None, :]), old, mask=copied)
-
-    # The index, entry by entry.
-    reached = LIMITS
-    index_at = INDEX_COLUMN
-    source_at = SOURCE_COLUMN
-    for entry in range((0).to(tl.int64), COUNT):
-PLACES
-        place = out_at + OUT_PLACE
-        new = tl.load(source + (source_at + entry * SOURCE_STEP), mask=reached)
-        tl.store(out + place, NEW, mask=reached)
-"""
-
-SHARED = """\
-    lower = tl.program_id(1).to(tl.int64) * SPAN
-    upper = tl.minimum(lower + SPAN, ROWS)
-    out_at ="""
-
-PLACE = """
-        to = tl.load(INDEX).to(tl.int64)
-        to = tl.where(to < 0, to + EXTENT, to)
-        to = KEPT
-"""
-NEAREST = "tl.minimum(tl.maximum(to, (0).to(tl.int64)), (EXTENT).to(tl.int64) - 1)"
-
-MEETING = {
+COMBINED = {
     "": "new",
-    "add": "tl.load(out + place, mask=reached) + new",
-    "mul": "tl.load(out + place, mask=reached) * new",
-    "maximum": "tl.maximum(tl.load(out + place, mask=reached), new)",
-    "minimum": "tl.minimum(tl.load(out + place, mask=reached), new)",
+    "add": "{old} + new",
+    "mul": "{old} * new",
+    "maximum": "tl.maximum({old}, new)",
+    "minimum": "tl.minimum({old}, new)",
 }
+"""The element stored at a destination, from the old and the new one."""
 
 
 def _block(columns: Dim, instances: int) -> int:
@@ -124,81 +86,119 @@ def _block(columns: Dim, instances: int) -> int:
     return max(1, min(columns, fitting[-1] if fitting else BLOCKS[0]))
 
 
-def scatter_kernel(work: ScatterSpec, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
+def scatter_kernel(spec: ScatterSpec, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
     """Generate the kernel; the inputs are called `base`, `source` and as the indexed axes say."""
-    columns, rows = product(c.extent for c in work.columns), product(r.extent for r in work.rows)
-    beside = not work.columns or work.columns[-1].out == 1  # in memory; if not, tiles would only gather
-    target = device(output.device).target
-    block = _block(columns, target.scatter_instances) if beside else 1
+    columns, rows = product(c.extent for c in spec.columns), product(r.extent for r in spec.rows)
+    contiguous = not spec.columns or spec.columns[-1].out == 1  # if not, tiles would only gather
+    block = _block(columns, device(output.device).target.scatter_instances) if contiguous else 1
+    whole = isinstance(columns, int) and columns % block == 0
+    span = _span(spec, rows, output)
+    text = "\n".join(
+        [
+            "@tg.kernel",
+            f"def scatter{'_' * bool(spec.fn)}{spec.fn}(PARAMETERS):",
+            f"    column = tl.program_id(0).to(tl.int64) * {block} + tl.arange(0, {block})",
+            *([] if whole else [f"    inside = column < {show_size(columns)}"]),
+            *_indented(_row_range(rows, span)),
+            *_indented(_copy(spec, rows, block, whole, span)),
+            *_indented(_entries(spec, whole, span)),
+        ]
+    )
+    grid = (Tiles(columns, block), *((Tiles(rows, span),) if span else ()))
+    return tile_code(text, inputs, output, grid)
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return ["    " + line for line in lines]
+
+
+def _row_range(rows: Dim, span: int) -> list[str]:
+    """The rows of an instance, if instances share columns."""
+    if not span:
+        return []
+    return [
+        f"lower = tl.program_id(1).to(tl.int64) * {span}",
+        f"upper = tl.minimum(lower + {span}, {show_size(rows)})",
+    ]
+
+
+def _copy(spec: ScatterSpec, rows: Dim, block: int, whole: bool, span: int) -> list[str]:
+    """Copy the columns of the base, some rows at a time."""
+    column = unravel("column", tuple(c.extent for c in spec.columns))
+    row = unravel("row", tuple(r.extent for r in spec.rows))
+    lower, upper = ("lower", "upper") if span else ("(0).to(tl.int64)", show_size(rows))
     step = max(1, COPY_ELEMENTS // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
-    column = unravel("column", tuple(c.extent for c in work.columns))
-    row = unravel("row", tuple(r.extent for r in work.rows))
-    limits = [f"({p} < {show_size(c.limit)})" for p, c in zip(column, work.columns, strict=True) if c.limit is not None]
-    whole = isinstance(columns, int) and columns % block == 0
-    mask = "" if whole and not limits else ", mask=reached, other=0"
-    parts = {
-        "BLOCK": str(block),
-        "COLUMNS": show_size(columns),
-        "OUT_COLUMN": flat_offset(column, [c.out for c in work.columns], "column * 0"),
-        "BASE_COLUMN": flat_offset(column, [c.base for c in work.columns], "column * 0"),
-        "ROWS": show_size(rows),
-        "STEP": str(step),
-        "BASE_ROW": flat_offset(row, [r.base for r in work.rows], "row * 0"),
-        "OUT_ROW": flat_offset(row, [r.out for r in work.rows], "row * 0"),
-        "LIMITS": " & ".join(limits if whole else ["inside", *limits]),
-        "INDEX_COLUMN": flat_offset(column, [c.index for c in work.columns], "column * 0"),
-        "SOURCE_COLUMN": flat_offset(column, [c.source for c in work.columns], "column * 0"),
-        "COUNT": show_size(work.count),
-        "PLACES": "".join(_place(work, n, mask) for n in range(len(work.rows))),
-        "OUT_PLACE": flat_offset([f"to{n}" for n in range(len(work.rows))], [r.out for r in work.rows]),
-        "SOURCE_STEP": show_size(work.source_step),
-        "NEW": MEETING[work.fn].replace(", mask=reached", "") if whole and not limits else MEETING[work.fn],
-    }
-    text = _unmasked(SCATTER, not limits) if whole else SCATTER
-    text = re.sub("|".join(rf"\b{name}\b" for name in parts), lambda m: parts[m[0]], text)
-    text = text.replace("scatter(", f"scatter_{work.fn}(" if work.fn else "scatter(")
-    span = _span(work, rows, output)
-    if not span:
-        text = re.sub(r"\bLOWER\b", "(0).to(tl.int64)", text).replace("UPPER", show_size(rows))
-        return tile_code(text, inputs, output, (Tiles(columns, block),))
-    text = re.sub(r"\bLOWER\b", "lower", text).replace("UPPER", "upper").replace("    out_at =", SHARED, 1)
-    text = text.replace("SPAN", str(span)).replace("ROWS", show_size(rows))
-    head, own = text.split("        place = out_at")
-    own = "            place = out_at" + own.replace("\n        ", "\n            ")
-    text = f"{head}        if (to0 >= lower) & (to0 < upper):\n{own}"
-    return tile_code(text, inputs, output, (Tiles(columns, block), Tiles(rows, span)))
+    base_row = flat_offset(row, [r.base for r in spec.rows], "row * 0")
+    out_row = flat_offset(row, [r.out for r in spec.rows], "row * 0")
+    return [
+        f"out_at = {flat_offset(column, [c.out for c in spec.columns], 'column * 0')}",
+        f"base_at = {flat_offset(column, [c.base for c in spec.columns], 'column * 0')}",
+        f"for first in range({lower}, {upper}, {step}):",
+        f"    row = first + tl.arange(0, {step})",
+        f"    copied = (row < {upper})[:, None]{'' if whole else ' & inside[None, :]'}",
+        f"    old = tl.load(base + (({base_row})[:, None] + base_at[None, :]), mask=copied)",
+        f"    tl.store(out + (({out_row})[:, None] + out_at[None, :]), old, mask=copied)",
+    ]
 
 
-def _unmasked(text: str, everywhere: bool) -> str:
-    """The kernel where all columns of an instance exist; `everywhere`: and all have as many entries."""
-    text = text.replace("    inside = column < COLUMNS\n", "").replace(" & inside[None, :]", "")
-    return text.replace("    reached = LIMITS\n", "").replace(", mask=reached", "") if everywhere else text
+def _entries(spec: ScatterSpec, whole: bool, span: int) -> list[str]:
+    """Write the source, entry by entry."""
+    column = unravel("column", tuple(c.extent for c in spec.columns))
+    conditions = [] if whole else ["inside"]
+    for at, axis in zip(column, spec.columns, strict=True):
+        if axis.limit is not None:
+            conditions.append(f"({at} < {show_size(axis.limit)})")
+    mask = ", mask=reached" if conditions else ""
+    stored = COMBINED[spec.fn].format(old=f"tl.load(out + place{mask})")
+    place = flat_offset([f"to{n}" for n in range(len(spec.rows))], [r.out for r in spec.rows])
+    write = [
+        f"place = out_at + {place}",
+        f"new = tl.load(source + (source_at + entry * {show_size(spec.source_step)}){mask})",
+        f"tl.store(out + place, {stored}{mask})",
+    ]
+    if span:
+        write = ["if (to0 >= lower) & (to0 < upper):", *_indented(write)]
+    destinations = [line for n in range(len(spec.rows)) for line in _destination(spec, n, mask)]
+    return [
+        *([f"reached = {' & '.join(conditions)}"] if conditions else []),
+        f"index_at = {flat_offset(column, [c.index for c in spec.columns], 'column * 0')}",
+        f"source_at = {flat_offset(column, [c.source for c in spec.columns], 'column * 0')}",
+        f"for entry in range((0).to(tl.int64), {show_size(spec.count)}):",
+        *_indented([*destinations, *write]),
+    ]
 
 
-def _span(work: ScatterSpec, rows: Dim, output: TensorType) -> int:
+def _destination(spec: ScatterSpec, n: int, mask: str) -> list[str]:
+    """Load the index along the n-th axis, clamped or checked."""
+    axis, to, extent = spec.rows[n], f"to{n}", show_size(spec.rows[n].extent)
+    entry = f"entry * {show_size(spec.index_step)}"
+    if spec.per_column:
+        load = f"tl.load({axis.index} + (index_at + {entry}){mask}{', other=0' * bool(mask)})"
+    else:
+        load = f"tl.load({axis.index} + {entry})"
+    position = f"tl.minimum(tl.maximum({to}, (0).to(tl.int64)), ({extent}).to(tl.int64) - 1)"
+    from_end = True
+    if axis.check is not None:
+        number, from_end = axis.check
+        position = f"tl.inside({to}, ({extent}).to(tl.int64), {number})"
+    return [
+        f"{to} = {load}.to(tl.int64)",
+        *([f"{to} = tl.where({to} < 0, {to} + {extent}, {to})"] if from_end else []),
+        f"{to} = {position}",
+    ]
+
+
+def _span(spec: ScatterSpec, rows: Dim, output: TensorType) -> int:
     """Return the rows of an instance on targets that need many instances: each visits all entries and writes those of
     its rows. 0: all rows.
     """
-    alone = len(work.rows) == 1 and not work.per_column
-    if not alone or not isinstance(rows, int) or not isinstance(work.count, int):
+    alone = len(spec.rows) == 1 and not spec.per_column
+    if not alone or not isinstance(rows, int) or not isinstance(spec.count, int):
         return 0
     if rows < 2 * MIN_ROWS_PER_INSTANCE or device(output.device).target.min_instances == 1:
         return 0
     return max(MIN_ROWS_PER_INSTANCE, -(-rows // MAX_ROW_PARTS))
-
-
-def _place(work: ScatterSpec, n: int, mask: str) -> str:
-    """The statements that find where an entry goes along the n-th axis."""
-    row, here = work.rows[n], f"entry * {show_size(work.index_step)}"
-    pointer = f"{row.index} + (index_at + {here}){mask}" if work.per_column else f"{row.index} + {here}"
-    text, kept = PLACE, NEAREST
-    if row.check is not None:
-        number, from_end = row.check
-        kept = f"tl.inside(to, (EXTENT).to(tl.int64), {number})"
-        text = text if from_end else "\n".join(line for line in text.split("\n") if "where" not in line)
-    text = text.replace("KEPT", kept).replace("INDEX", pointer).replace("EXTENT", show_size(row.extent))
-    return re.sub(r"\bto\b(?!\()", f"to{n}", text)
 
 
 def broadcast_strides(shape: tuple[Dim, ...], to: tuple[Dim, ...]) -> tuple[Dim, ...]:

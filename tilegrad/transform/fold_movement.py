@@ -38,17 +38,13 @@ def _fold(value: Value) -> Value | None:
         case Detach(x):
             return x  # gradients have been taken by now
         case Permute(x, axes):
-            if axes == tuple(range(len(axes))):
-                return x
-            return Permute(x.x, tuple([x.axes[n] for n in axes])) if isinstance(x, Permute) else None
-        case Reshape(x, sizes):
-            if sizes == x.shape:
-                return x
-            return Reshape(x.x, sizes) if isinstance(x, Reshape) else None
-        case Expand(x, sizes):
-            if sizes == x.shape:
-                return x
-            return Expand(x.x, sizes) if isinstance(x, Expand) else None
+            return x if axes == tuple(range(len(axes))) else _fold_permute(value)
+        case Reshape(x, sizes) | Expand(x, sizes) if sizes == x.shape:
+            return x
+        case Reshape(Reshape(x), sizes):
+            return Reshape(x, sizes)
+        case Expand(Expand(x), sizes):
+            return Expand(x, sizes)
         case Slice():
             return _fold_slice(value)
         case Pad():
@@ -56,6 +52,11 @@ def _fold(value: Value) -> Value | None:
         case Cat():
             return _fold_cat(value)
     return None
+
+
+def _fold_permute(value: Permute) -> Value | None:
+    x = value.x
+    return Permute(x.x, tuple([x.axes[n] for n in value.axes])) if isinstance(x, Permute) else None
 
 
 def _fold_slice(value: Slice) -> Value | None:
