@@ -1,5 +1,4 @@
-"""Mixed precision: products in bfloat16 or float16, the rest in float32 (`autocast`); gradients of float16 that do not
-underflow (`GradScaler`)."""
+"""Mixed precision: low-precision products (`autocast`), and scaled gradients of float16 (`GradScaler`)."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ __all__ = ["CASTABLE", "GradScaler", "autocast", "get_autocast_dtype", "is_autoc
 
 
 class autocast:
-    """Within the block, or the decorated function, products are computed in a low type.
+    """Compute products in a low-precision dtype, within a block or a decorated function.
 
     Parameters stay in float32, and so do their gradients. With `enabled=False` a block within computes as ever.
 
@@ -71,12 +70,12 @@ class autocast:
 
 
 def is_autocast_enabled(device_type: str = "cpu") -> bool:
-    """Whether autocast is on for a kind of device."""
+    """Test whether autocast is on for a kind of device."""
     return low_type(device_type) is not None
 
 
 def get_autocast_dtype(device_type: str = "cpu") -> Any:
-    """The type in which autocast computes products; None where it is off."""
+    """Return the dtype in which autocast computes products; None where it is off."""
     return low_type(device_type)
 
 

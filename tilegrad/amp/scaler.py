@@ -1,4 +1,4 @@
-"""GradScaler: losses are multiplied before backward, gradients divided after it: small ones survive float16."""
+"""Define `GradScaler`: scale losses and unscale gradients, so that small gradients do not underflow in float16."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tensor import Tensor
 
 
 class GradScaler:
-    """Scales losses; skips the steps whose gradients overflowed, and lowers the scale; raises it after many good ones.
+    """Scale losses; skip steps whose gradients overflowed and lower the scale; raise it after many good steps.
 
     Whether a gradient overflowed is decided within the step: nothing is read back, and a training step with a scaler
     can be jitted as it is:
@@ -48,12 +48,12 @@ class GradScaler:
         self._scale = tensor(init_scale, dtype=float32, device=device)
         self._tracker = zeros((), dtype=int32, device=device)
         self._found: dict[int, Tensor] = {}
-        """Whether the gradients of an optimizer, by its id, have elements that are infinite or NaN."""
+        """Whether the gradients of an optimizer, by its id, have infinite or NaN elements."""
         self._stepped: set[int] = set()
         self._scaled = False
 
     def scale(self, outputs: Any) -> Any:
-        """A loss, or several in lists or tuples, times the scale."""
+        """Multiply a loss, or several in lists or tuples, by the scale."""
         if not self.enabled:
             return outputs
         self._scaled = True
@@ -64,7 +64,7 @@ class GradScaler:
         raise ArgumentError(f"GradScaler.scale takes tensors, alone or in lists, not a {type(outputs).__name__}")
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divides the gradients of an optimizer's parameters by the scale, so that they can be clipped, say."""
+        """Divide the gradients of an optimizer's parameters by the scale, for example before clipping."""
         if not self.enabled:
             return
         if not hasattr(optimizer, "param_groups"):
@@ -87,7 +87,7 @@ class GradScaler:
         self._found[id(optimizer)] = wrong
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """The optimizer's step, which changes nothing if a gradient is infinite or NaN."""
+        """Step the optimizer; nothing changes if a gradient is infinite or NaN."""
         if not self.enabled:
             return optimizer.step(*args, **kwargs)
         if args or kwargs.get("closure") is not None:
@@ -104,7 +104,7 @@ class GradScaler:
             optimizer.skip = None
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """Sets the scale for the next step: lower after an overflow, higher after many steps without one."""
+        """Set the scale for the next step: lower after an overflow, higher after many steps without one."""
         if not self.enabled:
             return
         with no_grad():
@@ -131,7 +131,7 @@ class GradScaler:
         self._tracker.copy_(where(found | (good == self.growth_interval), 0, good))
 
     def get_scale(self) -> float:
-        """The scale."""
+        """Return the scale."""
         return float(self._scale.item()) if self.enabled else 1.0
 
     def get_growth_factor(self) -> float:
@@ -156,7 +156,7 @@ class GradScaler:
         return self.enabled
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale and the settings, under PyTorch's names; nothing if the scaler is not enabled."""
+        """Return the scale and the settings, under PyTorch's names; nothing if the scaler is disabled."""
         if not self.enabled:
             return {}
         return {
@@ -168,7 +168,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave, here or in PyTorch."""
+        """Load the result of `state_dict`, of this class or PyTorch's."""
         if not self.enabled:
             return
         if not state_dict:

@@ -1,4 +1,4 @@
-"""Data sets, samplers, the loader that makes batches of them, and transforms of images."""
+"""Data sets, samplers, loaders, and transforms of images."""
 
 from ..functions.declared import publish_classes
 from . import transforms

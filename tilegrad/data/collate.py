@@ -1,4 +1,4 @@
-"""Samples become a batch: first of arrays, which workers can send, then of tensors."""
+"""Collate samples to batches: first of arrays, which workers can send, then of tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tensor import Tensor
 
 
 def as_tensors(sample: Any) -> Any:
-    """Arrays and numbers as tensors, in whatever they are nested."""
+    """Convert arrays and numbers to tensors, within any nesting."""
     match sample:
         case np.ndarray():
             if sample.dtype.kind in "OUSMm":
@@ -34,7 +34,7 @@ def as_tensors(sample: Any) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays of a sample as tensors, in whatever they are nested; the rest as it is. Tuples become lists.
+    """Convert the arrays of a sample to tensors, within any nesting; tuples become lists.
 
     >>> default_convert({"x": np.array([1, 2]), "n": (3, "a")})
     {'x': tensor([1, 2]), 'n': [3, 'a']}
@@ -53,7 +53,7 @@ def default_convert(data: Any) -> Any:
 
 
 def pinned(batch: Any) -> Any:
-    """The tensors of a batch in pinned memory, in whatever they are nested."""
+    """Copy the tensors of a batch to pinned memory, within any nesting."""
     match batch:
         case Tensor():
             return batch.pin_memory()
@@ -68,7 +68,7 @@ def pinned(batch: Any) -> Any:
 
 
 def default_collate(samples: Sequence[Any]) -> Any:
-    """One batch of samples: numbers, arrays and tensors are stacked, in whatever they are nested.
+    """Collate samples to one batch: numbers, arrays and tensors are stacked, within any nesting.
 
     >>> batch = default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
     >>> batch["x"].tolist(), batch["name"]
@@ -78,7 +78,7 @@ def default_collate(samples: Sequence[Any]) -> Any:
 
 
 def joined(samples: Sequence[Any]) -> Any:
-    """The same with arrays in place of tensors, except where there were tensors."""
+    """Collate samples to arrays; tensors stay tensors."""
     first = samples[0]
     _require_one_kind(samples)
     match first:
@@ -127,7 +127,7 @@ def _require_one_shape(shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def _numbers(samples: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Python numbers in the type that a tensor of them has."""
+    """Convert Python numbers to an array in the dtype that a tensor of them has."""
     if max(map(abs, samples)) >= 1 << 63 and all(isinstance(x, int) for x in samples):
         raise ArgumentError(f"the samples of a batch have integers of more than 64 bits, as {max(samples, key=abs)}")
     made = tensor(list(samples))

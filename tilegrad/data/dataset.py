@@ -1,4 +1,4 @@
-"""Data sets: things with a length that give a sample for an index."""
+"""Define data sets: collections with a length that return a sample for an index."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sample = TypeVar("Sample")
 
 
 class Dataset(ABC, Generic[Sample]):
-    """Samples by number. Subclasses give `__getitem__` and `__len__`."""
+    """The base of indexed data sets. Subclasses define `__getitem__` and `__len__`."""
 
     @abstractmethod
     def __getitem__(self, index: int) -> Sample: ...
@@ -33,7 +33,7 @@ class Dataset(ABC, Generic[Sample]):
 
 
 class IterableDataset(ABC, Generic[Sample]):
-    """Samples in an order of their own, as of a stream. Subclasses give `__iter__`.
+    """The base of data sets that are streams. Subclasses define `__iter__`.
 
     Each worker of a DataLoader iterates for itself: `get_worker_info()` says which samples are its own to give.
     """
@@ -46,7 +46,7 @@ class IterableDataset(ABC, Generic[Sample]):
 
 
 class ArrayDataset(Dataset[tuple[Any, ...]]):
-    """Rows of numpy arrays (or tensors) that belong together; a batch is cut out of each array at once.
+    """Rows of numpy arrays (or tensors); a batch is indexed from each array at once.
 
     >>> pairs = ArrayDataset(np.arange(6).reshape(3, 2), np.array([7, 8, 9]))
     >>> len(pairs), pairs[1][0]
@@ -73,7 +73,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         return (self.transform(first) if self.transform else first, *others)
 
     def rows(self, indices: Sequence[int]) -> tuple[np.ndarray, ...] | None:
-        """The rows with these numbers, one array for each array; None where samples are transformed one by one."""
+        """Return the rows with these indices, of each array; None where samples are transformed one by one."""
         if self.transform is not None:
             return None
         chosen = np.asarray(indices, dtype=np.int64)
@@ -87,7 +87,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
 
 
 class TensorDataset(ArrayDataset):
-    """Rows of tensors that belong together."""
+    """Rows of tensors."""
 
     def __init__(self, *tensors: Any) -> None:
         super().__init__(*(x.detach() if hasattr(x, "detach") else x for x in tensors))
@@ -98,7 +98,7 @@ class TensorDataset(ArrayDataset):
 
 
 class Subset(Dataset[Sample]):
-    """Some samples of a data set, by their numbers there."""
+    """A subset of a data set, given by indices."""
 
     def __init__(self, dataset: Dataset[Sample], indices: Sequence[int]) -> None:
         self.dataset = dataset
@@ -118,7 +118,7 @@ class Subset(Dataset[Sample]):
 
 
 class ConcatDataset(Dataset[Sample]):
-    """Several data sets, one after the other."""
+    """A concatenation of data sets."""
 
     def __init__(self, datasets: Sequence[Dataset[Sample]]) -> None:
         if not datasets:
@@ -138,7 +138,7 @@ class ConcatDataset(Dataset[Sample]):
 
 
 class ChainDataset(IterableDataset[Sample]):
-    """Several streams, one after the other.
+    """A concatenation of iterable data sets.
 
     >>> class Count(IterableDataset[int]):
     ...     def __iter__(self):
@@ -166,7 +166,7 @@ class ChainDataset(IterableDataset[Sample]):
 
 
 class StackDataset(Dataset[Any]):
-    """Data sets of one length side by side: samples are tuples, or dicts where the data sets have names.
+    """Data sets of one length, zipped: samples are tuples, or dicts where the data sets have names.
 
     >>> StackDataset([1, 2], ["a", "b"])[1], StackDataset(x=[1, 2], y=["a", "b"])[0]
     ((2, 'b'), {'x': 1, 'y': 'a'})
@@ -198,7 +198,7 @@ class StackDataset(Dataset[Any]):
 def random_split(
     dataset: Dataset[Sample], lengths: Sequence[int | float], generator: Generator | None = None
 ) -> list[Subset[Sample]]:
-    """Parts of a data set with these lengths (or these fractions of it), drawn at random without overlap."""
+    """Split a data set at random into parts of these lengths, or these fractions."""
     from ..random import randperm
 
     counts = _counts(len(dataset), lengths)
@@ -208,7 +208,7 @@ def random_split(
 
 
 def _counts(total: int, lengths: Sequence[int | float]) -> list[int]:
-    """Lengths as numbers of samples; what fractions leave over goes to the parts in turn.
+    """Convert lengths or fractions to numbers of samples; the remainder is distributed round-robin.
 
     >>> _counts(10, [0.75, 0.25]), _counts(10, [4, 6])
     ([8, 2], [4, 6])

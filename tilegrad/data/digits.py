@@ -16,7 +16,7 @@ from .dataset import ArrayDataset
 
 FILE = Path(__file__).with_name("digits.npz")
 TEST_EVERY = 5
-"""Every fifth image is held out: 360 of 1,797, from all writers."""
+"""One image in so many is in the test set: 360 of 1,797, from all writers."""
 
 
 class Digits(ArrayDataset):

@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: a magic number, the extents, then the elements, big-endian."""
+"""Read IDX files, the format of MNIST: a magic number, the sizes, then the elements, big-endian."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..errors import DataError
 from .dataset import ArrayDataset
 
 TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-"""The third byte of an IDX file says the element type."""
+"""Element types by the third byte of an IDX file."""
 MOST_AXES = 32
 CHUNK = 1 << 20
-"""Bytes that are read at once: what a header says is not believed before it is there."""
+"""Largest read, in bytes: a header may announce more than the file holds."""
 
 
 def read_idx(path: str | Path) -> Any:
-    """The array in an IDX file, gzipped or not, after checking that the file is whole.
+    """Read the array in an IDX file, gzipped or not, and check that the file is complete.
 
     >>> read_idx("nowhere")
     Traceback (most recent call last):
@@ -43,7 +43,7 @@ def read_idx(path: str | Path) -> Any:
 
 
 def _elements(path: Path, file: IO[bytes] | gzip.GzipFile) -> Any:
-    """Read the elements of a file that may be packed, unpacking no more than its header announces."""
+    """Read the elements of a file that may be gzipped, decompressing no more than its header announces."""
     head = file.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES:
         raise DataError(f"{path} is not an IDX file: it starts with {head.hex(' ') or 'nothing'}")
@@ -67,11 +67,11 @@ DOWNLOAD = (
     'curl -fL --create-dirs -O "https://ossci-datasets.s3.amazonaws.com/mnist/'
     '{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz" --output-dir'
 )
-"""Nothing is downloaded by itself; the folder comes last."""
+"""Message of how to get the files, as nothing is downloaded."""
 
 
 class MNIST(ArrayDataset):
-    """MNIST (or a data set of its form) from a folder with its four IDX files, gzipped or not.
+    """MNIST (or a data set in its format) from a folder with its four IDX files, gzipped or not.
 
     Images are float32 from 0 to 1 in the shape (1, 28, 28), labels int64. Nothing is downloaded.
     """

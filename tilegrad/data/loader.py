@@ -1,4 +1,4 @@
-"""DataLoader: batches of a data set, made in the background while the last one is computed with."""
+"""Define `DataLoader`: batches of a data set, prepared in the background during computation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """An iterator over batches that reports to profiles how long each batch was waited for."""
+    """An iterator over batches that reports the waiting time of each batch to profiles."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self.batches = batches
@@ -37,16 +37,16 @@ class Waiting:
         return batch
 
     def close(self) -> None:
-        """End the workers' work, as for a generator."""
+        """Stop the workers, as for a generator."""
         getattr(self.batches, "close", tuple)()
 
 
 class DataLoader:
-    """Iterates over batches, as PyTorch's does.
+    """Iterate over the batches of a data set, as PyTorch's class does.
 
-    `num_workers` workers make batches ahead (`prefetch_factor` each); with 0 a batch is made when it is asked for.
-    They are threads: what they do besides Python (reading, decoding, numpy) runs beside the training step, and nothing
-    is pickled. With `multiprocessing_context="fork"` (or "spawn", "forkserver") they are processes, for data sets that
+    `num_workers` workers make batches ahead (`prefetch_factor` each); with 0 a batch is made when it is asked for. They
+    are threads: what they do besides Python (reading, decoding, numpy) runs beside the training step, and nothing is
+    pickled. With `multiprocessing_context="fork"` (or "spawn", "forkserver") they are processes, for data sets that
     compute in Python. The order of the batches depends on the seed alone.
     """
 
@@ -111,7 +111,7 @@ class DataLoader:
         self.batch_sampler = batch_sampler
 
     def _order(self) -> Any:
-        """What gives the numbers of samples, one by one or in batches."""
+        """Return the iterator over sample numbers, one by one or in batches."""
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __len__(self) -> int:
@@ -158,7 +158,9 @@ class DataLoader:
             pool.taken.release()
 
     def _idle_pool(self) -> Pool:
-        """Workers for a loop: one within a loop over the same loader, or in another thread, has workers of its own."""
+        """Return workers for a loop; a nested loop over the same loader, or one in another thread, gets workers of its
+        own.
+        """
         kept = self._pool
         return kept if kept is not None and kept.take() else self._new_pool()
 
@@ -181,7 +183,7 @@ class DataLoader:
 
 
 class Maker:
-    """Makes batches (or single samples), here or in a worker. Called, it begins an epoch."""
+    """A function that makes batches (or single samples), here or in a worker; a call begins an epoch."""
 
     def __init__(
         self,
@@ -219,7 +221,7 @@ class Maker:
         return joined(self.samples(indices)) if columns is None else list(columns)
 
     def samples(self, indices: list[int]) -> list[Any]:
-        """Of a data set that has `__getitems__` all at once."""
+        """Return samples, by one call if the data set has `__getitems__`."""
         at_once = getattr(self.dataset, "__getitems__", None)
         return list(at_once(indices)) if at_once is not None else [self.dataset[i] for i in indices]
 
@@ -231,7 +233,7 @@ class Maker:
 
 
 def _lasting(make: Callable[[Any], Any], item: Any) -> Any:
-    """What is made; a data set with a length does not end early: a StopIteration out of it would end the loop."""
+    """Return the batch; a StopIteration from a data set with a length becomes an error, as it would end the loop."""
     try:
         return make(item)
     except StopIteration as stop:

@@ -1,4 +1,4 @@
-"""Samplers: in which order the samples of a data set are visited, and in which batches."""
+"""Define samplers: the order in which samples are visited, and their batches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Sampler(ABC):
-    """Gives sample numbers in some order. One of your own needs a `__len__` only if somebody asks for its length."""
+    """The base of samplers. Subclasses need a `__len__` only if the length is asked for."""
 
     def __class_getitem__(cls, kind: Any) -> type[Sampler]:
-        """As PyTorch's samplers, which may say what they give: `Sampler[int]`."""
+        """Allow `Sampler[int]`, as PyTorch's samplers do."""
         return cls
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Sampler(ABC):
 
 
 class SequentialSampler(Sampler):
-    """The samples in their order.
+    """Visit the samples in order.
 
     >>> list(SequentialSampler("abc"))
     [0, 1, 2]
@@ -47,7 +47,7 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """The samples in a new random order for each epoch; the order is that of `tg.randperm`."""
+    """Visit the samples in a new random order in each epoch; the order is that of `tg.randperm`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RandomSampler(Sampler):
 
 
 class SubsetRandomSampler(Sampler):
-    """Some samples, given by number, in a new random order for each epoch."""
+    """Visit the given samples in a new random order in each epoch."""
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
         self.indices = indices
@@ -96,7 +96,7 @@ class SubsetRandomSampler(Sampler):
 
 
 class WeightedRandomSampler(Sampler):
-    """Samples drawn with probabilities proportional to weights."""
+    """Draw samples with probabilities proportional to weights."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class WeightedRandomSampler(Sampler):
 
 
 class DistributedSampler(Sampler):
-    """The part of the samples that one of several processes visits; together they visit all.
+    """Visit the share of one of several processes; together they visit all samples.
 
     Which they are follows from `seed` and `set_epoch`, not from the process. Parts are made equal by visiting some
     samples twice, or with `drop_last` by leaving some out.
@@ -165,7 +165,7 @@ class DistributedSampler(Sampler):
         self.total_size = self.num_samples * count
 
     def set_epoch(self, epoch: int) -> None:
-        """Gives the next iteration another order."""
+        """Set the epoch, which determines the order of the next iteration."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -183,7 +183,7 @@ class DistributedSampler(Sampler):
 
 
 class BatchSampler:
-    """Batches of the numbers that a sampler gives.
+    """Group the numbers of a sampler into batches.
 
     >>> list(BatchSampler(SequentialSampler("abcde"), 2, drop_last=False))
     [[0, 1], [2, 3], [4]]

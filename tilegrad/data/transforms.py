@@ -1,4 +1,4 @@
-"""Transforms of images, under torchvision's names: of one image (C, H, W), or of a batch (N, C, H, W) at once.
+"""Transform images, under torchvision's names: one image (C, H, W), or a batch (N, C, H, W) at once.
 
 They are expressions of tensors: called within a jitted step they are compiled with it. What is random is drawn for each
 image of a batch anew (torchvision does the same to all), from tilegrad's generator.
@@ -46,7 +46,7 @@ Transformed = Callable[[Any], Any]
 
 
 class Transform(ABC):
-    """From images to images."""
+    """The base of transforms: a function from images to images."""
 
     @abstractmethod
     def __call__(self, images: Any) -> Any: ...
@@ -57,7 +57,7 @@ class Transform(ABC):
 
 
 class Compose(Transform):
-    """One transform after the other.
+    """Apply transforms one after the other.
 
     >>> Compose([Normalize(1.0, 2.0), Lambda(lambda x: x * 10)])(tensor([[[3.0, 5.0]]])).tolist()
     [[[10.0, 20.0]]]
@@ -80,7 +80,7 @@ class Compose(Transform):
 
 
 class Lambda(Transform):
-    """A function as a transform."""
+    """Apply a function."""
 
     def __init__(self, lambd: Transformed) -> None:
         if not callable(lambd):
@@ -92,7 +92,7 @@ class Lambda(Transform):
 
 
 class ToTensor(Transform):
-    """Arrays (H, W), (H, W, C) or (N, H, W, C) as float32 tensors with the channels first; bytes from 0 to 1."""
+    """Convert arrays (H, W), (H, W, C) or (N, H, W, C) to float32 tensors, channels first; bytes to 0..1."""
 
     def __call__(self, images: Any) -> Tensor:
         x = images if isinstance(images, Tensor) else as_tensor(np.asarray(images))
@@ -103,7 +103,7 @@ class ToTensor(Transform):
 
 
 class Normalize(Transform):
-    """Less a mean, over a standard deviation: one number for all channels or one for each."""
+    """Subtract a mean and divide by a standard deviation: one number for all channels, or one per channel."""
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float], inplace: bool = False) -> None:
         self.mean = _channels(mean)
@@ -126,7 +126,7 @@ class Normalize(Transform):
 
 
 class Resize(Transform):
-    """To another size: a pair (height, width), or a number for the shorter side.
+    """Resize to (height, width), or the shorter side to a number.
 
     Bilinear, with all pixels that a new one covers taken into account where the image shrinks (`antialias`), as
     torchvision does it by default. Bytes are rounded.
@@ -158,7 +158,7 @@ class Resize(Transform):
         return made.reshape(*x.shape[:-2], *size) if x.dim() != 4 else made
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """The size that images of a size get.
+        """Return the size to which images of a size are resized.
 
         >>> Resize(50).output_size(100, 201), Resize(50, max_size=80).output_size(100, 201)
         ((50, 100), (40, 80))
@@ -174,7 +174,7 @@ class Resize(Transform):
 
 
 class Pad(Transform):
-    """More pixels around: a number for all sides, (sides, top and bottom), or (left, top, right, bottom)."""
+    """Pad with pixels: a number for all sides, (sides, top and bottom), or (left, top, right, bottom)."""
 
     def __init__(self, padding: Size, fill: float = 0, padding_mode: str = "constant") -> None:
         if padding_mode not in ("constant", "reflect", "edge"):
@@ -196,7 +196,7 @@ class Pad(Transform):
 
 
 class CenterCrop(Transform):
-    """The middle; what is too small gets a border of 0 first."""
+    """Crop the centre; images that are too small are padded with 0 first."""
 
     def __init__(self, size: Size) -> None:
         self.size = _pair(size, "CenterCrop: size")
@@ -213,7 +213,7 @@ class CenterCrop(Transform):
 
 
 class RandomCrop(Transform):
-    """A part at a random place, for each image of a batch another; the border is enlarged first, if asked for."""
+    """Crop at a random position, drawn for each image of a batch, after padding if asked for."""
 
     def __init__(
         self,
@@ -253,13 +253,13 @@ class RandomCrop(Transform):
 
 
 def _places(extent: int, wanted: int, leading: tuple[int, ...], x: Tensor) -> Tensor:
-    """The numbers of so many neighbours from a random one on."""
+    """Return consecutive indices from a random one on."""
     first = randint(0, extent - wanted + 1, (*leading, 1), device=x.device)
     return first + arange(wanted, device=x.device)
 
 
 class RandomHorizontalFlip(Transform):
-    """Left and right change places, for each image of a batch with probability p."""
+    """Flip left and right, for each image of a batch with probability p."""
 
     axis = -1
 
@@ -275,7 +275,7 @@ class RandomHorizontalFlip(Transform):
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):
-    """Top and bottom change places, for each image of a batch with probability p."""
+    """Flip top and bottom, for each image of a batch with probability p."""
 
     axis = -2
 

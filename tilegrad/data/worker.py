@@ -1,4 +1,4 @@
-"""Workers that make batches ahead: threads, or processes.
+"""Prepare batches in workers: threads, or processes.
 
 Threads are enough where the work is numpy's, reading or decoding, which let other threads run. A data set that computes
 in Python needs processes: `multiprocessing_context="fork"` (or "spawn", "forkserver"). Either way the batches come in
@@ -23,11 +23,11 @@ from ..errors import DataError
 
 STOP = None
 PATIENCE = 0.5
-"""Seconds for which a process may finish what it is doing before it is ended."""
+"""Time for which a process may finish its work before it is terminated, in seconds."""
 
 
 class WorkerInfo(NamedTuple):
-    """What a data set can ask about the worker that it is used in."""
+    """The worker in which a data set runs: its number, the number of workers, the seed."""
 
     id: int
     num_workers: int
@@ -43,19 +43,19 @@ _current = _Current()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker this is; None outside of workers. An iterable data set shares its samples out by this."""
+    """Return the worker of the caller; None outside of workers. An iterable data set divides its samples by it."""
     return _current.info
 
 
 class Begin(NamedTuple):
-    """A new epoch."""
+    """A message that begins an epoch."""
 
     epoch: int
     seed: int
 
 
 class Make(NamedTuple):
-    """One batch (or sample) is wanted."""
+    """A request for one batch (or sample)."""
 
     wanted: Any
 
@@ -64,42 +64,42 @@ class Failure(NamedTuple):
     """An error in a worker."""
 
     error: BaseException | None
-    """None if it cannot be sent."""
+    """None if it cannot be pickled."""
     text: str
 
 
 class Ended(NamedTuple):
-    """An iterable data set has no more."""
+    """The end of an iterable data set."""
 
 
 class Job(NamedTuple):
-    """What a worker is for."""
+    """The task of a worker."""
 
     dataset: Any
     begin: Callable[[], Callable[[Any], Any]]
-    """Gives what makes batches, for one epoch."""
+    """Returns the maker of batches for one epoch."""
     start: Callable[[int], None] | None
     """The user's worker_init_fn."""
     workers: int
 
 
 class Link(Protocol):
-    """A way to a worker and back."""
+    """A connection to a worker."""
 
     def send(self, task: Any) -> None: ...
 
     def receive(self, timeout: float) -> Any:
-        """The next answer; Empty if there is none in time (0: however long it takes)."""
+        """Return the next answer; raise Empty after the timeout (0: wait without limit)."""
 
     def stop(self) -> None:
-        """Nothing more will be wanted."""
+        """Request the end of the worker."""
 
     def close(self) -> None:
-        """Waits until the worker has ended, or sees to it."""
+        """Wait until the worker has ended, or terminate it."""
 
 
 def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[Any], None], in_thread: bool) -> None:
-    """What a worker does: it answers tasks until it is stopped."""
+    """Answer requests until the worker is stopped: its main loop."""
     epoch, make, started = -1, None, False
     while (task := next_task()) is not STOP:
         try:
@@ -126,7 +126,7 @@ def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[
 
 
 def _seed(seed: int) -> None:
-    """Makes a process draw numbers of its own, the same in every run."""
+    """Seed the random numbers of a process, the same in every run."""
     import random
 
     import numpy
@@ -165,11 +165,11 @@ class ThreadLink:
         self.tasks.put(STOP)
 
     def close(self) -> None:
-        """What is being made is not waited for: nobody will see it."""
+        """Leave the thread: a batch in progress is dropped."""
 
 
 class ProcessLink:
-    """A worker in a process of its own. Arrays are sent as they are in memory, apart from what describes them."""
+    """A worker in a process. Arrays are sent as raw memory, separately from their description."""
 
     def __init__(self, number: int, job: Job, context: Any) -> None:
         self.number = number
@@ -225,7 +225,7 @@ class ProcessLink:
 
 
 def _serve(number: int, job: Job, pipe: Any) -> None:
-    """The main function of a worker process."""
+    """Run the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the first one ends the others
     tasks: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
@@ -234,7 +234,7 @@ def _serve(number: int, job: Job, pipe: Any) -> None:
 
 
 def _listen(pipe: Any, tasks: SimpleQueue[Any]) -> None:
-    """Takes tasks from a pipe even while an answer waits to be read: otherwise both sides could wait for each other."""
+    """Receive requests even while an answer waits to be read, which avoids a deadlock."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 
@@ -252,7 +252,7 @@ def _listen(pipe: Any, tasks: SimpleQueue[Any]) -> None:
 
 
 def _sent(pipe: Any, answer: Any) -> None:
-    """Sends an answer; an error that cannot be pickled goes as text."""
+    """Send an answer; an error that cannot be pickled is sent as text."""
     epoch, result = answer
     buffers: list[pickle.PickleBuffer] = []
     try:
@@ -291,7 +291,7 @@ class Pool:
         self.links: list[Link] = []
         self.open = True
         self.taken = threading.Lock()
-        """Held from the beginning to the end of a loop over its batches."""
+        """Held during a loop over the batches."""
         try:
             for n in range(job.workers):
                 self.links.append(ThreadLink(n, job) if context is None else ProcessLink(n, job, context))
@@ -300,17 +300,17 @@ class Pool:
             raise
 
     def take(self) -> bool:
-        """Takes the workers for a loop, if no other one has them."""
+        """Reserve the workers for a loop, if they are free."""
         return self.taken.acquire(blocking=False) and self.open
 
     def batches(self, wanted: Iterator[Any], seed: int) -> Iterator[Any]:
-        """What is made of all that is wanted, in order: each worker in turn makes one."""
+        """Yield the answers to all requests in order; requests go to the workers round-robin."""
         self.epoch += 1
         epoch = self.epoch
         for link in self.links:
             link.send(Begin(epoch, seed))
         busy: deque[int] = deque()
-        """The workers that have been asked, in the order of what they were asked for."""
+        """Workers with pending requests, in the order of the requests."""
         over: set[int] = set()
 
         def ask(number: int) -> None:
@@ -332,7 +332,7 @@ class Pool:
             yield result
 
     def _answer(self, number: int, epoch: int) -> Any:
-        """The next answer of a worker that belongs to an epoch; those of one that was left early are dropped."""
+        """Return the next answer of a worker for an epoch; answers for abandoned epochs are dropped."""
         while True:
             try:
                 made, result = self.links[number].receive(self.timeout)
@@ -356,7 +356,7 @@ class Pool:
         raise error
 
     def close(self) -> None:
-        """Ends the workers."""
+        """Stop the workers."""
         if self.open:
             self.open = False
             for link in self.links:

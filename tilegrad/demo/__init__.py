@@ -1,4 +1,4 @@
-"""`python -m tilegrad demo`: a network learns to read handwritten digits, and everything that happens is shown."""
+"""Run `python -m tilegrad demo`: train a network to read handwritten digits, and show every stage."""
 
 from .show import run
 

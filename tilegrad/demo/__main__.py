@@ -1,4 +1,4 @@
-"""The demonstration as a module of its own: `python -m tilegrad explain tilegrad.demo`."""
+"""Run the demonstration as a module, as in `python -m tilegrad explain tilegrad.demo`."""
 
 from __future__ import annotations
 

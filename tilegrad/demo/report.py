@@ -1,4 +1,4 @@
-"""The report of the demonstration: one HTML file that needs nothing else."""
+"""Write the report of the demonstration: one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_WRONG = 24
 
 
 def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int) -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = {
         "learning": ("Learning", learning(trained)),
         "reading": ("Reading", f'<div class="pair">{confusion(tested)}<div>{mistakes(tested)}</div></div>'),
@@ -51,7 +51,7 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
 
 
 def learning(trained: Trained) -> str:
-    """The loss of every step, and the test accuracy after every epoch."""
+    """Plot the loss of every step, and the test accuracy after every epoch."""
     caption = f"The loss of each of the {trained.steps:,} steps, and the percentage of unseen digits read right."
     accuracy = [100 * s for s in trained.scores]
     return (
@@ -61,7 +61,7 @@ def learning(trained: Trained) -> str:
 
 
 def curve(values: Sequence[float], axis: str, style: str = "") -> str:
-    """A line through values, with its axes.
+    """Plot a line through values, with its axes.
 
     >>> curve([1.0, 0.5], "step").count("<path")
     1
@@ -90,7 +90,7 @@ def curve(values: Sequence[float], axis: str, style: str = "") -> str:
 
 
 def confusion(tested: Tested) -> str:
-    """Which digit was taken for which."""
+    """Return the table of the confusion matrix."""
     counts = tested.confusion()
     cell = 30
     parts = []
@@ -115,7 +115,7 @@ def confusion(tested: Tested) -> str:
 
 
 def mistakes(tested: Tested) -> str:
-    """The images that were read wrong."""
+    """Show the images that were misclassified."""
     wrong = np.flatnonzero(tested.guesses != tested.labels)[:MOST_WRONG]
     if not len(wrong):
         return '<p class="soft">No digit was read wrong.</p>'

@@ -1,4 +1,4 @@
-"""The demonstration: trains, says what was compiled, writes the report, and reads some digits aloud."""
+"""Run the demonstration: train, report what was compiled, write the report, and classify some digits."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 SHADES = " ░▒▓█"
 SHOWN = 4
-"""Digits that are drawn in the terminal."""
+"""Number of digits that are drawn in the terminal."""
 WANTED = 0.97
 
 
 def run(seed: int, epochs: int, output: Path) -> int:
-    """Does all of it; the exit status is 1 if the network did not learn to read."""
+    """Run the demonstration; the exit status is 1 if the network did not learn."""
     if epochs < 1:
         raise ArgumentError(f"--epochs {epochs}: at least one is needed")
     if not output.resolve().parent.is_dir():
@@ -62,13 +62,13 @@ def run(seed: int, epochs: int, output: Path) -> int:
 
 
 def _machine(limits: Mapping[str, Any]) -> str:
-    """What the figures stand beside."""
+    """Describe the machine."""
     memory = max(limits[x] for x in ("read", "copy", "triad"))
     return f"this machine: {memory / 1e9:.0f} GB/s, {limits['fma'] / 1e9:.0f} GFLOP/s on {limits['threads']} threads"
 
 
 def _train(console: Console, seed: int, epochs: int) -> Trained:
-    """Trains beside a bar that grows."""
+    """Train with a progress bar."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -88,18 +88,18 @@ def _train(console: Console, seed: int, epochs: int) -> Trained:
 
 
 def _chosen(tested: Tested, seed: int) -> list[int]:
-    """Some images at random, and one that was read wrong, if there is one."""
+    """Return some images at random, and a misclassified one, if there is one."""
     numbers = np.random.default_rng(seed).permutation(len(tested.labels)).tolist()
     wrong = [n for n in numbers if tested.guesses[n] != tested.labels[n]][:1]
     return [n for n in numbers if n not in wrong][: SHOWN - len(wrong)] + wrong
 
 
 def drawn(tested: Tested, numbers: list[int]) -> str:
-    """Images side by side, in shades, with what they are taken for.
+    r"""Draw images in a row, in shades, with their predictions.
 
     >>> image = np.zeros((1, 64), np.float32); image[0, ::9] = 1.0
     >>> chances = np.full((1, 10), 0.02, np.float32); chances[0, 7] = 0.82
-    >>> print(drawn(Tested(image, np.array([7]), chances), [0]).split("\\n")[-1].strip())
+    >>> print(drawn(Tested(image, np.array([7]), chances), [0]).split("\n")[-1].strip())
     7 (82 %)
     """
     rows = []

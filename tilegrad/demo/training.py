@@ -1,4 +1,4 @@
-"""Learning to read digits, as a user would write it."""
+"""Train the demonstration's network, written as a user would write it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATE = 3e-3
 
 
 class Trained(NamedTuple):
-    """What came out: `losses` has one for each step, `scores` the test accuracy after each epoch."""
+    """The result of training: the loss of each step, the test accuracy after each epoch."""
 
     model: Module
     step: Jitted[[Tensor, Tensor], Tensor]
@@ -33,18 +33,18 @@ class Trained(NamedTuple):
     losses: list[float]
     scores: list[float]
     seconds: float
-    """The training alone, without what was compiled before the second step."""
+    """Duration of training, without compilation before the second step."""
     compile_seconds: float
     steps: int
 
 
 class Tested(NamedTuple):
-    """The held-out images, what they are, and what they are taken for."""
+    """The test images, their labels and their predictions."""
 
     images: np.ndarray[Any, Any]
     labels: np.ndarray[Any, Any]
     chances: np.ndarray[Any, Any]
-    """For each image and class."""
+    """Probabilities of each image and class."""
 
     @property
     def guesses(self) -> np.ndarray[Any, Any]:
@@ -55,14 +55,14 @@ class Tested(NamedTuple):
         return float((self.guesses == self.labels).mean())
 
     def confusion(self) -> np.ndarray[Any, Any]:
-        """How often a digit (row) was taken for another (column)."""
+        """Count how often each digit (row) was classified as each other (column)."""
         counts = np.zeros((10, 10), np.int64)
         np.add.at(counts, (self.labels, self.guesses), 1)
         return counts
 
 
 def network() -> Module:
-    """Two hidden layers."""
+    """Return a network with two hidden layers."""
     return Sequential(
         Linear(64, HIDDEN),
         LayerNorm(HIDDEN),
@@ -75,7 +75,7 @@ def network() -> Module:
 
 
 def train(seed: int, epochs: int, progress: Callable[[int, float, float], None]) -> Trained:
-    """Trains for some epochs. `progress` is told the epoch, the loss and the test accuracy after each."""
+    """Train for some epochs; `progress` is called with the epoch, the loss and the test accuracy after each."""
     manual_seed(seed)
     order = Generator().manual_seed(seed)
     loader = DataLoader(Digits(train=True, flat=True), BATCH, shuffle=True, drop_last=True, generator=order)
@@ -112,7 +112,7 @@ def train(seed: int, epochs: int, progress: Callable[[int, float, float], None])
 
 
 def test(model: Module) -> Tested:
-    """Lets the model read the images that it has not seen."""
+    """Classify the test images."""
     held_out = Digits(train=False, flat=True)
     with no_grad():
         chances = softmax(model(from_numpy(np.ascontiguousarray(held_out.images))), dim=1)

@@ -1,4 +1,4 @@
-"""Optimizers, schedules of learning rates, and averages of parameters, under PyTorch's names."""
+"""Optimizers, learning-rate schedules, and averages of parameters, under PyTorch's names."""
 
 from ..functions.declared import publish_classes
 from . import lr_scheduler, swa_utils

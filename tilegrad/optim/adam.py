@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019)."""
+"""Define Adam (Kingma and Ba, 2015) and AdamW (Loshchilov and Hutter, 2019)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .settings import Group, Hints, Settings
 
 
 class Adam(Optimizer):
-    """Steps by the mean of the gradients over the root of the mean of their squares."""
+    """Step by the running mean of the gradients, divided by the root of the running mean of their squares."""
 
     counters = {"step": 0.0}
 
@@ -44,7 +44,7 @@ class Adam(Optimizer):
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
 
     def tick(self, state: State, group: Settings) -> tuple[Tensor, Tensor]:
-        """The step size, and the root by which the squares are too small: both correct a start at 0."""
+        """Return the step size and the bias correction of the squares for the start at 0."""
         first, second = group["betas"]
         step = state["step"].add_(1).double()  # 1 - 0.999 ** step would lose four digits in float32
         return group["lr"] / (1 - first**step), (1 - second**step).sqrt()
@@ -61,7 +61,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay shrinks the parameters instead of joining the gradient."""
+    """Adam with decoupled weight decay: it shrinks the parameters instead of joining the gradient."""
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
-"""What grew out of Adam: Adamax (Kingma and Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), Lion (Chen et
-al., 2023)."""
+"""Define variants of Adam: Adamax (Kingma and Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), Lion (Chen et
+al., 2023).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from .settings import Hints, Settings
 
 
 class Adamax(Optimizer):
-    """Adam with the greatest magnitude of the gradients in place of the mean of their squares."""
+    """Adam with the running maximum of gradient magnitudes in place of the mean of squares."""
 
     state_names = ("exp_avg", "exp_inf")
     counters = {"step": 0.0}
@@ -45,7 +46,7 @@ class Adamax(Optimizer):
 
 
 class NAdam(Optimizer):
-    """Adam with Nesterov's momentum, which grows with the steps."""
+    """Adam with Nesterov momentum, which grows with the steps."""
 
     state_names = ("exp_avg", "exp_avg_sq")
     counters = {"step": 0.0, "mu_product": 1.0}
@@ -75,7 +76,7 @@ class NAdam(Optimizer):
         super().__init__(params, defaults, hints)
 
     def tick(self, state: State, group: Settings) -> tuple[Tensor, Tensor, Tensor]:
-        """How far to go along the gradient and along the mean, and the correction of the squares."""
+        """Return the coefficients of gradient and mean, and the bias correction of the squares."""
         lr, (first, second), decay = group["lr"], group["betas"], group["momentum_decay"]
         step = state["step"].add_(1).double()
         now = first * (1 - 0.5 * 0.96 ** (step * decay))
@@ -93,7 +94,7 @@ class NAdam(Optimizer):
 
 
 class RAdam(Optimizer):
-    """Adam that trusts the mean of the squares only when it has seen enough of them."""
+    """Adam that uses the mean of squares only once its variance is small enough."""
 
     state_names = ("exp_avg", "exp_avg_sq")
     counters = {"step": 0.0}
@@ -121,7 +122,7 @@ class RAdam(Optimizer):
         super().__init__(params, defaults, hints)
 
     def tick(self, state: State, group: Settings) -> tuple[Tensor, Tensor, Tensor]:
-        """The step size, whether the squares are to be trusted, and by how much."""
+        """Return the step size, whether the squares are used, and their rectification."""
         first, second = group["betas"]
         step = state["step"].add_(1).double()
         power = second**step
@@ -144,7 +145,7 @@ class RAdam(Optimizer):
 
 
 class Lion(Optimizer):
-    """Steps of one length in every element: by the sign of a mean of the gradients."""
+    """Step by the sign of a running mean of the gradients."""
 
     state_names = ("exp_avg",)
 

@@ -1,4 +1,6 @@
-"""Adagrad (Duchi et al., 2011), Adadelta (Zeiler, 2012) and RMSprop (Hinton, 2012): a step size for each element."""
+"""Define Adagrad (Duchi et al., 2011), Adadelta (Zeiler, 2012) and RMSprop (Hinton, 2012): adaptive step sizes per
+element.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .settings import Group, Hints, Settings
 
 
 class Adagrad(Optimizer):
-    """Steps by the gradient over the root of the sum of all squared gradients so far."""
+    """Step by the gradient, divided by the root of the sum of all its squares."""
 
     state_names = ("sum",)
     counters = {"step": 0.0}
@@ -43,7 +45,7 @@ class Adagrad(Optimizer):
         return {"sum": full_like(parameter.detach(), group["initial_accumulator_value"])}
 
     def tick(self, state: State, group: Settings) -> Tensor:
-        """The learning rate, which falls with the number of steps."""
+        """Return the learning rate, which decays with the number of steps."""
         before = state["step"].add_(1).double() - 1
         return group["lr"] / (1 + before * group["lr_decay"])  # type: ignore[no-any-return]
 
@@ -54,7 +56,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Steps by the gradient, scaled by the root mean squares of the steps over that of the gradients."""
+    """Step by the gradient, scaled by the root mean square of the steps over that of the gradients."""
 
     state_names = ("square_avg", "acc_delta")
     counters = {"step": 0.0}
@@ -83,7 +85,9 @@ class Adadelta(Optimizer):
 
 
 class RMSprop(Optimizer):
-    """Steps by the gradient over the root of the mean of its squares; `centered`: over its standard deviation."""
+    """Step by the gradient, divided by the root of the running mean of its squares; `centered`: by its standard
+    deviation.
+    """
 
     counters = {"step": 0.0}
 

@@ -1,4 +1,4 @@
-"""ASGD (Polyak and Juditsky, 1992), Rprop (Riedmiller and Braun, 1993), Adafactor (Shazeer and Stern, 2018)."""
+"""Define ASGD (Polyak and Juditsky, 1992), Rprop (Riedmiller and Braun, 1993), Adafactor (Shazeer and Stern, 2018)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ASGD(Optimizer):
         return {"step": 0.0, "eta": 0.0 if isinstance(group["lr"], Tensor) else float(group["lr"]), "mu": 1.0}
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any, Any]:
-        """The step size, what decay leaves, and how much of the new parameters goes into the average.
+        """Return the step size, the weight-decay factor, and the weight of the new parameters in the average.
 
         As in PyTorch, a step leaves the sizes for the next one, made with the learning rate that it had itself; the
         first step has nothing but that.
@@ -59,7 +59,7 @@ class ASGD(Optimizer):
 
 
 class Rprop(Optimizer):
-    """Steps by signs: an element's step grows while its gradient keeps its sign, and shrinks when that turns."""
+    """Step by signs: an element's step grows while its gradient keeps its sign, and shrinks when it changes."""
 
     counters = {"step": 0.0}
 
@@ -86,7 +86,7 @@ class Rprop(Optimizer):
         return {"prev": full_like(before, 0.0), "step_size": full_like(before, float(group["lr"]))}
 
     def tick(self, state: State, group: Settings) -> Tensor:
-        """Whether this is the first step, which is as long as the learning rate says."""
+        """Return whether this is the first step, whose length is the learning rate."""
         return state["step"].add_(1) == 1
 
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
@@ -101,7 +101,7 @@ class Rprop(Optimizer):
 
 
 class Adafactor(Optimizer):
-    """Adam whose mean squares of matrices are kept as those of rows and of columns only."""
+    """Adam that stores mean squares of matrices as those of rows and of columns only."""
 
     counters = {"step": 0.0}
 
@@ -135,7 +135,7 @@ class Adafactor(Optimizer):
         }
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any]:
-        """How much of the new squares counts, and the greatest step."""
+        """Return the weight of the new squares, and the largest step."""
         step = state["step"].add_(1).double()
         one = step**-0.5
         lr = group["lr"]

@@ -1,4 +1,4 @@
-"""Averages of the parameters over the training: often a better network than the last one.
+"""Average parameters over the training (stochastic weight averaging, exponential moving averages).
 
 AveragedModel keeps a copy of a network with the plain mean (stochastic weight averaging, Izmailov et al., 2018) or an
 exponential moving average of the parameters that it is shown.
@@ -26,28 +26,28 @@ from .optimizer import Optimizer
 from .schedule import LRScheduler, for_each_group
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
-"""The new average from the average, a parameter, and how many parameters are in the average."""
+"""Computes the new average from the average, a parameter, and the number of averaged parameters."""
 Averages = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]
 
 
 def get_swa_avg_fn() -> Average:
-    """The mean of all."""
+    """Return the function of the plain mean."""
     return lambda average, parameter, count: average + (parameter - average) / (count + 1)
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
-    """The exponential moving average: the new one counts 1 - decay."""
+    """Return the function of the exponential moving average, in which the new parameters weigh 1 - decay."""
     _check_decay(decay)
     return lambda average, parameter, count: average * decay + parameter * (1 - decay)
 
 
 def get_swa_multi_avg_fn() -> Averages:
-    """The mean of all, for many parameters at once."""
+    """Return the function of the plain mean for many parameters at once."""
     return _for_all(get_swa_avg_fn())
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Averages:
-    """The exponential moving average, for many parameters at once."""
+    """Return the function of the exponential moving average for many parameters at once."""
     return _for_all(get_ema_avg_fn(decay))
 
 
@@ -65,7 +65,7 @@ def _check_decay(decay: float) -> None:
 
 
 class AveragedModel(Module):
-    """A copy of a network whose parameters are averages of those that `update_parameters` was shown.
+    """A copy of a network with averages of the parameters that `update_parameters` was called with.
 
     The first are taken as they are. `update_parameters` may be a part of a jitted training step.
     """
@@ -92,7 +92,7 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the parameters of a network into the average."""
+        """Include the parameters of a network in the average."""
         with no_grad():
             averages = [x.detach() for x in self._averaged(self.module)]
             shown = [x.detach().to(mean.device) for x, mean in zip(self._averaged(model), averages, strict=True)]
@@ -113,7 +113,7 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Batch normalisations measure anew, over all batches alike: averaged parameters have other statistics."""
+    """Recompute the running statistics of batch norms over all batches, as averaged parameters change them."""
     measured = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     momenta = [m.momentum for m in measured]
     for module in measured:
@@ -133,7 +133,7 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """From the learning rate to `swa_lr` in `anneal_epochs` steps; there it stays while networks are averaged."""
+    """Anneal the learning rate to `swa_lr` in `anneal_epochs` steps, and keep it there."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Schedules made of schedules, and the one that follows what is measured."""
+"""Define schedules made of schedules, and `ReduceLROnPlateau`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .schedule import LRScheduler, check_optimizer, for_each_group, refuse_in_tr
 
 
 class CombinedLR(LRScheduler):
-    """Several schedulers of one optimizer."""
+    """The base of schedules that combine several schedules of one optimizer."""
 
     unsaved = ("optimizer", "_schedulers")
 
@@ -33,7 +33,7 @@ class CombinedLR(LRScheduler):
         return self.rates()
 
     def undo(self) -> None:
-        """Takes back the first step, which every scheduler takes when it is made."""
+        """Revert the initial step that every scheduler takes when it is constructed."""
         for scheduler in self._schedulers:
             if isinstance(scheduler, CombinedLR):
                 scheduler.undo()
@@ -60,7 +60,7 @@ class CombinedLR(LRScheduler):
 
 
 class ChainedScheduler(CombinedLR):
-    """All schedulers at every step, one after the other."""
+    """Step all schedulers at every step."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         if not schedulers:
@@ -84,7 +84,7 @@ class ChainedScheduler(CombinedLR):
 
 
 class SequentialLR(CombinedLR):
-    """One scheduler after the other: the next from each milestone on, where it starts at its epoch 0."""
+    """Run one scheduler after the other: the next one starts at its milestone, at its epoch 0."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class SequentialLR(CombinedLR):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplied by `factor` when what is measured has not improved for `patience` epochs."""
+    """Multiply the learning rate by `factor` when a metric has not improved for `patience` epochs."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class ReduceLROnPlateau(LRScheduler):
         return [max(rate * self.factor, least) for rate, least in zip(self.rates(), self.min_lrs, strict=True)]
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Takes note of a measurement: a number, or a tensor of one element."""
+        """Record a metric: a number, or a tensor of one element."""
         refuse_in_trace(self)
         measured = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
@@ -184,7 +184,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self.rates()
 
     def improves(self, measured: float) -> bool:
-        """Whether a measurement is better than the best so far, by more than the threshold."""
+        """Test whether a metric is better than the best so far, by more than the threshold."""
         sign = -1 if self.mode == "min" else 1
         relative = self.threshold_mode == "rel"
         least = self.best * (1 + sign * self.threshold) if relative else self.best + sign * self.threshold

@@ -1,4 +1,4 @@
-"""Counters of steps, which parameters that are always updated together have in common.
+"""Count steps with one counter for all parameters that are always updated together.
 
 PyTorch keeps one for each parameter. Here one is enough for a group: it is added to once, in one small kernel, and what
 follows from it alone (Adam's corrections) is computed once. A parameter that gets no gradient in some step counts
@@ -22,7 +22,7 @@ State = dict[Tensor, dict[str, Tensor]]
 
 
 def start(params: Sequence[Tensor], first: Mapping[str, float]) -> dict[Tensor, dict[str, Tensor]]:
-    """Counters for parameters, in common for all on one device; each with its first value."""
+    """Return counters with initial values, shared by all parameters on one device."""
     made: dict[str, dict[str, Tensor]] = {}
     for p in params:
         place = str(p.device)
@@ -32,13 +32,15 @@ def start(params: Sequence[Tensor], first: Mapping[str, float]) -> dict[Tensor, 
 
 
 def counter(value: float, like: Tensor) -> Tensor:
-    """A tensor, so that a compiled step counts on; float32 unless the default is float64, as in PyTorch."""
+    """Return a counter as a tensor, so that a compiled step counts; float32 unless the default dtype is float64, as in
+    PyTorch.
+    """
     dtype = float64 if get_default_dtype() is float64 else float32
     return full((), value, dtype=dtype, device=like.device)
 
 
 def separate(params: Sequence[Tensor], states: State, names: Sequence[str]) -> bool:
-    """Gives counters of their own to those of the parameters without a gradient; whether there were some."""
+    """Give parameters without a gradient counters of their own; return whether there are any."""
     companies: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
     for p in params:
         if names[0] in states[p]:
@@ -64,7 +66,7 @@ def _now(count: Tensor) -> float:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """What is made within the block exists outside of the function that is being traced."""
+    """Return a context in which tensors are made outside of the function that is being traced."""
     trace, state.trace = state.trace, None
     try:
         yield
@@ -73,7 +75,7 @@ def untraced() -> Iterator[None]:
 
 
 def load(params: Sequence[Tensor], states: State, values: Sequence[Mapping[str, float]]) -> bool:
-    """Sets counters, in common for those that are equal; whether some parameter has another counter now."""
+    """Set counters, shared where they are equal; return whether the sharing has changed."""
     made: dict[tuple[Any, ...], dict[str, Tensor]] = {}
     taken: set[int] = set()
     changed = False

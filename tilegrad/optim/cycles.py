@@ -1,4 +1,4 @@
-"""Schedules that go up and down: cosines, one cycle, many cycles."""
+"""Define schedules that go up and down: cosines, one cycle, many cycles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import Group
 
 
 def cosine(start: float, end: float, way: float) -> float:
-    """From start to end along half a cosine."""
+    """Interpolate from start to end along half a cosine."""
     return end + (start - end) * (1 + math.cos(math.pi * way)) / 2
 
 
@@ -22,7 +22,7 @@ def straight(start: float, end: float, way: float) -> float:
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial learning rate to `eta_min` and back along a cosine, each way in `T_max` epochs."""
+    """Anneal from the initial learning rate to `eta_min` and back along a cosine, in `T_max` epochs each."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
@@ -49,7 +49,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Down along a cosine again and again: the first time in `T_0` epochs, then each time in `T_mult` times as many.
+    """Anneal along a cosine repeatedly: first in `T_0` epochs, then in `T_mult` times as many each time.
 
     `step` takes a fraction of an epoch, too: `schedule.step(epoch + batch / batches)`.
     """
@@ -89,7 +89,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.set(self.get_lr())
 
     def _within(self, epoch: float) -> tuple[float, int]:
-        """How far an epoch is into its descent, and how long that is."""
+        """Return the position of an epoch within its annealing, and the length of that."""
         length = self.T_0
         if self.T_mult == 1:
             return epoch % length, length
@@ -100,12 +100,12 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class MomentumLR(LRScheduler):
-    """A schedule that may move the momentum against the learning rate."""
+    """The base of schedules that may cycle the momentum against the learning rate."""
 
     cycle_momentum: bool
 
     def prepare_momentum(self, base: float | Sequence[float], most: float | Sequence[float], last_epoch: int) -> None:
-        """Notes between what the momentum moves, and sets it."""
+        """Store the bounds of the momentum, and set it."""
         defaults = self.optimizer.defaults
         if "momentum" not in defaults and "betas" not in defaults:
             raise ArgumentError(
@@ -127,7 +127,7 @@ class MomentumLR(LRScheduler):
 
 
 class CyclicLR(MomentumLR):
-    """Between `base_lr` and `max_lr`, up in `step_size_up` steps and down in `step_size_down`, again and again."""
+    """Cycle between `base_lr` and `max_lr`: up in `step_size_up` steps, down in `step_size_down`."""
 
     unsaved = ("optimizer", "_scale_fn_custom")
 
@@ -171,7 +171,7 @@ class CyclicLR(MomentumLR):
         return super().state_dict() | {"_scale_fn_custom": None}  # which PyTorch looks for
 
     def scale_fn(self, x: float) -> float:
-        """The height of a cycle, or at a step."""
+        """Return the amplitude of a cycle, or at a step."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         return float({"triangular": 1.0, "triangular2": 0.5 ** (x - 1), "exp_range": self.gamma**x}[self.mode])
@@ -190,7 +190,7 @@ class CyclicLR(MomentumLR):
 
 
 class OneCycleLR(MomentumLR):
-    """Up to `max_lr` in the first part of all steps, then down far below where it began (Smith, 2018)."""
+    """Rise to `max_lr` in the first part of all steps, then fall far below the start (Smith, 2018)."""
 
     optional = ("pct_start", "three_phase")
 
@@ -236,7 +236,7 @@ class OneCycleLR(MomentumLR):
         super().__init__(optimizer, last_epoch)
 
     def phases(self) -> list[tuple[float, str, str, str, str]]:
-        """Up to which step, and from and to what the learning rate and the momentum go."""
+        """Return the last step of each phase, and the ends of learning rate and momentum in it."""
         high, low = "max_momentum", "base_momentum"
         end = self.total_steps - 1
         top = self.pct_start * self.total_steps - 1

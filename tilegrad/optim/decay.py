@@ -1,4 +1,4 @@
-"""Weight decay: as a part of the gradient, or as a shrinking of the parameters."""
+"""Apply weight decay: as a part of the gradient, or by shrinking the parameters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from .settings import Settings
 
 
 def with_decay(gradient: Tensor, parameter: Tensor, group: Settings) -> Tensor:
-    """The gradient of the loss with a penalty for large parameters."""
+    """Return the gradient with L2 weight decay added."""
     return gradient + parameter * group["weight_decay"] if group.uses("weight_decay") else gradient
 
 
 def decoupled(gradient: Tensor, parameter: Tensor, group: Settings) -> Tensor:
-    """The gradient as `with_decay` gives it; or the gradient alone, and the parameter is shrunk on its own."""
+    """Return the gradient with weight decay added, or shrink the parameter and return the gradient alone."""
     if not group.uses("decoupled_weight_decay"):
         return with_decay(gradient, parameter, group)
     if group.uses("weight_decay"):

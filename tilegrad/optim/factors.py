@@ -1,4 +1,4 @@
-"""Schedules that multiply the learning rate by a factor of the epoch. They can be chained."""
+"""Define schedules that multiply the learning rate by a factor of the epoch; they can be chained."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ Factor = Callable[[int], float]
 
 
 class FactorLR(LRScheduler):
-    """A factor for each epoch; a step multiplies by its ratio to the one before, so that others may multiply, too."""
+    """The base of schedules with a factor per epoch. A step multiplies by the ratio of factors, so that schedules
+    compose.
+    """
 
     @abstractmethod
     def scale(self, epoch: int) -> float:
-        """What the learning rate is multiplied by, in all, at an epoch."""
+        """Return the total factor at an epoch."""
 
     def get_lr(self) -> Sequence[float]:
         now = self.scale(self.last_epoch)
@@ -37,7 +39,7 @@ class FactorLR(LRScheduler):
 
 
 class StepLR(FactorLR):
-    """Multiplied by `gamma` every `step_size` epochs.
+    """Multiply by `gamma` every `step_size` epochs.
 
     >>> from . import SGD
     >>> from ..functions.creation import ones
@@ -59,7 +61,7 @@ class StepLR(FactorLR):
 
 
 class MultiStepLR(FactorLR):
-    """Multiplied by `gamma` at each of some epochs."""
+    """Multiply by `gamma` at each milestone."""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -75,7 +77,7 @@ class MultiStepLR(FactorLR):
 
 
 class ExponentialLR(FactorLR):
-    """Multiplied by `gamma` at every epoch."""
+    """Multiply by `gamma` every epoch."""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -86,7 +88,7 @@ class ExponentialLR(FactorLR):
 
 
 class ConstantLR(FactorLR):
-    """Multiplied by `factor` for the first `total_iters` epochs."""
+    """Multiply by `factor` for the first `total_iters` epochs."""
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -102,7 +104,7 @@ class ConstantLR(FactorLR):
 
 
 class LinearLR(FactorLR):
-    """Multiplied by what goes from `start_factor` to `end_factor` over `total_iters` epochs."""
+    """Multiply by a factor that goes linearly from `start_factor` to `end_factor` over `total_iters` epochs."""
 
     def __init__(
         self,
@@ -128,7 +130,7 @@ class LinearLR(FactorLR):
 
 
 class PolynomialLR(FactorLR):
-    """Multiplied by a power of what is left of `total_iters` epochs."""
+    """Multiply by a power of the remaining share of `total_iters` epochs."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
@@ -142,7 +144,7 @@ class PolynomialLR(FactorLR):
 
 
 class LambdaLR(LRScheduler):
-    """The initial learning rate times a function of the epoch; or a function for each group."""
+    """Multiply the initial learning rate by a function of the epoch, or by one for each group."""
 
     unsaved = ("optimizer", "lr_lambdas")
 
@@ -168,7 +170,7 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The learning rate times a function of the epoch, at every epoch."""
+    """Multiply the learning rate by a function of the epoch, every epoch."""
 
     def get_lr(self) -> Sequence[float]:
         if self.last_epoch == 0:

@@ -1,4 +1,4 @@
-"""What is called beside an optimizer: before and after its steps, its saving and its loading."""
+"""Implement hooks of optimizers: before and after steps, saving and loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step = Callable[..., Any]
 
 
 class Counted(dict[int, Hook]):
-    """Hooks by number, and how often they changed: programs that were traced with others are not valid then."""
+    """Hooks by number, with a count of changes, which invalidates programs that were traced with others."""
 
     changes = 0
 
@@ -28,7 +28,7 @@ class Counted(dict[int, Hook]):
 
 
 class Hooked:
-    """What an optimizer has of hooks. A traced step calls them while it is traced, as modules call theirs."""
+    """The hooks of an optimizer. A traced step calls them while it is traced."""
 
     _hooks: dict[str, Counted]
     _stepping: bool = False
@@ -52,42 +52,42 @@ class Hooked:
         return Handle(self._hooks.setdefault(kind, Counted()), Hook(function), first)
 
     def _replaced(self, kind: str, given: Any) -> Any:
-        """What hooks make of something, each of what the one before it gave; None leaves it as it is."""
+        """Apply hooks in order, each to the result of the one before; None keeps it."""
         for hook in self._in_order(kind):
             changed = hook(self, given)
             given = given if changed is None else changed
         return given
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(optimizer, args, kwargs)` before each step; a pair that it returns takes the place of both.
+        """Call `hook(optimizer, args, kwargs)` before each step; a pair that it returns replaces both.
 
         `args` begins with the optimizer, as in PyTorch.
         """
         return self._hook("before", hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
-        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        """Call `hook(optimizer, args, kwargs)` after each step."""
         return self._hook("after", hook)
 
     def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(optimizer)` before `state_dict` collects."""
+        """Call `hook(optimizer)` before `state_dict` collects."""
         return self._hook("saving", hook, prepend)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(optimizer, state_dict)` with what was collected; what it returns replaces it, unless None."""
+        """Call `hook(optimizer, state_dict)` with the collected state; a result other than None replaces it."""
         return self._hook("saved", hook, prepend)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(optimizer, state_dict)` before loading; what it returns is loaded instead, unless None."""
+        """Call `hook(optimizer, state_dict)` before loading; a result other than None is loaded instead."""
         return self._hook("loading", hook, prepend)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
-        """Calls `hook(optimizer)` after loading."""
+        """Call `hook(optimizer)` after loading."""
         return self._hook("loaded", hook, prepend)
 
 
 def _with_hooks(step: Step) -> Step:
-    """A class's `step` with the hooks before and after it; not those of a `step` inside of it."""
+    """Wrap a class's `step` with the hooks before and after it, but not a `step` called within it."""
 
     @wraps(step)
     def hooked(self: Hooked, *args: Any, **kwargs: Any) -> Any:

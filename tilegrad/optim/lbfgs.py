@@ -1,4 +1,4 @@
-"""L-BFGS (Liu and Nocedal, 1989): steps along the gradient as the last few steps and gradients bend it."""
+"""Define L-BFGS (Liu and Nocedal, 1989): quasi-Newton steps from the last few steps and gradients."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .optimizer import Optimizer, Params, State
 from .settings import Settings
 
 KEPT = ("func_evals", "n_iter", "d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
-"""What PyTorch keeps, by its names."""
+"""Names of the state that PyTorch saves."""
 
 
 class LBFGS(Optimizer):
-    """Takes up to `max_iter` steps at once, and calls the closure to see where they lead.
+    """Take up to `max_iter` steps per call, and evaluate them by calling the closure.
 
     >>> import tilegrad as tg
     >>> x = tg.tensor([3.0, -2.0], requires_grad=True)
@@ -66,7 +66,7 @@ class LBFGS(Optimizer):
         raise AssertionError("all parameters take one step together")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Calls the closure, which computes the loss and its gradients, as often as the steps need."""
+        """Call the closure, which computes the loss and its gradients, as often as the steps need."""
         if closure is None:
             raise ArgumentError("LBFGS: step(closure): a function that computes the loss and its gradients anew")
         if tracer.trace is not None:
@@ -106,7 +106,7 @@ class _Run:
         self.memory["func_evals"] = self.memory.get("func_evals", 0) + self.evaluations
 
     def evaluate(self) -> tuple[Any, Tensor]:
-        """The loss, and the gradients of all parameters as one vector."""
+        """Return the loss, and the gradients of all parameters as one vector."""
         self.evaluations += 1
         with enable_grad():
             loss = self.closure()
@@ -118,7 +118,7 @@ class _Run:
         return loss, gradient
 
     def number(self, x: float) -> Tensor:
-        """A number that varies, as a tensor: constants are compiled in."""
+        """Return a varying number as a tensor, as constants are compiled in."""
         return self.gradient.new_tensor(x)
 
     def is_flat(self) -> bool:
@@ -149,7 +149,7 @@ class _Run:
                 return
 
     def direction(self) -> Tensor:
-        """Where to go: minus the gradient, bent by what the last steps told of the curvature."""
+        """Return the quasi-Newton direction: minus the gradient, times the approximate inverse Hessian."""
         memory = self.memory
         if memory["n_iter"] == 1:
             memory.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
@@ -178,7 +178,7 @@ class _Run:
         return d
 
     def advance(self, direction: Tensor, slope: float, last: bool) -> float:
-        """Goes along a direction; how far."""
+        """Step along a direction; return the step length."""
         first = self.memory["n_iter"] == 1
         distance = float(self.group["lr"])
         if first:

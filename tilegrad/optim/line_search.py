@@ -1,4 +1,4 @@
-"""How far to go along a direction: the strong conditions of Wolfe (Nocedal and Wright, Numerical Optimization, 3.5)."""
+"""Search along a direction for the strong Wolfe conditions (Nocedal and Wright, Numerical Optimization, 3.5)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ..tensor import Tensor
 
 DECREASE, CURVATURE = 1e-4, 0.9
-MOST = 25
-"""Places that are looked at."""
+MAX_EVALUATIONS = 25
+"""Largest number of evaluations of the loss."""
 
 
 class Place(NamedTuple):
@@ -23,18 +23,18 @@ class Place(NamedTuple):
 def wolfe(
     evaluate: Callable[[float], tuple[float, Tensor, float]], first: float, loss: float, gradient: Tensor, slope: float
 ) -> tuple[float, float, Tensor]:
-    """A place where the loss has fallen enough and the slope is flat enough, its loss and its gradient."""
+    """Return a step that satisfies the strong Wolfe conditions, its loss and its gradient."""
     start = before = Place(0.0, loss, gradient, slope)
     t = first
-    for n in range(MOST):
+    for n in range(MAX_EVALUATIONS):
         here = Place(t, *evaluate(t))
         too_far = not isfinite(here.loss) or here.loss > loss + DECREASE * t * slope
         if too_far or (n and here.loss >= before.loss):
-            return _between(evaluate, start, before, here, MOST - n)
+            return _between(evaluate, start, before, here, MAX_EVALUATIONS - n)
         if abs(here.slope) <= -CURVATURE * slope:
             return here[:3]
         if here.slope >= 0:
-            return _between(evaluate, start, here, before, MOST - n)
+            return _between(evaluate, start, here, before, MAX_EVALUATIONS - n)
         t, before = min(10 * t, max(t + 0.01 * (t - before.at), _cubic(before, here))), here
     return before[:3]
 
@@ -42,7 +42,7 @@ def wolfe(
 def _between(
     evaluate: Callable[[float], tuple[float, Tensor, float]], start: Place, low: Place, high: Place, tries: int
 ) -> tuple[float, float, Tensor]:
-    """The search between a good place and one beyond the minimum."""
+    """Zoom in between a good step and one beyond the minimum."""
     for _ in range(tries):
         width = abs(high.at - low.at)
         if width * abs(start.slope) < 1e-12:
@@ -63,7 +63,7 @@ def _between(
 
 
 def _cubic(a: Place, b: Place) -> float:
-    """Where the cubic through two places with their slopes is least; their middle, if there is no such place."""
+    """Return the minimum of the cubic through two points with slopes; their midpoint, if it has none."""
     if a.at > b.at:
         a, b = b, a
     first = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.at - b.at)

@@ -1,4 +1,4 @@
-"""All schedules of learning rates, under PyTorch's names."""
+"""Learning-rate schedules, under PyTorch's names."""
 
 from ..functions.declared import publish_classes
 from .averaging import SWALR

@@ -1,4 +1,4 @@
-"""Muon: momentum whose directions all become about equally strong (Jordan et al., 2024)."""
+"""Define Muon: momentum with orthogonalised updates (Jordan et al., 2024)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADJUSTED = (None, "original", "match_rms_adamw")
 
 
 class Muon(Optimizer):
-    """Steps along momentum whose singular values are brought near 1, for matrices, as in PyTorch.
+    """Step along momentum whose singular values are moved near 1, for matrices, as in PyTorch.
 
     Meant for the weights of hidden layers; give biases, embeddings and the last layer to AdamW.
     """
@@ -74,7 +74,8 @@ class Muon(Optimizer):
 
 
 def evened(matrix: Tensor, coefficients: Sequence[float], steps: int, eps: float) -> Tensor:
-    """A matrix with the same singular vectors and singular values near 1, in bfloat16.
+    """Return a matrix with the same singular vectors and singular values near 1, in bfloat16, by Newton-Schulz
+    iterations.
 
     Newton's and Schulz' iteration: `x <- a x + b (x x') x + c (x x')^2 x` draws each singular value to 1.
     """
@@ -90,12 +91,11 @@ def evened(matrix: Tensor, coefficients: Sequence[float], steps: int, eps: float
 
 
 def _wide_sum(x: Tensor, of_x: float, y: Tensor, z: Tensor, of_product: float) -> Tensor:
-    """`of_x * x + of_product * (y @ z)`, rounded to bfloat16 once, at the end: products of bfloat16 numbers ("medium"
-    takes these exactly) are summed in float32."""
+    """Compute `of_x * x + of_product * (y @ z)` with float32 sums, rounded to bfloat16 once at the end."""
     return (x.float() * of_x + matmul(y.float(), z.float(), precision="medium") * of_product).bfloat16()
 
 
 def _adjusted(how: str | None, shape: Sequence[int]) -> float:
-    """What the learning rate is multiplied by for a matrix of this shape."""
+    """Return the factor of the learning rate for a matrix of this shape."""
     rows, columns = shape
     return 0.2 * sqrt(max(rows, columns)) if how == "match_rms_adamw" else sqrt(max(1.0, rows / columns))

@@ -1,4 +1,4 @@
-"""Optimizer: groups of parameters, the state that belongs to each, and the step that updates them all."""
+"""Define `Optimizer`: groups of parameters, their state, and the step that updates them all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .hooks import Hooked
 from .settings import HINTS, Group, Hints, Settings, check_hints
 
 Params = Iterable[Any]
-"""Tensors, or groups of them as dicts with settings of their own, or pairs of a name and a tensor."""
+"""Tensors, or groups as dicts with their own settings, or pairs of a name and a tensor."""
 
 State = dict[str, Tensor]
 
@@ -31,17 +31,17 @@ State = dict[str, Tensor]
 class Optimizer(Hooked):
     """The base of all optimizers, with PyTorch's interface.
 
-    A subclass names its state and writes the update of one parameter as tensor expressions. The whole
-    step then runs at once: as few kernels as the compiler can make of it, or as a part of a `jit`ted
-    function. State is made with the optimizer, not at the first step, so that a traced step finds it there.
+    A subclass names its state and writes the update of one parameter as tensor expressions. The whole step then runs at
+    once: as few kernels as the compiler can make of it, or as a part of a `jit`ted function. State is made with the
+    optimizer, not at the first step, so that a traced step finds it there.
 
     Or it writes `step` itself, as subclasses of PyTorch's base do, and keeps in `state[parameter]` what it likes.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ()
-    """What is kept for each parameter, in its shape, 0 at first."""
+    """Names of the state of each parameter: tensors of its shape, 0 at first."""
     counters: ClassVar[dict[str, float]] = {}
-    """What is counted, in numbers that parameters have in common, and where it starts; `step` first."""
+    """Counters shared by parameters, with their initial values; `step` first."""
 
     def __init__(self, params: Params, defaults: Group, hints: Hints | None = None) -> None:
         check_hints(self.name, hints or {})
@@ -50,9 +50,9 @@ class Optimizer(Hooked):
         self.state: dict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
         self.separations = 0
-        """How often counters were given to other parameters: programs from before are not valid then."""
+        """Number of times that counters were reassigned, which invalidates earlier programs."""
         self.skip: Tensor | None = None
-        """Where this is true, a step changes nothing (`amp.GradScaler`)."""
+        """Condition under which a step changes nothing (`amp.GradScaler`)."""
         if not isinstance(params, Iterable):
             raise ArgumentError(f"{self.name} takes tensors, as model.parameters() gives, not {kind_of(params)}")
         given: list[Any] = [params] if isinstance(params, Tensor) else list(params)
@@ -65,7 +65,7 @@ class Optimizer(Hooked):
             self.add_param_group(group)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """Updates some more tensors, with settings of their own where the group has them."""
+        """Add a group of tensors, with its own settings where it has them."""
         if not isinstance(param_group, Mapping):
             raise ArgumentError(f"{self.name}: a group is a dict with 'params': tensors, not {kind_of(param_group)}")
         params = param_group.get("params")
@@ -96,7 +96,7 @@ class Optimizer(Hooked):
             self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
 
     def _add_missing_state(self, group: Group) -> None:
-        """Start what the settings did not need before: a momentum, for instance, that was 0 until now."""
+        """Create state that a change of settings needs: a momentum, for instance, that was 0 until now."""
         counted, names = self.counted(group), (*self.counted(group), *self.kept(group))
         lacking = [p for p in group["params"] if any(name not in self.state[p] for name in names)]
         if not lacking:
@@ -107,7 +107,7 @@ class Optimizer(Hooked):
                 self.state[p] = {**shared[p], **self.first_state(p, group), **self.state[p]}
 
     def _named(self, given: list[Any]) -> tuple[list[Any], Group]:
-        """The parameters, and what a group says of their names, if they came with any."""
+        """Return the parameters, and the names of a group, if they were given."""
         pairs = [p for p in given if isinstance(p, tuple)]
         if not pairs:
             return given, {}
@@ -139,11 +139,11 @@ class Optimizer(Hooked):
 
     @property
     def steps_itself(self) -> bool:
-        """Whether a subclass writes `step`, and no `update`: its settings and state are its own."""
+        """Test whether a subclass defines `step` and no `update`, and so owns its settings and state."""
         return type(self).update is Optimizer.update
 
     def check(self, group: Group) -> None:
-        """Raises if a setting makes no sense."""
+        """Raise for invalid settings."""
         for name in ("lr", "weight_decay", "eps", "momentum", "lr_decay", "initial_accumulator_value"):
             value = group.get(name, 0)
             if name == "lr" and isinstance(value, Tensor) and value.numel() == 1:
@@ -163,23 +163,23 @@ class Optimizer(Hooked):
         return {name: zeros_like(parameter.detach()) for name in self.kept(group)}
 
     def kept(self, group: Group) -> tuple[str, ...]:
-        """The names of the state that this group needs."""
+        """Return the names of the state that this group needs."""
         return self.state_names
 
     def counted(self, group: Group) -> dict[str, float]:
-        """The counters that this group needs, and where they start."""
+        """Return the counters that this group needs, with their initial values."""
         return self.counters
 
     def tick(self, state: State, group: Settings) -> Any:
-        """Counts one step, and computes what is the same for all parameters that share the counters."""
+        """Count one step, and compute what all parameters with these counters share."""
         state["step"].add_(1)
 
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
-        """Changes one parameter and its state in place; `common` is what `tick` gave."""
+        """Update one parameter and its state in place; `common` is the result of `tick`."""
         raise NotImplementedError(f"{self.name} has no step() of its own, and no update()")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient. `closure` computes the loss anew, if it is given."""
+        """Update every parameter that has a gradient; `closure`, if given, computes the loss first."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -193,7 +193,7 @@ class Optimizer(Hooked):
         return loss
 
     def _step(self, group: Group) -> list[Tensor]:
-        """Updates the parameters of a group; what was written to."""
+        """Update the parameters of a group; return the tensors that were written."""
         settings = Settings(group, self.defaults)
         self._add_missing_state(group)
         counted = tuple(self.counted(group))
@@ -223,7 +223,7 @@ class Optimizer(Hooked):
             tracer.trace.guards.append((lambda: self.separations, self.separations))
 
     def _unless_skipped(self, written: Sequence[Tensor], change: Callable[[], Any]) -> Any:
-        """What `change` gives; where `skip` is true, what it writes to is as before."""
+        """Return the result of `change`; where `skip` is true, restore what it wrote."""
         if self.skip is None:
             return change()
         before = [wrap(x.value) for x in written]
@@ -233,7 +233,7 @@ class Optimizer(Hooked):
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients; with `set_to_none=False` they become zeros."""
+        """Drop the gradients; with `set_to_none=False` set them to zeros."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none or parameter.grad is None:
@@ -245,7 +245,7 @@ class Optimizer(Hooked):
         self.__dict__.update(state)
 
     def state_dict(self) -> dict[str, Any]:
-        """State and settings, with numbers in place of the parameters, as PyTorch writes them."""
+        """Return state and settings, with numbers in place of the parameters, in PyTorch's format."""
         for hook in self._in_order("saving"):
             hook(self)
         return self._replaced("saved", self._collected())  # type: ignore[no-any-return]
@@ -259,7 +259,7 @@ class Optimizer(Hooked):
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave, here or in PyTorch; the parameters must come in the same order."""
+        """Load the result of `state_dict`, of this class or PyTorch's; parameters must have the same order."""
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= set(state_dict):
             raise ArgumentError(
                 f"{self.name}.load_state_dict: takes a dict with 'state' and 'param_groups', as state_dict() gives, "
@@ -296,7 +296,7 @@ class Optimizer(Hooked):
             )
 
     def _check_settings(self, groups: Sequence[Mapping[str, Any]]) -> None:
-        """Numbers must be there; a switch that an older version did not have stays as it is."""
+        """Raise for missing numbers; a switch that an older version lacked keeps its value."""
         for own, other in zip(self.param_groups, groups, strict=True):
             numbers = [name for name in self.defaults if not isinstance(own[name], (bool, type(None)))]
             missing = [name for name in numbers if name not in other]
@@ -329,7 +329,7 @@ class Optimizer(Hooked):
             raise ArgumentError(f"{self.name}.load_state_dict: {'; '.join(wrong)}")
 
     def _load(self, group: Group, states: Sequence[Mapping[str, Any]]) -> None:
-        """Sets the state of a group; what is not given starts anew."""
+        """Set the state of a group; missing state starts anew."""
         if self.steps_itself:
             for parameter, given in zip(group["params"], states, strict=True):
                 self.state[parameter] = {name: _of(parameter, name, value) for name, value in given.items()}
@@ -362,7 +362,7 @@ class Optimizer(Hooked):
 
 
 def _of(parameter: Tensor, name: str, value: Any) -> Any:
-    """A copy of what was saved for a parameter, of its type but for counted steps, as PyTorch takes it over."""
+    """Return a copy of the saved state of a parameter, in its dtype unless it counts steps, as PyTorch does."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)
     dtype = parameter.dtype if parameter.dtype.is_floating_point and name != "step" else value.dtype

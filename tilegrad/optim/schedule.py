@@ -1,4 +1,4 @@
-"""Learning rates that follow a schedule: what all schedulers have in common.
+"""Define the base of learning-rate schedules.
 
 A learning rate is a number of the host, which a compiled step reads anew at every call: a scheduler changes it between
 the steps, outside of the function that is jitted, and nothing is compiled again.
@@ -20,10 +20,10 @@ from .settings import Group
 
 
 class LRScheduler(ABC):
-    """Sets the learning rates of an optimizer's groups: at once, and at every `step`, which is called after its own."""
+    """Set the learning rates of an optimizer's groups: initially, and at every `step`, after the optimizer's."""
 
     unsaved: tuple[str, ...] = ("optimizer",)
-    """The attributes that are no part of the state."""
+    """Attributes that are not part of the state."""
     optional: tuple[str, ...] = ()
     """Parts of the state that PyTorch's may lack."""
 
@@ -43,7 +43,7 @@ class LRScheduler(ABC):
         self.start()
 
     def start(self) -> None:
-        """Sets the first learning rates."""
+        """Set the first learning rates."""
         self._step_count = 0
         self.step()
 
@@ -53,48 +53,48 @@ class LRScheduler(ABC):
 
     @abstractmethod
     def get_lr(self) -> Sequence[float]:
-        """The learning rates at `last_epoch`, which follow those that the groups have now."""
+        """Return the learning rates at `last_epoch`, given the present ones."""
 
     def at_once(self) -> Sequence[float]:
-        """The learning rates at `last_epoch`, whatever the groups have now."""
+        """Return the learning rates at `last_epoch`, independently of the present ones."""
         return self.get_lr()
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes on by one epoch (or whatever the schedule counts), or to a given one."""
+        """Advance by one epoch (or other unit of the schedule), or to a given one."""
         refuse_in_trace(self)
         self._step_count += 1
         self.move(epoch)
 
     def move(self, epoch: int | None = None) -> None:
-        """The same, without being counted."""
+        """Advance without counting."""
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self.set(self.get_lr() if epoch is None else self.at_once())
 
     def set(self, rates: Sequence[float]) -> None:
-        """Gives the groups their learning rates."""
+        """Set the learning rates of the groups."""
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_rate(group, rate)
         self._last_lr = self.rates()
 
     def rates(self) -> list[float]:
-        """The learning rates that the groups have now."""
+        """Return the present learning rates of the groups."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def get_last_lr(self) -> list[float]:
-        """The learning rates that were set last."""
+        """Return the learning rates that were set last."""
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the schedule is, under PyTorch's names."""
+        """Return the state of the schedule, under PyTorch's names."""
         return {name: value for name, value in self.__dict__.items() if name not in self.unsaved}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes over what `state_dict` gave, here or in PyTorch. The rates themselves are state of the optimizer."""
+        """Load the result of `state_dict`, of this class or PyTorch's; the rates themselves are the optimizer's state."""
         self.check_state(state_dict)
         self.__dict__.update({k: v for k, v in state_dict.items() if k not in self.unsaved})
 
     def check_state(self, given: Any) -> None:
-        """Raises if a state is that of another scheduler: PyTorch has all these names, too."""
+        """Raise for a state of another kind of scheduler."""
         if not isinstance(given, Mapping):
             raise ArgumentError(
                 f"{self.name}.load_state_dict: takes a dict, as state_dict() gives, not {kind_of(given)}"
@@ -108,7 +108,7 @@ class LRScheduler(ABC):
 
 
 def set_rate(group: Group, rate: float) -> None:
-    """Sets a learning rate: the tensor, if it is one."""
+    """Set a learning rate; a tensor is written in place."""
     if isinstance(group["lr"], Tensor):
         with no_grad():
             group["lr"].fill_(rate)
@@ -122,7 +122,7 @@ def check_optimizer(scheduler: object, optimizer: object) -> None:
 
 
 def refuse_in_trace(scheduler: object) -> None:
-    """A traced function runs once, so that a schedule would move once, too."""
+    """Raise within a traced function, which runs once and would advance a schedule once."""
     if tracing():
         raise TraceError(
             f"{type(scheduler).__name__}.step() is called in a jitted function, where it would run only once: call it "
@@ -131,7 +131,7 @@ def refuse_in_trace(scheduler: object) -> None:
 
 
 def for_each_group(optimizer: Optimizer, value: Any, name: str) -> list[Any]:
-    """A setting for every group, or one for all."""
+    """Return one setting for each group, from one for all or a list."""
     count = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         return [value] * count

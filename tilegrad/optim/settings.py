@@ -1,4 +1,4 @@
-"""The settings of a group of parameters, as the update of a parameter sees them.
+"""Provide the settings of a group to the update of a parameter: numbers as tensors, switches as guards.
 
 A number (learning rate, momentum, ...) becomes a tensor that is read anew at every call of a compiled step, so that
 schedules cost no recompilation. What decides *what* is computed (switches, and whether a number is 0) is a guard.
@@ -18,7 +18,7 @@ Group = dict[str, Any]
 
 
 class Hints(TypedDict, total=False):
-    """PyTorch's choices of an implementation. They are accepted; here the compiler fuses the whole step anyway."""
+    """PyTorch's choices of an implementation: accepted without effect, as the compiler fuses the whole step."""
 
     foreach: bool | None
     fused: bool | None
@@ -30,7 +30,7 @@ HINTS = tuple(Hints.__annotations__)
 
 
 def check_hints(optimizer: str, given: Hints) -> None:
-    """Raises for arguments that no optimizer has, and for what is not possible."""
+    """Raise for unknown arguments, and for unsupported ones."""
     unknown = sorted(set(given) - set(HINTS))
     if unknown:
         raise ArgumentError(f"{optimizer} has no argument {', '.join(unknown)}")
@@ -53,17 +53,17 @@ class Settings:
             state.trace.guards.append((self.form, self.form()))
 
     def form(self) -> tuple[Any, ...]:
-        """What of the settings decides which operations the update has."""
+        """Return the settings that decide which operations the update has."""
         group = self.group
         names = self.names if isinstance(group["lr"], Tensor) else self.others
         return tuple([_form(x) if (x := group.get(n)).__class__ is not bool else x for n in names])
 
     def uses(self, name: str) -> bool:
-        """Whether a switch is on, or a number is not 0."""
+        """Test whether a switch is on, or a number differs from 0."""
         return bool(self.group.get(name))
 
     def __getitem__(self, name: str) -> Any:
-        """A number as a tensor without axes (several as several); anything else as it is."""
+        """Return a number as a tensor without axes (several as several); anything else as it is."""
         value = self.group[name]
         if isinstance(value, Tensor):
             return value.reshape(())
@@ -72,7 +72,7 @@ class Settings:
         return self._number(name, -1) if _is_number(value) else value
 
     def part(self, name: str, n: int) -> Tensor:
-        """One of several numbers, of which others may be None."""
+        """Return one of several numbers, some of which may be None."""
         return self._number(name, n)
 
     def _number(self, name: str, part: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent."""
+"""Define stochastic gradient descent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .settings import Group, Hints, Settings
 
 
 class SGD(Optimizer):
-    """Steps against the gradient, with momentum, Nesterov's momentum and weight decay as in PyTorch."""
+    """Gradient descent with momentum, Nesterov momentum and weight decay, as in PyTorch."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Averaged networks, under PyTorch's names."""
+"""Averages of networks, under PyTorch's names."""
 
 from .averaging import (
     SWALR,

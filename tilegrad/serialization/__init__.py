@@ -1,4 +1,4 @@
-"""Tensors in files: PyTorch's `.pt` and safetensors, written deterministically, read without executing anything."""
+"""Save and load tensors: PyTorch's `.pt` and safetensors. Nothing in a file is executed; output is deterministic."""
 
 from . import safetensors
 from .checkpoint import load, save

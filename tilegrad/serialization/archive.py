@@ -1,4 +1,4 @@
-"""The zip container of `.pt` files: named entries, not compressed, each in its own bytes of the file.
+"""Read and write the zip container of `.pt` files: named entries, uncompressed, each in its own range of the file.
 
 Compressed entries are refused: PyTorch writes none, and a few bytes of them may stand for terabytes.
 """
@@ -17,26 +17,26 @@ from ..errors import CheckpointError
 from .files import Source
 
 ALIGNMENT = 64
-"""Of the data of entries, so that mapped tensors are aligned; PyTorch's number."""
+"""Alignment of the data of entries, in bytes, for mapped tensors; PyTorch's number."""
 LOCAL = struct.Struct("<4s5H3I2H")
-"""What stands before the name and the data of an entry."""
+"""Header before the name and the data of an entry."""
 LARGE = ((1 << 31) - 1) / 1.05
-"""Bytes of an entry from which on the zip module writes a longer header."""
+"""Size of an entry, in bytes, from which the zip module writes a longer header."""
 END = struct.Struct("<4s4H2IH")
-"""The record behind the directory; a comment may follow it."""
+"""Record after the directory; a comment may follow it."""
 LONGEST_COMMENT = 0xFFFF
 LOCATOR, LONG_END = struct.Struct("<4sIQI"), struct.Struct("<4sQ2H2I4Q")
-"""The same where numbers have more than 32 bits: where it is, and it."""
+"""Locator of the 64-bit end record, and that record."""
 LISTED = struct.Struct("<4s6H3I5H2I")
-"""The record before the name of an entry in the directory."""
+"""Record before the name of an entry in the directory."""
 ELSEWHERE = 0xFFFFFFFF
-"""A number that has more than 32 bits, and stands in the field `LONG`."""
+"""Marks a number of more than 32 bits, which is in the field `LONG`."""
 LONG = 1
 UTF8, ENCRYPTED = 0x800, 1
 
 
 class Entry(NamedTuple):
-    """Where the data of an entry is."""
+    """The range of an entry's data."""
 
     offset: int
     bytes: int
@@ -53,11 +53,11 @@ class Listed(NamedTuple):
     packed: int
     bytes: int
     offset: int
-    """Position in the file of the header before its data."""
+    """Position of the header before the data, in the file."""
 
 
 def listed(source: Source) -> Iterator[Listed]:
-    """The entries in the directory of a zip file: each of its bytes is looked at once."""
+    """Parse the directory of a zip file, in linear time."""
     begin = max(0, source.size - END.size - LONGEST_COMMENT)
     tail = source.read(begin, source.size - begin)
     place = tail.rfind(b"PK\5\6", 0, len(tail) - END.size + 4)
@@ -67,7 +67,7 @@ def listed(source: Source) -> Iterator[Listed]:
     end = begin + place
     count, size, offset, end = _long_end(source, end) or (count, size, offset, end)
     moved, offset = end - size - offset, end - size
-    """Places may be those in a file that the archive is a part of."""
+    """Offsets may refer to a file that contains the archive."""
     if offset < 0:
         raise source.fault("is a damaged or truncated zip file: its directory is longer than it")
     directory, place = source.read(offset, size), 0
@@ -93,7 +93,9 @@ def listed(source: Source) -> Iterator[Listed]:
 
 
 def _long_end(source: Source, end: int) -> tuple[int, int, int, int] | None:
-    """How many entries and bytes the directory has, and where, and where that stands; PyTorch writes it always."""
+    """Return the number of entries, size and offset of the directory, and its end; PyTorch always writes the 64-bit
+    record.
+    """
     if end >= LOCATOR.size:
         mark, _, place, _ = LOCATOR.unpack(source.read(end - LOCATOR.size, LOCATOR.size))
         if mark == b"PK\6\7" and place + LONG_END.size <= end:
@@ -104,7 +106,7 @@ def _long_end(source: Source, end: int) -> tuple[int, int, int, int] | None:
 
 
 def _long_numbers(fields: bytes, packed: int, bytes: int, at: int, fault: CheckpointError) -> tuple[int, int, int]:
-    """The numbers of an entry of which some stand in a field of their own."""
+    """Return the sizes and offset of an entry, some of which are in the 64-bit field."""
     place = 0
     while place + 4 <= len(fields):
         kind, size = struct.unpack_from("<2H", fields, place)
@@ -120,7 +122,7 @@ def _long_numbers(fields: bytes, packed: int, bytes: int, at: int, fault: Checkp
 
 
 class Archive:
-    """The entries of a zip file, by the names that they have inside its only folder."""
+    """The entries of a zip file, by their names inside its only folder."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -159,21 +161,21 @@ class Archive:
         return self.entries[name]
 
     def read(self, name: str) -> bytes:
-        """All of an entry."""
+        """Return the whole data of an entry."""
         entry = self.entry(name)
         data = self.source.read(entry.offset, entry.bytes)
         self.check(name, data)
         return data
 
     def check(self, name: str, data: Any) -> None:
-        """Raises unless the data of an entry are those that were written. A checksum of 0 was left out."""
+        """Raise unless the checksum of an entry's data matches. A checksum of 0 was omitted."""
         expected = self.entry(name).checksum
         if expected and crc32(data) != expected:
             raise self.source.fault(f"entry {name!r} is damaged: its checksum is wrong")
 
 
 class ArchiveWriter:
-    """Writes entries one after the other, the same bytes for the same contents; the directory comes at the end."""
+    """Write entries one after the other, the same bytes for the same contents; the directory comes at the end."""
 
     def __init__(self, file: IO[bytes], folder: str = "archive") -> None:
         self.zip = ZipFile(file, "w")

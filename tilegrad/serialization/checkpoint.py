@@ -1,4 +1,4 @@
-"""`save` and `load`: numbers, strings, tensors, and lists, tuples, sets and dicts of them, as `.pt` files of PyTorch.
+"""Define `save` and `load`: numbers, strings, tensors, and containers of them, as `.pt` files of PyTorch.
 
 Written is PyTorch's zip layout, such that `torch.load(weights_only=True)` reads it. Read are that layout and the one
 that PyTorch wrote before 1.6. No code in a file is ever executed, and nothing is allocated before its size was checked.
@@ -31,11 +31,12 @@ from .storages import MOST_AXES, SAVED_KINDS, Filler, Part, Stored, check, place
 from .unpickling import Maker, Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
-"""The first object in a file that PyTorch wrote before it wrote zip files."""
+"""First object in a file in PyTorch's format before zip files."""
 LEGACY = 1001
-"""The second."""
+"""Second object in such a file."""
 MOST_UNFOLDED, UNFOLDED = 1 << 24, 64
-"""Parts of an object, each counted as often as it is mentioned: of any file, and more for each of its bytes."""
+"""Largest number of parts of an object, each counted as often as it is mentioned: in total, and per byte of the file.
+"""
 LONGEST_LOCATION = 64
 
 
@@ -43,7 +44,7 @@ LONGEST_LOCATION = 64
 
 
 def save(obj: Any, f: File) -> None:
-    """Saves an object with tensors in it. Tensors that share memory still do so when they are loaded.
+    """Save an object with tensors. Tensors that share memory still do so when they are loaded.
 
     >>> import tilegrad as tg, io
     >>> file = io.BytesIO()
@@ -64,7 +65,7 @@ def save(obj: Any, f: File) -> None:
 
 
 def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
-    """Where each tensor goes, and what the storages are. A view of which nothing else is saved is saved as a copy."""
+    """Assign each tensor to a storage. A view whose base is not saved is saved as a copy."""
     shared = Counter([_memory(x) for x in tensors])
     storages: list[Tensor] = []
     numbers: dict[int, int] = {}
@@ -91,12 +92,12 @@ def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
 
 
 def _whole(x: Tensor) -> Value:
-    """The elements of all of the storage of a tensor."""
+    """Return the elements of the whole storage of a tensor."""
     return x.base().current()
 
 
 def _memory(x: Tensor) -> int:
-    """The same number for tensors that share memory."""
+    """Return a key that tensors on the same memory share."""
     return id(x._value) if x._base is None else id(x._base.storage)
 
 
@@ -110,7 +111,7 @@ def load(
     weights_only: bool = True,
     mmap: bool = False,
 ) -> Any:
-    """Loads what `save` or PyTorch's `torch.save` wrote, without executing anything that stands in the file.
+    """Load what `save` or PyTorch's `torch.save` wrote, without executing anything in the file.
 
     With `mmap` elements are brought from the disk when they are looked at; the file must not be changed meanwhile.
     """
@@ -131,7 +132,7 @@ Bytes = Callable[[Stored, int, int], "np.ndarray[Any, Any]"]
 
 
 class _Reader:
-    """What one file is read by: the names that its pickles may use, and the tensors found so far."""
+    """The reader of one file: the names that its pickles may use, and the tensors found so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -162,7 +163,7 @@ class _Reader:
         self.known |= {"torch.Tensor": Tensor, "torch.nn.parameter.Parameter": Parameter}
 
     def zipped(self) -> tuple[Any, Bytes, str]:
-        """The object of a zip file, how to read its storages, and the order of bytes in them."""
+        """Return the object of a zip file, the reader of its storages, and their byte order."""
         archive = Archive(self.source)
         pickle = archive.read("data.pkl")
         order = archive.read("byteorder").decode("latin1") if "byteorder" in archive.entries else "little"
@@ -184,7 +185,9 @@ class _Reader:
         return result, bytes_of, order
 
     def legacy(self) -> tuple[Any, Bytes, str]:
-        """The same of a file from before: pickles one after the other, then the storages."""
+        """Return the object of a legacy file (pickles, then the storages), the reader of its storages, and their byte
+        order.
+        """
         source = self.source
         data = source.array(0, source.size).data
         unpickler = Unpickler(source.name, data, self.known, self._storage)
@@ -213,7 +216,7 @@ class _Reader:
         return result, read, "little" if little else "big"
 
     def _storage(self, named: Any) -> Stored:
-        """What a pickle names as a storage."""
+        """Return the storage that a pickle names."""
         match named:
             case ("storage", DType() | None as dtype, str(key), str(location), int(count), *rest) if (
                 _no_view(rest) and len(location) <= LONGEST_LOCATION
@@ -257,7 +260,7 @@ class _Reader:
 
 
 def _no_view(rest: list[Any]) -> bool:
-    """Whether a storage is no part of another, which PyTorch could write long ago."""
+    """Refuse a storage that is part of another, which PyTorch once could write."""
     return not rest or (len(rest) == 1 and rest[0] is None)
 
 
@@ -313,15 +316,16 @@ def _complex(real: float, imaginary: float) -> complex:
 
 
 def _from_type(maker: Maker, kind: Any, arguments: tuple[Any, ...], state: Any) -> Any:
-    """A tensor with attributes of its own, which are left out."""
+    """Return a tensor without the attributes of its own that a file has for it."""
     if not isinstance(maker, Maker) or maker.make is _from_type:
         raise TypeError("a tensor made by nothing")
     return maker.make(*arguments)
 
 
 def check_nesting(thing: Any, name: str, most: int) -> None:
-    """Raises where a loaded object contains itself, is nested too deep to be used without care, or is a small thing
-    that mentions its parts so often that whoever goes through it (to print it, say) meets more than `most` of them."""
+    """Raise for an object that contains itself, is nested too deeply, or mentions its parts more than `most` times in
+    all.
+    """
     sizes: dict[int, int] = {}
     path: dict[int, None] = {}
     stack: list[tuple[Any, bool]] = [(thing, False)]

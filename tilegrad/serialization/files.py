@@ -1,4 +1,4 @@
-"""Files of tensors: read piece by piece within their bounds, written whole or not at all."""
+"""Read files of tensors within their bounds, and write files atomically."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..errors import ArgumentError, CheckpointError, MissingFileError
 from ..runtime.atomic_write import replacing as whole
 
 File: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
-"""A path, or something with `read` and `seek`, or with `write`."""
+"""A path, or an object with `read` and `seek`, or with `write`."""
 
 
 class Source:
-    """A file that is read at places; nothing is allocated that would not be within it."""
+    """A file with random access; nothing is allocated that the file does not hold."""
 
     def __init__(self, file: File | bytes, mapped: bool = False) -> None:
         self.name = named(file)
@@ -28,7 +28,7 @@ class Source:
         self.file: IO[bytes] = _opened(file, self.name)
         try:
             self.start = self.file.tell()
-            """A file object is read from where it stands."""
+            """Position from which a file object is read."""
             self.size = self.file.seek(0, os.SEEK_END) - self.start
             self.file.seek(self.start)
         except OSError as why:
@@ -43,7 +43,7 @@ class Source:
         return CheckpointError(f"{self.name}: {reason}")
 
     def array(self, offset: int, count: int) -> np.ndarray[Any, Any]:
-        """Bytes as an array that may be written to: the file stays as it is."""
+        """Return bytes as a writable array; the file is not changed."""
         if offset < 0 or count < 0 or offset + count > self.size:
             raise self.fault(f"ends at byte {self.size:,}, but bytes {offset:,} to {offset + count:,} are asked for")
         if self.map is not None and count:
@@ -73,7 +73,7 @@ class Source:
 
 
 def named(file: object) -> str:
-    """How errors call a file."""
+    """Return the name of a file in errors."""
     if isinstance(file, (str, os.PathLike)):
         return os.fspath(file)
     name = getattr(file, "name", None)
@@ -97,7 +97,7 @@ def _opened(file: File | bytes, name: str) -> IO[bytes]:
 
 @contextmanager
 def replacing(file: File) -> Iterator[IO[bytes]]:
-    """A file to write to. A path gets its new contents at once when all is written, or keeps the old ones."""
+    """Open a file to write. A path gets its new contents at once at the end, or keeps the old ones."""
     if not isinstance(file, (str, os.PathLike)):
         if not hasattr(file, "write"):
             raise ArgumentError(f"a path, or a file that is open for writing bytes, is wanted, not {file!r:.60}")

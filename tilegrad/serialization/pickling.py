@@ -1,4 +1,4 @@
-"""Writes objects as pickles that PyTorch reads, also with `weights_only=True`. The same object gives the same bytes."""
+"""Write objects as pickles that PyTorch reads, also with `weights_only=True`, the same bytes for the same object."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ STORAGES = {
     uint8: "ByteStorage",
     bool_: "BoolStorage",
 }
-"""PyTorch's names for storages with a type; of other types it has only bytes."""
+"""PyTorch's names for typed storages; other dtypes are stored as bytes."""
 DEEPEST = 100
 SCALARS = (type(None), bool, int, float, complex, str, bytes, bytearray, DType, Device)
 
 
 class Placed(NamedTuple):
-    """Where a tensor is in the storages of a file."""
+    """The storage, offset and layout of a tensor in a file."""
 
     key: str
     elements: int
-    """Of the storage."""
+    """Number of elements of the storage."""
     location: str
     offset: int
     shape: tuple[int, ...]
@@ -58,7 +58,7 @@ class Placed(NamedTuple):
 
 
 def tensors_of(thing: Any, path: str = "the object", above: tuple[int, ...] = ()) -> Iterator[Tensor]:
-    """Every tensor in an object, after looking whether it can be saved at all."""
+    """Return every tensor in an object, after checking that the object can be saved."""
     if isinstance(thing, Tensor):
         yield thing
         return
@@ -101,14 +101,14 @@ def _advice(thing: Any) -> str:
 
 
 class Pickler:
-    """Writes one pickle of protocol 2. Tensors, lists and dicts that are mentioned twice are one when they are read."""
+    """Write one pickle of protocol 2. Tensors, lists and dicts that are mentioned twice are one when loaded."""
 
     def __init__(self, places: Mapping[int, Placed]) -> None:
         self.places = places
         self.out = bytearray(b"\x80\x02")
         self.names: dict[str, int] = {}
         self.known: dict[int, tuple[int, Any]] = {}
-        """The numbers of what was written, with the objects: as long as they live, no other gets their id."""
+        """Numbers of the written objects, with the objects, which keeps their ids unique."""
         self.count = 0
 
     def dump(self, thing: Any) -> bytes:
@@ -145,7 +145,7 @@ class Pickler:
         self.out += b"h" + bytes([number]) if number < 256 else b"j" + struct.pack("<I", number)
 
     def name(self, name: str) -> None:
-        """A function or class, by the name that PyTorch looks up."""
+        """Write a function or class, by the name that PyTorch looks up."""
         self._text_once(name, b"c" + name.replace("/", "\n").encode() + b"\n")
 
     def text(self, x: str) -> None:
@@ -236,7 +236,7 @@ class Pickler:
             self.plain(x, bool(x.requires_grad))
 
     def plain(self, x: Tensor, requires_grad: bool) -> None:
-        """A tensor as PyTorch makes it from its storage."""
+        """Write a tensor as PyTorch rebuilds it from its storage."""
         place, dtype = self.places[id(x)], x.dtype
         typed = dtype in STORAGES
         storage = f"torch/{STORAGES[dtype]}" if typed else "torch.storage/UntypedStorage"
@@ -255,7 +255,7 @@ class Pickler:
 
 
 class _Written(NamedTuple):
-    """An argument that is written in its own way."""
+    """An argument with its own way of being written."""
 
     write: Any
 

@@ -1,4 +1,5 @@
-"""The safetensors format: a length, a header in JSON, then the elements of every tensor, dense, little-endian.
+"""Read and write the safetensors format: a length, a header in JSON, then the dense little-endian elements of every
+tensor.
 
     8 bytes   the length of the header, an unsigned little-endian integer
     header    {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "text"}}
@@ -64,22 +65,22 @@ NAMES = {
 }
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 FOREIGN = {"F8_E8M0": 1, "C64": 8}
-"""Types that others have, with their bytes."""
+"""Sizes in bytes of dtypes that only other libraries have."""
 METADATA = "__metadata__"
 LONGEST_HEADER = 100_000_000
-"""Bytes; the format's own limit."""
+"""Largest header, in bytes: the format's own limit."""
 DEEPEST = 8
-"""A header needs three levels."""
+"""Largest nesting of a header: it needs three levels."""
 MOST = 1 << 63
 MOST_AXES = 32
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[{]|[\]}]', re.DOTALL)
-"""Texts and brackets. A text that has no end is one, too: looking for it from each of its quotes would take forever."""
+"""Matches strings and brackets, and unterminated strings, so that the search stays linear."""
 MOST_HINTS, LONGEST_HINT = 1000, 200
-"""Names that a wrong one is compared with: so many, of such a length."""
+"""Number and length of the names up to which similar names are searched for."""
 
 
 class Stored(NamedTuple):
-    """What the header says of one tensor; the place is in the file."""
+    """The header's record of one tensor; its range is in the file."""
 
     name: str
     dtype: str
@@ -92,7 +93,7 @@ class Stored(NamedTuple):
 
 
 def save_file(tensors: Mapping[str, Tensor], filename: File, metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors by name, and texts by name as metadata. The same tensors give the same bytes.
+    """Write tensors by name, and strings by name as metadata; the same tensors give the same bytes.
 
     Each tensor is written whole, also where some share memory: the format has no views.
     """
@@ -114,11 +115,11 @@ def save_file(tensors: Mapping[str, Tensor], filename: File, metadata: Mapping[s
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """The bytes of such a file.
+    r"""Return the bytes of a file with these tensors.
 
     >>> import tilegrad as tg
     >>> save({"x": tg.ones(1)})[8:]
-    b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  \\x00\\x00\\x80?'
+    b'{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}  \x00\x00\x80?'
     """
     from io import BytesIO
 
@@ -144,7 +145,7 @@ def _check(tensors: Any, metadata: Any) -> None:
 
 
 def _little(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Elements with their lowest byte first, as the format has them, or back from there."""
+    """Convert elements to little-endian bytes, or back."""
     return array.byteswap() if byteorder == "big" and array.itemsize > 1 else array
 
 
@@ -152,7 +153,7 @@ def _little(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 class safe_open:
-    """A file whose header has been read; its tensors are read when they are asked for.
+    """Open a file and read its header; tensors are read on request.
 
     with safe_open("model.safetensors") as file:
         weight = file.get_tensor("weight")
@@ -172,7 +173,7 @@ class safe_open:
             raise
 
     def keys(self) -> list[str]:
-        """The names of the tensors, in their order in the file."""
+        """Return the names of the tensors, in file order."""
         return list(self.stored)
 
     offset_keys = keys
@@ -181,11 +182,11 @@ class safe_open:
         return self._metadata
 
     def get_tensor(self, name: str) -> Tensor:
-        """One tensor; on the CPU it is on the mapped memory of the file, which writing to it does not change."""
+        """Read one tensor; on the CPU it maps the file's memory copy-on-write."""
         return from_array(self._array(name), self.device, share=True)
 
     def get_slice(self, name: str) -> Slice:
-        """A tensor of which parts can be read: `file.get_slice("weight")[2:4]`."""
+        """Return a tensor that is read in parts: `file.get_slice("weight")[2:4]`."""
         return Slice(self, self._entry(name))
 
     def _entry(self, name: str) -> Stored:
@@ -216,7 +217,7 @@ class safe_open:
 
 
 class Slice:
-    """A tensor in a file, before it is read."""
+    """A tensor in a file, not read yet."""
 
     def __init__(self, file: safe_open, stored: Stored) -> None:
         self.file, self.stored = file, stored
@@ -225,7 +226,7 @@ class Slice:
         return list(self.stored.shape)
 
     def get_dtype(self) -> str:
-        """The type, as the format writes it."""
+        """Return the dtype, as the format writes it."""
         return self.stored.dtype
 
     def __getitem__(self, index: Any) -> Tensor:
@@ -234,7 +235,7 @@ class Slice:
 
 
 def load_file(filename: File, device: Device | str = "cpu", mmap: bool = False) -> dict[str, Tensor]:
-    """All tensors of a file. With `mmap` their elements are brought from the disk when they are looked at."""
+    """Read all tensors of a file. With `mmap` their elements are read from disk on first access."""
     opened = safe_open.__new__(safe_open)
     opened._open(Source(filename, mapped=mmap), device)
     with opened:
@@ -242,13 +243,13 @@ def load_file(filename: File, device: Device | str = "cpu", mmap: bool = False) 
 
 
 def load(data: bytes) -> dict[str, Tensor]:
-    """All tensors in the bytes of such a file."""
+    """Read all tensors from the bytes of a file."""
     with safe_open(bytes(data)) as file:
         return {name: file.get_tensor(name) for name in file.keys()}
 
 
 def read_header(source: Source) -> tuple[dict[str, Stored], dict[str, str] | None]:
-    """What a file says that it has, by name in the order of the places, and its metadata."""
+    """Return the records of a header by name, in the order of the offsets, and the metadata."""
     if source.size < 8:
         raise source.fault(f"is no safetensors file: it has {source.size} bytes")
     length = int.from_bytes(source.read(0, 8), "little")

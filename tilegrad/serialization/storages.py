@@ -1,4 +1,4 @@
-"""From storages in a file to tensors: checked first, then filled, those that share a storage on the same memory."""
+"""Build tensors from storages in a file: check them, then fill them, sharing memory where they share a storage."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MOST_AXES = 32
 MOST = 1 << 63
 ROOM = 1 << 16
 SAVED_KINDS = ("cpu", "cuda")
-"""Of devices, that a file may name; all others are written as the CPU."""
+"""Kinds of devices that a file may name; all others are written as the CPU."""
 FACTOR = 4
-"""Tensors of a file may take so many times its bytes, and a little room, if they lie in it in odd ways."""
+"""Largest ratio of the tensors' size to the file's size, for tensors with overlapping strides."""
 
 Place = Callable[[str], str]
-"""Where tensors go that were saved from some device."""
+"""Maps the device from which tensors were saved to their new device."""
 
 
 class Stored(NamedTuple):
@@ -37,14 +37,14 @@ class Stored(NamedTuple):
 
     key: str
     dtype: DType | None
-    """None: bytes without a type."""
+    """None for bytes without a dtype."""
     location: str
     elements: int
-    """How many; bytes, if they have no type."""
+    """Number of elements, or of bytes without a dtype."""
 
 
 class Part(NamedTuple):
-    """A tensor that is to be filled: element (i, j, ...) is at offset + i * strides[0] + ... of a storage."""
+    """A tensor to be filled: element (i, j, ...) is at offset + i * strides[0] + ... of a storage."""
 
     tensor: Tensor
     storage: Stored
@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Behind its last element."""
+        """Return the end of the last element."""
         if 0 in self.shape:
             return self.offset
         return self.offset + sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True)) + 1
@@ -75,7 +75,7 @@ class Part(NamedTuple):
 
 
 def check(part: Part, fault: Callable[[str], CheckpointError]) -> Part:
-    """Raises unless a tensor lies within its storage."""
+    """Raise unless the tensor is within its storage."""
     shape, strides, storage = part.shape, part.strides, part.storage
     numbers = (part.offset, *shape, *strides)
     if len(shape) != len(strides) or len(shape) > MOST_AXES or any(type(n) is not int for n in numbers):
@@ -92,17 +92,17 @@ def check(part: Part, fault: Callable[[str], CheckpointError]) -> Part:
 
 
 class Filler:
-    """Gives tensors their elements, and counts what that takes."""
+    """Fill tensors with their elements, and account for the memory."""
 
     def __init__(
         self, read: Callable[[Stored, int, int], np.ndarray[Any, Any]], size: int, place: Place, swapped: bool
     ) -> None:
         self.read = read
-        """A range of the bytes of a storage."""
+        """Reads a range of the bytes of a storage."""
         self.left = FACTOR * size + ROOM
         self.place = place
         self.swapped = swapped
-        """Whether the bytes of an element stand in the other order than here."""
+        """Whether the byte order differs from this machine's."""
 
     def fill(self, parts: Sequence[Part]) -> None:
         groups: dict[tuple[str, DType], list[Part]] = defaultdict(list)
@@ -117,7 +117,7 @@ class Filler:
                 self._together(group)
 
     def _elements(self, part: Part, first: int, end: int) -> np.ndarray[Any, Any]:
-        """A range of the elements of a storage."""
+        """Return a range of the elements of a storage."""
         width = part.dtype.bytes
         self._spend((end - first) * width, part)
         bytes = self.read(part.storage, first * width, (end - first) * width)
@@ -164,7 +164,7 @@ class Filler:
 
 
 def _settle(part: Part, made: Tensor) -> None:
-    """Puts what was made into the tensor that stands in the loaded object already."""
+    """Set the tensor that is already part of the loaded object."""
     target = part.tensor
     if type(target) is Tensor:
         target.__dict__.update((made.detach() if part.requires_grad else made).__dict__)
@@ -175,7 +175,7 @@ def _settle(part: Part, made: Tensor) -> None:
 
 
 def strided(whole: Value, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Value | None:
-    """A view of a row of elements by movements, or None where a copy is needed.
+    """Return a strided view of a row of elements by movements, or None where a copy is needed.
 
     >>> from ..ir.dtype import float32
     >>> from ..ir.graph import Input, TensorType
@@ -206,7 +206,7 @@ def strided(whole: Value, offset: int, shape: tuple[int, ...], strides: tuple[in
 
 
 def placed(map_location: Device | str | Mapping[str, str] | None, name: str) -> Place:
-    """Where tensors go: where they were saved from, unless it is said."""
+    """Return the function that maps saved devices to new ones; by default to themselves."""
 
     if callable(map_location):
         raise ArgumentError("load: map_location is a device or a dict of devices here, not a function")

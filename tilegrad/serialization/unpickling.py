@@ -1,4 +1,4 @@
-"""A machine for pickles that executes nothing of what is in them.
+"""Interpret pickles without executing anything in them.
 
 A pickle is a program for a stack machine that may call any function of Python. This one knows the operations of
 protocols 2 to 5 that build numbers, strings, lists, tuples, sets and dicts. What is to be called is looked up in a
@@ -18,31 +18,31 @@ from ..errors import CheckpointError, UnsafeFileError
 LONGEST_NAME = 512
 MOST_PROTOCOL = 5
 PLAIN = (str, float, bool, bytes, type(None))
-"""Keys of dicts and members of sets that are hashed once."""
+"""Types of dict keys and set members whose hash is cached."""
 LONG = 1 << 60
-"""Integers below have hashes of their own."""
+"""Integers below it have distinct hashes."""
 MOST_BITS = 4096
-"""The most bits of an integer that is a key: it is hashed anew each time."""
+"""Largest integer key, in bits: it is hashed anew each time."""
 DEEPEST_KEY = 4
 CROWD = 64
-"""Keys of one dict may have the same hash: so many, of those that can be made to."""
+"""Largest number of keys of one dict with the same hash."""
 WORK = 4
-"""Operations that a byte of a pickle may cause, by way of what it mentions again; a small pickle has `ROOM` of them."""
+"""Operations per byte of a pickle, counting repeated mentions; a small pickle has `ROOM` of them."""
 ROOM = 1 << 16
 SIZED = (str, bytes, bytearray, tuple, list, dict, set)
 
 
 class Maker(NamedTuple):
-    """What stands for a function or a class that a pickle calls."""
+    """A stand-in for a function or class that a pickle calls."""
 
     name: str
     make: Callable[..., Any]
     of_members: bool = False
-    """Whether it hashes what is in the list that it is given."""
+    """Whether it hashes the members of its list argument."""
 
 
 class Unpickler:
-    """Reads one pickle after the other from bytes."""
+    """Read pickles from bytes, one after the other."""
 
     def __init__(
         self, file: str, data: bytes | memoryview, known: Mapping[str, Any], persistent: Callable[[Any], Any]
@@ -56,10 +56,10 @@ class Unpickler:
         self.crowds: dict[tuple[int, int], int] = {}
 
     def load(self) -> Any:
-        """The next object."""
+        """Return the next object."""
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
-        """The stacks below the open marks."""
+        """Stacks below the open marks."""
         self.memo: dict[int, Any] = {}
         begin = self.place
         try:
@@ -85,7 +85,7 @@ class Unpickler:
         return CheckpointError(f"{self.file} {reason}")
 
     def take(self, count: int) -> memoryview:
-        """The next bytes of the pickle."""
+        """Return the next bytes of the pickle."""
         end = self.place + count
         if count < 0 or end > len(self.data):
             self.place = len(self.data)
@@ -98,7 +98,7 @@ class Unpickler:
         return struct.unpack(form, self.take(struct.calcsize(form)))[0]
 
     def marked(self) -> list[Any]:
-        """What was put on the stack since the last mark."""
+        """Pop everything since the last mark."""
         items, self.stack = self.stack, self.outer.pop()
         return items
 
@@ -109,7 +109,7 @@ class Unpickler:
         return text[:length].decode()
 
     def find(self, module: Any, name: Any) -> Any:
-        """What stands for a name."""
+        """Return the stand-in for a name."""
         if type(module) is not str or type(name) is not str:
             raise TypeError("a name that is no string")
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
@@ -132,13 +132,13 @@ class Unpickler:
         return maker.make(*arguments)
 
     def spend(self, operations: int) -> None:
-        """Raises where the work for a pickle is out of proportion: a few bytes may mention something long again."""
+        """Raise for work out of proportion to the pickle's size: a few bytes may mention a long object again."""
         self.work -= operations
         if self.work < 0:
             raise self.fault("mentions long things again and again, more often than a file of this size can need")
 
     def keys(self, found: Sequence[Any], owner: object) -> Sequence[Any]:
-        """Keys of a dict, or members of a set; raises where hashing them would take longer than reading them."""
+        """Check the keys of a dict or members of a set; raise where hashing them would take longer than reading them."""
         for x in found:
             if type(x) in PLAIN or (type(x) is int and -LONG < x < LONG):
                 continue
@@ -368,4 +368,4 @@ OPERATIONS: dict[int, Callable[[Unpickler], None]] = {
     ord("b"): _build,
     ord("Q"): _persistent,
 }
-"""By the codes that Python's `pickletools` documents."""
+"""Operations by the codes that Python's `pickletools` documents."""

@@ -1,4 +1,4 @@
-"""Networks that people train, each written as one would write it oneself."""
+"""Define networks that people often train, written as a user would write them."""
 
 from .alexnet import AlexNet
 from .cnn import CNN

@@ -1,4 +1,4 @@
-"""AlexNet for images of one channel."""
+"""Define AlexNet for images of one channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["AlexNet"]
 
 
 class AlexNet(Module):
-    """AlexNet as *Dive into Deep Learning* has it for PyTorch: 224 by 224, one channel, no padding at first.
+    """AlexNet as in *Dive into Deep Learning*: images of 224 by 224 with one channel, no padding at first.
 
     The convolutions give 54, 26, 12, 12 and 12 by 12 positions; what is flattened has 256 * 5 * 5 numbers.
 

@@ -1,4 +1,4 @@
-"""The network of PyTorch's MNIST example."""
+"""Define the network of PyTorch's MNIST example."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CNN"]
 
 
 class CNN(Module):
-    """Two convolutions of 3 by 3 (32 and 64 filters), pooled once, and two linear layers, for images of 28 by 28.
+    """Two convolutions of 3 by 3 (32 and 64 filters), one pooling, and two linear layers, for images of 28 by 28.
 
     It ends in scores, to be given to cross_entropy (the original in log_softmax, to be given to nll_loss: the same).
 

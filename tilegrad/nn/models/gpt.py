@@ -1,4 +1,4 @@
-"""GPT: a transformer that foretells the next token from those before it."""
+"""Define GPT: a transformer that predicts the next token from the previous ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["GPT"]
 
 
 class Attention(Module):
-    """Each place looks at those before it, through several heads."""
+    """Causal multi-head self-attention."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Attention(Module):
 
 
 class Block(Module):
-    """Attention, then a network for each place, both normalised before and added to what came in."""
+    """Attention, then a feed-forward network, each normalised before and with a residual connection."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Block(Module):
 
 
 class GPT(Module):
-    """Scores of what comes next, at every place of a text. The table of tokens is that of the scores, too.
+    """A causal language model; input and output embeddings share their weights.
 
     >>> import tilegrad as tg
     >>> model = GPT(65, context=16, width=8, layers=1, heads=2)
@@ -91,7 +91,7 @@ class GPT(Module):
         self._begin(layers)
 
     def _begin(self, layers: int) -> None:
-        """Weights as GPT-2 has them: what is added to the stream shrinks with the number of layers that add."""
+        """Initialise as GPT-2: projections into the residual stream are scaled down by the depth."""
         for name, parameter in self.named_parameters():
             if name.endswith("bias"):
                 init.zeros_(parameter)
@@ -110,7 +110,7 @@ class GPT(Module):
         return F.linear(self.ln_f(x), self.wte.weight)
 
     def generate(self, tokens: Tensor, count: int, temperature: float = 1.0) -> Tensor:
-        """The tokens (batch, length), followed by so many drawn one after the other."""
+        """Append sampled tokens to the tokens (batch, length), one at a time."""
         made = [tokens]
         with no_grad():
             window, filled = self._window(tokens)
@@ -128,7 +128,7 @@ class GPT(Module):
         return cat(made, 1)
 
     def _window(self, tokens: Tensor) -> tuple[Tensor, int]:
-        """The last tokens, filled up to the context, and how many they are: no place looks ahead."""
+        """Return the last tokens, padded to the context length, and their number."""
         seen = tokens[:, -self.context :]
         length = int(seen.shape[1])
         if not length:

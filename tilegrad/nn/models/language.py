@@ -1,4 +1,4 @@
-"""A language model of LSTM layers."""
+"""Define a language model of LSTM layers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ State = tuple[Tensor, Tensor]
 
 
 class LSTMLanguageModel(Module):
-    """Scores of what comes next, at every place of a text.
+    """An LSTM that predicts the next token at every position.
 
-    Names of weights are those of PyTorch's example of a word language model; with `tied` the table at the end is
-    the one at the beginning.
+    Names of weights are those of PyTorch's example of a word language model; with `tied` the table at the end is the
+    one at the beginning.
 
     >>> import tilegrad as tg
     >>> model = LSTMLanguageModel(50, width=8, layers=1)

@@ -1,4 +1,4 @@
-"""LeNet, with the widths of MXNet's tutorial."""
+"""Define LeNet, with the widths of MXNet's tutorial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks without convolutions: logistic regression and the multilayer perceptron."""
+"""Define networks without convolutions: logistic regression and the multilayer perceptron."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MLP", "LogisticRegression"]
 
 
 class LogisticRegression(Sequential):
-    """One matrix product; with cross_entropy as the loss it is logistic regression.
+    """One linear layer; with cross_entropy as the loss it is logistic regression.
 
     >>> sum(p.numel() for p in LogisticRegression().parameters())
     7850
@@ -25,7 +25,7 @@ class LogisticRegression(Sequential):
 
 
 class MLP(Sequential):
-    """Linear layers with ReLU between them. The widths begin with that of the input and end with the classes.
+    """Linear layers with ReLU between them; the widths run from the input's to the number of classes.
 
     >>> sum(p.numel() for p in MLP(784, 1024, 1024, 10).parameters())
     1863690

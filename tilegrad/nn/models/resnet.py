@@ -1,4 +1,4 @@
-"""ResNet-18."""
+"""Define ResNet-18."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ResNet18"]
 
 
 class Block(Module):
-    """Two convolutions of 3 by 3, and what came in added to what they made of it."""
+    """Two convolutions of 3 by 3 with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()

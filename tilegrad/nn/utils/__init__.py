@@ -1,5 +1,4 @@
-"""What PyTorch has under this name: gradients clipped, parameters as one vector, parameters computed from others,
-batch norms put into weights, sequences of different lengths."""
+"""Clip gradients, flatten parameters, compute parameters from others, fold batch norms, and pack sequences."""
 
 from . import clip_grad, computed, convert_parameters, fusion, parametrizations, parametrize, rnn, stateless
 from .clip_grad import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Gradients that are too large, made smaller in place."""
+"""Clip gradients in place, by norm or by value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The norm of all elements of all tensors.
+    """Return the norm of all elements of all tensors.
 
     >>> from tilegrad import tensor
     >>> get_total_norm([tensor([3.0]), tensor([[0.0, 4.0]])])
@@ -54,7 +54,7 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales all gradients by one number, so that a total norm that is already known becomes `max_norm` at most."""
+    """Scale all gradients by one factor, so that a known total norm becomes at most `max_norm`."""
     with no_grad():
         # always multiplied, by 1 if need be: to look at the norm first would wait for it
         factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
@@ -69,7 +69,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scales all gradients by one number, so that their total norm is `max_norm` at most; gives the norm before."""
+    """Scale all gradients by one factor, so that their total norm is at most `max_norm`; return the norm before."""
     given = _parameters(parameters)
     total = get_total_norm(_gradients(given), norm_type, error_if_nonfinite)
     clip_grads_with_norm_(given, max_norm, total)
@@ -77,7 +77,7 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Brings each element of the gradients between -clip_value and clip_value."""
+    """Clamp each element of the gradients to [-clip_value, clip_value]."""
     with no_grad():
         for gradient in _gradients(parameters):
             gradient.clamp_(-clip_value, clip_value)

@@ -1,4 +1,4 @@
-"""Weights that are computed anew before each forward, under the names that older checkpoints of PyTorch have.
+"""Compute weights before each forward, under the names of PyTorch's older checkpoints.
 
 `parametrizations` has the same with other names; what is computed is the same.
 """
@@ -20,7 +20,7 @@ from .parametrizations import SpectralNorm, WeightNorm
 
 
 class _Followed(SpectralNorm):
-    """As it was at first: the right vector is followed before the left."""
+    """Spectral norm whose power iteration updates the right vector before the left, as older checkpoints expect."""
 
     def _iterate(self, matrix: Tensor, times: int) -> None:
         for _ in range(times):
@@ -29,7 +29,7 @@ class _Followed(SpectralNorm):
 
 
 class _Computed:
-    """A hook that sets a weight. The rule's state is the module's own, so that it is saved, moved and copied."""
+    """A hook that sets a weight; the state of its rule belongs to the module, so that it is saved, moved and copied."""
 
     def __init__(self, name: str, parts: Sequence[str], rule: Module) -> None:
         self.name, self.parts, self.rule = name, tuple(parts), rule
@@ -46,12 +46,12 @@ class _Computed:
         setattr(module, self.name, self.value(module))
 
     def after(self, module: Module, inputs: Any, output: Any) -> None:
-        """Nothing of one step stays in the module: what is not of the step can be copied."""
+        """Remove what one step left in the module, so that the module can be copied."""
         setattr(module, self.name, None)
 
 
 def _compute(module: Module, name: str, parts: dict[str, Tensor], rule: Module) -> Module:
-    """Takes a parameter away, puts what it is computed from in its place, and computes it before each forward."""
+    """Replace a parameter by those that it is computed from, and compute it before each forward."""
     delattr(module, name)
     for part, value in parts.items():
         module.register_parameter(part, Parameter(value.detach().clone()))
@@ -73,7 +73,7 @@ def _given(module: Module, name: str, op: str) -> Tensor:
 
 
 def _removed(module: Module, name: str, kind: type[Module], op: str) -> Module:
-    """The weight as an ordinary parameter, with the value that it has."""
+    """Make the weight an ordinary parameter with its present value."""
     hooks = [hook.function for hook in module._hooks.get("before", {}).values()]
     found = next((h for h in hooks if isinstance(h, _Computed) and h.name == name and type(h.rule) is kind), None)
     if found is None:
@@ -91,7 +91,7 @@ def _removed(module: Module, name: str, kind: type[Module], op: str) -> Module:
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """A weight as lengths `weight_g` and directions `weight_v`, which are trained in its place.
+    """Train a weight as lengths `weight_g` and directions `weight_v`.
 
     >>> from tilegrad.nn import Linear
     >>> sorted(weight_norm(Linear(2, 3)).state_dict())
@@ -104,14 +104,14 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
-    """Makes a weight that `weight_norm` computes an ordinary parameter again."""
+    """Make a weight that `weight_norm` computes an ordinary parameter again."""
     return _removed(module, name, WeightNorm, "remove_weight_norm")
 
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """A weight as `weight_orig` over its largest singular value, which `weight_u` and `weight_v` follow.
+    """Divide a weight `weight_orig` by its largest singular value, tracked by `weight_u` and `weight_v`.
 
     >>> from tilegrad.nn import Linear
     >>> sorted(spectral_norm(Linear(2, 3)).state_dict())
@@ -124,13 +124,12 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
-    """Makes a weight that `spectral_norm` computes an ordinary parameter again."""
+    """Make a weight that `spectral_norm` computes an ordinary parameter again."""
     return _removed(module, name, _Followed, "remove_spectral_norm")
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
-    """A module whose weights are still to come. Numbers are drawn when somebody looks at them, so that nothing needs
-    to be skipped: a state that is loaded takes their place."""
+    """Construct a module. Initial values are computed lazily, so nothing has to be skipped before a state is loaded."""
     return module_cls(*args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""All parameters as one vector, and back."""
+"""Flatten parameters to one vector, and copy them back."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ...tensor import Tensor
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """One vector of all elements; gradients flow back through it."""
+    """Concatenate all elements to one vector; gradients flow back through it."""
     return cat([x.reshape(-1) for x in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Copies a vector into parameters, one after the other."""
+    """Copy a vector into parameters, one after the other."""
     given = list(parameters)
     total = sum(x.numel() for x in given)
     if tuple(vec.shape) != (total,):

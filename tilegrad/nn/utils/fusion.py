@@ -1,4 +1,4 @@
-"""Layers with what a batch norm in `eval` mode does to them put into their weights."""
+"""Fold batch norms in `eval` mode into the weights of the layers before them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..parameter import Parameter
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that computes what `bn(conv(x))` does, both in `eval` mode; `transpose`: a transposed one.
+    """Return a convolution that computes `bn(conv(x))`, both in `eval` mode; `transpose`: a transposed one.
 
     >>> import tilegrad as tg
     >>> conv, norm = tg.nn.Conv2d(2, 3, 3).eval(), tg.nn.BatchNorm2d(3).eval()
@@ -39,13 +39,13 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """The weight and the bias of a convolution with the batch norm behind it in them."""
+    """Return the weight and bias of a convolution with the following batch norm folded in."""
     axis = 1 if transpose else 0
     return _fused("fuse_conv_bn_weights", conv_w, conv_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), axis)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that computes what `bn(linear(x))` does, both in `eval` mode."""
+    """Return a linear layer that computes `bn(linear(x))`, both in `eval` mode."""
     _check("fuse_linear_bn_eval", linear, bn)
     if bn.num_features not in (1, linear.out_features):
         raise ShapeError(
@@ -66,7 +66,7 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """The weight and the bias of a linear layer with the batch norm behind it in them."""
+    """Return the weight and bias of a linear layer with the following batch norm folded in."""
     return _fused("fuse_linear_bn_weights", linear_w, linear_b, (bn_rm, bn_rv, bn_eps, bn_w, bn_b), 0)
 
 

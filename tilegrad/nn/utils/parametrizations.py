@@ -1,4 +1,4 @@
-"""Weights as length and direction, and weights of the largest singular value 1."""
+"""Define weight norm and spectral norm as parametrizations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["spectral_norm", "weight_norm"]
 
 
 class WeightNorm(Module):
-    """A weight from the lengths of its slices along an axis and their directions."""
+    """Compute a weight from the lengths and the directions of its slices along an axis."""
 
     def __init__(self, dim: int | None = 0) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class WeightNorm(Module):
 
 
 class SpectralNorm(Module):
-    """A weight divided by its largest singular value, which one step of power iteration follows in training."""
+    """Divide a weight by its largest singular value, tracked by one step of power iteration per training step."""
 
     _u: Tensor
     _v: Tensor
@@ -85,7 +85,7 @@ class SpectralNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Trains the lengths of a weight's slices along `dim` (None: of the whole) apart from their directions.
+    """Train the lengths of a weight's slices along `dim` (None: of the whole) separately from their directions.
 
     Salimans and Kingma (2016).
     """
@@ -95,7 +95,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Keeps the largest singular value of a weight at 1 (Miyato et al., 2018)."""
+    """Keep the largest singular value of a weight at 1 (Miyato et al., 2018)."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ArgumentError(f"spectral_norm: {type(module).__name__} has no parameter {name!r}")

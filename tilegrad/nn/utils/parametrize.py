@@ -1,4 +1,4 @@
-"""Parameters that are computed from others each time they are read, under PyTorch's names of their state.
+"""Compute parameters from others each time they are read, under PyTorch's names of their state.
 
 >>> import tilegrad as tg
 >>> class Symmetric(tg.nn.Module):
@@ -30,7 +30,7 @@ _depth = 0
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Within it each parametrized tensor is computed once, however often it is read."""
+    """Compute each parametrized tensor once within the block."""
     global _depth
     _depth += 1
     try:
@@ -42,7 +42,7 @@ def cached() -> Iterator[None]:
 
 
 class ParametrizationList(ModuleList):
-    """What computes a parameter, one after the other, and what it is computed from (`original`, or several)."""
+    """The chain of parametrizations of a parameter, and what it is computed from (`original`, or several)."""
 
     def __init__(self, modules: Sequence[Module], original: Tensor | Parameter) -> None:
         super().__init__(modules)
@@ -57,7 +57,7 @@ class ParametrizationList(ModuleList):
                 self.register_buffer(name, part)
 
     def _inverse(self, value: Tensor) -> Any:
-        """What the parameter would have to be computed from."""
+        """Return the originals from which a value would be computed."""
         found: Any = value
         for module in reversed(list(self)):
             if hasattr(module, "right_inverse"):
@@ -66,7 +66,7 @@ class ParametrizationList(ModuleList):
         return found
 
     def assign(self, value: Tensor) -> None:
-        """Makes the parameter a value, as well as the parametrizations can."""
+        """Set the parameter to a value, as closely as the parametrizations can represent it."""
         parts = self._inverse(value.detach())
         with no_grad():
             for name, part in zip(self.names, [parts] if isinstance(parts, Tensor) else parts, strict=True):
@@ -82,7 +82,7 @@ class ParametrizationList(ModuleList):
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Makes a parameter or buffer of a module the result of `parametrization(original)`.
+    """Replace a parameter or buffer of a module by `parametrization(original)`.
 
     A `right_inverse` of the parametrization says from what the present value is computed; without it, it is the
     original.
@@ -134,7 +134,7 @@ def _computed(name: str) -> property:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module, or one tensor of it, is computed from others."""
+    """Test whether a module, or one tensor of it, is parametrized."""
     rows = module._modules.get("parametrizations")
     if not isinstance(rows, ModuleDict):
         return False
@@ -142,7 +142,7 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 
 
 def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized: bool = True) -> Module:
-    """Makes a tensor an ordinary parameter again: with the computed value, or (False) with the original one."""
+    """Make a tensor an ordinary parameter again: with the computed value, or (False) with the original."""
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"remove_parametrizations: {type(module).__name__}.{tensor_name} is not parametrized")
     row = module.parametrizations[tensor_name]

@@ -1,4 +1,4 @@
-"""A module as a function of its parameters."""
+"""Call a module as a function of its parameters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What a module gives with other tensors in the place of its parameters and buffers, named as in `state_dict`.
+    """Call a module with other tensors in place of its parameters and buffers, named as in `state_dict`.
 
     >>> import tilegrad as tg
     >>> layer = tg.nn.Linear(2, 1)
@@ -58,7 +58,7 @@ def functional_call(
 
 
 def _places(module: Module) -> list[tuple[str, dict[str, Any], str]]:
-    """Each parameter and buffer: its name, and where it is registered."""
+    """Yield the name of each parameter and buffer, and the module and attribute that hold it."""
     found = []
     for prefix, part in module.named_modules(remove_duplicate=False):
         for registry in (part._parameters, part._buffers):
