@@ -89,7 +89,7 @@ class LRScheduler(ABC):
         return {name: value for name, value in self.__dict__.items() if name not in self.unsaved}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load the result of `state_dict`, of this class or PyTorch's; the rates themselves are the optimizer's state."""
+        """Load the result of `state_dict`, of this class or PyTorch's; the rates are the optimizer's state."""
         self.check_state(state_dict)
         self.__dict__.update({k: v for k, v in state_dict.items() if k not in self.unsaved})
 

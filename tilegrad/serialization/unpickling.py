@@ -138,7 +138,7 @@ class Unpickler:
             raise self.fault("mentions long things again and again, more often than a file of this size can need")
 
     def keys(self, found: Sequence[Any], owner: object) -> Sequence[Any]:
-        """Check the keys of a dict or members of a set; raise where hashing them would take longer than reading them."""
+        """Check the keys of a dict or members of a set; raise where hashing would take longer than reading."""
         for x in found:
             if type(x) in PLAIN or (type(x) is int and -LONG < x < LONG):
                 continue
