@@ -126,7 +126,7 @@ def compile(
     update in place. The device is that of the outputs. If `fit` is not 0, the program takes at most so many bytes.
     `constant_inputs` inputs seldom change between calls (`Executable.hoisted`).
     """
-    with _one_at_a_time, events.timed("compile", name, "cpu"):
+    with _one_at_a_time:
         return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, constant_inputs)
 
 
@@ -146,7 +146,8 @@ def _compiled(
     program = None if kept is None else programs.read(kept)
     stages = None
     if program is None:
-        stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)
+        with events.timed("compile", name, "cpu"):
+            stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)
         program = stages.program
         if kept is not None:
             programs.write(kept, program)
