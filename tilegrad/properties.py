@@ -165,7 +165,7 @@ class Properties(Handle):
     def is_leaf(self) -> bool:
         """Whether it was not computed from tensors that require gradients."""
         value = self.own_value()
-        return not value.tracked or "leaf" in value.__dict__
+        return not value.tracked or value.provenance.is_leaf
 
     @property
     def grad_fn(self) -> GradFn | None:
@@ -255,7 +255,7 @@ class Properties(Handle):
                 root_at(self, self, new)
                 return self
         else:
-            if "leaf" not in value.__dict__:
+            if not value.provenance.is_leaf:
                 raise GradientError(
                     "requires_grad can be switched off for leaves only; of what was computed take x.detach()"
                 )
@@ -303,7 +303,7 @@ class Properties(Handle):
             return changed.value
 
         kept = None if state.trace is not None or self._moves else self._base
-        hooks = value.__dict__.setdefault("hooks", []) if kept is None else kept.hooks()
+        hooks = sharing.hooks_of(value) if kept is None else kept.hooks()
         keeper = None if self._moves or self._base is None else self._base.keeper
         hooks.insert(len(hooks) - (keeper is not None and keeper[0] is hooks), on_value)
         Surroundings.changes += 1

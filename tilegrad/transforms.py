@@ -18,6 +18,7 @@ from .captured_writes import watched
 from .errors import ArgumentError, GradientError, ShapeError, check_callable
 from .functions.promotion import kind_of
 from .ir.graph import Input, Value
+from .ir.node import amend
 from .lazy.evaluation import compute_together
 from .lazy.handle import Handle, mode, state, wrap
 from .lazy.storage import detached
@@ -52,7 +53,8 @@ def stand_in(x: Any, op: str) -> Value:
     if not value.dtype.is_float:
         raise GradientError(f"{op}: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()")
     (made,) = joint_outputs([detached(value)], [value], lambda upstreams: upstreams)
-    made.__dict__["tracked"] = made.__dict__["at work"] = True
+    amend(made, tracked=True)
+    made.note().is_differentiated = True
     return made
 
 
@@ -66,13 +68,13 @@ def _leads_outside(value: Value) -> bool:
     stack = [value]
     while stack:
         v = stack.pop()
-        own = v.__dict__
+        known = v.provenance
         if v in seen or not v.tracked:
             continue
         seen.add(v)
-        if is_leaf(v) or "at work" in own:
+        if is_leaf(v) or known.is_differentiated:
             return True
-        stack.extend(own["joint"].arguments if "joint" in own else v.inputs)
+        stack.extend(v.inputs if known.joint is None else known.joint.arguments)
     return False
 
 
@@ -92,11 +94,12 @@ def depends_on_a_stand_in(value: Value) -> bool:
     stack = [value]
     while stack:
         v = stack.pop()
-        if "at work" in v.__dict__:
+        known = v.provenance
+        if known.is_differentiated:
             return True
         if v.tracked and v not in seen:
             seen.add(v)
-            stack.extend(v.__dict__["joint"].arguments if "joint" in v.__dict__ else v.inputs)
+            stack.extend(v.inputs if known.joint is None else known.joint.arguments)
     return False
 
 
@@ -125,7 +128,7 @@ class Recorded:
     def finish(self) -> Recorded:
         """Release the placeholders: they become aliases of the arguments."""
         for x in self.inputs:
-            del x.__dict__["at work"]
+            x.note().is_differentiated = False
         return self
 
     def gradients(self, outputs: Sequence[Value], upstreams: Sequence[Value]) -> list[Value]:
@@ -349,7 +352,7 @@ def _placeholder(x: Any, dim: int | None, wholes: dict[Value, Value]) -> Any:
         raise ShapeError("vmap: a tensor without dimensions cannot be mapped over; give in_dims=None for this argument")
     whole = moveaxis(value, normal_axis(dim, len(value.shape), "vmap"), 0)
     one = Input(whole.type.with_shape(whole.shape[1:]))
-    one.__dict__["tracked"] = value.tracked
+    amend(one, tracked=value.tracked)
     wholes[one] = whole
     return wrap(one)
 

@@ -89,7 +89,7 @@ def _differentiable(gradient: Value) -> Value:
 
 
 def _holder(leaf: Value) -> Any:
-    reference = leaf.__dict__.get("leaf")
+    reference = leaf.provenance.holder
     return None if reference is None else reference()
 
 
@@ -190,8 +190,8 @@ def _noted_before(x: Value, what: str) -> str:
     stack = [x]
     while stack:
         v = stack.pop()
-        if what in v.__dict__:
-            return str(v.__dict__[what])
+        if noted := getattr(v.provenance, what):
+            return str(noted)
         if v not in seen:
             seen.add(v)
             stack.extend(v.inputs)

@@ -19,9 +19,9 @@ from ..transform.autodiff import is_leaf
 def check_saved(outputs: Sequence[Value]) -> None:
     """Raise if the gradient of the outputs reads a value that its tensor no longer has."""
     for value in topological(outputs, lambda v: not v.tracked or is_leaf(v)):
-        if not value.tracked or is_leaf(value) or "joint" in value.__dict__:
+        if not value.tracked or is_leaf(value) or value.provenance.joint is not None:
             continue
-        knew: Sequence[Change] = value.__dict__.get("knew", ())
+        knew: Sequence[Change] = value.provenance.known_changes or ()
         changed = {x: c for x in (value, *value.inputs) if (c := _change(x)) and c not in knew and not _by(c, value)}
         if changed:
             _refuse_if_read(value, changed)
@@ -37,21 +37,21 @@ def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None
         if value in seen:
             continue
         seen.add(value)
-        if "knew" not in value.__dict__:
-            value.__dict__["knew"] = [change for x in (value, *value.inputs) if (change := _change(x))]
+        if value.provenance.known_changes is None:
+            value.note().known_changes = [change for x in (value, *value.inputs) if (change := _change(x))]
         stack.extend(value.inputs)
 
 
 def _change(x: Value) -> Change | None:
     """Return the modification of a value's memory, or of the base it is a view of."""
     while True:
-        own = x.__dict__
-        change: Change | None = own.get("changed")
-        if change is None and "epoch" in own:
-            change = own["epoch"].change
+        known = x.provenance
+        change: Change | None = known.change
+        if change is None and known.epoch is not None:
+            change = known.epoch.change
         if change is not None:
             return change
-        if "within" not in x.__dict__ or not x.inputs:
+        if not known.shares_memory or not x.inputs:
             return None
         x = x.inputs[0]
 
@@ -69,7 +69,8 @@ def _by(change: Change, value: Value) -> bool:
 def _led_to(value: Value, change: Change) -> bool:
     """Whether a value is part of what was written: an in-place operation may consist of several."""
     written = change.by()
-    return written is not None and value in topological([written], lambda v: "changed" in v.__dict__ or is_leaf(v))
+    ends = lambda v: v.provenance.change is not None or is_leaf(v)  # noqa: E731
+    return written is not None and value in topological([written], ends)
 
 
 def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:

@@ -12,6 +12,7 @@ from ..errors import DTypeError, GradientError, OperatorError, ShapeError, Trace
 from ..functions.autocasting import arithmetic
 from ..functions.promotion import kind_of
 from ..ir.graph import Graph, Input, TensorType, Value, topological
+from ..ir.node import amend
 from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
 from ..ops.declared import DeclaredMeaning
@@ -105,9 +106,9 @@ class OperatorMeaning(DeclaredMeaning):
         inputs = [Input(t, n) for t, n in zip(self.types, declaration.names(self.form), strict=True)]
         for x, varies in zip(inputs, declaration.varying(self.form), strict=True):
             if tracked and x.dtype.is_float:
-                x.__dict__["tracked"] = True
+                amend(x, tracked=True)
             if varies:
-                x.__dict__["number"] = True
+                x.note().is_number = True
         outs = [Input(t, p.name) for t, p in zip(self.results, declaration.results, strict=True)]
         with untraced(tracked):
             arguments = declaration.arguments(self.form, [wrap(x) for x in inputs])
@@ -131,7 +132,7 @@ class OperatorMeaning(DeclaredMeaning):
             return [x.value for x in given]
         tensors = []
         for out in outs:
-            out.__dict__["arbitrary"] = True
+            out.note().is_uninitialised = True
             tensors.append(wrap(out))
         if fn(*arguments, **dict(zip(names, tensors, strict=True))) is not None:
             raise OperatorError(f"{self.name}: {what} takes `{names[0]}` to write to, and returned something too")

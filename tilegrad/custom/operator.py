@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..errors import OperatorError
 from ..functions.autocasting import get_float32_matmul_precision, lowered, widened
 from ..ir.graph import Value
+from ..ir.node import amend
 from ..lazy.handle import mode, wrap
 from ..ops.declared import Declared
 from .gradient import check_rule, requestable_names, requested_names, with_gradient
@@ -63,7 +64,7 @@ class Operator:
         results: list[Value] = []
         for place in range(len(meaning.results)):
             results.append(made := Declared(tuple(arguments), meaning, place))
-            made.__dict__["tracked"] = False
+            amend(made, tracked=False)
         if mode.enabled and any(x.tracked for x in arguments):
             results = with_gradient(meaning, results, arguments)
         return wrap(results[0]) if len(results) == 1 else tuple(map(wrap, results))

@@ -247,7 +247,7 @@ def empty(*size: Any, dtype: DType | None = None, device: DeviceLike = None, req
 
 def arbitrary(x: Tensor) -> Tensor:
     """Mark the elements as unspecified: a checked kernel must not read them before it has written them."""
-    x._value.__dict__["arbitrary"] = True
+    x._value.note().is_uninitialised = True
     return x
 
 

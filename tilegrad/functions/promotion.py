@@ -17,6 +17,7 @@ from ..config import settings
 from ..errors import ArgumentError, DivisionError, DTypeError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
 from ..ir.graph import Input, TensorType, Value
+from ..ir.node import amend
 from ..lazy.evaluation import has_zero
 from ..lazy.handle import Handle, read_outside, state
 from ..ops.broadcasting import Fill
@@ -80,7 +81,7 @@ def result_type(*operands: Any) -> DType:
         elif isinstance(x, (Handle, Value)):
             value = x.value if isinstance(x, Handle) else x
             rank, dtype = (0 if value.type.shape else 1), value.type.dtype
-            if "weak" in value.__dict__:  # it stands for a Python number
+            if value.provenance.is_weak:  # it stands for a Python number
                 rank, dtype = 2, int64 if dtype is int64 else get_default_dtype()
         elif isinstance(x, (bool, int, float)):
             rank, dtype = 2, number_dtype(x)
@@ -129,8 +130,8 @@ def constant(x: Number, dtype: DType, device: str = "cpu") -> Value:
         if len(_constants) > 4096:
             _constants.clear()
         found = _constants[key] = Fill(_fitting(x, dtype), TensorType(dtype, (), device))
-        found.__dict__["location"] = None  # it belongs to no line more than to another,
-        found.__dict__["common"] = True  # nor to the tensor that was filled with it
+        amend(found, location=None)  # it belongs to no line more than to another,
+        found.note().is_interned = True  # nor to the tensor that was filled with it
     return found
 
 

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform,
 from ..errors import ArgumentError
 from .dtype import DType
 from .location import Location, current_location
-from .node import Node, Structure
+from .node import Node, Structure, amend
+from .provenance import NOTHING, Provenance
 from .scalar import Expr, Position
 from .size import Dim, Shape, Size, product
 
@@ -105,6 +106,10 @@ class Value(Node, ABC):
 
     buffer: ClassVar[Any] = None
     """The memory that holds the elements, once they have been computed."""
+    is_held: ClassVar[bool] = False
+    """Whether a tensor has had this value."""
+    provenance: ClassVar[Provenance] = NOTHING
+    """What holders of tensors know of the value: to be read; `note` has what can be changed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -161,12 +166,19 @@ class Value(Node, ABC):
 
     def hold(self, buffer: Any) -> None:
         """Attach the memory that holds the computed elements, so that the value is not computed again."""
-        self.__dict__["buffer"] = buffer
+        amend(self, buffer=buffer)
+
+    def note(self) -> Provenance:
+        """Return the value's own provenance, to be changed."""
+        return self.__dict__.setdefault("provenance", Provenance())  # type: ignore[no-any-return]
 
     def copied(self) -> Self:
-        """Copy the node."""
+        """Copy the node with its provenance."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        own = self.__dict__.copy()
+        if "provenance" in own:
+            own["provenance"] = self.provenance.copied()
+        amend(made, **own)
         return made
 
     def with_inputs(self, inputs: Sequence[Value], **changes: Any) -> Value:

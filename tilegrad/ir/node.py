@@ -72,6 +72,11 @@ class Node:
         return type(self)(**{name: changes.get(name, self.__dict__[name]) for name in self.fields})
 
 
+def amend(node: Node, **changes: Any) -> None:
+    """Set fields and cached facts of a frozen node, for those who make nodes: the only place that writes to them."""
+    node.__dict__.update(changes)
+
+
 def as_written(annotation: object) -> str:
     """Return an annotation as source, also if a module has evaluated it.
 

@@ -132,7 +132,7 @@ def settings_of(layer: Any) -> dict[str, Any]:
 
 def hooks_of(tensor: Handle) -> tuple[Any, ...]:
     """Collect the hooks that are called with gradients of a tensor."""
-    hooks = tensor.own_value().__dict__.get("hooks", ())
+    hooks = tensor.own_value().provenance.hooks or ()
     return *hooks, None, *tensor.__dict__.get("_after_gradient", ())
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value
+from ..ir.node import amend
 from ..lazy.handle import Handle, wrap
 from ..lazy.layout import lay
 from ..lazy.storage import detached, replaced
@@ -72,5 +73,5 @@ def with_history(
 def _standing_for(upstream: Value, type: TensorType) -> Value:
     """Make a placeholder for a gradient, whose type may have symbolic sizes."""
     made = Input(type)
-    made.__dict__["tracked"] = upstream.tracked
+    amend(made, tracked=upstream.tracked)
     return made

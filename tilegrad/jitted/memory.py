@@ -9,6 +9,7 @@ import numpy as np
 
 from ..functions.creation import tensor
 from ..ir.graph import Input, TensorType, Value
+from ..ir.node import amend
 from ..ir.size import Shape, Size, known
 from ..lazy.handle import Handle
 from ..lazy.layout import strides_of
@@ -37,7 +38,7 @@ class OutputTemplate:
             type = self.type.with_shape(tuple([substitute_sizes(d, sizes) for d in self.type.shape]))
             return OutputTemplate(type).filled(buffer)
         value: Input = object.__new__(Input)
-        value.__dict__.update(self.shared, buffer=buffer)
+        amend(value, **self.shared, buffer=buffer)
         made: Tensor = object.__new__(Tensor)
         made._value = value
         if self.strides is not None:

@@ -63,7 +63,7 @@ class NumberPlaceholder(Tensor):
         if state.trace is not None or "_number" not in self.__dict__:
             return super().value
         known = Fill(self._number, self._value.type)
-        known.__dict__["weak"] = True
+        known.note().is_weak = True
         return known
 
     def item(self) -> Any:
@@ -80,7 +80,7 @@ def number_placeholder(
     """Make a number on a placeholder value."""
     made: Any = wrap(value)
     made.__class__ = NumberPlaceholder
-    made._value.__dict__["weak"] = True
+    made._value.note().is_weak = True
     if number is not None:
         made._number = number
     if reckoned is not None:
@@ -151,13 +151,14 @@ def _record_step(compute: Callable[..., Any], name: str, *operands: Any) -> Reck
     """Record a step of the function that is being traced."""
     if state.trace is None:
         return None
-    reckoning: ArithmeticReplay | None = state.trace.__dict__.get("reckoning")
-    if reckoning is None:
-        reckoning = state.trace.__dict__["reckoning"] = ArithmeticReplay()
-    if not reckoning.may_fail and any(part in name for part in ("truediv", "floordiv", "mod", "pow")):
-        reckoning.may_fail = True
-        state.trace.guards.append((reckoning.holds, True))
-    return reckoning.step(compute, *operands)
+    replay: ArithmeticReplay | None = getattr(state.trace, "replay", None)
+    if replay is None:
+        replay = ArithmeticReplay()
+        setattr(state.trace, "replay", replay)  # noqa: B010 - only traces of `jit` have one
+    if not replay.may_fail and any(part in name for part in ("truediv", "floordiv", "mod", "pow")):
+        replay.may_fail = True
+        state.trace.guards.append((replay.holds, True))
+    return replay.step(compute, *operands)
 
 
 def _value(x: Any, floating: bool) -> Tensor:

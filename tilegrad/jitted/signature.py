@@ -76,7 +76,7 @@ class Signature(Node):
                     have is type or have == type or _match_symbols(type, have, sizes)
                 ):
                     return None
-                if value.tracked and ("leaf" in value.__dict__) is not self.leaf[n]:
+                if value.tracked and value.provenance.is_leaf is not self.leaf[n]:
                     return None
                 if (x._strides is not None or x._moves or self.strides[n]) and not self._has_strides(x, n):
                     return None

@@ -195,7 +195,7 @@ class Specialised:
                 made = lay(wrap(placeholder), self.signature.strides[n])
             else:
                 made = number_placeholder(placeholder, x, from_argument(n))
-                made._value.__dict__["number"] = True
+                made._value.note().is_number = True
         self.placeholders.append(None if made is None else made._value)  # type: ignore[arg-type]
         if made is not None and self.signature.tracked[n]:
             if self.signature.leaf[n]:
@@ -214,7 +214,7 @@ class Specialised:
         self.captured_types = [c.placeholder.type for _, c in captured]
         self.captured_values = [trace.standing[c.base] for _, c in captured]
         for standing in self.captured_values:
-            standing.__dict__.pop("hooks", None)  # of the tensors that it stands for: they call them themselves
+            standing.note().hooks = None  # of the tensors that it stands for: they call them themselves
         self.host = [HostNumberBuffer(n) for n in trace.numbers]
         self.guards = trace.guards
         self.gradients = trace.changed_gradients
@@ -243,7 +243,7 @@ class Specialised:
         outputs += [trace.finals[captured[n][0]] for n in self.updated]
         self.graph, self.constants = plain_graph(outputs, given)
         self.differentiable = [
-            n for n, v in enumerate(self.result_values) if v is not None and v.tracked and "released" not in v.__dict__
+            n for n, v in enumerate(self.result_values) if v is not None and v.tracked and not v.provenance.is_released
         ]
         self.changed_with_gradient = [
             n
@@ -261,7 +261,7 @@ class Specialised:
     def _rewritten(self) -> list[Value]:
         """List the values of leaves that the function wrote to, and the leaves that it made itself."""
         first = {s for s in [*self.standing, *self.captured_values] if s is not None}
-        return [v for v in topological(self.tracked) if "leaf" in v.__dict__ and v.inputs and v not in first]
+        return [v for v in topological(self.tracked) if v.provenance.is_leaf and v.inputs and v not in first]
 
     def _changed(self, n: int) -> Value:
         """Return the last value of an argument."""
@@ -363,9 +363,7 @@ class Specialised:
             return True
         if any(leaves[n]._gradient is not None for n in self.gradient_arguments):
             return True
-        return any(
-            flag and leaves[n].own_value().__dict__.get("hooks") for n, flag in enumerate(self.signature.tracked)
-        )
+        return any(flag and leaves[n].own_value().provenance.hooks for n, flag in enumerate(self.signature.tracked))
 
     def __call__(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Run the program."""

@@ -134,7 +134,7 @@ class Trace:
     def _check_history(self, base: Base) -> None:
         """Reject writes to captured tensors that have a computed history."""
         known = base.value
-        if base.storage not in self.own_storages and known.tracked and "leaf" not in known.__dict__:
+        if base.storage not in self.own_storages and known.tracked and not known.provenance.is_leaf:
             raise NoProgram("it writes to a tensor from outside that is computed from what requires gradients")
 
     def _note_history(self, base: Base) -> None:
@@ -194,7 +194,7 @@ class Trace:
     def number(self, read: Callable[[], float], type: TensorType, kind: type | None = None) -> Input:
         """Return a placeholder for a number that is read anew at every call."""
         made = Input(type, f"number{len(self.numbers)}")
-        made.__dict__["number"] = True  # kernels take numbers where tensors would be pointers
+        made.note().is_number = True  # kernels take numbers where tensors would be pointers
         self.numbers.append(HostNumber(read, made, kind))
         return made
 

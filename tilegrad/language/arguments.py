@@ -171,7 +171,7 @@ def parameter_for(kernel: TileFunction, name: str, value: Any) -> Parameter | No
 
 def is_varying_number(x: Any) -> bool:
     """Whether a tensor stands for a Python number that varies between calls of a jitted function."""
-    return isinstance(x, Handle) and "number" in x._value.__dict__
+    return isinstance(x, Handle) and x._value.provenance.is_number
 
 
 def grid_of(kernel: TileFunction, grid: Any, meta: Mapping[str, Any]) -> tuple[Any, ...]:

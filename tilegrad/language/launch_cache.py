@@ -207,12 +207,12 @@ def is_plain_tensor(x: Handle) -> bool:
         owned = base.storage.owned
         if owned is None and x._seen != base.storage.changes:
             x.own_value()
-    state = x._value.__dict__
-    if state["tracked"] and mode.enabled:
+    value = x._value
+    if value.tracked and mode.enabled:
         return False
-    if owned is None and state.get("buffer") is None:
-        return "arbitrary" in state and state["type"].count != 0
-    return "number" not in state
+    if owned is None and value.buffer is None:
+        return value.provenance.is_uninitialised and value.type.count != 0
+    return not value.provenance.is_number
 
 
 def note_changed(x: Any, name: str) -> None:
@@ -220,7 +220,8 @@ def note_changed(x: Any, name: str) -> None:
     base = x._base
     storage = base.storage
     storage.change = Change(name, current_location(), ref(base.value))
-    storage.value.__dict__.pop("severed", None)
+    if storage.value.provenance.severed:
+        storage.value.note().severed = ""
     storage.version += 1
     storage.changes += 1
     base.seen = storage.changes

@@ -53,7 +53,7 @@ def record(
     arguments: list[Value] = []
     place_of: dict[Storage, int] = {}
     for p in pointed.values():
-        if p.storage not in place_of and not (p.storage in written and "arbitrary" in p.whole.__dict__):
+        if p.storage not in place_of and not (p.storage in written and p.whole.provenance.is_uninitialised):
             place_of[p.storage] = len(arguments)
             arguments.append(p.whole)
     starts = [place_of.get(storage) for storage in written]

@@ -180,12 +180,10 @@ def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bo
     """Note that a tensor's elements changed in place; notify views and saved values."""
     base, old = x.base(), before()
     base.wrote(name)
-    whole = base.storage.value.__dict__
-    whole.pop("severed", None)
-    if severs:
-        whole["severed"] = name
-    if old is not None and not base.hidden and "common" not in old.__dict__:
-        old.__dict__["changed"] = base.storage.change
+    if severs or base.storage.value.provenance.severed:
+        base.storage.value.note().severed = name if severs else ""
+    if old is not None and not base.hidden and not old.provenance.is_interned:
+        old.note().change = base.storage.change
     if x.stands_for is not None:
         x.stands_for.write(x.own_value(), name)
 
@@ -193,7 +191,7 @@ def note_write(name: str, x: Any, before: Callable[[], Value | None], severs: bo
 def allocate(x: Any) -> None:
     """Allocate uninitialised memory for a tensor whose elements do not matter, instead of filling it with zeros."""
     value = x.own_value()
-    if "arbitrary" in value.__dict__ and value.buffer is None and not x._moves and value.type.count != 0:
+    if value.provenance.is_uninitialised and value.buffer is None and not x._moves and value.type.count != 0:
         _give(x, device(value.type.device).allocate(int(value.type.bytes)))
 
 
@@ -224,7 +222,8 @@ def writing(
 def unwritten(call: Any) -> frozenset[str]:
     """Return the parameters whose tensors were made by `empty` and never accessed since."""
     pairs = [(p.name, x) for p, x in zip(call.parameters, call.given, strict=True) if isinstance(x, Handle)]
-    return frozenset(n for n, x in pairs if "arbitrary" in (x.base().current() if x._moves else x.own_value()).__dict__)
+    values = [(n, x.base().current() if x._moves else x.own_value()) for n, x in pairs]
+    return frozenset(n for n, value in values if value.provenance.is_uninitialised)
 
 
 def refuse_overlap(name: str, memories: Sequence[tuple[str, TensorMemory]], stored: frozenset[str]) -> None:

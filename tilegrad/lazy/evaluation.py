@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ArgumentError, GradientError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
+from ..ir.node import amend
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.control import checked_index
@@ -105,7 +106,7 @@ def _written() -> list[Value]:
         return []
     found = [s.value for s in written.storages.values()]
     written.storages.clear()
-    return [v for v in found if v.buffer is None and (not v.tracked or "leaf" in v.__dict__)]
+    return [v for v in found if v.buffer is None and (not v.tracked or v.provenance.is_leaf)]
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:
@@ -135,14 +136,13 @@ def settle(x: Handle) -> None:
     value = x._value
     if value.buffer is None or not value.inputs:
         return
-    own = value.__dict__
-    if "leaf" in own:
+    if value.provenance.is_leaf:
         _forget(value)
         return
     memory = Input(value.type)
     memory.hold(value.buffer)
     if value.tracked:
-        if "released" not in own:
+        if not value.provenance.is_released:
             return
         memory = _spent(memory, value)
     x._value = memory
@@ -152,9 +152,9 @@ def settle(x: Handle) -> None:
     whole = base.value
     if whole is value and not x._moves:
         base.value = memory
-    elif "lays" in whole.__dict__ and whole.inputs[0] is value and whole.buffer is None:
+    elif whole.provenance.is_reordered and whole.inputs[0] is value and whole.buffer is None:
         base.value = Permute(memory, whole.axes)  # type: ignore[attr-defined]
-        base.value.__dict__["lays"] = True
+        base.value.note().is_reordered = True
     if base.storage.value is whole:
         base.storage.value = base.value
 
@@ -164,13 +164,13 @@ def _forget(written: Value) -> None:
     if written.buffer is not None and isinstance(written, Detach):
         memory = Input(written.type)
         memory.hold(written.buffer)
-        written.__dict__.update(x=memory, inputs=(memory,))
+        amend(written, x=memory, inputs=(memory,))
 
 
 def _spent(memory: Value, value: Value) -> Any:
     """Return the elements of a value whose history was released by a gradient."""
     placeholder = Input(value.type)
-    placeholder.__dict__["tracked"] = True
+    amend(placeholder, tracked=True)
     said = (
         f"{value.op} of shape {list(value.shape)} was differentiated before, and what it saved for that was released. "
         "Call backward(retain_graph=True) the first time if you need a second"
@@ -181,7 +181,7 @@ def _spent(memory: Value, value: Value) -> Any:
 
     (made,) = joint_outputs([memory], [placeholder], refuse)
     made.hold(memory.buffer)
-    made.__dict__["spent"] = said
+    made.note().spent = said
     return made
 
 
@@ -207,8 +207,7 @@ def has_zero(value: Value, compute_it: bool = False) -> bool:
     """Whether some element is known to be 0: inspects few elements in accessible memory, or all if computed."""
     while value.buffer is None and _has_all_of(value):
         value = value.inputs[0]
-    own = value.__dict__
-    known = own.get("has_zero")
+    known: bool | None = value.__dict__.get("has_zero")
     if known is None:
         if compute_it and value.buffer is None:
             compute(handle_on(value))
@@ -218,7 +217,8 @@ def has_zero(value: Value, compute_it: bool = False) -> bool:
         shape: Any = value.type.shape
         if device(value.type.device).view(value.buffer, value.type.dtype, shape) is None and not compute_it:
             return False
-        known = own["has_zero"] = bool((_array(value) == 0).any())
+        known = bool((_array(value) == 0).any())
+        amend(value, has_zero=known)
     return known
 
 
@@ -238,7 +238,8 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
     known = own.get("index_bounds")
     if known is None and own.get("buffer") is not None and count <= SMALL:
         array = _array(index)
-        known = own["index_bounds"] = (int(array.min()), int(array.max()))
+        known = int(array.min()), int(array.max())
+        amend(index, index_bounds=known)
     if known is None:
         pending.checks.append(check._replace(bounds=index_bounds(index)))
     else:

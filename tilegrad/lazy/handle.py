@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from ..errors import InPlaceError, ShapeError
 from ..ir.graph import TensorType, Value
+from ..ir.node import amend
 from ..ir.size import Shape
 from ..ops.cast import Detach
 from ..ops.indexing import put
@@ -159,7 +160,8 @@ class Handle:
             value = self._value  # first: a tensor with a storage may have a stand-in
             if self._base is not None:
                 value = self.own_value()
-        value.__dict__["held"] = True
+        if not value.is_held:
+            amend(value, is_held=True)
         return value
 
     def own_value(self) -> Value:
@@ -196,7 +198,7 @@ class Handle:
             with _first_base:
                 if self._base is None:
                     value = self._value
-                    if laid and self._strides is not None and "leaf" not in value.__dict__:
+                    if laid and self._strides is not None and not value.provenance.is_leaf:
                         value = self._lay_out(self._strides)
                     base = Base(Storage(value), value)
                     self._seen = base.seen
@@ -210,7 +212,7 @@ class Handle:
         order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
         whole = permute(self._value, order)
         if whole is not self._value:
-            whole.__dict__["lays"] = True
+            whole.note().is_reordered = True
             self._moves = (partial(permute, axes=inverse(tuple(order))),)
         self._strides = None
         return whole
@@ -320,7 +322,7 @@ def wrap(value: Value) -> Tensor:
     An identity operation (the sum of one element, a roll by 0) returns the value of the operand. The new tensor gets a
     copy of the value: a write to one of the two must not count as a write to the other.
     """
-    return shared(sharing.kept_separate(value) if "held" in value.__dict__ else value)
+    return shared(sharing.kept_separate(value) if value.is_held else value)
 
 
 def shared(value: Value) -> Tensor:
@@ -378,7 +380,7 @@ def become(tensor: Handle, cut: Handle, op: str) -> None:
     """Make the tensor a view of its former self; other tensors on its storage are unchanged."""
     if state.trace is not None:
         state.trace.reformed(tensor, op)
-    if mode.enabled and "leaf" in tensor.own_value().__dict__:
+    if mode.enabled and tensor.own_value().provenance.is_leaf:
         raise InPlaceError(
             f"{op}: a tensor of shape {_shape(tensor)} that requires gradients and was not computed from others cannot "
             "be changed in place. Change it within `with tilegrad.no_grad():`, or use the method without underscore"

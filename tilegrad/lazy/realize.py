@@ -15,6 +15,7 @@ from ..compiler import Compiled, compile
 from ..errors import ShapeError, TraceError
 from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, TensorType, Value, topological
+from ..ir.node import amend
 from ..ir.size import Size, product
 from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, number_key
@@ -63,7 +64,7 @@ def realize(values: Sequence[Value]) -> None:
             _realize_on_one_device([v for v in wanted if v.device == place])
     except Exception:
         for v in topological(wanted, lambda v: v.buffer is not None):
-            v.__dict__["failed"] = True  # `timing` does not try it again: only who looks does
+            v.note().attempt = "failed"  # `timing` does not try it again: only who looks does
         raise
     if state.inspect is not None:
         state.inspect(wanted)
@@ -83,7 +84,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
     if watching() is not None:
         for v in order:
-            v.__dict__["done"] = True  # `timing` does not compute it once more
+            v.note().attempt = "done"  # `timing` does not compute it once more
 
 
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
@@ -270,5 +271,5 @@ def _copied(value: Value, inputs: tuple[Value, ...]) -> Value:
     if isinstance(value, Input):
         return value
     made: Value = value.replaced()
-    made.__dict__["location"] = value.location
+    amend(made, location=value.location)
     return made

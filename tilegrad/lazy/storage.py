@@ -22,6 +22,7 @@ from weakref import ref
 
 from ..ir.graph import Input, Value
 from ..ir.location import Location, current_location
+from ..ir.node import amend
 from ..ops.broadcasting import Fill, fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
@@ -109,7 +110,7 @@ class Storage:
         """
         if self.epoch is None:
             self.epoch = Epoch()
-        value.__dict__["epoch"] = self.epoch
+        value.note().epoch = self.epoch
 
 
 class State(NamedTuple):
@@ -167,7 +168,7 @@ class Base:
 
     def is_leaf(self, whole: Value) -> bool:
         """Whether gradients accumulate here, so that writes need `no_grad`."""
-        return "leaf" in whole.__dict__
+        return whole.provenance.is_leaf
 
     def is_tracked(self) -> bool:
         """Whether gradients flow through what is computed from it."""
@@ -189,8 +190,8 @@ class Base:
             value = self.standing()
             found = value.copied() if isinstance(value, Input) else replaced(value, Input(value.type))
             found.hold(loan)
-            if "severed" in self.storage.value.__dict__:
-                found.__dict__["severed"] = self.storage.value.__dict__["severed"]
+            if self.storage.value.provenance.severed:
+                found.note().severed = self.storage.value.provenance.severed
             self.reader = ref(found)
         return found
 
@@ -208,9 +209,9 @@ class Base:
     def hooks(self) -> list[Any]:
         """The hooks of the current value, which belong to its history."""
         values = {self.standing(), self.current()}
-        hooks: list[Any] = next((v.__dict__["hooks"] for v in values if "hooks" in v.__dict__), [])
+        hooks: list[Any] = next((h for v in values if (h := v.provenance.hooks) is not None), [])
         for value in values:
-            value.__dict__["hooks"] = hooks
+            value.note().hooks = hooks
         return hooks
 
     def write(self, value: Value, op: str, by: Value) -> None:
@@ -232,7 +233,7 @@ class Base:
         assert self.keeper is not None
         before, keep = self.keeper
         before.remove(keep)
-        hooks = value.__dict__.setdefault("hooks", [])
+        hooks = hooks_of(value)
         hooks.append(keep)
         self.keeper = hooks, keep
 
@@ -252,10 +253,10 @@ class Base:
         change = storage.change = Change(op, current_location(), ref(by))
         reader = None if self.reader is None else self.reader()
         olds = {self.value, storage.value} if storage.owned is None else {reader}
-        olds |= {old.inputs[0] for old in olds if old is not None and "lays" in old.__dict__}
+        olds |= {old.inputs[0] for old in olds if old is not None and old.provenance.is_reordered}
         for old in olds:
-            if old is not None and "common" not in old.__dict__:
-                old.__dict__["changed"] = change
+            if old is not None and not old.provenance.is_interned:
+                old.note().change = change
         if storage.epoch is not None:
             storage.epoch.change, storage.epoch = change, None
         mark_changes()
@@ -275,7 +276,7 @@ class Base:
         reader = None if self.reader is None else self.reader()
         for old in (state.value, state.whole, reader):
             if old is not None:
-                old.__dict__.pop("changed", None)
+                old.note().change = None
         storage.changes += 1
         self.seen = storage.changes
 
@@ -289,7 +290,7 @@ class Part(Base):
         super().__init__(of.storage, whole)
         self.moves = moves
         """The moves that cut the part from the whole, of which `value` has no history."""
-        root.__dict__.setdefault("hooks", [])
+        hooks_of(root)
         self.root = stand_in(root)
         """The history of the part, without its elements."""
         self._of, self._found = ref(whole), ref(root)
@@ -309,7 +310,7 @@ class Part(Base):
 
     def is_leaf(self, whole: Value) -> bool:
         """Whether gradients accumulate here, so that writes need `no_grad`."""
-        return "leaf" in self.root.__dict__
+        return self.root.provenance.is_leaf
 
     def is_tracked(self) -> bool:
         """Whether gradients flow through what is computed from it."""
@@ -336,14 +337,14 @@ def mark_changes() -> None:
 
 def replaced(old: Value, new: Value) -> Value:
     """Return new elements with an existing history: a leaf stays a leaf, a computed value keeps its gradient."""
-    if "leaf" in old.__dict__:
-        renewed = leaf(new, old.__dict__["leaf"])
-        if "hooks" in old.__dict__:
-            renewed.__dict__["hooks"] = old.__dict__["hooks"]
+    if old.provenance.is_leaf:
+        renewed = leaf(new, old.provenance.holder)
+        if old.provenance.hooks is not None:
+            renewed.note().hooks = old.provenance.hooks
         return renewed
     if old.tracked:
         (kept,) = joint_outputs([detached(new)], [old], lambda upstreams: upstreams)
-        kept.__dict__["renews"] = old
+        kept.note().renews = old
         return kept
     return detached(new)
 
@@ -356,11 +357,14 @@ def vanishing(new: Value, *olds: Value) -> Value:
 
 def stand_in(value: Value) -> Value:
     """Return the type and history of a value without its elements. (A computed value keeps them in its history.)"""
-    own = value.__dict__
-    if (own["tracked"] and "leaf" not in own) or (isinstance(value, Input) and "buffer" not in own):
+    known = value.provenance
+    if (value.tracked and not known.is_leaf) or (isinstance(value, Input) and value.buffer is None):
         return value
     made = Input(value.type)
-    made.__dict__.update({name: own[name] for name in ("leaf", "hooks", "tracked") if name in own})
+    amend(made, tracked=value.tracked)
+    if known.is_leaf or known.hooks is not None:
+        note = made.note()
+        note.is_leaf, note.holder, note.hooks = known.is_leaf, known.holder, known.hooks
     return made
 
 
@@ -378,18 +382,26 @@ def kept_separate(value: Value) -> Value:
     return made
 
 
+def hooks_of(value: Value) -> list[Any]:
+    """Return the list of a value's hooks, to be changed."""
+    note = value.note()
+    hooks = note.hooks = [] if note.hooks is None else note.hooks
+    return hooks
+
+
 def leaf(value: Value, holder: object) -> Value:
     """Return the same elements as a leaf; `holder` is a weak reference to the keeper of its gradient."""
     made = _cut(value)
-    made.__dict__["leaf"] = holder
-    made.__dict__["tracked"] = True
+    note = made.note()
+    note.is_leaf, note.holder = True, holder
+    amend(made, tracked=True)
     return made
 
 
 def _cut(value: Value) -> Value:
     if value.buffer is None:
         made: Value = Detach(value)
-        made.__dict__["within"] = True
+        made.note().shares_memory = True
         return made
     made = Input(value.type)
     made.hold(value.buffer)
@@ -403,8 +415,8 @@ def cut(whole: Value, moves: Iterable[Move]) -> Value:
     for move in moves:
         made = move(whole)
         value = made
-        while value is not whole and value.inputs and "within" not in value.__dict__:
-            value.__dict__["within"] = True
+        while value is not whole and value.inputs and not value.provenance.shares_memory:
+            value.note().shares_memory = True
             value = value.inputs[0]
         whole = made
     return whole
@@ -424,4 +436,4 @@ def own(value: Value) -> Value:
 
     Otherwise everything computed with this number afterwards would refer to the tensor's memory.
     """
-    return Fill(value.value, value.type) if isinstance(value, Fill) and "common" in value.__dict__ else value
+    return Fill(value.value, value.type) if isinstance(value, Fill) and value.provenance.is_interned else value

@@ -112,18 +112,14 @@ class Watch:
         dropped, self.dropped = self.dropped, []
         tensors = [x for noted in list(self.held.values()) if (x := noted()) is not None]
         own = [(handle_on(v) if x._moves else x, v) for x in tensors for v in (_own_or_whole(x),)]
-        roots = [(x, v) for x, v in own if v.buffer is None and "failed" not in v.__dict__]
+        roots = [(x, v) for x, v in own if v.buffer is None and v.provenance.attempt != "failed"]
         order = topological([*dropped, *(v for _, v in roots)], _is_computed)
         unknown = _unknown(order)
         roots = [(x, v) for x, v in roots if id(v) not in unknown]
         self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
         read = {id(x) for v in order if v.buffer is None for x in v.inputs}
         read |= unknown
-        results = {
-            id(v): v
-            for v in dropped
-            if v.buffer is None and id(v) not in read and not {"failed", "done"} & v.__dict__.keys()
-        }
+        results = {id(v): v for v in dropped if v.buffer is None and id(v) not in read and not v.provenance.attempt}
         for _, v in roots:
             results.pop(id(v), None)
         for number, noted in list(self.held.items()):

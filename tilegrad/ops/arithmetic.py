@@ -65,7 +65,8 @@ class Div(Binary):
         return Div(upstream, self.y)
 
     def share_y(self, upstream: Value) -> Value | None:
-        again = Div(self.x, self.y) if "changed" in self.__dict__ else self  # what a tensor had that has another now
+        is_replaced = self.provenance.change is not None  # then its tensor has other elements now
+        again = Div(self.x, self.y) if is_replaced else self
         return neg(Div(Mul(upstream, again), self.y))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ir.graph import Input, Reader, TensorType, Value, topological
 from ..ir.location import working_for
+from ..ir.node import amend
 from ..ir.scalar import Expr, Position
 from ..ir.size import Dim
 from .base import Elementwise
@@ -40,7 +41,7 @@ class Batched(Value):
 
     def infer(self) -> TensorType:
         inner = self.inner
-        self.__dict__.update(opaque=inner.opaque, cost=inner.cost, differentiable=inner.differentiable)
+        amend(self, opaque=inner.opaque, cost=inner.cost, differentiable=inner.differentiable)
         return inner.type.with_shape((self.entries, *inner.shape))
 
     @property
@@ -95,7 +96,7 @@ class BatchedValue(NamedTuple):
 def placeholder(type: TensorType) -> Input:
     """Make a tracked input to build templates with."""
     made = Input(type)
-    made.__dict__["tracked"] = type.dtype.is_float
+    amend(made, tracked=type.dtype.is_float)
     return made
 
 
@@ -133,9 +134,9 @@ class _Rebuilding:
 
     def part(self, wanted: Value) -> BatchedValue:
         parts = self.parts
-        for value in topological([wanted], lambda v: v in parts or "leaf" in v.__dict__):
+        for value in topological([wanted], lambda v: v in parts or v.provenance.is_leaf):
             if value not in parts:
-                inputs = [] if "leaf" in value.__dict__ else [parts[x] for x in value.inputs]
+                inputs = [] if value.provenance.is_leaf else [parts[x] for x in value.inputs]
                 with working_for(value.location):
                     parts[value] = self.made(value, inputs)
         return parts[wanted]
@@ -153,9 +154,9 @@ class _Rebuilding:
         else:
             new = _batched(value, inputs) if batched_call else value.with_inputs([p.value for p in inputs], **changes)
         if new.tracked and not value.tracked and any(x.tracked for x in value.inputs):
-            new.__dict__["tracked"] = False  # made where no gradients were recorded
-        if not batched_call and "hooks" in value.__dict__:
-            new.__dict__["hooks"] = value.__dict__["hooks"]
+            amend(new, tracked=False)  # made where no gradients were recorded
+        if not batched_call and value.provenance.hooks is not None:
+            new.note().hooks = value.provenance.hooks
         return BatchedValue(new, batched_call)
 
     def sibling(self, value: JointOutput, inputs: Sequence[BatchedValue]) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..ir.graph import Input, Value
-from ..ir.node import Structure
+from ..ir.node import Structure, amend
 from ..ir.size import Size, known
 from ..ir.tile import Kernel
 from .declared import DeclaredMeaning
@@ -16,7 +16,7 @@ def with_sizes(value: Value, sizes: Mapping[str, int]) -> Value:
     """Return the op on placeholders with bound sizes."""
     inputs = [Input(bind_sizes(x.type, sizes)) for x in value.inputs]
     for made, x in zip(inputs, value.inputs, strict=True):
-        made.__dict__["tracked"] = x.tracked
+        amend(made, tracked=x.tracked)
     return value.with_inputs(inputs, **bind_attributes(value, sizes))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from ..ir.graph import Graph, Reader, TensorType, Value
+from ..ir.node import amend
 from ..ir.scalar import Expr, Position
 
 
@@ -44,7 +45,7 @@ class Declared(Value):
     place: int = 0
 
     def infer(self) -> TensorType:
-        self.__dict__["op"] = self.meaning.name
+        amend(self, op=self.meaning.name)
         return self.meaning.results[self.place]  # type: ignore[no-any-return]
 
     def element(self, position: Position, read: Reader) -> Expr:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, final
 
 from ..errors import KernelLaunchError
 from ..ir.graph import TensorType, Value
-from ..ir.node import Structure
+from ..ir.node import Structure, amend
 from ..ir.program import Tiles
 from ..ir.size import Dim
 from ..ir.tile import Kernel
@@ -68,7 +68,7 @@ class ExternalCall(Opaque):
     place: int = 0
 
     def infer(self) -> TensorType:
-        self.__dict__["op"] = self.work.name
+        amend(self, op=self.work.name)
         return self.results[self.place]
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:

@@ -40,7 +40,7 @@ class JointOutput(Value):
 
     @property
     def joint(self) -> Joint:
-        return self.__dict__["joint"]  # type: ignore[no-any-return]
+        return self.provenance.joint  # type: ignore[no-any-return]
 
 
 @final
@@ -67,7 +67,7 @@ class Recompute(Value):
 def joint_output(x: Value, joint: Joint, place: int) -> Value:
     """Make output number `place` of a joint."""
     made = JointOutput(x, joint.arguments)
-    made.__dict__["joint"] = joint
+    made.note().joint = joint
     joint.outputs.extend([None] * (place + 1 - len(joint.outputs)))
     joint.outputs[place] = made
     return made

@@ -20,7 +20,8 @@ def pullback(results: Sequence[Value], upstreams: Sequence[Value], inputs: Seque
     >>> from ..ir.graph import Graph, Input, TensorType
     >>> from .arithmetic import mul
     >>> x, u = Input(TensorType(float32, (3,)), "x"), Input(TensorType(float32, (3,)), "u")
-    >>> x.__dict__["tracked"] = True
+    >>> from ..ir.node import amend
+    >>> amend(x, tracked=True)
     >>> (share,) = pullback([mul(x, x)], [u], [x])
     >>> print(Graph((x, u), (share,)))
     graph(x: f32[3], u: f32[3])

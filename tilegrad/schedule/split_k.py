@@ -16,6 +16,7 @@ from typing import final
 from ..ir.dtype import DType
 from ..ir.graph import Reader, TensorType, Value
 from ..ir.location import working_for
+from ..ir.node import amend
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
 from ..runtime.target_model import TargetModel
@@ -90,7 +91,7 @@ def _split(value: Value, element: Element, target: TargetModel, nodes: Mapping[V
     with working_for(value.location):
         pieces = PartialSums(value, count, made.dtype, axes)
     there = tuple([position[a] for a in axes])
-    pieces.__dict__["op"] = f"{value.op}_pieces"
+    amend(pieces, op=f"{value.op}_pieces")
     number = fresh_index(count)
     total = Reduce("add", number, Read(pieces, (number, *there), made.dtype), made.dtype)
     (result,) = rebuild((expr,), lambda e: total if e is sums[0] else None)

@@ -265,8 +265,8 @@ def pointer(x: Any) -> int:
     identity = id(base.storage)
     if identity not in current.handed:
         memory_of(x)
-        whole = base.standing().__dict__
-        history = whole["tracked"] and "leaf" not in whole  # what was computed stays where it is, and is not written
+        whole = base.standing()
+        history = whole.tracked and not whole.provenance.is_leaf  # a computed tensor is not written in place
         before = placeholder_value if history and identity in current.given else own_memory(x)
         if identity in current.given:
             place = device(x._value.type.device)

@@ -4,14 +4,8 @@ The recorded graph is walked in reverse topological order; `Value.gradient` turn
 contributions to the gradients of its inputs, and contributions to one value are added. The result is a graph, which is
 optimised, printed and differentiated again like any other.
 
-A gradient flows along `tracked` values that lead to a value whose gradient is wanted. Tensors annotate values, and this
-module reads these annotations in `value.__dict__`:
-
-- `leaf`: history ends here, although the value was computed from others (an updated parameter).
-- `renews`: the value that a tensor had before its elements were replaced without a record.
-- `hooks`: functions that receive the accumulated gradient and may replace it.
-- `joint`: see `ops/joint.py`.
-- `released`: set here, when a backward pass does not retain the graph.
+A gradient flows along `tracked` values that lead to a value whose gradient is wanted. Leaves, hooks, joint rules and
+released values are in the `Provenance` of values (`ir/provenance.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..errors import GradientError
 from ..ir.graph import Graph, Input, TensorType, Value, topological
 from ..ir.location import derived, working_for
+from ..ir.node import amend
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill_like
 from ..ops.joint import Joint
@@ -54,14 +49,14 @@ def gradients(
 
 def gradient_place(value: Value) -> object:
     """Identify where gradients accumulate: all values of a leaf that was written in place share one place."""
-    holder = value.__dict__.get("leaf")
+    holder = value.provenance.holder
     return value if holder is None else id(holder)
 
 
 def _before_replacement(value: Value) -> Value:
     """Return the value before elements were replaced without a record: gradients flow to it."""
-    while "renews" in value.__dict__:
-        value = value.__dict__["renews"]
+    while (before := value.provenance.renews) is not None:
+        value = before
     return value
 
 
@@ -123,21 +118,21 @@ def undifferentiated(graph: Graph) -> Graph:
 def tracked_input(type: TensorType, name: str = "") -> Input:
     """Make a placeholder that gradients are computed for."""
     made = Input(type, name)
-    made.__dict__["tracked"] = True
+    amend(made, tracked=True)
     return made
 
 
 def is_leaf(value: Value) -> bool:
     """Return whether history ends at a value."""
-    return not value.inputs or "leaf" in value.__dict__
+    return not value.inputs or value.provenance.is_leaf
 
 
 def _gradient_targets(value: Value) -> tuple[Value, ...]:
     """Return the values that the gradient of a value contributes to."""
-    own = value.__dict__
-    if "leaf" in own:
+    known = value.provenance
+    if known.is_leaf:
         return ()
-    return own["joint"].arguments if "joint" in own else own["inputs"]  # type: ignore[no-any-return]
+    return value.inputs if known.joint is None else known.joint.arguments
 
 
 def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Value]:
@@ -172,23 +167,23 @@ def _shares(
     joints = _Siblings(order)
     for value in reversed(order):
         upstream = total.pop(value)
-        own = value.__dict__
-        with working_for(derived(own["location"])):
+        known = value.provenance
+        with working_for(derived(value.location)):
             if upstream is not None:
-                for hook in own.get("hooks", ()):
+                for hook in known.hooks or ():
                     replaced = hook(upstream)
                     upstream = upstream if replaced is None else replaced
                 if wanted(value):
                     found[value] = upstream
-            if "joint" in own and "leaf" not in own:
+            if known.joint is not None and not known.is_leaf:
                 _add_shares(total, joints.shares(value, upstream))
-            elif upstream is not None and own["inputs"] and "leaf" not in own:
+            elif upstream is not None and value.inputs and not known.is_leaf:
                 shares = value.gradient(upstream)
-                if "released" in own:
+                if known.is_released:
                     _check_nothing_saved(value, upstream, shares)
                 if not retain:
-                    own["released"] = True
-                _add_shares(total, zip(own["inputs"], shares, strict=True))
+                    value.note().is_released = True
+                _add_shares(total, zip(value.inputs, shares, strict=True))
     return found
 
 
@@ -206,13 +201,13 @@ class _Siblings:
         self.waiting: dict[int, int] = {}
         self.upstreams: dict[Value, Value | None] = {}
         for value in order:
-            if "joint" in value.__dict__:
-                key = id(value.__dict__["joint"])
+            if value.provenance.joint is not None:
+                key = id(value.provenance.joint)
                 self.waiting[key] = self.waiting.get(key, 0) + 1
 
     def shares(self, value: Value, upstream: Value | None) -> Iterable[tuple[Value, Value | None]]:
         """Return the contributions to the arguments of the joint, once its last output has a gradient."""
-        joint: Joint = value.__dict__["joint"]
+        joint: Joint = value.provenance.joint
         self.upstreams[value] = upstream
         self.waiting[id(joint)] -= 1
         known = [None if s is None else self.upstreams.get(s) for s in joint.outputs]

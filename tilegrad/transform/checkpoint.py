@@ -32,8 +32,8 @@ def recomputed_gradients(flowing: Sequence[tuple[Value, Value]], again: Mapping[
     """Return the gradients with respect to `again`, the inputs that the differentiated values are recomputed from."""
     anew = substitute([y for y, _ in flowing], again)
     for copy in again.values():
-        copy.__dict__["leaf"] = None  # what x was computed from gets its share through x
+        copy.note().is_leaf = True  # what x was computed from gets its share through x
     found = gradients(anew, [u for _, u in flowing], list(again.values()))
     for copy in again.values():
-        del copy.__dict__["leaf"]
+        copy.note().is_leaf = False
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.graph import Graph, Input, Value
+from ..ir.node import amend
 
 
 def share(graph: Graph) -> Graph:
@@ -43,7 +44,7 @@ def on_inputs(value: Value, inputs: tuple[Value, ...]) -> Value:
     """Apply the op of a value to other inputs, at the user's line of the original."""
     made = value.with_inputs(inputs)
     if made is not value:
-        made.__dict__["location"] = value.location
+        amend(made, location=value.location)
     return made
 
 
