@@ -29,6 +29,25 @@ def for_torch(op: Operator) -> Callable[..., Any]:
     def given(y: Any) -> Any:
         return torch.from_dlpack(y.detach().contiguous())
 
+    with_gradient = _autograd_function(torch, op, taken, given)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            args = tuple(op.declaration.by_name(args, kwargs))
+        if torch.is_grad_enabled():
+            places = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
+            if places:
+                return with_gradient.apply(args, places, *[args[n] for n in places])
+        made = op(*map(taken, args))
+        return given(made) if isinstance(made, Handle) else tuple(map(given, made))
+
+    call.__name__, call.__doc__ = op.name, op.__doc__
+    return call
+
+
+def _autograd_function(torch: Any, op: Operator, taken: Callable[[Any], Any], given: Callable[[Any], Any]) -> Any:
+    """Make the autograd function of PyTorch that calls the operator and its gradient."""
+
     class WithGradient(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(saved: Any, arguments: Any, places: Any, *floats: Any) -> Any:
@@ -49,15 +68,4 @@ def for_torch(op: Operator) -> Callable[..., Any]:
             flowing = tuple(map(taken, upstreams))
             return None, None, *map(given, saved.pull(flowing if saved.several else flowing[0]))
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            args = tuple(op.declaration.by_name(args, kwargs))
-        if torch.is_grad_enabled():
-            places = [n for n, x in enumerate(args) if isinstance(x, torch.Tensor) and x.requires_grad]
-            if places:
-                return WithGradient.apply(args, places, *[args[n] for n in places])
-        made = op(*map(taken, args))
-        return given(made) if isinstance(made, Handle) else tuple(map(given, made))
-
-    call.__name__, call.__doc__ = op.name, op.__doc__
-    return call
+    return WithGradient

@@ -135,38 +135,35 @@ def static(kernel: TileFunction, name: str, value: Any) -> Any:
 def parameter_for(kernel: TileFunction, name: str, value: Any) -> Parameter | None:
     """Return the tile kernel's parameter for an argument, or None if the argument becomes a constant."""
     annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
-    if isinstance(value, Handle):
-        if is_varying_number(value):
-            whole = value._value.dtype.is_integer
-            return interned_parameter(
-                name, annotation if isinstance(annotation, DType) else int32 if whole else float32, False
-            )
+    declared = annotation if isinstance(annotation, DType) else None
+    if isinstance(value, Handle) and not is_varying_number(value):
         return interned_parameter(name, value._value.type.dtype)
-    if value is None or isinstance(value, str | DType | TileFunction):
+    if value is None or isinstance(value, str | DType | TileFunction | tuple):
         return None
-    if isinstance(value, Size):  # an axis that varies, which is below 2**31 itself
-        return interned_parameter(
-            name, int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64, False
-        )
-    if isinstance(value, bool):
-        return interned_parameter(name, bool_, False)
-    if isinstance(value, int):
-        if isinstance(annotation, DType):
-            return interned_parameter(name, annotation, False)
-        if value == 1:
-            return None  # a stride of 1 must be known
-        dtype = next((d for d in (int32, int64, uint64) if d.min <= value <= d.max), None)
+    if isinstance(value, int) and not isinstance(value, bool) and declared is None and value == 1:
+        return None  # a stride of 1 must be known
+    if isinstance(value, Handle | Size | bool | int | float):
+        dtype = _number_dtype(value, declared)
         if dtype is None:
             raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {value}, which does not fit in 64 bits")
         return interned_parameter(name, dtype, False)
-    if isinstance(value, float):
-        return interned_parameter(name, annotation if annotation in (float32, float64) else float32, False)
-    if isinstance(value, tuple):
-        return None
     remedy = "tilegrad.tensor(x), or tilegrad.from_dlpack(x) for what another library holds" if hasattr(
         value, "__array__"
     ) else "a kernel takes tensors and numbers"  # fmt: skip
     raise KernelLaunchError(f"kernel {kernel.fn.__name__}: `{name}` is {type(value).__name__}: {remedy}")
+
+
+def _number_dtype(value: Any, declared: DType | None) -> DType | None:
+    """Return the dtype of a numeric parameter, or None if the number does not fit in 64 bits."""
+    if isinstance(value, Handle):
+        return declared or (int32 if value._value.dtype.is_integer else float32)
+    if isinstance(value, Size):  # a single axis is below 2**31
+        return int32 if list(value.terms.items()) == [((*value.names(),), 1)] else int64
+    if isinstance(value, bool):
+        return bool_
+    if isinstance(value, int):
+        return declared or next((d for d in (int32, int64, uint64) if d.min <= value <= d.max), None)
+    return declared if declared in (float32, float64) else float32
 
 
 def is_varying_number(x: Any) -> bool:

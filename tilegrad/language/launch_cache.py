@@ -73,8 +73,8 @@ class CallForm:
         parameters = tuple(kernel.signature.parameters)
         self.names = (*parameters[:count], *by_name)
         self.hints = tuple([name for name in by_name if name in IGNORED_OPTIONS and name not in parameters])
-        self.fixed = tuple([None if name in self.hints else kernel.is_static(name) for name in self.names])
-        """Whether each argument is a constant; None for arguments that the kernel ignores."""
+        self.fixed = tuple([(n, kernel.is_static(x)) for n, x in enumerate(self.names) if x not in self.hints])
+        """The arguments that the kernel does not ignore, and whether each is a constant."""
         self.plans: dict[tuple[Any, ...], CachedLaunch] = {}
 
     def key(self, values: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -82,21 +82,18 @@ class CallForm:
         marks: list[Any] = []
         tensors: list[int] = []
         place = None
-        for x, fixed in zip(values, self.fixed, strict=False):
+        for n, fixed in self.fixed:
+            x = values[n]
             kind = x.__class__
-            if fixed is None:
-                continue
             if fixed or x is None:
                 if kind not in CONSTANT_CLASSES:
                     return None
                 marks += kind, x
-            elif kind is int:
-                if x not in INT32:
-                    return None
+            elif kind is int and x in INT32:
                 marks.append(x == 1)
-            elif kind is float or kind is bool:
+            elif kind in (float, bool):
                 marks.append(kind)
-            elif not isinstance(x, Handle) or not is_plain_tensor(x):
+            elif not is_plain_tensor(x):
                 return None
             else:
                 type = x._value.type
@@ -169,11 +166,7 @@ class CallForm:
             plan.found.last = PastLaunch(extents, plan.constants, plan.parameters, given, {})
             kernel.last = plan.found
             plan.run(memory, extents)
-            for n in plan.stored:
-                if n in before:
-                    note_write(kernel.fn.__name__, values[n], before[n])
-                else:
-                    note_changed(values[n], kernel.fn.__name__)
+            _note_writes(plan, kernel.fn.__name__, values, before)
         return True
 
     def extents(self, plan: CachedLaunch, grid: Any, values: Sequence[Any]) -> tuple[int, ...] | None:
@@ -195,8 +188,18 @@ class CallForm:
         return found if 1 <= len(found) <= 3 and total <= MAX_PROGRAMS else None
 
 
-def is_plain_tensor(x: Handle) -> bool:
-    """Whether a tensor is contiguous, up to date, in memory or made by `empty`, and needs no gradient."""
+def _note_writes(plan: CachedLaunch, name: str, values: Sequence[Any], before: dict[int, Any]) -> None:
+    for n in plan.stored:
+        if n in before:
+            note_write(name, values[n], before[n])
+        else:
+            note_changed(values[n], name)
+
+
+def is_plain_tensor(x: Any) -> bool:
+    """Whether x is a tensor that is contiguous, up to date, in memory or made by `empty`, and needs no gradient."""
+    if not isinstance(x, Handle):
+        return False
     base = x._base
     owned = None
     if x._strides is not None:

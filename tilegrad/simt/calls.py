@@ -51,30 +51,9 @@ class CallReader(ThreadExpressionReader):
                 return self.exchange(callee, node)
             case ThreadBuiltin(kind="atomic"):
                 return self.atomic(callee, node)
-            case ThreadBuiltin(kind="barrier"):
-                raise UnsupportedCode(f"{callee.name}() stands on a line of its own")
-            case ThreadBuiltin(kind="array"):
-                raise UnsupportedCode(f"{callee.form} is given a name, on a line of its own: tile = simt.{callee.form}")
-        role = getattr(callee, "simt_role", "")
-        if role == "device":
+        if getattr(callee, "simt_role", "") == "device":
             return self.device_call(callee, node)
-        if role == "kernel":
-            raise UnsupportedCode(
-                f"{callee.fn.__name__} is a kernel: launch it, {callee.fn.__name__}[blocks, threads](...), or mark "
-                f"it with @simt.device "
-                "to call it"
-            )
-        if isinstance(callee, TileFunction):
-            raise UnsupportedCode(
-                f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads"
-            )
-        if inspect.isfunction(callee):
-            raise UnsupportedCode(f"{callee.__name__} is a function of Python: mark it with @simt.device")
-        if callee is print:
-            raise UnsupportedCode("kernels do not print: store what you want to see in an array")
-        if callee is len:
-            raise UnsupportedCode("pointers have no length: pass it as an argument")
-        raise UnsupportedCode(f"{describe(callee)} is not part of the language of kernels")
+        raise UnsupportedCode(_why_not_called(callee))
 
     def positional(self, node: ast.Call, name: str, least: int, most: int | None = None) -> list[ast.expr]:
         most = least if most is None else most
@@ -256,3 +235,23 @@ class CallReader(ThreadExpressionReader):
         if not 1 <= len(parts) <= 3:
             raise UnsupportedCode("a grid and a block have one to three axes")
         return tuple([convert_to(self.integer(part, "an extent"), int32) for part in parts])
+
+
+def _why_not_called(callee: Any) -> str:
+    """Return the reason why something cannot be called inside an expression of a kernel."""
+    if isinstance(callee, ThreadBuiltin) and callee.kind == "barrier":
+        return f"{callee.name}() stands on a line of its own"
+    if isinstance(callee, ThreadBuiltin) and callee.kind == "array":
+        return f"{callee.form} is given a name, on a line of its own: tile = simt.{callee.form}"
+    if getattr(callee, "simt_role", "") == "kernel":
+        name = callee.fn.__name__
+        return f"{name} is a kernel: launch it, {name}[blocks, threads](...), or mark it with @simt.device to call it"
+    if isinstance(callee, TileFunction):
+        return f"{callee.fn.__name__} is a kernel of the tile language (@tg.kernel), not one of threads"
+    if inspect.isfunction(callee):
+        return f"{callee.__name__} is a function of Python: mark it with @simt.device"
+    if callee is print:
+        return "kernels do not print: store what you want to see in an array"
+    if callee is len:
+        return "pointers have no length: pass it as an argument"
+    return f"{describe(callee)} is not part of the language of kernels"

@@ -245,14 +245,12 @@ class InstructionLowering:
                 return self.either(x)
             case Conditional():
                 return self.chosen(x)
-            case OperatorExpression():
-                return OperatorExpression(x.dtype, x.op, tuple(self.all_pure(x.operands)), x.place)
-            case FunctionCall():
-                return FunctionCall(x.dtype, x.name, tuple(self.all_pure(x.operands)))
-            case Conversion():
-                return Conversion(x.dtype, self.pure(x.operand))
+            case OperatorExpression() | FunctionCall():
+                pure: Expression = x.replaced(operands=tuple(self.all_pure(x.operands)))
+                return pure
             case _:
-                raise NotImplementedError(type(x).__name__)
+                assert isinstance(x, Conversion)
+                return Conversion(x.dtype, self.pure(x.operand))
 
     def all_pure(self, given: Any) -> list[Expression]:
         """Flatten several expressions from left to right, so that side effects of later ones do not affect earlier
@@ -347,17 +345,6 @@ class InstructionLowering:
                 self.atomic(atomic, "")
             case ExpressionStatement(value=value):
                 self.pure(value)
-            case IfStatement():
-                self.branch(statement)
-            case WhileStatement():
-                self.repeat(statement)
-            case ForStatement():
-                self.count(statement)
-            case LoopExit(way=way):
-                jump = self.emit(JumpInstruction(place, -1))
-                (self.loops[-1].out if way == "break" else self.loops[-1].again).append(jump)
-            case ReturnStatement(value=value):
-                self.back(place, value)
             case BarrierStatement(kind=kind):
                 if kind not in FENCES:
                     self.emit(BarrierInstruction(place, kind))
@@ -365,6 +352,23 @@ class InstructionLowering:
                 self.emit(AssertInstruction(place, self.evaluation(self.pure(condition)), message))
             case LaunchStatement():
                 self.start(statement)
+            case _:
+                self.control(statement)
+
+    def control(self, statement: Statement) -> None:
+        """Emit a statement of control flow."""
+        match statement:
+            case IfStatement():
+                self.branch(statement)
+            case WhileStatement():
+                self.repeat(statement)
+            case ForStatement():
+                self.count(statement)
+            case LoopExit(way=way):
+                jump = self.emit(JumpInstruction(statement.place, -1))
+                (self.loops[-1].out if way == "break" else self.loops[-1].again).append(jump)
+            case ReturnStatement(value=value):
+                self.back(statement.place, value)
 
     def back(self, place: KernelLocation, value: Expression | None) -> None:
         if value is not None:

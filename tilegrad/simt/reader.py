@@ -160,6 +160,15 @@ class RoutineReader(CallReader):
             case ast.Expr(value=value):
                 self.value(value)
                 raise UnsupportedCode("this computes something and does nothing with it")
+            case ast.Assert(test=test, msg=message):
+                text = message.value if isinstance(message, ast.Constant) else ""
+                return [AssertStatement(place, convert_to(self.condition(test), bool_), str(text))]
+            case _:
+                return self.control(node)
+
+    def control(self, node: ast.stmt) -> list[Statement]:
+        """Read a statement of control flow."""
+        match node:
             case ast.If(test=test, body=body, orelse=other):
                 return self.branch(node, test, body, other)
             case ast.While():
@@ -167,16 +176,12 @@ class RoutineReader(CallReader):
             case ast.For():
                 return self.loop(node)
             case ast.Break() | ast.Continue():
-                return [LoopExit(place, "break" if isinstance(node, ast.Break) else "continue")]
+                return [LoopExit(self.scope.place(node), "break" if isinstance(node, ast.Break) else "continue")]
             case ast.Return(value=value):
                 return self.back(node, value)
-            case ast.Assert(test=test, msg=message):
-                text = message.value if isinstance(message, ast.Constant) else ""
-                return [AssertStatement(place, convert_to(self.condition(test), bool_), str(text))]
-            case _:
-                raise UnsupportedCode(
-                    STATEMENTS.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
-                )
+        raise UnsupportedCode(
+            STATEMENTS.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
+        )
 
     # --- assignments -----------------------------------------------------------------------------
 

@@ -107,6 +107,20 @@ class ThreadExpressionReader:
                 return self.name(name)
             case ast.Attribute(value=base, attr=attr):
                 return self.attribute(self.value(base), attr)
+            case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.BoolOp() | ast.IfExp():
+                return self.operator(node)
+            case ast.Subscript():
+                found = self.element(node, "load")
+                return Conversion(float32, found) if is_half(found.dtype) else found
+            case ast.Call():
+                return self.call(node)
+            case _:
+                raise UnsupportedCode(
+                    REMEDIES.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
+                )
+
+    def operator(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp | ast.IfExp) -> Any:
+        match node:
             case ast.BinOp(left=left, op=op, right=right):
                 return self.operation(node, op, self.number(left), self.number(right))
             case ast.UnaryOp(op=op, operand=operand):
@@ -117,18 +131,9 @@ class ThreadExpressionReader:
                 return self.both(node)
             case ast.IfExp(test=test, body=body, orelse=other):
                 condition = self.condition(test)
-                if not isinstance(condition, Expression):  # decided now; the other one is not even read
+                if not isinstance(condition, Expression):  # a static choice: the other operand is not read
                     return self.number(body if condition else other)
                 return self.choice(condition, self.number(body), self.number(other))
-            case ast.Subscript():
-                found = self.element(node, "load")
-                return Conversion(float32, found) if is_half(found.dtype) else found
-            case ast.Call():
-                return self.call(node)
-            case _:
-                raise UnsupportedCode(
-                    REMEDIES.get(type(node), f"{type(node).__name__} is not part of the language of kernels")
-                )
 
     def name(self, name: str) -> Any:
         scope = self.scope
@@ -221,26 +226,32 @@ class ThreadExpressionReader:
                 return now(x, y)
             except (ArithmeticError, ValueError, TypeError) as error:
                 raise UnsupportedCode(str(error)) from None
+        dtype = self.operand_dtype(symbol, x, y)
+        operands = (convert_to(x, dtype), convert_to(y, dtype))
+        if symbol == "**":
+            return FunctionCall(dtype, "pow", operands)
+        return OperatorExpression(dtype, symbol, operands, self.scope.place(node))
+
+    def operand_dtype(self, symbol: str, x: Any, y: Any) -> DType:
+        """Return the type in which an operator computes, or refuse operands that it does not take."""
         dtype = common_dtype(x, y)
         if not dtype.is_float and dtype.bits < 32 and not (dtype is bool_ and symbol in ("&", "|", "^")):
-            dtype = int32  # as in C, small whole numbers are ints as soon as something is done with them
+            dtype = int32  # as in C, small integers are promoted to int
         if symbol == "/" and not dtype.is_float:
             if self.scope.final:
                 raise UnsupportedCode(
                     f"`/` of two whole numbers ({describe(x)}, {describe(y)}): // is the quotient as in C, and "
                     "simt.float32(x) / y the fraction"
                 )
-            dtype = float32
-        if symbol == "**":
-            if not dtype.is_float:
-                raise UnsupportedCode("`**` of whole numbers: write the products (x * x), or 1 << n")
-            return FunctionCall(dtype, "pow", (convert_to(x, dtype), convert_to(y, dtype)))
+            return float32
+        if symbol == "**" and not dtype.is_float:
+            raise UnsupportedCode("`**` of whole numbers: write the products (x * x), or 1 << n")
         if dtype.is_float and symbol in ("%", "//"):
             remedy = "simt.fmod(x, y)" if symbol == "%" else "simt.floor(x / y)"
             raise UnsupportedCode(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
         if dtype.is_float and symbol in ("&", "|", "^", "<<", ">>"):
             raise UnsupportedCode(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
-        return OperatorExpression(dtype, symbol, (convert_to(x, dtype), convert_to(y, dtype)), self.scope.place(node))
+        return dtype
 
     def unary(self, node: ast.AST, op: ast.unaryop, x: Any) -> Any:
         if isinstance(op, ast.Not):

@@ -209,6 +209,20 @@ class RoutineWriter(ExpressionWriter):
                 if self.fenced and self.unlocks(target.array):
                     self.line("__threadfence();")
                 self.line(self.changed(self.expression(target), target, value))
+            case BarrierStatement(kind=kind):
+                self.line(f"__{kind}();")
+            case ExpressionStatement(value=value):
+                self.line(f"{self.expression(value)};")
+            case AssertStatement(condition=condition):
+                self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
+            case LaunchStatement():
+                self.launch(statement)
+            case _:
+                self.control(statement)
+
+    def control(self, statement: Statement) -> None:
+        """Print a statement of control flow."""
+        match statement:
             case IfStatement():
                 self.branch(statement, "if")
             case WhileStatement(condition=condition, body=body):
@@ -221,14 +235,6 @@ class RoutineWriter(ExpressionWriter):
                 self.line(f"{way};")
             case ReturnStatement(value=value):
                 self.line("return;" if value is None else f"return {self.converted(value, self.routine.result)};")
-            case BarrierStatement(kind=kind):
-                self.line(f"__{kind}();")
-            case ExpressionStatement(value=value):
-                self.line(f"{self.expression(value)};")
-            case AssertStatement(condition=condition):
-                self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
-            case LaunchStatement():
-                self.launch(statement)
 
     def unlocks(self, array: Array) -> bool:
         """Whether a plain store may release a lock; within a device function, judged from that function alone."""

@@ -54,6 +54,7 @@ PYTHON_FUNCTIONS = {
     "sum",
 }
 """Python functions that kernels may call, most of them on constants only."""
+PYTHON_TYPES = (float, int, bool, tuple, range, str)
 DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
     "is_floating": lambda d: d.is_float,
     "is_int": lambda d: d.is_integer,
@@ -62,6 +63,7 @@ DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
     "is_fp32": lambda d: d.name == "float32",
     "is_fp64": lambda d: d.name == "float64",
     "is_bool": lambda d: d.kind == "bool",
+    "is_ptr": lambda d: False,
     "is_int_signed": lambda d: d.kind == "int",
     "is_int_unsigned": lambda d: d.kind == "uint",
     "primitive_bitwidth": lambda d: 1 if d.kind == "bool" else d.bits,
@@ -107,6 +109,20 @@ class TileExpressionReader(TileWriter):
                 return self.name(name)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return self.listed(parts)
+            case ast.UnaryOp() | ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
+                return self.operator(node)
+            case ast.Subscript(value=whole, slice=index):
+                return self.subscript(self.value(whole), index)
+            case ast.Attribute(value=whole, attr=name):
+                return self.attribute(self.value(whole), name)
+            case ast.Call():
+                return self.call(node)
+            case ast.JoinedStr(values=values):
+                return "".join(self.text(v) for v in values)
+        raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the tile language"))
+
+    def operator(self, node: ast.UnaryOp | ast.BinOp | ast.BoolOp | ast.Compare | ast.IfExp) -> Any:
+        match node:
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(op, self.value(operand))
             case ast.BinOp(left=left, op=op, right=right):
@@ -117,15 +133,6 @@ class TileExpressionReader(TileWriter):
                 return self.comparison([left, *comparators], ops)
             case ast.IfExp(test=test, body=body, orelse=otherwise):
                 return self.choice(test, body, otherwise)
-            case ast.Subscript(value=whole, slice=index):
-                return self.subscript(self.value(whole), index)
-            case ast.Attribute(value=whole, attr=name):
-                return self.attribute(self.value(whole), name)
-            case ast.Call():
-                return self.call(node)
-            case ast.JoinedStr(values=values):
-                return "".join(self.text(v) for v in values)
-        raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the tile language"))
 
     def constant(self, value: object) -> Any:
         if value is None or value is Ellipsis or isinstance(value, bool | int | float | str):
@@ -202,8 +209,6 @@ class TileExpressionReader(TileWriter):
         if isinstance(whole, DType) and name in DTYPE_QUESTIONS:
             answer = DTYPE_QUESTIONS[name](whole)
             return PropertyCall(answer) if name.startswith("is_") else answer
-        if isinstance(whole, DType) and name == "is_ptr":
-            return PropertyCall(False)
         if isinstance(whole, Descriptor) and name in ("load", "store", "shape", "strides", "block_shape"):
             methods = {"load": load_tensor_descriptor, "store": store_tensor_descriptor}
             return BoundBuiltin(methods[name], whole) if name in methods else getattr(whole, name)
@@ -407,21 +412,18 @@ class TileExpressionReader(TileWriter):
             return self.inlined(fn, args, kwargs, self.frame.source.place(node))
         if isinstance(fn, PropertyCall):
             return fn.answer
+        if isinstance(fn, DType):
+            return convert(self, args[0], fn)
+        return self.call_python(fn, args, kwargs)
+
+    def call_python(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call something of Python, or refuse it."""
         if fn is constexpr:
             return args[0] if args else None
         if fn is builtins.print:
             return device_print.run(self, args, kwargs)
-        if inspect.isbuiltin(fn) or fn in (
-            builtins.float,
-            builtins.int,
-            builtins.bool,
-            builtins.tuple,
-            builtins.range,
-            builtins.str,
-        ):
+        if inspect.isbuiltin(fn) or fn in PYTHON_TYPES:
             return self.pythons(fn, args, kwargs)
-        if isinstance(fn, DType):
-            return convert(self, args[0], fn)
         if inspect.isfunction(fn):
             raise Refused(
                 f"{fn.__name__} is a function of Python: mark it with @tilegrad.kernel, and kernels can call it"
