@@ -93,7 +93,7 @@ def instrument(kernel: Kernel, types: Types, watch: CheckOptions) -> Instrumente
     body = tuple(maker.body)
     if watch.ordered:
         extra += [Parameter(f"order{maker.tail}", int32), *[Parameter(n, int32, False) for n in maker.programs]]
-        body = maker.in_order(body)
+        body = maker.run_in_order(body)
     made = Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
     return InstrumentedKernel(made, tuple(maker.sites), pointers, watch)
 
@@ -138,7 +138,7 @@ class _Instrumenter(PointerAnalysis):
         self.known.add(made)
         return made
 
-    def in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    def run_in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         """Run the work of all programs in sequence inside one program."""
         wide, high, deep = (Name(n) for n in self.programs)
         turn, which = self.name("turn"), self.name("which")
@@ -171,7 +171,7 @@ class _Instrumenter(PointerAnalysis):
             case Atomic(fn, pointer, value, mask, expected, name):
                 place, ok = self.access(pointer, None if mask is None else self.value(mask))
                 new = None if expected is None else self.value(expected)
-                given = self.stored(value, pointer, ok)
+                given = self.checked_value(value, pointer, ok)
                 return [Atomic(fn, Name(place.base) + place.offset, given, ok, new, name)]
             case Print(text, values):
                 return [Print(text, tuple([self.value(v) for v in values]))]
@@ -182,7 +182,7 @@ class _Instrumenter(PointerAnalysis):
             case For():
                 return self.loop(s)
             case While():
-                return self.repeated(s)
+                return self.while_loop(s)
             case If(condition, then, otherwise):
                 chosen = self.value(condition)
                 return [If(chosen, tuple(self.inner(then)), tuple(self.inner(otherwise)))]
@@ -190,13 +190,13 @@ class _Instrumenter(PointerAnalysis):
     def loop(self, s: For) -> list[Statement]:
         start, stop, step = (self.value(x) for x in (s.start, s.stop, s.step))
         if not isinstance(step, Literal):
-            wrong = self.keep("wrong", step <= 0)
+            wrong = self.bind("wrong", step <= 0)
             self.report(wrong, (), "the step of the loop is not positive")
             stop = Apply("where", (wrong, start, stop)) if not isinstance(start, Literal) else stop
             step = Apply("maximum", (step, Literal(1)))
         return [For(s.index, start, stop, step, tuple(self.inner(s.body)))]
 
-    def repeated(self, s: While) -> list[Statement]:
+    def while_loop(self, s: While) -> list[Statement]:
         """Instrument a `while` loop: the loads of its condition are checked before each iteration."""
         if not any(isinstance(x, Load | Gather) for x in walk(s.condition)):
             return [While(self.value(s.condition), tuple(self.inner(s.body)))]
@@ -226,23 +226,23 @@ class _Instrumenter(PointerAnalysis):
     def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> list[Statement]:
         place, ok = self.access(pointer, None if mask is None else self.value(mask), reads=False)
         target, shape = Name(place.base) + place.offset, self.types.of(pointer).shape
-        new = self.stored(value, pointer, ok)
+        new = self.checked_value(value, pointer, ok)
         self.here.append(Store(target, new, ok))
         if prod(shape) > 1:
-            new = new if isinstance(new, Literal | Name) else self.keep("stored", new)
-            wrong = self.different(Load(target, ok, new), new, self.types.of(pointer).dtype)
+            new = new if isinstance(new, Literal | Name) else self.bind("stored", new)
+            wrong = self.bits_differ(Load(target, ok, new), new, self.types.of(pointer).dtype)
             self.report(wrong, shape, "a lane stores where another one stores another value")
         if place.base in self.watch.unwritten:
             mine = Cast(Name(self.number) + 1, int32)
             return [Store(Name(f"{place.base}_written{self.tail}") + place.offset, mine, ok)]
         return []
 
-    def stored(self, value: Tile, pointer: Tile, ok: Tile) -> Tile:
+    def checked_value(self, value: Tile, pointer: Tile, ok: Tile) -> Tile:
         """Test a stored value for NaN."""
         t, new = self.types.of(pointer), self.value(value)
         if not t.dtype.is_float or isinstance(value, Literal):
             return new
-        new = self.keep("new", new)
+        new = self.bind("new", new)
         wide = _comparable(new, t.dtype)
         found = _any_lane("bitor", Apply("ne", (wide, wide)) & ok, t.shape)
         if self.watch.loaded:
@@ -250,7 +250,7 @@ class _Instrumenter(PointerAnalysis):
         self.note(found, "a NaN is stored that was not loaded", nan=True)
         return new
 
-    def different(self, x: Tile, y: Tile, dtype: DType) -> Tile:
+    def bits_differ(self, x: Tile, y: Tile, dtype: DType) -> Tile:
         """Compare bit by bit, so that NaN equals itself."""
         if not dtype.is_float or isinstance(y, Literal):
             return Apply("ne", (x, y))
@@ -268,16 +268,18 @@ class _Instrumenter(PointerAnalysis):
         place = self.place(pointer)
         shape = self.types.of(pointer).shape
         offset = self.wide_shape(place.offset, pointer)
-        ok = self.touched(self.astray(offset, place), mask, shape, f"{place.base} is left, or an offset overflows")
+        ok = self.report_and_mask(
+            self.out_of_bounds(offset, place), mask, shape, f"{place.base} is left, or an offset overflows"
+        )
         if place.base in self.watch.holed:
             member = Load(Name(f"{place.base}_inside{self.tail}") + offset, ok, Literal(1))
             hole = Apply("sub", (Cast(member, int64), Literal(1)))
-            ok = self.touched(hole, ok, shape, f"an access between the elements of {place.base}")
+            ok = self.report_and_mask(hole, ok, shape, f"an access between the elements of {place.base}")
         if reads and place.base in self.watch.unwritten:
-            self.look_at_writer(place.base, offset, ok, shape)
+            self.check_writer(place.base, offset, ok, shape)
         return PointedElement(place.base, offset, place.exact), ok
 
-    def astray(self, offset: Tile, place: PointedElement) -> Tile:
+    def out_of_bounds(self, offset: Tile, place: PointedElement) -> Tile:
         """Return a number that is negative if the index is negative, out of bounds, or overflowed.
 
         One comparison of all lanes together is cheaper than three separate ones.
@@ -286,21 +288,21 @@ class _Instrumenter(PointerAnalysis):
         off = Apply("bitxor", (offset, place.exact))
         return offset | (last - offset) | off | Apply("neg", (off,))
 
-    def touched(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
+    def report_and_mask(self, bad: Tile, mask: Tile | None, shape: tuple[int, ...], wrong: str) -> Tile:
         """Report negative numbers, and return the mask of lanes that may access memory."""
         bad = bad if mask is None else Apply("where", (mask, bad, Literal(0)))
         found = self.note(_any_lane("bitor", bad, shape) < 0, wrong)
         good: Tile = Apply("invert", (found,))
         return good if mask is None else good & mask
 
-    def look_at_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
+    def check_writer(self, base: str, offset: Tile, ok: Tile, shape: tuple[int, ...]) -> None:
         """Check that loaded elements were written by this program; by any program if programs synchronize."""
         mine = Cast(Name(self.number) + 1, int32)
         seen = Load(Name(f"{base}_written{self.tail}") + offset, ok, mine)
         bad = Apply("eq", (seen, Literal(0))) if self.locks else Apply("ne", (seen, mine))
         self.report(bad, shape, f"an element of {base} is read that this program has not written", seen)
 
-    def keep(self, hint: str, x: Tile) -> Name:
+    def bind(self, hint: str, x: Tile) -> Name:
         name = self.name(hint)
         self.here.append(Assign(name, x))
         return Name(name)
@@ -318,7 +320,7 @@ class _Instrumenter(PointerAnalysis):
         self.sites.append(CheckedAccess(self.at, wrong, nan))
         number: Tile = Name(self.number)
         other = number if writer is None else Apply("where", (writer > 0, Cast(writer, int64) - 1, number))
-        kept = self.keep("wrong", found)
+        kept = self.bind("wrong", found)
         self.here.append(
             If(kept, (Atomic("min", Name(f"faults{self.tail}") + site, number * PROGRAM_PAIR_BASE + other),))
         )
@@ -331,7 +333,7 @@ class _Instrumenter(PointerAnalysis):
             place, ok = self.access(x.pointer, mask)
             t = self.types.of(x)
             other = masked_value(t.dtype) if x.other is None else self.value(x.other)
-            made = self.keep("loaded", Load(Name(place.base) + place.offset, ok, other))
+            made = self.bind("loaded", Load(Name(place.base) + place.offset, ok, other))
             if t.dtype.is_float and self.watch.loaded:
                 nan: Tile = Apply("ne", (made, made))
                 nan = nan & ok if x.other is None and mask is not None else nan
@@ -352,12 +354,12 @@ class _Instrumenter(PointerAnalysis):
             return x
         made = {id(part): self.value(part) for part in parts(x)}
         if isinstance(x, Gather):
-            made[id(x.index)] = self.gathered(made[id(x.index)], self.types.of(x.x).shape[x.axis], x)
+            made[id(x.index)] = self.checked_index(made[id(x.index)], self.types.of(x.x).shape[x.axis], x)
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
-    def gathered(self, index: Tile, extent: int, x: Gather) -> Tile:
+    def checked_index(self, index: Tile, extent: int, x: Gather) -> Tile:
         """Return the indices limited to existing elements."""
-        wrong = self.keep("wrong", (index < 0) | (index >= extent))
+        wrong = self.bind("wrong", (index < 0) | (index >= extent))
         self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")
         return Apply("where", (wrong, Literal(0), index))
 

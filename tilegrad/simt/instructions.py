@@ -191,7 +191,7 @@ class InstructionLowering:
 
     # --- parts -----------------------------------------------------------------------------------
 
-    def full(self, name: str) -> str:
+    def full_name(self, name: str) -> str:
         return f"{self.inlined.prefix}{name}"
 
     def evaluation(self, x: Expression) -> Evaluate:
@@ -214,13 +214,13 @@ class InstructionLowering:
         self.code.append(instruction)
         return len(self.code) - 1
 
-    def land(self, jump: int) -> None:
+    def patch(self, jump: int) -> None:
         """Set the target of a jump to the next instruction."""
         self.code[jump] = self.code[jump]._replace(target=len(self.code))
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def pure(self, x: Expression) -> Expression:
+    def flatten(self, x: Expression) -> Expression:
         """Return the expression without loads and calls, which are emitted before it in order."""
         if not any(
             isinstance(y, ArrayElement | DeviceCall | AtomicOperation | WarpExchange) for y in subexpressions(x)
@@ -236,71 +236,71 @@ class InstructionLowering:
             case WarpExchange(operands=(mask, *others)):
                 assert isinstance(mask, NumberLiteral)
                 name = self.temporary()
-                given = tuple([self.evaluation(y) for y in self.all_pure(others)])
+                given = tuple([self.evaluation(y) for y in self.flatten_all(others)])
                 self.emit(ExchangeInstruction(x.place, name, x.name, int(mask.value), given, x.width, x.dtype.numpy))
                 return VariableReference(x.dtype, name)
             case DeviceCall():
-                return self.called(x)
+                return self.inline_call(x)
             case ShortCircuit():
-                return self.either(x)
+                return self.short_circuit(x)
             case Conditional():
-                return self.chosen(x)
+                return self.conditional(x)
             case OperatorExpression() | FunctionCall():
-                pure: Expression = x.replaced(operands=tuple(self.all_pure(x.operands)))
+                pure: Expression = x.replaced(operands=tuple(self.flatten_all(x.operands)))
                 return pure
             case _:
                 assert isinstance(x, Conversion)
-                return Conversion(x.dtype, self.pure(x.operand))
+                return Conversion(x.dtype, self.flatten(x.operand))
 
-    def all_pure(self, given: Any) -> list[Expression]:
+    def flatten_all(self, given: Any) -> list[Expression]:
         """Flatten several expressions from left to right, so that side effects of later ones do not affect earlier
         ones.
         """
         made: list[Expression] = []
         for n, x in enumerate(given):
-            y = self.pure(x)
+            y = self.flatten(x)
             later = any(isinstance(z, DeviceCall) for other in given[n + 1 :] for z in subexpressions(other))
-            made.append(self.kept(y) if later and not isinstance(y, NumberLiteral) else y)
+            made.append(self.keep_value(y) if later and not isinstance(y, NumberLiteral) else y)
         return made
 
-    def kept(self, x: Expression) -> Expression:
+    def keep_value(self, x: Expression) -> Expression:
         name = self.temporary()
         self.emit(SetInstruction(self.at, name, self.fresh(x), x.dtype.numpy))
         return VariableReference(x.dtype, name)
 
     def index(self, x: ArrayElement) -> tuple[Evaluate, ...]:
-        return tuple([self.evaluation(y) for y in self.all_pure(x.index)])
+        return tuple([self.evaluation(y) for y in self.flatten_all(x.index)])
 
     def atomic(self, x: AtomicOperation, name: str) -> Expression:
         index = self.index(x.target)
-        operands = tuple([self.evaluation(y) for y in self.all_pure(x.operands)])
+        operands = tuple([self.evaluation(y) for y in self.flatten_all(x.operands)])
         self.emit(AtomicInstruction(x.place, name, x.name, self.array(x.target.array), index, operands))
         return VariableReference(x.dtype, name)
 
-    def either(self, x: ShortCircuit) -> Expression:
+    def short_circuit(self, x: ShortCircuit) -> Expression:
         """Emit `and` or `or` whose right operand loads, with a branch around it."""
         name = self.temporary()
-        left = self.pure(x.left)
+        left = self.flatten(x.left)
         self.emit(SetInstruction(self.at, name, self.fresh(left), x.dtype.numpy))
         known: Expression = VariableReference(x.dtype, name)
         if x.op == "or":
             known = OperatorExpression(x.dtype, "not", (known,), self.at)
         jump = self.emit(BranchInstruction(self.at, self.evaluation(known), -1))
-        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.right)), x.dtype.numpy))
-        self.land(jump)
+        self.emit(SetInstruction(self.at, name, self.fresh(self.flatten(x.right)), x.dtype.numpy))
+        self.patch(jump)
         return VariableReference(x.dtype, name)
 
-    def chosen(self, x: Conditional) -> Expression:
+    def conditional(self, x: Conditional) -> Expression:
         name = self.temporary()
-        branch = self.emit(BranchInstruction(self.at, self.evaluation(self.pure(x.condition)), -1))
-        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.yes)), x.dtype.numpy))
+        branch = self.emit(BranchInstruction(self.at, self.evaluation(self.flatten(x.condition)), -1))
+        self.emit(SetInstruction(self.at, name, self.fresh(self.flatten(x.yes)), x.dtype.numpy))
         jump = self.emit(JumpInstruction(self.at, -1))
-        self.land(branch)
-        self.emit(SetInstruction(self.at, name, self.fresh(self.pure(x.no)), x.dtype.numpy))
-        self.land(jump)
+        self.patch(branch)
+        self.emit(SetInstruction(self.at, name, self.fresh(self.flatten(x.no)), x.dtype.numpy))
+        self.patch(jump)
         return VariableReference(x.dtype, name)
 
-    def called(self, x: DeviceCall) -> Expression:
+    def inline_call(self, x: DeviceCall) -> Expression:
         """Inline a device function."""
         self.calls += 1
         one = x.routine
@@ -312,7 +312,7 @@ class InstructionLowering:
                 arrays[id(parameter)] = self.array(given)
             else:
                 assert isinstance(given, Expression)
-                value = self.fresh(self.pure(given))
+                value = self.fresh(self.flatten(given))
                 self.emit(SetInstruction(self.at, prefix + parameter.name, value, parameter.dtype.numpy))
         for array in one.arrays:
             arrays[id(array)] = fresh = Array(array.name, array.dtype, array.space, array.shape)
@@ -321,7 +321,7 @@ class InstructionLowering:
         loops, self.loops = self.loops, []
         self.block(one.body)
         for jump in self.inlined.returns:
-            self.land(jump)
+            self.patch(jump)
         self.inlined, self.loops = before, loops
         return VariableReference(x.dtype, f"${prefix}result")
 
@@ -336,20 +336,22 @@ class InstructionLowering:
         place = statement.place
         match statement:
             case AssignStatement(name=name, value=value):
-                self.emit(SetInstruction(place, self.full(name), self.fresh(self.pure(value)), value.dtype.numpy))
+                self.emit(
+                    SetInstruction(place, self.full_name(name), self.fresh(self.flatten(value)), value.dtype.numpy)
+                )
             case StoreStatement(target=target, value=value):
-                index, stored = self.all_pure(target.index), self.pure(value)
+                index, stored = self.flatten_all(target.index), self.flatten(value)
                 values = tuple([self.evaluation(x) for x in index])
                 self.emit(StoreInstruction(target.place, self.array(target.array), values, self.evaluation(stored)))
             case ExpressionStatement(value=AtomicOperation() as atomic):
                 self.atomic(atomic, "")
             case ExpressionStatement(value=value):
-                self.pure(value)
+                self.flatten(value)
             case BarrierStatement(kind=kind):
                 if kind not in FENCES:
                     self.emit(BarrierInstruction(place, kind))
             case AssertStatement(condition=condition, message=message):
-                self.emit(AssertInstruction(place, self.evaluation(self.pure(condition)), message))
+                self.emit(AssertInstruction(place, self.evaluation(self.flatten(condition)), message))
             case LaunchStatement():
                 self.start(statement)
             case _:
@@ -361,59 +363,59 @@ class InstructionLowering:
             case IfStatement():
                 self.branch(statement)
             case WhileStatement():
-                self.repeat(statement)
+                self.while_loop(statement)
             case ForStatement():
-                self.count(statement)
+                self.for_loop(statement)
             case LoopExit(way=way):
                 jump = self.emit(JumpInstruction(statement.place, -1))
                 (self.loops[-1].out if way == "break" else self.loops[-1].again).append(jump)
             case ReturnStatement(value=value):
-                self.back(statement.place, value)
+                self.return_from(statement.place, value)
 
-    def back(self, place: KernelLocation, value: Expression | None) -> None:
+    def return_from(self, place: KernelLocation, value: Expression | None) -> None:
         if value is not None:
             name = f"${self.inlined.prefix}result"
-            self.emit(SetInstruction(place, name, self.fresh(self.pure(value)), value.dtype.numpy))
+            self.emit(SetInstruction(place, name, self.fresh(self.flatten(value)), value.dtype.numpy))
         if self.inlined.prefix:
             self.inlined.returns.append(self.emit(JumpInstruction(place, -1)))
         else:
             self.emit(EndInstruction(place))
 
     def branch(self, statement: IfStatement) -> None:
-        condition = self.evaluation(self.pure(statement.condition))
+        condition = self.evaluation(self.flatten(statement.condition))
         jump = self.emit(BranchInstruction(statement.place, condition, -1))
         self.block(statement.body)
         if not statement.other:
-            self.land(jump)
+            self.patch(jump)
             return
         over = self.emit(JumpInstruction(statement.place, -1))
-        self.land(jump)
+        self.patch(jump)
         self.block(statement.other)
-        self.land(over)
+        self.patch(over)
 
-    def repeat(self, statement: WhileStatement) -> None:
+    def while_loop(self, statement: WhileStatement) -> None:
         head = len(self.code)
         endless = isinstance(statement.condition, NumberLiteral)
         out = None
         if not endless:
-            out = self.emit(BranchInstruction(statement.place, self.evaluation(self.pure(statement.condition)), -1))
+            out = self.emit(BranchInstruction(statement.place, self.evaluation(self.flatten(statement.condition)), -1))
         loop = LoopTargets([], [])
         self.loops.append(loop)
         self.block(statement.body)
         self.loops.pop()
         for jump in loop.again:
-            self.land(jump)
+            self.patch(jump)
         self.waits = self.waits or reads_memory(statement)
-        names = tuple([self.full(name) for name in self.inlined.routine.types])
+        names = tuple([self.full_name(name) for name in self.inlined.routine.types])
         self.emit(LoopBackInstruction(statement.place, head, names))
         for jump in loop.out if out is None else [out, *loop.out]:
-            self.land(jump)
+            self.patch(jump)
 
-    def count(self, statement: ForStatement) -> None:
+    def for_loop(self, statement: ForStatement) -> None:
         place, dtype = statement.place, statement.start.dtype
         counter = VariableReference(dtype, statement.name)
-        name = self.full(statement.name)
-        self.emit(SetInstruction(place, name, self.fresh(self.pure(statement.start)), dtype.numpy))
+        name = self.full_name(statement.name)
+        self.emit(SetInstruction(place, name, self.fresh(self.flatten(statement.start)), dtype.numpy))
         step = statement.step
         down = isinstance(step, NumberLiteral) and step.value < 0
         if not isinstance(step, NumberLiteral):
@@ -421,26 +423,26 @@ class InstructionLowering:
             self.emit(AssertInstruction(place, self.evaluation(positive), "a step that is computed must be positive"))
         head = len(self.code)
         more = OperatorExpression(dtype, ">" if down else "<", (counter, statement.stop), place)
-        out = self.emit(BranchInstruction(place, self.evaluation(self.pure(more)), -1))
+        out = self.emit(BranchInstruction(place, self.evaluation(self.flatten(more)), -1))
         loop = LoopTargets([], [])
         self.loops.append(loop)
         self.block(statement.body)
         self.loops.pop()
         for jump in loop.again:
-            self.land(jump)
+            self.patch(jump)
         following = OperatorExpression(dtype, "+", (counter, step), place)
         self.emit(SetInstruction(place, name, self.evaluation(following), dtype.numpy))
         self.emit(JumpInstruction(place, head))
         for jump in [out, *loop.out]:
-            self.land(jump)
+            self.patch(jump)
 
     def start(self, launch: LaunchStatement) -> None:
-        grid = tuple([self.evaluation(x) for x in self.all_pure(launch.grid)])
-        block = tuple([self.evaluation(x) for x in self.all_pure(launch.block)])
-        shared = self.evaluation(self.pure(launch.shared))
+        grid = tuple([self.evaluation(x) for x in self.flatten_all(launch.grid)])
+        block = tuple([self.evaluation(x) for x in self.flatten_all(launch.block)])
+        shared = self.evaluation(self.flatten(launch.shared))
         given: list[Evaluate | Array] = []
         for x in launch.arguments:
-            given.append(self.array(x) if isinstance(x, Array) else self.evaluation(self.pure(x)))
+            given.append(self.array(x) if isinstance(x, Array) else self.evaluation(self.flatten(x)))
         self.emit(LaunchInstruction(launch.place, launch.routine, grid, block, shared, tuple(given)))
 
 

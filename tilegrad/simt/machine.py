@@ -93,15 +93,15 @@ class ThreadSimulator(MemorySimulator):
             SetInstruction: self.set,
             BranchInstruction: self.branch,
             JumpInstruction: self.jump,
-            LoopBackInstruction: self.turn,
+            LoopBackInstruction: self.loop_back,
             BarrierInstruction: self.wait,
-            ExchangeInstruction: self.swap,
+            ExchangeInstruction: self.exchange,
             LaunchInstruction: self.start,
             AssertInstruction: self.check,
             EndInstruction: self.end,
-            LoadInstruction: self.then(self.load),
-            StoreInstruction: self.then(self.save),
-            AtomicInstruction: self.then(self.change),
+            LoadInstruction: self.continuing(self.load),
+            StoreInstruction: self.continuing(self.save),
+            AtomicInstruction: self.continuing(self.change),
         }
 
     # --- the launch ------------------------------------------------------------------------------
@@ -144,17 +144,17 @@ class ThreadSimulator(MemorySimulator):
                 if self.order is None:
                     self.furthest_behind()
                 else:
-                    self.anybody(self.order)
-            if not self.go_on():
+                    self.run_random_group(self.order)
+            if not self.resume_waiting():
                 break
 
-    def go_on(self) -> bool:
+    def resume_waiting(self) -> bool:
         """Resume threads that wait for a memory change if there was one, or raise a deadlock."""
         ready = [lanes for lanes, seen in self.parked if seen < self.changes]
         if ready:
             self.parked = [(lanes, seen) for lanes, seen in self.parked if seen >= self.changes]
             for lanes in ready:
-                self.put(lanes)
+                self.park(lanes)
             return True
         if self.parked or any(a.counts.any() for a in self.arrivals.values()):
             raise blocked_error(self.code, self.chunk, self.parked, self.arrivals, self.ended, self.shape)
@@ -162,11 +162,11 @@ class ThreadSimulator(MemorySimulator):
 
     # --- scheduling ------------------------------------------------------------------------------
 
-    def put(self, lanes: Lanes) -> None:
+    def park(self, lanes: Lanes) -> None:
         if lanes.count:
             self.groups.setdefault(lanes.pc, []).append(lanes.index)
 
-    def take(self, pc: int) -> Lanes:
+    def resume(self, pc: int) -> Lanes:
         """Take all threads at an instruction, sorted."""
         parts = self.groups.pop(pc)
         if len(parts) == 1:
@@ -175,17 +175,17 @@ class ThreadSimulator(MemorySimulator):
         return Lanes(self.chunk, None if len(together) == self.chunk.count else together, pc)
 
     def furthest_behind(self) -> None:
-        lanes: Lanes | None = self.take(min(self.groups))
+        lanes: Lanes | None = self.resume(min(self.groups))
         while lanes is not None:
             lanes = self.step(lanes)
             if lanes is not None and self.groups and lanes.pc >= min(self.groups):
-                self.put(lanes)
+                self.park(lanes)
                 return
 
-    def anybody(self, order: np.random.Generator) -> None:
+    def run_random_group(self, order: np.random.Generator) -> None:
         """Run a random part of a random group for a few instructions."""
         waiting = list(self.groups)
-        whole = self.take(waiting[int(order.integers(len(waiting)))])
+        whole = self.resume(waiting[int(order.integers(len(waiting)))])
         index = whole.numbers()
         match int(order.integers(4)):
             case 0:
@@ -198,7 +198,7 @@ class ThreadSimulator(MemorySimulator):
                 chosen = order.random(len(index)) < 0.5
             case _:
                 chosen = np.ones(len(index), bool)
-        self.put(Lanes(self.chunk, index[~chosen], whole.pc))
+        self.park(Lanes(self.chunk, index[~chosen], whole.pc))
         some = index[chosen]
         order.shuffle(some)
         lanes: Lanes | None = Lanes(self.chunk, some, whole.pc)
@@ -207,7 +207,7 @@ class ThreadSimulator(MemorySimulator):
                 return
             lanes = self.step(lanes)
         if lanes is not None:
-            self.put(lanes)
+            self.park(lanes)
 
     def step(self, lanes: Lanes) -> Lanes | None:
         """Execute one instruction; return the threads that continue if they are one group."""
@@ -219,7 +219,7 @@ class ThreadSimulator(MemorySimulator):
         except EvaluationFault as trouble:
             raise self.fail(lanes, trouble, trouble.mask, trouble.reason) from None
 
-    def then(self, run: Callable[[Lanes, Any], None]) -> Callable[[Lanes, Any], Lanes | None]:
+    def continuing(self, run: Callable[[Lanes, Any], None]) -> Callable[[Lanes, Any], Lanes | None]:
         def done(lanes: Lanes, instruction: Any) -> Lanes:
             run(lanes, instruction)
             lanes.pc += 1
@@ -248,14 +248,14 @@ class ThreadSimulator(MemorySimulator):
         if self.counters is not None:
             rows = lanes.rows(holds.astype(np.int8))
             self.counters.divergent += int(((rows == 1).any(1) & (rows == 0).any(1)).sum())
-        self.put(lanes.part(~holds, one.target))
+        self.park(lanes.part(~holds, one.target))
         return lanes.part(holds, lanes.pc + 1)
 
     def jump(self, lanes: Lanes, one: JumpInstruction) -> Lanes:
         lanes.pc = one.target
         return lanes
 
-    def turn(self, lanes: Lanes, one: LoopBackInstruction) -> Lanes | None:
+    def loop_back(self, lanes: Lanes, one: LoopBackInstruction) -> Lanes | None:
         """Suspend threads that begin an iteration with unchanged values and memory."""
         found = self.snapshots.get(lanes.pc)
         values = self.chunk.values
@@ -282,13 +282,13 @@ class ThreadSimulator(MemorySimulator):
     def wait(self, lanes: Lanes, one: BarrierInstruction) -> Lanes | None:
         chunk = self.chunk
         if one.kind == "syncthreads":
-            released = self.arrived(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
+            released = self.complete_groups(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
         else:
-            released = self.arrived(lanes, chunk.warp, chunk.expected())
+            released = self.complete_groups(lanes, chunk.warp, chunk.expected())
         if released is None:
             return None
         index = slice(None) if released.index is None else released.index
-        self.meet(released, one.kind == "syncthreads")
+        self.join_clocks(released, one.kind == "syncthreads")
         if one.kind == "syncthreads":
             chunk.time[index] = ((chunk.time[index] >> WARP_BARRIER_BITS) + 1) << WARP_BARRIER_BITS
             if self.counters is not None:
@@ -298,7 +298,7 @@ class ThreadSimulator(MemorySimulator):
         released.pc += 1
         return released
 
-    def meet(self, lanes: Lanes, whole: bool) -> None:
+    def join_clocks(self, lanes: Lanes, whole: bool) -> None:
         """Join the happens-before clocks of threads that meet at a barrier."""
         order = self.watch.order
         if not any(order.fresh.values()):
@@ -309,7 +309,7 @@ class ThreadSimulator(MemorySimulator):
             some = threads[unit == one].tolist()
             order.met(some, some[0] // self.shape.threads, whole)
 
-    def arrived(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
+    def complete_groups(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
         """Return the threads whose block or warp is now complete at this instruction."""
         if lanes.index is None:
             return lanes
@@ -326,13 +326,13 @@ class ThreadSimulator(MemorySimulator):
         released = np.sort(index[out])
         return Lanes(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
 
-    def swap(self, lanes: Lanes, one: ExchangeInstruction) -> Lanes | None:
+    def exchange(self, lanes: Lanes, one: ExchangeInstruction) -> Lanes | None:
         named = ((one.mask >> lanes.of(self.chunk.lane)) & 1).astype(bool)
         if not named.all():
             raise EvaluationFault(
                 one.place, ~named, f"{one.how} is reached by a lane that its mask {one.mask:#x} does not name"
             )
-        released = self.arrived(lanes, self.chunk.warp, self.chunk.expected(one.mask))
+        released = self.complete_groups(lanes, self.chunk.warp, self.chunk.expected(one.mask))
         if released is None:
             return None
         released.assign(one.name, warp_result(one, released), one.dtype)

@@ -43,7 +43,7 @@ class MemorySimulator:
     def fail_at(self, lanes: Lanes, instruction: Any, lane: int, reason: str) -> KernelFault:
         return fault_error(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
 
-    def told(self, race: DataRace, lanes: Lanes, instruction: Any, storage: ArrayStorage) -> KernelFault:
+    def race_fault(self, race: DataRace, lanes: Lanes, instruction: Any, storage: ArrayStorage) -> KernelFault:
         if self.code.acquires and storage.shadow is not None and not storage.shadow.follows:
             raise RestartLaunch(
                 [storage.array, *[x.array for x in self.code.instructions if isinstance(x, AtomicInstruction)]]
@@ -90,7 +90,7 @@ class MemorySimulator:
                 raise self.unwritten(lanes, one, storage, places, never, "reads")
             race = shadow.load(places, self.access(lanes))
             if race is not None:
-                raise self.told(race, lanes, one, storage)
+                raise self.race_fault(race, lanes, one, storage)
         elif storage.filled is not None and not storage.filled[places].all():
             raise self.unwritten(lanes, one, storage, places, ~storage.filled[places], "reads")
         lanes.assign(one.name, storage.data[places], storage.data.dtype)
@@ -119,12 +119,12 @@ class MemorySimulator:
         differs = differs_from(storage.data[places], values) | shadow.never_written(places)
         race = shadow.store(places, access, differs)
         if race is not None:
-            raise self.told(race, lanes, one, storage)
+            raise self.race_fault(race, lanes, one, storage)
         storage.data[places] = values
         self.changes += bool(differs.any())
         race = shadow.collided(places, access, values, storage.data[places])
         if race is not None:
-            raise self.told(race, lanes, one, storage)
+            raise self.race_fault(race, lanes, one, storage)
 
     def change(self, lanes: Lanes, one: AtomicInstruction) -> None:
         storage = self.storage(one.array)
@@ -139,7 +139,7 @@ class MemorySimulator:
                 raise self.unwritten(lanes, one, storage, places, never, "changes")
             race = None if followed else shadow.change(places, self.access(lanes))
             if race is not None:
-                raise self.told(race, lanes, one, storage)
+                raise self.race_fault(race, lanes, one, storage)
         operands = [lanes.wide(f(lanes)) for f in one.operands]
         before = storage.data[places]
         old = apply_atomic(one.how, storage.data, places, operands, bool(one.name) or followed is not None)
@@ -149,6 +149,6 @@ class MemorySimulator:
                 places, self.access(lanes), bool(one.name), modified_elements(one.how, old, operands)
             )
             if race is not None:
-                raise self.told(race, lanes, one, storage)
+                raise self.race_fault(race, lanes, one, storage)
         if one.name:
             lanes.assign(one.name, old, storage.data.dtype)

@@ -58,7 +58,7 @@ class FlowReader(TileExpressionReader):
 
     def finish(self, node: ast.Return) -> None:
         if self.frame.loops:
-            raise self.wrong(
+            raise self.error_at(
                 node, "there is no return inside a loop: keep the result in a variable, and return it after it"
             )
         value = None if node.value is None else self.value(node.value)
@@ -79,9 +79,9 @@ class FlowReader(TileExpressionReader):
             for old, new in zip(value_leaves(before), value_leaves(value), strict=True):
                 self.assign(_variable(old), new)
             return
-        self.frame.names[name] = map_leaves(value, lambda x: self.own(name, x))
+        self.frame.names[name] = map_leaves(value, lambda x: self.store_leaf(name, x))
 
-    def own(self, name: str, x: Operand) -> Operand:
+    def store_leaf(self, name: str, x: Operand) -> Operand:
         """Store one leaf of a name's value in a variable of the tile program; numbers stay constants."""
         if not isinstance(x, SymbolicTile):
             return x
@@ -102,7 +102,7 @@ class FlowReader(TileExpressionReader):
             for x in parts
         )
 
-    def carry(self, names: set[str]) -> dict[str, Any]:
+    def carry_variables(self, names: set[str]) -> dict[str, Any]:
         """Store the names that a loop assigns in variables before it starts."""
         carried: dict[str, Any] = {}
         for name in sorted(names & set(self.frame.names)):
@@ -120,13 +120,18 @@ class FlowReader(TileExpressionReader):
         mine.add(made.tile.name)
         return made
 
-    def turn(self, carried: dict[str, Any], node: ast.stmt) -> dict[str, Any]:
+    def end_iteration(self, carried: dict[str, Any], node: ast.stmt) -> dict[str, Any]:
         """Assign loop-carried variables at the end of an iteration, and bind the names after the loop."""
         after: dict[str, Any] = {}
         for name, entry in carried.items():
             now = self.frame.names.get(name, ABSENT)
-            if now is ABSENT or isinstance(now, Unbound) or not same_structure(entry, now) or not self.fits(entry, now):
-                after[name] = self.unlike(name, entry, now, node)
+            if (
+                now is ABSENT
+                or isinstance(now, Unbound)
+                or not same_structure(entry, now)
+                or not self.has_types_of(entry, now)
+            ):
+                after[name] = self.changed_type(name, entry, now, node)
                 continue
             for old, new in zip(value_leaves(entry), value_leaves(now), strict=True):
                 name_of = _variable(old)
@@ -135,7 +140,7 @@ class FlowReader(TileExpressionReader):
             after[name] = entry
         return after
 
-    def fits(self, entry: Any, now: Any) -> bool:
+    def has_types_of(self, entry: Any, now: Any) -> bool:
         """Whether new values have the types of the variables that carry them."""
         for old, new in zip(value_leaves(entry), value_leaves(now), strict=True):
             assert isinstance(old, SymbolicTile)
@@ -150,7 +155,7 @@ class FlowReader(TileExpressionReader):
                     return False
         return True
 
-    def unlike(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unbound:
+    def changed_type(self, name: str, entry: Any, now: Any, node: ast.stmt) -> Unbound:
         """Return the value of a name whose type changes in the loop: an error if the loop reads the old one."""
         variables = {
             x.tile.name for x in value_leaves(entry) if isinstance(x, SymbolicTile) and isinstance(x.tile, Name)
@@ -163,7 +168,7 @@ class FlowReader(TileExpressionReader):
         )
         what = "nothing" if now is ABSENT or isinstance(now, Unbound) else describe(now)
         if read:
-            raise self.wrong(
+            raise self.error_at(
                 node,
                 f"`{name}` is {describe(entry)} before the loop, and {what} at its end: a variable keeps its type and "
                 "shape; convert it with .to(...), or begin with the type that it will have (tl.zeros, tl.full)",
@@ -174,41 +179,43 @@ class FlowReader(TileExpressionReader):
 
     def loop(self, node: ast.For) -> bool | None:
         if node.orelse:
-            raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
+            raise self.error_at(node.orelse[0], "a loop has no else: put it behind the loop")
         if isinstance(node.iter, ast.Call):
             fn = self.value(node.iter.func)
             if fn is builtins.range or isinstance(fn, LoopRange):
-                return self.counted(node, node.iter, isinstance(fn, LoopRange) and fn.unrolled)
+                return self.counted_loop(node, node.iter, isinstance(fn, LoopRange) and fn.unrolled)
         whole = self.value(node.iter)
         if not isinstance(whole, tuple):
-            raise self.wrong(
+            raise self.error_at(
                 node.iter, f"a loop runs over range(...) or tl.static_range(...), and not over {describe(whole)}"
             )
         return self.unrolled(node, whole)
 
-    def counted(self, node: ast.For, call: ast.Call, unroll: bool) -> bool | None:
+    def counted_loop(self, node: ast.For, call: ast.Call, unroll: bool) -> bool | None:
         if not isinstance(node.target, ast.Name):
-            raise self.wrong(node.target, "a loop over range has one name")
-        bounds = list(self.listed_arguments(call.args))
+            raise self.error_at(node.target, "a loop over range has one name")
+        bounds = list(self.positional_arguments(call.args))
         for keyword in call.keywords:  # num_stages, loop_unroll_factor, ...: hints
             self.value(keyword.value)
         if not 1 <= len(bounds) <= 3:
-            raise self.wrong(call, f"range takes one to three bounds, and not {len(bounds)}")
+            raise self.error_at(call, f"range takes one to three bounds, and not {len(bounds)}")
         for x, part in zip(bounds, call.args, strict=False):
             if not (is_number(x) or isinstance(x, SymbolicTile)) or isinstance(x, float):
-                raise self.wrong(part, f"the bounds of a loop are integers, and not {describe(x)}")
+                raise self.error_at(part, f"the bounds of a loop are integers, and not {describe(x)}")
         start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
         step = bounds[2] if len(bounds) == 3 else 1
         if not isinstance(step, SymbolicTile) and step == 0:
-            raise self.wrong(call, "the step of a loop is not 0")
+            raise self.error_at(call, "the step of a loop is not 0")
         if not unroll:
             self.dynamic(node, node.target.id, start, stop, step)
             return None
         if any(isinstance(x, SymbolicTile) for x in (start, stop, step)):
-            raise self.wrong(call, "the bounds of tl.static_range must be known when the kernel is compiled: use range")
+            raise self.error_at(
+                call, "the bounds of tl.static_range must be known when the kernel is compiled: use range"
+            )
         numbers = range(start, stop, step)
         if len(numbers) > MAX_UNROLLED_ITERATIONS:
-            raise self.wrong(call, f"a loop of {len(numbers)} turns is too long to be written out: use range")
+            raise self.error_at(call, f"a loop of {len(numbers)} turns is too long to be written out: use range")
         return self.unrolled(node, tuple(numbers))
 
     def unrolled(self, node: ast.For, values: tuple[Any, ...]) -> bool | None:
@@ -224,11 +231,11 @@ class FlowReader(TileExpressionReader):
 
     def dynamic(self, node: ast.For, target: str, start: Operand, stop: Operand, step: Operand) -> None:
         backwards = not isinstance(step, SymbolicTile) and step < 0
-        first, last, width = (0, self.turns(start, stop, step), 1) if backwards else (start, stop, step)
+        first, last, width = (0, self.trip_count(start, stop, step), 1) if backwards else (start, stop, step)
         dtype = common_dtype(tuple([x for x in (first, last, width) if isinstance(x, SymbolicTile)] or [0]))
         bounds = [self.operand(x, dtype) for x in (first, last, width)]
         names = set(self.frame.names)
-        carried = self.carry(assigned_names(node.body) - {target})
+        carried = self.carry_variables(assigned_names(node.body) - {target})
         probe = For("_", bounds[0], bounds[1], bounds[2], ())
         index = self.fresh(target, TileType(loop_dtype(self.types, probe)))
         self.home[index] = -1
@@ -247,13 +254,13 @@ class FlowReader(TileExpressionReader):
                 self.assign_name(target, self.make(Apply("add", (distance.tile, self.operand(start, dtype)))))
             self.block_of(node.body)
             self.at = self.frame.source.place(node)
-            after = self.turn(carried, node)
+            after = self.end_iteration(carried, node)
         self.frame.loops -= 1
         self.at = self.frame.source.place(node)
         self.emit(For(index, bounds[0], bounds[1], bounds[2], tuple(body)))
-        self.leave(before, after, names, "the loop")
+        self.leave_loop(before, after, names, "the loop")
 
-    def turns(self, start: Operand, stop: Operand, step: Any) -> Operand:
+    def trip_count(self, start: Operand, stop: Operand, step: Any) -> Operand:
         """Return the trip count of a loop that runs backwards."""
         if not isinstance(start, SymbolicTile) and not isinstance(stop, SymbolicTile):
             return len(range(start, stop, step))  # type: ignore[arg-type]
@@ -261,7 +268,7 @@ class FlowReader(TileExpressionReader):
         count = binary(self, "floordiv", binary(self, "add", distance, -step - 1), -step)
         return self.held(count, "turns")  # type: ignore[no-any-return]
 
-    def leave(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
+    def leave_loop(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
         """Bind the names after a loop."""
         inside = set(self.frame.names) - known
         gone = Unbound(f"is assigned only inside {what} above: give it a value before that")
@@ -269,14 +276,14 @@ class FlowReader(TileExpressionReader):
 
     def repeat(self, node: ast.While) -> None:
         if node.orelse:
-            raise self.wrong(node.orelse[0], "a loop has no else: put it behind the loop")
+            raise self.error_at(node.orelse[0], "a loop has no else: put it behind the loop")
         names = set(self.frame.names)
-        carried = self.carry(assigned_names(node.body))
+        carried = self.carry_variables(assigned_names(node.body))
         with self.block() as probe:
             condition = self.condition(node.test)
         if not isinstance(condition, SymbolicTile):
             if condition:
-                raise self.wrong(node.test, "this loop never ends: its condition is always true")
+                raise self.error_at(node.test, "this loop never ends: its condition is always true")
             return
         self.at = self.frame.source.place(node)
         go = self.named(self.condition(node.test), "go") if probe else condition
@@ -285,7 +292,7 @@ class FlowReader(TileExpressionReader):
         with self.block() as body:
             self.block_of(node.body)
             self.at = self.frame.source.place(node)
-            after = self.turn(carried, node)
+            after = self.end_iteration(carried, node)
             if probe:
                 self.frame.names.update(after)
                 assert isinstance(go.tile, Name)
@@ -293,7 +300,7 @@ class FlowReader(TileExpressionReader):
         self.frame.loops -= 1
         self.at = self.frame.source.place(node)
         self.emit(While(go.tile, tuple(body)))
-        self.leave(before, after, names, "the loop")
+        self.leave_loop(before, after, names, "the loop")
 
     # --- branches --------------------------------------------------------------------------------
 
@@ -314,7 +321,7 @@ class FlowReader(TileExpressionReader):
                 self.block_of([*body, *rest] if returns else body)
             ways.append((self.frame.names, written))
         self.at = self.frame.source.place(node)
-        self.frame.names = self.joined(ways[0], ways[1])
+        self.frame.names = self.join_branches(ways[0], ways[1])
         then, other = (tuple(written) for _, written in ways)
         if not then and other:
             self.emit(If(_negated(condition, self), other))
@@ -322,7 +329,7 @@ class FlowReader(TileExpressionReader):
             self.emit(If(condition.tile, then, other))
         return bool(returns)
 
-    def joined(
+    def join_branches(
         self, first: tuple[dict[str, Any], list[Statement]], second: tuple[dict[str, Any], list[Statement]]
     ) -> dict[str, Any]:
         """Bind the names after a branch."""
@@ -337,10 +344,10 @@ class FlowReader(TileExpressionReader):
             elif isinstance(x, Unbound) or isinstance(y, Unbound):
                 names[name] = x if isinstance(x, Unbound) else y
             else:
-                names[name] = self.merged(name, x, y, first[1], second[1])
+                names[name] = self.merge_values(name, x, y, first[1], second[1])
         return names
 
-    def merged(self, name: str, x: Any, y: Any, first: list[Statement], second: list[Statement]) -> Any:
+    def merge_values(self, name: str, x: Any, y: Any, first: list[Statement], second: list[Statement]) -> Any:
         """Merge the values that a name has after the two arms."""
         different = Unbound(
             f"is {describe(x)} after one way of the `if` above and {describe(y)} after the other: take two names"
@@ -363,7 +370,7 @@ class FlowReader(TileExpressionReader):
         variable = self.fresh(name, type)
         self.frame.mine.setdefault(name, set()).add(variable)
         early = next((z for z in (y, x) if self.is_known(z)), None)
-        self.emit(Assign(variable, self.anything(type) if early is None else self.operand_of(early, type)))
+        self.emit(Assign(variable, self.placeholder(type) if early is None else self.operand_of(early, type)))
         for z, statements_ in ((x, first), (y, second)):
             if z is not early:
                 self.open.append(statements_)
@@ -380,7 +387,7 @@ class FlowReader(TileExpressionReader):
             return True
         return isinstance(x.tile, Name) and self.home[x.tile.name] in {-1, *self.numbers}
 
-    def anything(self, type: TileType) -> Tile:
+    def placeholder(self, type: TileType) -> Tile:
         """Return a placeholder initial value, which is always overwritten before it is read."""
         if not type.pointer:
             return Full(type.shape, Literal(in_dtype(0, type.dtype)), type.dtype)

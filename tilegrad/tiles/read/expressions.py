@@ -86,7 +86,7 @@ class TileExpressionReader(TileWriter):
 
     frame: FunctionScope
 
-    def wrong(self, node: ast.AST, reason: str) -> KernelSourceError:
+    def error_at(self, node: ast.AST, reason: str) -> KernelSourceError:
         return self.frame.source.place(node).error(reason, self.calls)
 
     def value(self, node: ast.expr) -> Any:
@@ -97,7 +97,7 @@ class TileExpressionReader(TileWriter):
         except KernelSourceError:
             raise
         except Refused as refused:
-            raise self.wrong(node, refused.reason) from None
+            raise self.error_at(node, refused.reason) from None
         finally:
             self.at = before
 
@@ -108,7 +108,7 @@ class TileExpressionReader(TileWriter):
             case ast.Name(id=name):
                 return self.name(name)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return self.listed(parts)
+                return self.elements(parts)
             case ast.UnaryOp() | ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
                 return self.operator(node)
             case ast.Subscript(value=whole, slice=index):
@@ -118,7 +118,7 @@ class TileExpressionReader(TileWriter):
             case ast.Call():
                 return self.call(node)
             case ast.JoinedStr(values=values):
-                return "".join(self.text(v) for v in values)
+                return "".join(self.format_part(v) for v in values)
         raise Refused(REMEDIES.get(type(node), f"{type(node).__name__} is not part of the tile language"))
 
     def operator(self, node: ast.UnaryOp | ast.BinOp | ast.BoolOp | ast.Compare | ast.IfExp) -> Any:
@@ -132,14 +132,14 @@ class TileExpressionReader(TileWriter):
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self.comparison([left, *comparators], ops)
             case ast.IfExp(test=test, body=body, orelse=otherwise):
-                return self.choice(test, body, otherwise)
+                return self.conditional(test, body, otherwise)
 
     def constant(self, value: object) -> Any:
         if value is None or value is Ellipsis or isinstance(value, bool | int | float | str):
             return value
         raise Refused(f"{type(value).__name__} constants are not part of the tile language")
 
-    def listed(self, parts: list[ast.expr]) -> tuple[Any, ...]:
+    def elements(self, parts: list[ast.expr]) -> tuple[Any, ...]:
         made: list[Any] = []
         for part in parts:
             if isinstance(part, ast.Starred):
@@ -151,7 +151,7 @@ class TileExpressionReader(TileWriter):
                 made.append(self.held(self.value(part), "part"))
         return tuple(made)
 
-    def text(self, node: ast.expr) -> str:
+    def format_part(self, node: ast.expr) -> str:
         if isinstance(node, ast.FormattedValue):
             value = self.value(node.value)
             if isinstance(value, SymbolicTile):
@@ -198,9 +198,9 @@ class TileExpressionReader(TileWriter):
 
     def attribute(self, whole: Any, name: str) -> Any:
         if isinstance(whole, ModuleType | SimpleNamespace):
-            return self.of_module(whole, name)
+            return self.module_attribute(whole, name)
         if isinstance(whole, SymbolicTile) or is_number(whole):
-            return self.of_tile(whole, name)
+            return self.tile_attribute(whole, name)
         if isinstance(whole, PointerType):
             if name in ("element_ty", "scalar"):
                 return whole.element_ty
@@ -218,7 +218,7 @@ class TileExpressionReader(TileWriter):
             return getattr(whole, name)
         raise Refused(f"{describe(whole)} has nothing called {name}")
 
-    def of_module(self, module: Any, name: str) -> Any:
+    def module_attribute(self, module: Any, name: str) -> Any:
         found = getattr(module, name, None)
         if found is None:
             where = (
@@ -231,7 +231,7 @@ class TileExpressionReader(TileWriter):
             raise Refused(f"there is no {where}.{name}" + (f"; did you mean {near[0]}?" if near else ""))
         return self.captured(name, found)
 
-    def of_tile(self, x: Any, name: str) -> Any:
+    def tile_attribute(self, x: Any, name: str) -> Any:
         match name:
             case "dtype":
                 return x.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
@@ -290,8 +290,8 @@ class TileExpressionReader(TileWriter):
                 if whole is None and node is nodes[-1]:
                     return x
                 continue
-            joined = to_bool(self, x)
-            whole = joined if whole is None else binary(self, "bitor" if stops else "bitand", whole, joined)
+            truths = to_bool(self, x)
+            whole = truths if whole is None else binary(self, "bitor" if stops else "bitand", whole, truths)
         return (not stops) if whole is None else whole
 
     def comparison(self, nodes: list[ast.expr], ops: list[ast.cmpop]) -> Any:
@@ -314,7 +314,7 @@ class TileExpressionReader(TileWriter):
                 return (x in y) == isinstance(op, ast.In)
         return compare(self, COMPARISONS[type(op)], x, y)
 
-    def choice(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Any:
+    def conditional(self, test: ast.expr, body: ast.expr, otherwise: ast.expr) -> Any:
         """Evaluate `x if c else y`; loads of the branch not taken are skipped."""
         condition = self.condition(test)
         if not isinstance(condition, SymbolicTile):
@@ -329,9 +329,9 @@ class TileExpressionReader(TileWriter):
             )
         if not then and not other and not _loads(x) and not _loads(y):
             return select(self, condition, x, y)
-        return self.branched(condition, (then, x), (other, y))
+        return self.branch_value(condition, (then, x), (other, y))
 
-    def branched(
+    def branch_value(
         self, condition: SymbolicTile, first: tuple[list[Statement], Any], second: tuple[list[Statement], Any]
     ) -> SymbolicTile:
         dtype = common_dtype((first[1], second[1]))
@@ -352,18 +352,18 @@ class TileExpressionReader(TileWriter):
         if not isinstance(x, SymbolicTile):
             return bool(x) if not isinstance(x, PropertyCall) else bool(x.answer)
         if x.shape:
-            raise self.wrong(
+            raise self.error_at(
                 node,
                 f"a condition is one truth value, and this is {describe(x)}: choose by element with tl.where, or "
                 "reduce it with tl.any or tl.all (tl.max(x.to(tl.int32), 0) > 0)",
             )
         if x.type.pointer:
-            raise self.wrong(node, "a pointer is no condition; `p is not None` asks whether it was given")
+            raise self.error_at(node, "a pointer is no condition; `p is not None` asks whether it was given")
         return to_bool(self, x)
 
     def subscript(self, whole: Any, index: ast.expr) -> Any:
         if isinstance(whole, tuple | str) and not isinstance(whole, BlockPointer | Descriptor | PointerType):
-            return self.part(whole, index)
+            return self.index_tuple(whole, index)
         if not isinstance(whole, SymbolicTile):
             raise Refused(f"{describe(whole)} has no parts")
         axes: list[int] = []
@@ -375,7 +375,7 @@ class TileExpressionReader(TileWriter):
                 case ast.Constant(value=None):
                     axes.append(n)
                 case _:
-                    raise self.wrong(
+                    raise self.error_at(
                         place, "a tile is indexed by `:` and `None` only, which makes new axes: elements are chosen "
                         "with tl.where and tl.sum, or tl.gather"
                     )  # fmt: skip
@@ -384,7 +384,7 @@ class TileExpressionReader(TileWriter):
             raise Refused(f"{describe(whole)} has {len(whole.shape)} axes, and the index has {kept}")
         return self.make(Expand(whole.tile, tuple(axes))) if axes else whole
 
-    def part(self, whole: Any, index: ast.expr) -> Any:
+    def index_tuple(self, whole: Any, index: ast.expr) -> Any:
         if isinstance(index, ast.Slice):
             bounds = [
                 None if b is None else static_int(self.value(b), "an index")
@@ -400,16 +400,16 @@ class TileExpressionReader(TileWriter):
 
     def call(self, node: ast.Call) -> Any:
         fn = self.value(node.func)
-        args = self.listed_arguments(node.args)
+        args = self.positional_arguments(node.args)
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise self.wrong(keyword.value, "** is not part of the tile language: name the arguments")
+                raise self.error_at(keyword.value, "** is not part of the tile language: name the arguments")
             kwargs[keyword.arg] = self.value(keyword.value)
         if isinstance(fn, Builtin | BoundBuiltin):
             return fn.run(self, args, kwargs)
         if isinstance(fn, TileFunction):
-            return self.inlined(fn, args, kwargs, self.frame.source.place(node))
+            return self.inline_call(fn, args, kwargs, self.frame.source.place(node))
         if isinstance(fn, PropertyCall):
             return fn.answer
         if isinstance(fn, DType):
@@ -423,23 +423,23 @@ class TileExpressionReader(TileWriter):
         if fn is builtins.print:
             return device_print.run(self, args, kwargs)
         if inspect.isbuiltin(fn) or fn in PYTHON_TYPES:
-            return self.pythons(fn, args, kwargs)
+            return self.call_on_constants(fn, args, kwargs)
         if inspect.isfunction(fn):
             raise Refused(
                 f"{fn.__name__} is a function of Python: mark it with @tilegrad.kernel, and kernels can call it"
             )
         raise Refused(f"{describe(fn)} cannot be called in a kernel")
 
-    def listed_arguments(self, nodes: list[ast.expr]) -> tuple[Any, ...]:
+    def positional_arguments(self, nodes: list[ast.expr]) -> tuple[Any, ...]:
         made: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                made.extend(self.listed([node]))
+                made.extend(self.elements([node]))
             else:
                 made.append(self.value(node))
         return tuple(made)
 
-    def pythons(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_on_constants(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a Python function on constants, or the tile function that corresponds to it."""
         if not any(isinstance(x, SymbolicTile) for x in args):
             try:
@@ -469,9 +469,9 @@ class TileExpressionReader(TileWriter):
                 f"the function that combines must be marked with @tilegrad.kernel, and this is {describe(fn)}"
             )
         assert self.at is not None
-        return self.inlined(fn, args, {}, self.at)
+        return self.inline_call(fn, args, {}, self.at)
 
-    def inlined(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+    def inline_call(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
         raise NotImplementedError
 
 

@@ -44,7 +44,7 @@ def read_kernel(fn: TileFunction, arguments: Mapping[str, Any], parameters: tupl
     names = {**arguments}
     for p in parameters:
         names.setdefault(p.name, SymbolicTile(Name(p.name), TileType(p.dtype, (), p.pointer)))
-    return reader.whole(fn, names, parameters)
+    return reader.read_whole(fn, names, parameters)
 
 
 class KernelReader(FlowReader):
@@ -57,14 +57,14 @@ class KernelReader(FlowReader):
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
             self.home[p.name] = -1
 
-    def whole(self, fn: TileFunction, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+    def read_whole(self, fn: TileFunction, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
         self.frame = FunctionScope(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
         source = fn.source_text
         self.block_of(source.tree.body)
         result = self.frame.names.get("return")
         if result is not None:
             returns = [x for x in ast.walk(source.tree) if isinstance(x, ast.Return) and x.value is not None]
-            raise self.wrong(returns[0], "a kernel that is launched returns nothing: store what it computes")
+            raise self.error_at(returns[0], "a kernel that is launched returns nothing: store what it computes")
         origin = str(source.place(source.tree))
         hidden = tuple(self.hidden.values())
         kernel = Kernel(fn.fn.__name__, (*parameters, *hidden), tuple(self.open[0]), origin)
@@ -87,7 +87,7 @@ class KernelReader(FlowReader):
         except KernelSourceError:
             raise
         except Refused as refused:
-            raise self.wrong(node, refused.reason) from None
+            raise self.error_at(node, refused.reason) from None
 
     def run(self, node: ast.stmt) -> bool | None:
         match node:
@@ -103,7 +103,7 @@ class KernelReader(FlowReader):
             case ast.Expr(value=value):
                 self.expression_statement(value)
             case ast.Assert(test=test, msg=message):
-                self.claim(test, message)
+                self.assertion(test, message)
             case ast.For():
                 return self.loop(node)
             case ast.While():
@@ -118,7 +118,7 @@ class KernelReader(FlowReader):
         if not isinstance(node, ast.Constant):
             self.value(node)
 
-    def claim(self, test: ast.expr, message: ast.expr | None) -> None:
+    def assertion(self, test: ast.expr, message: ast.expr | None) -> None:
         from .debugging import device_assert, static_assert
 
         condition = self.value(test)
@@ -132,16 +132,18 @@ class KernelReader(FlowReader):
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 if not isinstance(value, tuple) or len(value) != len(parts):
                     count = f"{len(value)} values" if isinstance(value, tuple) else describe(value)
-                    raise self.wrong(target, f"{count} cannot be given to {len(parts)} names")
-                made = [self.kept(x, parts) for x in value]
+                    raise self.error_at(target, f"{count} cannot be given to {len(parts)} names")
+                made = [self.hold_operand(x, parts) for x in value]
                 for part, x in zip(parts, made, strict=True):
                     self.bind(part, x)
             case ast.Subscript():
-                raise self.wrong(target, "elements of a tile are not assigned: write y = tl.where(condition, new, y)")
+                raise self.error_at(
+                    target, "elements of a tile are not assigned: write y = tl.where(condition, new, y)"
+                )
             case _:
-                raise self.wrong(target, "only names are assigned in kernels")
+                raise self.error_at(target, "only names are assigned in kernels")
 
-    def kept(self, x: Any, targets: list[ast.expr]) -> Any:
+    def hold_operand(self, x: Any, targets: list[ast.expr]) -> Any:
         """Hold one of several values assigned together, so that assigning the other names does not affect it."""
         if len(targets) > 1 and isinstance(x, SymbolicTile) and not isinstance(x.tile, Literal):
             changed = {n for t in targets if isinstance(t, ast.Name) for n in self.frame.mine.get(t.id, ())}
@@ -151,7 +153,7 @@ class KernelReader(FlowReader):
 
     # --- calls of other kernels ------------------------------------------------------------------
 
-    def inlined(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
+    def inline_call(self, fn: TileFunction, args: tuple[Any, ...], kwargs: dict[str, Any], place: Any) -> Any:
         if len(self.calls) >= MAX_CALL_DEPTH:
             raise Refused(f"{fn.fn.__name__} calls itself without an end that is known when the kernel is compiled")
         try:

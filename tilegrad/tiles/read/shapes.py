@@ -130,7 +130,7 @@ def broadcast_axes(w: TileWriter, x: Any, shape: tuple[int, ...]) -> SymbolicTil
     if not made.shape and not made.type.pointer:
         return w.make(Full(shape, made.tile, made.type.dtype))
     if len(made.shape) < len(shape):
-        made = w.expanded(made, len(shape))
+        made = w.with_rank(made, len(shape))
     return w.make(BroadcastTo(made.tile, shape))
 
 

@@ -133,7 +133,7 @@ class TileWriter:
             raise Refused("a pointer is used as a number: read through it with tl.load")
         return x if x.type.dtype is dtype else self.make(Cast(x.tile, dtype))
 
-    def expanded(self, x: SymbolicTile, rank: int) -> SymbolicTile:
+    def with_rank(self, x: SymbolicTile, rank: int) -> SymbolicTile:
         """Insert leading axes of extent 1 up to a rank."""
         missing = rank - len(x.shape)
         return x if missing <= 0 or not x.shape else self.make(Expand(x.tile, tuple(range(missing))))
