@@ -92,10 +92,7 @@ class LibraryChoices:
             task = recognised(kernel, extents) if name not in self.absent and is_enabled(name) else None
             if task is None or task.operations < MIN_OPERATIONS:
                 continue
-            added = (
-                split_sum_of(after[0], after[2]) if after is not None and isinstance(task, ConvolutionProblem) else None
-            )
-            whole = task.whole(added) if added is not None and isinstance(task, ConvolutionProblem) else None
+            whole = _whole_task(task, after)
             if whole is None or after is None:
                 return self._call(name, [launched], task)
             call = self._call(name, [launched, after], whole)
@@ -142,6 +139,14 @@ class LibraryChoices:
                 store.write(name, _packed(choice))
             self.made[known] = choice
         return self.made[known]
+
+
+def _whole_task(task: Task, after: CompiledLaunch | None) -> ConvolutionProblem | None:
+    """Return the convolution that a split-K kernel and the sum after it compute together, if they do."""
+    if after is None or not isinstance(task, ConvolutionProblem):
+        return None
+    added = split_sum_of(after[0], after[2])
+    return None if added is None else task.whole(added)
 
 
 class _LibraryTrial:

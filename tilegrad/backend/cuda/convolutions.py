@@ -1,8 +1,8 @@
-"""Kernels that are a convolution with little more: what a library that has convolutions could do in their place.
+"""Recognise kernels that compute a convolution with a simple epilogue, so that a library can replace them.
 
-Such a kernel multiplies two matrices of which one has lines that overlap (`transform/implicit_gemm.py`): windows of an
-input whose padding and strides are in memory already. So there is neither here, and an axis of the input may be longer
-than it is far to the next one. Gradients for an input have the form of a convolution, too.
+Such a kernel multiplies two matrices, one of which has overlapping lines (`transform/implicit_gemm.py`): windows of an
+input that is already padded and deinterleaved in memory. So the problem has neither padding nor strides, and an axis of
+the input may be longer than the distance to the next one. Gradients for an input have the form of a convolution, too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ MAX_AXES = 3
 
 
 class StridedTensor(NamedTuple):
-    """A tensor in memory: which argument of the kernel, where its first element is in it, how far it is to the next
-    image, channel, along each axis, and to the tensor of the next part. The kernel touches so many elements."""
+    """A tensor in memory: argument of the kernel, offset of its first element, strides per image, channel and axis,
+    stride per part, and the number of elements that the kernel touches.
+    """
 
     argument: int
     dtype: DType
@@ -33,8 +34,9 @@ class StridedTensor(NamedTuple):
 
 
 class ConvolutionProblem(NamedTuple):
-    """y[n, o, q] = sum of x[n, c, q + t * dilation] * w[o, t, c], then perhaps a bias for each o is added, and what is
-    negative 0; or w from x and y, summed over n and q. `w` has no gaps. So for each of some `parts`."""
+    """y[n, o, q] = sum of x[n, c, q + t * dilation] * w[o, t, c], with an optional bias per o and ReLU; or the gradient
+    w of x and y, summed over n and q. `w` is dense. All of it is repeated for a number of `parts`.
+    """
 
     of_weights: bool
     images: int
@@ -48,7 +50,7 @@ class ConvolutionProblem(NamedTuple):
     w: StridedTensor
     y: StridedTensor
     bias: int = -1
-    """The argument with the bias."""
+    """Argument with the bias; -1 without one."""
     relu: bool = False
     precision: str = "highest"
 
@@ -71,12 +73,12 @@ class ConvolutionProblem(NamedTuple):
         return self.y.elements
 
     def elements(self) -> dict[int, int]:
-        """How many each argument has."""
+        """Return the number of elements of each argument."""
         found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
         return found if self.bias < 0 else {**found, self.bias: self.outputs}
 
     def whole(self, added: SplitSum) -> ConvolutionProblem | None:
-        """The gradient for weights of which the parts are pieces that are added up."""
+        """Return the weight gradient whose split-K parts a sum adds up, or None."""
         consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
         if not (self.of_weights and added.pieces == self.parts > 1 and consecutive):
             return None
@@ -87,15 +89,16 @@ class ConvolutionProblem(NamedTuple):
 
     @property
     def overlaps(self) -> bool:
-        """Whether a position of x is in two rows, or images, which padding between them makes so."""
+        """Whether rows or images of x overlap, sharing the padding between them."""
         outer = (self.x.steps[0] if self.images > 1 else None, *self.x.steps[2:])
         inner = zip(outer, self.x.steps[2:], self.extents, strict=False)
         return any(apart is not None and step * extent > apart for apart, step, extent in inner)
 
     @property
     def rows(self) -> list[int]:
-        """Where x begins for each row of weights, of which each is a sum over lines of its own: x has an axis for all
-        taps but those of a line then, of rows that overlap."""
+        """Offset of x for each row of weights. A weight gradient sums over its own lines for each row: x has an axis of
+        overlapping rows for all taps except those along a line.
+        """
         found = [0]
         outer = zip(self.taps[:-1], self.x.steps[2:-1], strict=True) if self.of_weights else ()
         for taps, step in outer:
@@ -104,7 +107,7 @@ class ConvolutionProblem(NamedTuple):
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the axes of x."""
+        """Extents of the axes of x."""
         return tuple([q + (t - 1) * d for q, t, d in zip(self.windows, self.taps, self.dilation, strict=True)])
 
     def __str__(self) -> str:
@@ -125,7 +128,7 @@ class IndexDigit(NamedTuple):
 
 
 class IndexStrides(NamedTuple):
-    """By how much the left operand, the right one and the result go on with an index that has so many values."""
+    """The strides of the left operand, the right operand and the result along an index, and its extent."""
 
     operands: tuple[int, int]
     out: int
@@ -136,7 +139,7 @@ ONE = IndexDigit(ir.Literal(1))
 
 
 def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> ConvolutionProblem | None:
-    """What the kernel computes when its grid has these extents, if that is a convolution.
+    """Return the convolution that a kernel computes on a grid with these extents, or None.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -165,8 +168,9 @@ def convolution_of(kernel: ir.Kernel, extents: Sequence[int]) -> ConvolutionProb
 
 
 class _ConvolutionRecogniser(ProductKernel):
-    """Where operands and result are is a sum: of a free index of each operand, the one that is summed over, those of
-    loops and those of the grid, each times a number. What is in `firsts` has not been understood yet."""
+    """Matches offsets of operands and result with sums of indices: a free index of each operand, the summed one, those
+    of loops and of the grid. `firsts` holds the terms that are not matched yet.
+    """
 
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         super().__init__(kernel, extents)
@@ -221,7 +225,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return IndexDigit(x)
 
     def _even(self, x: ir.Tile, axis: int) -> int:
-        """By how much a sum grows along an axis, but for terms that do so unevenly."""
+        """Return the step of a sum along an axis, ignoring terms without a constant step."""
         step = self.definitions.step(x, axis)
         if step is not None:
             return step
@@ -237,7 +241,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return 0
 
     def _moves(self, digit: IndexDigit, extent: int) -> IndexStrides:
-        """What an index does, which is then understood."""
+        """Return the strides along an index and remove its terms."""
         x, y, out = (first.pop(digit, 0) for first in self.firsts)
         for n, step in enumerate((x, y)):
             require(step >= 0)
@@ -245,7 +249,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return IndexStrides((x, y), out, extent)
 
     def _tiles(self) -> tuple[list[int], list[Terms]]:
-        """How many elements the free axes have in all tiles, and what they are counted by."""
+        """Return the extents of the free axes over all tiles, and the indices that count them."""
         totals, counted = list(self.tile), [Terms(), Terms()]
         for n, extent in enumerate(self.extents):
             id = ir.ProgramId(n)
@@ -260,7 +264,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return totals, counted
 
     def _run(self) -> int:
-        """How much is summed by the innermost loop, which the tile is for."""
+        """Return the depth that the innermost loop sums."""
         run, counted = self.depth, Terms()
         match self.loops[-1:]:
             case [ir.For(name, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step)))] if step == run > 1:
@@ -276,7 +280,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return run
 
     def _grid(self) -> list[IndexStrides]:
-        """The other indices of the grid."""
+        """Return the strides along the other indices of the grid."""
         found = []
         for n, extent in enumerate(self.extents):
             digits = {d for first in self.firsts for d in first if d.of == ir.ProgramId(n)}
@@ -293,7 +297,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return found
 
     def _stored(self) -> tuple[list[int], dict[IndexDigit, int]]:
-        """How far free axes go, and digits of their indices."""
+        """Return the bounds of the free axes, and of digits of their indices."""
         bounds, limits = list(self.totals), dict[IndexDigit, int]()
         for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
             require(extent >= 0)
@@ -310,7 +314,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return bounds, limits
 
     def _axis(self, index: ir.Tile) -> int:
-        """Of which free axis this is the index."""
+        """Return the free axis that an index counts."""
         require(self.definitions.step(index, -1) == 1)
         shape, first = self.definitions.types.of(index).shape, self.definitions.linear_form(index)
         fits = [n for n in (0, 1) if first == self.counted[n] and shape == self.tile[n : n + 1]]
@@ -320,7 +324,7 @@ class _ConvolutionRecogniser(ProductKernel):
     # --- what it computes ----------------------------------------------------------------------
 
     def _of_windows(self, digits: Mapping[IndexDigit, int]) -> ConvolutionProblem:
-        """The result lies by digits of the index of a window: which image, which row, which place in it."""
+        """Match a result stored at digits of a window's index: image, row, place in the row."""
         axes = {self._axis(d.of) for d in digits}
         require(len(axes) == 1 and self.deep == (1, 1))
         (across,) = axes
@@ -360,8 +364,9 @@ class _ConvolutionRecogniser(ProductKernel):
         raise NotRecognised
 
     def _taps(self, steps: Sequence[int], loops: Sequence[IndexStrides], across: int) -> tuple[tuple[int, ...], ...]:
-        """Taps along each axis, on which an operand goes on by `steps`, and how far apart they are. Weights are read in
-        their order."""
+        """Return the taps along each axis, on which an operand has stride `steps`, and their dilation; weights are read
+        in order.
+        """
         channels, last = steps[-1], len(steps)
         taps, dilation, inner = [1] * last, [1] * last, self.run
         for loop in reversed(loops):
@@ -378,7 +383,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return tuple(taps), tuple(dilation)
 
     def _of_weights(self) -> ConvolutionProblem:
-        """The result lies by taps, outermost first, and what runs along a row of the input: more taps, and channels."""
+        """Match a result stored at taps, outermost first, and along a row of the input: more taps, and channels."""
         across = self.out.index(1) if 1 in self.out else 0
         of_y = 1 - across
         channels, run, outputs = self.deep[across], self.bounds[across], self.bounds[of_y]
@@ -405,7 +410,7 @@ class _ConvolutionRecogniser(ProductKernel):
         return ConvolutionProblem(True, *shape, parts, x, w, y, precision=self._precision())
 
     def _parts(self, out: int, of_weights: int, weights: int) -> tuple[int, tuple[int, int, int]]:
-        """How many sums of their own there are, and how far apart they are."""
+        """Return the number of parts and their strides."""
         if not self.grid:
             return 1, (0, 0, 0)
         require(len(self.grid) == 1)

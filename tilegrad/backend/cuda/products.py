@@ -1,4 +1,4 @@
-"""Kernels that are a matrix product with little more: what a library that has products could do in their place."""
+"""Recognise kernels that compute a matrix product with a simple epilogue, so that a library can replace them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import DType, float32
-from .sums import NotRecognised, ProductKernel, require
+from .code.dot_operands import Strided
+from .sums import NotRecognised, ProductKernel, Terms, require
 
 
 class Matrix(NamedTuple):
-    """A tensor as the matrices of a batch: which argument of the kernel, and how far it is to the next line, column and
-    matrix, in elements."""
+    """The matrices of a batch: argument of the kernel, and strides per line, column and matrix, in elements."""
 
     argument: int
     dtype: DType
@@ -22,7 +22,7 @@ class Matrix(NamedTuple):
 
 
 class ProductProblem(NamedTuple):
-    """out = x @ y for each matrix of a batch; then perhaps a bias for each column is added, and what is negative 0."""
+    """out = x @ y for each matrix of a batch, with an optional bias per column and ReLU."""
 
     m: int
     n: int
@@ -32,7 +32,7 @@ class ProductProblem(NamedTuple):
     y: Matrix
     out: Matrix
     bias: int = -1
-    """The argument with the bias."""
+    """Argument with the bias; -1 without one."""
     relu: bool = False
     precision: str = "highest"
 
@@ -53,7 +53,7 @@ class ProductProblem(NamedTuple):
         return self.elements()[self.out.argument]
 
     def elements(self) -> dict[int, int]:
-        """How many each argument has."""
+        """Return the number of elements of each argument."""
         found: dict[int, int] = {}
         shapes = ((self.x, (self.m, self.k)), (self.y, (self.k, self.n)), (self.out, (self.m, self.n)))
         for matrix, (lines, columns) in shapes:
@@ -68,7 +68,7 @@ class ProductProblem(NamedTuple):
 
 
 def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> ProductProblem | None:
-    """What the kernel computes when its grid has these extents, if that is a product.
+    """Return the product that a kernel computes on a grid with these extents, or None.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -91,6 +91,16 @@ def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> ProductProblem | No
         return None
 
 
+class _Grid(NamedTuple):
+    """The grid of a product: what counts rows and columns, the shape of all tiles, and the batch with its strides."""
+
+    counted: tuple[Terms, Terms]
+    m: int
+    n: int
+    batch: int
+    strides: tuple[int, int, int]
+
+
 class _ProductRecogniser(ProductKernel):
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         super().__init__(kernel, extents)
@@ -99,50 +109,60 @@ class _ProductRecogniser(ProductKernel):
 
     def found(self) -> ProductProblem:
         x, y, pointer = self.operand(self.dot.x), self.operand(self.dot.y), self.store.pointer
-        (rows, depth), columns = x.shape, y.shape[1]
         t = self.definitions.types.of(pointer)
         steps = (self.definitions.step(pointer, -2) or 0, self.definitions.step(pointer, -1) or 0)
         target = self.definitions.parameter(pointer)
-        require(target is not None and t.shape == (rows, columns) and t.dtype in (x.dtype, float32))
+        require(target is not None and t.shape == (x.shape[0], y.shape[1]) and t.dtype in (x.dtype, float32))
         firsts = [self.definitions.linear_form(p) for p in (x.pointer, y.pointer, pointer)]
-        across: ir.Tile | None = None
-        along: ir.Tile | None = None
-        batch, apart = 1, (0, 0, 0)
-        m, n = rows, columns
-        for axis, extent in enumerate(self.extents):
-            id = ir.ProgramId(axis)
-            moves = (firsts[0].pop(id, 0), firsts[1].pop(id, 0), firsts[2].pop(id, 0))
-            if across is None and moves == (x.steps[0] * rows, 0, steps[0] * rows):
-                across, m = id, rows * extent
-            elif along is None and moves == (0, y.steps[1] * columns, steps[1] * columns):
-                along, n = id, columns * extent
-            elif extent > 1:
-                require(batch == 1 and moves[2])
-                batch, apart = extent, moves
-        k, turn = self._depth(depth)
-        if turn is not None:
-            require(firsts[0].pop(turn, 0) == x.steps[1] and firsts[1].pop(turn, 0) == y.steps[0])
+        grid = self._grid(x, y, steps, firsts)
+        k, index = self._depth(x.shape[1])
+        if index is not None:
+            require(firsts[0].pop(index, 0) == x.steps[1] and firsts[1].pop(index, 0) == y.steps[0])
         require(not any(firsts))
-        counted = ({across: rows} if across else {}, {along: columns} if along else {})
-        m, n = self._stored(counted, m, n)
-        for bound, index, extent in ((x.bounds[0], counted[0], m), (y.bounds[1], counted[1], n)):
-            require(bound is None or (self.definitions.linear_form(bound.at) == index and bound.extent >= extent))
-        for bound in (x.bounds[1], y.bounds[0]):
-            require(bound is None or self.definitions.linear_form(bound.at) == ({turn: 1} if turn else {}))
-            k = k if bound is None else min(k, bound.extent)
-        bias, relu = self.rest(-1, counted[1], n, t.dtype)
+        m, n = self._stored(grid.counted, grid.m, grid.n)
+        k = self._check_bounds(x, y, grid.counted, (m, n, k), {index: 1} if index else {})
+        bias, relu = self.rest(-1, grid.counted[1], n, t.dtype)
         read = {self.places[x.parameter], self.places[y.parameter]} | ({bias} if bias >= 0 else set())
         self.check_places(read, str(target))
         require(x.pitch >= (k if x.along else m) and y.pitch >= (n if y.along else k))
         require(steps[0] >= n and steps[1] == 1)
-        left = Matrix(self.places[x.parameter], x.dtype, *x.steps, apart[0])
-        right = Matrix(self.places[y.parameter], y.dtype, *y.steps, apart[1])
-        made = Matrix(self.places[str(target)], t.dtype, *steps, apart[2])
+        left = Matrix(self.places[x.parameter], x.dtype, *x.steps, grid.strides[0])
+        right = Matrix(self.places[y.parameter], y.dtype, *y.steps, grid.strides[1])
+        made = Matrix(self.places[str(target)], t.dtype, *steps, grid.strides[2])
         precision = self.dot.precision if x.dtype is float32 else "highest"
-        return ProductProblem(m, n, k, batch, left, right, made, bias, relu, precision)
+        return ProductProblem(m, n, k, grid.batch, left, right, made, bias, relu, precision)
+
+    def _grid(self, x: Strided, y: Strided, steps: tuple[int, int], firsts: list[Terms]) -> _Grid:
+        """Match the axes of the grid with rows, columns and batch; removes their terms from the offsets."""
+        rows, columns = x.shape[0], y.shape[1]
+        counted: list[Terms] = [{}, {}]
+        shape, batch, strides = [rows, columns], 1, (0, 0, 0)
+        for axis, extent in enumerate(self.extents):
+            id = ir.ProgramId(axis)
+            moves = (firsts[0].pop(id, 0), firsts[1].pop(id, 0), firsts[2].pop(id, 0))
+            if not counted[0] and moves == (x.steps[0] * rows, 0, steps[0] * rows):
+                counted[0], shape[0] = {id: rows}, rows * extent
+            elif not counted[1] and moves == (0, y.steps[1] * columns, steps[1] * columns):
+                counted[1], shape[1] = {id: columns}, columns * extent
+            elif extent > 1:
+                require(batch == 1 and moves[2])
+                batch, strides = extent, moves
+        return _Grid((counted[0], counted[1]), shape[0], shape[1], batch, strides)
+
+    def _check_bounds(
+        self, x: Strided, y: Strided, counted: tuple[Terms, Terms], shape: tuple[int, int, int], index: Terms
+    ) -> int:
+        """Check that masks of the operands only exclude what is not stored; return the depth they leave."""
+        m, n, k = shape
+        for bound, place, extent in ((x.bounds[0], counted[0], m), (y.bounds[1], counted[1], n)):
+            require(bound is None or (self.definitions.linear_form(bound.at) == place and bound.extent >= extent))
+        for bound in (x.bounds[1], y.bounds[0]):
+            require(bound is None or self.definitions.linear_form(bound.at) == index)
+            k = k if bound is None else min(k, bound.extent)
+        return k
 
     def _depth(self, depth: int) -> tuple[int, ir.Tile | None]:
-        """How far the loop goes, and its index."""
+        """Return the depth that the loop covers, and its index."""
         match self.loop:
             case None:
                 return depth, None
@@ -150,8 +170,8 @@ class _ProductRecogniser(ProductKernel):
                 return -(-stop // step) * step, ir.Name(index)
         raise NotRecognised
 
-    def _stored(self, counted: tuple[dict[ir.Tile, int], dict[ir.Tile, int]], m: int, n: int) -> tuple[int, int]:
-        """The shape of what is stored: whole tiles, or as far as the mask says."""
+    def _stored(self, counted: tuple[Terms, Terms], m: int, n: int) -> tuple[int, int]:
+        """Return the shape of what is stored: whole tiles, limited by the mask."""
         shape = [m, n]
         for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
             steps = (self.definitions.step(index, -2), self.definitions.step(index, -1))

@@ -1,4 +1,4 @@
-"""Kernels that add up the pieces of sums which the kernel before them has made (`schedule/split_k.py`)."""
+"""Recognise kernels that sum the parts of the split-K kernel before them (`schedule/split_k.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sums import NotRecognised, Terms, require
 
 
 class SplitSum(NamedTuple):
-    """Each of so many elements is the sum of one in each piece, rounded to a type; pieces lie behind each other."""
+    """Each element is the sum of one element per part, rounded to a dtype; parts are contiguous."""
 
     pieces: int
     elements: int
@@ -22,7 +22,7 @@ class SplitSum(NamedTuple):
 
 
 def split_sum_of(kernel: ir.Kernel, extents: Sequence[int]) -> SplitSum | None:
-    """What the kernel adds up when its grid has these extents, if it does that.
+    """Return the split-K sum that a kernel computes on a grid with these extents, or None.
 
     >>> from ...ir.tile_parser import parse
     >>> kernel = parse('''
@@ -33,7 +33,7 @@ def split_sum_of(kernel: ir.Kernel, extents: Sequence[int]) -> SplitSum | None:
     ...     tl.store(y + i, sum.to(tl.bfloat16))
     ... ''')
     >>> split_sum_of(kernel, (10,))
-    Added(pieces=8, elements=640, dtype=tilegrad.bfloat16)
+    SplitSum(pieces=8, elements=640, dtype=tilegrad.bfloat16)
     """
     try:
         return _SplitSumRecogniser(kernel).found((*extents, 1, 1, 1)[:3])
@@ -76,7 +76,7 @@ class _SplitSumRecogniser:
         return SplitSum(min([pieces, *self._bounds(load.mask, -2, counted)]), elements, t.dtype)
 
     def _bounds(self, mask: ir.Tile | None, axis: int, place: Terms) -> list[int]:
-        """What the index along an axis is compared with; nothing else is compared but that along the other."""
+        """Return the bounds of the index along an axis; only it and the index along the other axis may be compared."""
         found = []
         for index, extent in self.definitions.comparisons(mask) if mask is not None else []:
             steps = self.definitions.step(index, -2), self.definitions.step(index, -1)
@@ -87,7 +87,7 @@ class _SplitSumRecogniser:
         return found
 
     def _added(self) -> ir.Load:
-        """What is summed, in the loop or without one."""
+        """Return the load that is summed, in a loop or without one."""
         x = self._plain(self.store.value)
         if self.loop is not None:
             require(isinstance(x, ir.Name))

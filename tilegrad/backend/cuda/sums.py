@@ -1,4 +1,4 @@
-"""Kernels that are one sum of products, and what is done with it: what `products` and `convolutions` read alike."""
+"""Match the parts that recognised products and convolutions share: operands, accumulator, epilogue."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .code.dot_operands import Definitions, Strided, is_zeros
 
 TYPES = (bfloat16, float16, float32)
 Terms = dict[ir.Tile, int]
-"""A sum of terms, each times a number."""
+"""A linear combination: coefficients of terms."""
 
 
 class NotRecognised(Exception):
-    """The kernel is something else."""
+    """Raised when a kernel computes something else."""
 
 
 def require(fits: object) -> None:
@@ -25,7 +25,7 @@ def require(fits: object) -> None:
 
 
 class ProductKernel:
-    """A kernel with one product of tiles, in `loops` of which each is in the one before, and one store behind them."""
+    """A kernel with one product of tiles in perfectly nested loops, and one store after them."""
 
     def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
         every = list(statements(kernel.body))
@@ -53,13 +53,13 @@ class ProductKernel:
         return memory
 
     def check_places(self, read: set[int], target: str) -> None:
-        """Every argument of the kernel is one of those, and none that is read is written."""
+        """Check that the kernel has no other arguments, and overwrites none that it reads."""
         require(self.places[target] not in read and len(self.places) == len(read) + 1)
 
     def rest(self, axis: int, counted: Terms, extent: int, dtype: DType) -> tuple[int, bool]:
-        """The argument with a bias, or -1, and whether what is negative becomes 0: what is done with the sums.
+        """Match the epilogue: return the argument with a bias, or -1, and whether a ReLU follows.
 
-        A bias has an element for each of `extent` along an axis (-1 or -2) of a tile; `counted` is where that begins.
+        A bias has an element for each of `extent` along an axis (-1 or -2) of a tile; `counted` is its first index.
         """
         value, relu, bias = self._plain(self.store.value, axis, dtype), False, -1
         match value:
@@ -75,7 +75,7 @@ class ProductKernel:
         return bias, relu
 
     def _plain(self, x: ir.Tile, axis: int, dtype: DType) -> ir.Tile:
-        """Without names, without rounding to what is stored in the end, and without the other axis, of extent 1."""
+        """Strip names, rounding to the stored dtype, and broadcasting along the other axis."""
         while True:
             x = self.definitions.resolved(x)
             match x:

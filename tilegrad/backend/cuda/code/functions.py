@@ -74,11 +74,9 @@ def literal(value: float | int | bool, dtype: DType) -> Text:
     value = int(value)
     if dtype.bits < REGISTER_BITS:
         return Text(f"{TYPES[dtype.name]}({value})")
-    if dtype.kind == "uint":
-        return Text(f"{value}{'u' if dtype.bits == 32 else 'ull'}")
-    if value == dtype.min and dtype.bits >= REGISTER_BITS:
-        return Text(f"{value + 1}{'ll' if dtype.bits == 64 else ''} - 1", SUM)
-    wide = "ll" if dtype.bits == 64 else ""
+    wide = {"uint32": "u", "uint64": "ull", "int64": "ll"}.get(dtype.name, "")
+    if value == dtype.min < 0:
+        return Text(f"{value + 1}{wide} - 1", SUM)
     return Text(f"{value}{wide}", UNARY if value < 0 else ATOM)
 
 
@@ -296,20 +294,23 @@ def cast(x: Text, source: DType, target: DType) -> Text:
     if target is bool_:
         return binary("!=", EQUAL, x, literal(0, source), free=False)
     if source.is_float and target.is_integer:
-        wide = "int64" if target.name in ("uint32", "int64") else "uint64" if target.name == "uint64" else "int"
+        wide = {"uint32": "int64", "int64": "int64", "uint64": "uint64"}.get(target.name, "int")
         made = call(f"whole<{wide}>", x)
         return made if TYPES[target.name] == wide else call(TYPES[target.name], made)
     if target in LOW_PRECISION_FLOATS:
-        if source in FLOAT8 and target is float16:
-            return x
-        if source in LOW_PRECISION_FLOATS or source is float32:
-            return narrowed(x, target)
-        if source is bool_ or (source.bits == 8 and target.bits == 16):
-            return call("float", x)
-        return narrowed(call("float", x), target)
+        return _to_low_precision(x, source, target)
     if source in LOW_PRECISION_FLOATS and target is float32:
         return x
     return call(TYPES[target.name], x)
+
+
+def _to_low_precision(x: Text, source: DType, target: DType) -> Text:
+    if source in FLOAT8 and target is float16:
+        return x
+    if source in LOW_PRECISION_FLOATS or source is float32:
+        return narrowed(x, target)
+    exact = source is bool_ or (source.bits == 8 and target.bits == 16)
+    return call("float", x) if exact else narrowed(call("float", x), target)
 
 
 def bitcast(x: Text, source: DType, target: DType) -> Text:

@@ -93,7 +93,7 @@ def blocked(
     >>> layout = blocked((4, 512), 256, 4)
     >>> [[(d.extent, d.stride) for d in digits] for digits in layout.axes]
     [[(2, 128), (2, None)], [(4, None), (128, 1)]]
-    >>> layout.extents(), layout.without([1]).copies(256)
+    >>> layout.extents(), layout.without([1]).copy_bits(256)
     ((2, 4), 127)
     """
     axes: list[tuple[Digit, ...]] = [()] * len(shape)
