@@ -42,3 +42,14 @@ def test_no_memory_is_a_memory_error_and_all_goes_on(name: str) -> None:
     assert (ROW + 1).sum().item() == 2 << 12
     gc.collect()
     assert tg.live_bytes() <= live + 4096
+
+
+def test_the_error_names_the_largest_tensors_and_what_helps() -> None:
+    large = tg.rand(1021, 1031).realize()
+    with pytest.raises(OutOfMemoryError) as caught:
+        tg.zeros(HUGE).realize()
+    text = str(caught.value)
+    assert "the largest tensors:" in text
+    assert "f32[1021,1031]  test_memory_errors.py:" in text
+    assert "tilegrad.memory.summary()" in text
+    assert large.shape == (1021, 1031)

@@ -17,6 +17,7 @@ from ...errors import OutOfMemoryError
 from ...runtime import events
 from ...runtime.device import Statistics
 from ...runtime.singletons import lock
+from ..shortage import REMEDIES, largest_tensors
 
 ALIGNMENT = 64
 CHUNK_BYTES = 1 << 21
@@ -141,10 +142,8 @@ class MemoryPool:
             try:
                 mapping, address = _map(size)
             except (OSError, OverflowError) as e:
-                raise OutOfMemoryError(
-                    f"no memory for a tensor of {size:,} bytes: {self.statistics.live:,} bytes are live. "
-                    "Free tensors, or use smaller batches"
-                ) from e
+                head = f"no memory for a tensor of {size:,} bytes: {self.statistics.live:,} bytes are live"
+                raise OutOfMemoryError("\n".join([head, *largest_tensors("cpu"), REMEDIES])) from e
         self.mappings[address] = mapping
         self.held += size
         self.allocations += 1

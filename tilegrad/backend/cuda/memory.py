@@ -7,15 +7,14 @@ large blocks serve any other size.
 
 from __future__ import annotations
 
-import gc
 from itertools import accumulate
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import OutOfMemoryError
-from ...ir.graph import Value
 from ...runtime import events
 from ...runtime.buffer import Buffer, Loan, Usage
+from ..shortage import REMEDIES, format_bytes, largest_tensors
 from .driver import OUT_OF_MEMORY, DriverFault
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ MIN_LARGE_BYTES = 1 << 25
 """Smallest large block, in bytes."""
 CACHE_DIVISOR = 8
 """Cached free memory is limited to 1 / CACHE_DIVISOR of the GPU's memory when other sizes are needed."""
-MAX_LISTED_TENSORS = 8
-"""Most tensors named in an out-of-memory error."""
 FOREIGN_DIVISOR = 8
 """Memory held by others is named from 1 / FOREIGN_DIVISOR of the GPU's memory on."""
 MAX_PENDING_CHANGES = 4096
@@ -288,37 +285,4 @@ class DeviceMemory:
             lines.append(
                 f"others (libraries in this process, or other processes) hold {format_bytes(total - free - live)}"
             )
-        largest = largest_values(device)
-        if largest:
-            lines.append("the largest tensors:")
-            lines += [
-                f"  {format_bytes(value.buffer.bytes):>10}  {value.type}  {value.location or ''}" for value in largest
-            ]
-        lines.append(
-            "What helps: a smaller batch, tilegrad.checkpoint around parts of the network, autocast to bfloat16, "
-            "tilegrad.no_grad() where no gradient is needed, and del for what is not used any more"
-        )
-        return "\n".join(lines)
-
-
-def largest_values(device: CudaDevice) -> list[Value]:
-    """Return the values that own most memory on a device. Slow: examines all live objects."""
-    found: dict[int, Value] = {}
-    for thing in gc.get_objects():
-        if isinstance(thing, Value):
-            buffer = thing.__dict__.get("buffer")
-            if buffer is not None and buffer.device is device and buffer.bytes:
-                found.setdefault(buffer.address, thing)
-    return sorted(found.values(), key=lambda value: -value.buffer.bytes)[:MAX_LISTED_TENSORS]
-
-
-def format_bytes(bytes: int) -> str:
-    """Format a number of bytes.
-
-    >>> format_bytes(3 << 30), format_bytes(700)
-    ('3.00 GiB', '700 bytes')
-    """
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if bytes >= size:
-            return f"{bytes / size:.2f} {unit}"
-    return f"{bytes} bytes"
+        return "\n".join([*lines, *largest_tensors(device.name), REMEDIES])
