@@ -41,7 +41,7 @@ from tilegrad.ops.arithmetic import absolute, add, mul, sub
 from tilegrad.ops.broadcasting import expand, fill, reduce_sum, reshape
 from tilegrad.ops.cast import bitcast, cast, detach
 from tilegrad.ops.comparison import isfinite, isinf, isnan
-from tilegrad.ops.sliding import Adaptive, Axis, Sliding
+from tilegrad.ops.sliding import Adaptive, Sliding, WindowAxis
 from tilegrad.ops.trigonometric import tanh
 
 Move = Callable[[Drawing], Value]
@@ -525,7 +525,7 @@ def convolved(d: Drawing) -> Value:
     return d.add(made, a.bits + 5 + math.ceil(deep), max(a.largest, 0) + 3 + deep)
 
 
-def windows_over(d: Drawing, extent: object) -> Axis:
+def windows_over(d: Drawing, extent: object) -> WindowAxis:
     """Windows for pooling: each has an element that exists."""
     if not isinstance(extent, int) or extent == 0:
         raise Unfit

@@ -57,7 +57,7 @@ example(
     torch=lambda t, x, i: t.gather(x, -1, i.long()),
 )
 example(
-    indexing.Index,
+    indexing.Gather,
     lambda x, i, j: indexing.index(x, (i, j), (1, 2)),
     floats(2, 5, 6, 3),
     ints(4, 1, low=-5, high=5),
@@ -65,7 +65,7 @@ example(
     torch=lambda t, x, i, j: x[:, i, j],
 )
 example(
-    indexing.Index,
+    indexing.Gather,
     lambda x, i, j: indexing.index(x, (i, j), (2, 0)),
     floats(5, 4, 6),
     ints(3, low=0, high=6),
@@ -73,14 +73,14 @@ example(
     torch=lambda t, x, i, j: x[j, :, i],
 )
 example(
-    indexing.Index,
+    indexing.Gather,
     lambda x, i: indexing.index_select(x, i, 1),
     floats(3, 5, 2),
     ints(7, low=0, high=5),
     torch=lambda t, x, i: t.index_select(x, 1, i),
 )
 example(
-    indexing.Index,
+    indexing.Gather,
     indexing.embedding,
     floats(6, 3),
     ints(2, 4, low=0, high=6),

@@ -11,7 +11,7 @@ from tests.ops.test_opaque import check_kernel, given
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph
-from tilegrad.ops.indexing import Index, Scatter, index_add
+from tilegrad.ops.indexing import Gather, Scatter, index_add
 from tilegrad.ops.scatter import COMBINED, broadcast_strides
 
 
@@ -27,7 +27,7 @@ def test_every_way_to_meet_and_many_columns(fn: str) -> None:
 def test_what_is_scattered_out_of_range_is_kept_inside() -> None:
     value = Scatter(given(float32), (given(int64, 3),), given(float32, 3), (0,), (4,), "add")
     check_kernel(value, [np.zeros((), np.float32), np.array([9, -9, 1]), np.ones(3, np.float32)], {})
-    read = Index(given(float32, 4), (given(int64, 3),), (0,))
+    read = Gather(given(float32, 4), (given(int64, 3),), (0,))
     (found,) = interpret(Graph(read.inputs, (read,)), [np.arange(4, dtype=np.float32), np.array([9, -9, 1])])
     assert found.tolist() == [3, 0, 1]
 

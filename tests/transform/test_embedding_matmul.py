@@ -12,7 +12,7 @@ from tilegrad.ir.dtype import DType, bfloat16, float32, int64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.broadcasting import fill
 from tilegrad.ops.contraction import Contract
-from tilegrad.ops.indexing import Index, Scatter
+from tilegrad.ops.indexing import Gather, Scatter
 from tilegrad.ops.movement import permute
 from tilegrad.transform.autodiff import gradients, tracked_input
 from tilegrad.transform.embedding_matmul import embedding_matmul
@@ -38,7 +38,7 @@ def example(case: str) -> tuple[Graph, Value]:
     equation, order = EQUATIONS[case]
     table = tracked_input(TensorType(float32, (ROWS, DEPTH)), "table")
     w = tracked_input(TensorType(float32, (DEPTH, WIDTH)), "w")
-    x: Value = Index(table, (I,), (0,))
+    x: Value = Gather(table, (I,), (0,))
     x = x if order is None else permute(x, order)
     y = Contract(*((w, x) if case == "on the right" else (x, w)), equation)
     upstream = Input(y.type, "u")
@@ -98,11 +98,11 @@ def _alone(table: tuple[int, ...], entries: tuple[int, ...], dtype: DType = floa
     x = Input(TensorType(dtype, table), "table")
     i, w = Input(TensorType(int64, entries), "i"), Input(TensorType(dtype, (table[-1], WIDTH)), "w")
     letters = "abc"[: len(entries)]
-    return Graph((x, i, w), (Contract(Index(x, (i,), (0,)), w, f"{letters}k,kj->{letters}j"),))
+    return Graph((x, i, w), (Contract(Gather(x, (i,), (0,)), w, f"{letters}k,kj->{letters}j"),))
 
 
 def test_it_must_pay() -> None:
-    assert embedding_matmul(_alone((100, 128), (256,))).outputs[0].op == "index"
+    assert embedding_matmul(_alone((100, 128), (256,))).outputs[0].op == "gather"
     for graph in (_alone((200, 128), (256,)), _alone((300, 128), (256,)), _alone((8, 32), (4096,))):
         assert embedding_matmul(graph) is graph
 
@@ -121,15 +121,15 @@ def test_what_stays() -> None:
         assert embedding_matmul(graph) is graph
     half = Input(TensorType(bfloat16, (ROWS, DEPTH)), "half")
     u = Input(TensorType(bfloat16, (LENGTH, BATCH, WIDTH)), "u")
-    graph = Graph((half, I, u), (Contract(Index(half, (I,), (0,)), u, "nmk,nmj->kj"),))
+    graph = Graph((half, I, u), (Contract(Gather(half, (I,), (0,)), u, "nmk,nmj->kj"),))
     assert embedding_matmul(graph) is graph
     table, entries = (Input(t, "x") for t in (TensorType(float32, (ROWS, DEPTH)), I.type))
     for equation, shape in (("nmk,j->kj", (5,)), ("nmk,mj->kj", (BATCH, 5))):  # entries that the other side lacks
         y = Input(TensorType(float32, shape), "y")
-        graph = Graph((table, entries, y), (Contract(Index(table, (entries,), (0,)), y, equation),))
+        graph = Graph((table, entries, y), (Contract(Gather(table, (entries,), (0,)), y, equation),))
         found, wanted = (interpret(g, arrays_for(g)) for g in (embedding_matmul(graph), graph))
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-4, atol=1e-3)
-    assert embedding_matmul(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "index"
+    assert embedding_matmul(_alone((100, 128), (256,), bfloat16)).outputs[0].op == "gather"
     assert not any(step.applies(gpu_model(132)) for step in PASSES if step.run is embedding_matmul)
 
 

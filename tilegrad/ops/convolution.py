@@ -103,16 +103,16 @@ class ConvolveBack(Value):
     contracts = True
     cost = "expensive"
     y: Value
-    turned: Value
+    weights: Value
     axes: Windows
     precision: Precision = "highest"
 
     def infer(self) -> TensorType:
         outputs, taps = self.y.shape[2], [a.taps for a in self.axes]
         check_fit("convolution", self.y.shape, outputs, *[a.count for a in self.axes])
-        check_fit("convolution", self.turned.shape, self.y.shape[1], self.turned.shape[1], outputs, *taps)
+        check_fit("convolution", self.weights.shape, self.y.shape[1], self.weights.shape[1], outputs, *taps)
         split = [n for a in self.axes for n in (_strides(a), a.stride)]
-        return _infer(self.y, self.turned, (*self.y.shape[:2], self.turned.shape[1], *split))
+        return _infer(self.y, self.weights, (*self.y.shape[:2], self.weights.shape[1], *split))
 
     def element(self, position: Position, read: Reader) -> Expr:
         batch, group, channel, *split = position
@@ -120,15 +120,15 @@ class ConvolveBack(Value):
         output, *numbers = over = _indices([self.y.shape[2], *[a.cover for a in self.axes]])
         found = coverings(self.axes, at, numbers)
         y = _guarded_read(found.exists, read(self.y, (batch, group, output, *found.windows)))
-        w = _guarded_read(found.reached, read(self.turned, (group, channel, output, *found.taps)))
+        w = _guarded_read(found.reached, read(self.weights, (group, channel, output, *found.taps)))
         return _sum_products(y, w, over, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         positions = [_strides(a) * a.stride for a in self.axes]
         x = reshape(upstream, (*upstream.shape[:3], *positions))
         axes = tuple([a.replaced(extent=n) for a, n in zip(self.axes, positions, strict=True)])
-        to_y = Convolve(x, _transposed(self.turned), axes, self.precision) if self.y.tracked else None
-        to_w = _transposed(ConvolveWeight(x, self.y, axes, self.precision)) if self.turned.tracked else None
+        to_y = Convolve(x, _transposed(self.weights), axes, self.precision) if self.y.tracked else None
+        to_w = _transposed(ConvolveWeight(x, self.y, axes, self.precision)) if self.weights.tracked else None
         return to_y, to_w
 
     def __str__(self) -> str:

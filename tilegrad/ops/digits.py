@@ -72,7 +72,7 @@ def _digits(numbers: Any, shift: int) -> Any:
     return numbers >> shift & 15
 
 
-class _Pass(Opaque):
+class _DigitPass(Opaque):
     differentiable = False
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
@@ -96,7 +96,7 @@ class _Pass(Opaque):
 
 
 @final
-class DigitCounts(_Pass):
+class DigitCounts(_DigitPass):
     """For each row of int64 numbers and each digit, its count in each block.
 
     >>> from ..ir.graph import Input
@@ -127,7 +127,7 @@ class DigitCounts(_Pass):
 
 
 @final
-class SortByDigit(_Pass):
+class SortByDigit(_DigitPass):
     """The numbers of each row sorted by a digit; `starts` has the first position of each digit and block.
 
     >>> from ..ir.graph import Input

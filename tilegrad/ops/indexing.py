@@ -74,7 +74,7 @@ class TakeAlong(Value):
 
 
 @final
-class Index(Value):
+class Gather(Value):
     """Elements of x at the positions that several index tensors give along their axes.
 
     The indices have one shape (see `index`). It replaces the indexed axes if these are adjacent, and comes first if
@@ -242,7 +242,7 @@ class Scatter(Opaque):
             zeros = expand(_zero(upstream), self.source.shape)
             kept = Scatter(upstream, self.indices, zeros, self.axes, self.sizes)
         nothing = (None,) * len(self.indices)
-        return sum_to(kept, self.base.shape), *nothing, Index(upstream, self.indices, self.axes)
+        return sum_to(kept, self.base.shape), *nothing, Gather(upstream, self.indices, self.axes)
 
     def reference(self, base: Any, *others: Any) -> Any:
         from .scatter import clamp_positions, scatter_reference
@@ -338,7 +338,7 @@ def take_along(x: Value, index: Value, axis: int) -> Value:
 
 def index(x: Value, indices: Sequence[Value], axes: Sequence[int]) -> Value:
     """`x[i, j, ...]` with broadcast index tensors at some axes."""
-    return Index(x, *_spread("indexing", x, indices, axes))
+    return Gather(x, *_spread("indexing", x, indices, axes))
 
 
 def _spread(
@@ -361,15 +361,15 @@ def index_select(x: Value, index_: Value, axis: int) -> Value:
             f"index_select: the index must have one axis, not shape {shown(index_.shape)}; flatten it, or use x[index]"
         )
     if not x.type.rank:
-        return reshape(Index(reshape(x, (1,)), (flat_index(index_),), (0,)), ())
-    return Index(x, (flat_index(index_),), (normal_axis(axis, x.type.rank, "index_select"),))
+        return reshape(Gather(reshape(x, (1,)), (flat_index(index_),), (0,)), ())
+    return Gather(x, (flat_index(index_),), (normal_axis(axis, x.type.rank, "index_select"),))
 
 
 def embedding(weight: Value, index_: Value) -> Value:
     """Look up rows of a table."""
     if weight.type.rank != 2:
         raise ShapeError(f"embedding: the table must have two axes, not shape {shown(weight.shape)}")
-    return Index(weight, (index_,), (0,))
+    return Gather(weight, (index_,), (0,))
 
 
 def scatter_along(base: Value, index_: Value, source: Operand, axis: int, fn: str = "") -> Value:

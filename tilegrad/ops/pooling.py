@@ -27,16 +27,16 @@ from .base import Operand
 from .broadcasting import ZERO, accumulator, reduce_sum, require, reshape
 from .cast import cast, widened
 from .movement import Movement
-from .sliding import Axes, Axis, check_fit, coverings, tap_positions
+from .sliding import WindowAxes, WindowAxis, check_fit, coverings, tap_positions
 
 
-def _pooled_shape(x: Value, axes: Axes) -> Shape:
+def _pooled_shape(x: Value, axes: WindowAxes) -> Shape:
     """Return the shape with one element for each window."""
     check_fit("pooling", x.shape, *[a.extent for a in axes])
     return (*x.shape[: x.type.rank - len(axes)], *[a.count for a in axes])
 
 
-def _unpooled_shape(y: Value, axes: Axes) -> Shape:
+def _unpooled_shape(y: Value, axes: WindowAxes) -> Shape:
     """Return the shape that the windows cover."""
     check_fit("pooling", y.shape, *[a.count for a in axes])
     return (*y.shape[: y.type.rank - len(axes)], *[a.extent for a in axes])
@@ -47,7 +47,7 @@ class Im2col(Movement):
     """The elements of each window, 0 outside the tensor: (..., *taps, *windows)."""
 
     x: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         check_fit("windows", self.x.shape, *[a.extent for a in self.axes])
@@ -68,7 +68,7 @@ MAX_UNROLLED_WINDOWS = 9
 """Overlapping windows whose sum is unrolled: a short sum vectorises along memory."""
 
 
-def _sum_over_covers(axes: Axes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
+def _sum_over_covers(axes: WindowAxes, part: Callable[[Sequence[Expr]], Expr]) -> Expr:
     """Sum a function over the windows that cover a position."""
     counts = [a.cover for a in axes]
     if 0 < math.prod(counts) <= MAX_UNROLLED_WINDOWS:
@@ -88,7 +88,7 @@ class Col2im(Value):
 
     cost = "expensive"
     y: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         taps, counts = [a.width for a in self.axes], [a.count for a in self.axes]
@@ -110,7 +110,7 @@ class Col2im(Value):
         return (Im2col(upstream, self.axes),)
 
 
-def _unflatten_tap(flat: Expr, axes: Axes) -> list[Expr]:
+def _unflatten_tap(flat: Expr, axes: WindowAxes) -> list[Expr]:
     """Split the flat number of a tap into one for each axis."""
     taps, behind = [], math.prod(a.width for a in axes)
     for axis in axes:
@@ -119,14 +119,14 @@ def _unflatten_tap(flat: Expr, axes: Axes) -> list[Expr]:
     return taps
 
 
-def _flatten_taps(taps: Sequence[Expr], axes: Axes) -> Expr:
+def _flatten_taps(taps: Sequence[Expr], axes: WindowAxes) -> Expr:
     flat: Expr = ZERO
     for tap, axis in zip(taps, axes, strict=True):
         flat = flat * axis.width + tap
     return flat
 
 
-def _candidates(x: Value, axes: Axes, position: Position, read: Reader) -> tuple[Index, Expr]:
+def _candidates(x: Value, axes: WindowAxes, position: Position, read: Reader) -> tuple[Index, Expr]:
     """Return an index over the elements of a window, and the element; missing ones are the smallest number."""
     index = fresh_index(math.prod(a.width for a in axes))
     lead, windows = position[: -len(axes)], position[-len(axes) :]
@@ -138,7 +138,7 @@ MAX_UNROLLED_TAPS = 16
 """Elements of a window whose comparisons are unrolled: they then vectorise along memory."""
 
 
-def _unrolled_maximum(x: Value, axes: Axes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
+def _unrolled_maximum(x: Value, axes: WindowAxes, position: Position, read: Reader, number: DType) -> tuple[Expr, Expr]:
     """Return the maximum of a small window and its tap, as a shared chain of selections."""
     lead, windows = position[: -len(axes)], position[-len(axes) :]
     least = const(identity("maximum", x.dtype), x.dtype)
@@ -158,7 +158,7 @@ def _unrolled_maximum(x: Value, axes: Axes, position: Position, read: Reader, nu
     return greatest, found
 
 
-def _is_small(axes: Axes) -> bool:
+def _is_small(axes: WindowAxes) -> bool:
     return math.prod(a.width for a in axes) <= MAX_UNROLLED_TAPS
 
 
@@ -168,7 +168,7 @@ class MaxPool(Value):
 
     cost = "expensive"
     x: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         require("if", self.x.dtype, "max_pool")
@@ -190,7 +190,7 @@ class WindowArgmax(Value):
     cost = "expensive"
     differentiable = False
     x: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
@@ -215,7 +215,7 @@ class WindowGather(Value):
 
     x: Value
     numbers: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         check_fit("pooling", self.numbers.shape, *_pooled_shape(self.x, self.axes))
@@ -238,7 +238,7 @@ class WindowScatter(Value):
     cost = "expensive"
     y: Value
     numbers: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         check_fit("pooling", self.numbers.shape, *self.y.shape)
@@ -267,7 +267,7 @@ class PoolIndex(Value):
 
     differentiable = False
     numbers: Value
-    axes: Axes
+    axes: WindowAxes
 
     def infer(self) -> TensorType:
         return self.numbers.type.with_dtype(int64)
@@ -292,7 +292,7 @@ class WindowCounts(Value):
 
     cost = "free"
     differentiable = False
-    axis: Axis
+    axis: WindowAxis
     padding: bool
     place: str = "cpu"
 
@@ -306,24 +306,24 @@ class WindowCounts(Value):
         return ()
 
 
-def max_pool(x: Value, axes: Axes) -> Value:
+def max_pool(x: Value, axes: WindowAxes) -> Value:
     """Return the maximum of each window."""
     return MaxPool(x, axes)
 
 
-def pool_indices(x: Value, axes: Axes) -> Value:
+def pool_indices(x: Value, axes: WindowAxes) -> Value:
     """Return the positions of the maxima."""
     return PoolIndex(WindowArgmax(x, axes), axes)
 
 
-def sum_pool(x: Value, axes: Axes) -> Value:
+def sum_pool(x: Value, axes: WindowAxes) -> Value:
     """Return the sum of each window."""
     patches = Im2col(x, axes)
     rank = x.type.rank
     return reduce_sum(patches, tuple(range(rank - len(axes), rank)))
 
 
-def average_pool(x: Value, axes: Axes, padding: bool = True, divisor: int | None = None) -> Value:
+def average_pool(x: Value, axes: WindowAxes, padding: bool = True, divisor: int | None = None) -> Value:
     """Return the mean of each window, or its sum divided by a given number."""
     total = sum_pool(widened(x), axes)
     quotient: Callable[[Value, Operand], Value] = trunc_divide if x.dtype.is_integer else div

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_COMPARED_EDGES = 64
 """Edges up to which all are compared, which fuses with other kernels."""
-LANES = 256
+VALUES_PER_INSTANCE = 256
 
 
 @final
@@ -65,9 +65,11 @@ class SearchSorted(Opaque):
         count, steps = product(self.values.shape), length.bit_length()
         columns = self.values.shape[-1] if self.values.shape else 1
         sizes = {"COUNT": count, "LENGTH": length, "COLUMNS": columns, "STEPS": steps, "FIRST_STEP": 1 << steps >> 1}
-        inputs, grid = {"edges": self.edges.type, "values": self.values.type}, (Tiles(count, LANES),)
+        inputs, grid = {"edges": self.edges.type, "values": self.values.type}, (Tiles(count, VALUES_PER_INSTANCE),)
         in_rows = self.edges.type.rank > 1
-        return searchsorted.code(inputs, self.type, grid, LANES=LANES, **sizes, RIGHT=self.right, IN_ROWS=in_rows)
+        return searchsorted.code(
+            inputs, self.type, grid, LANES=VALUES_PER_INSTANCE, **sizes, RIGHT=self.right, IN_ROWS=in_rows
+        )
 
 
 def search_sorted(edges: Value, values: Value, right: bool = False) -> Value:

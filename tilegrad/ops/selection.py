@@ -23,7 +23,7 @@ from .cast import cast, to_bool
 from .comparison import eq
 from .control import where
 from .creation import positions, size_number
-from .indexing import Index
+from .indexing import Gather
 from .movement import stack
 from .opaque import Opaque
 from .scan import cumsum
@@ -96,7 +96,7 @@ def masked_select(x: Value, mask: Value, count: Dim) -> Value:
     """Return the `count` elements at which the broadcast mask is true."""
     shape = broadcast_shapes(x.shape, mask.shape, op="masked_select")
     flat = reshape(expand(x, shape), (product(shape),))
-    return Index(flat, (flat_nonzero(expand(mask, shape), count),), (0,))
+    return Gather(flat, (flat_nonzero(expand(mask, shape), count),), (0,))
 
 
 def masked_fill(x: Value, mask: Value, value: Operand) -> Value:

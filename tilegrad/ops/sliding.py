@@ -49,7 +49,7 @@ class Coverings(NamedTuple):
     exists: Expr
 
 
-class Axis(Structure):
+class WindowAxis(Structure):
     """An axis of `extent` elements with `count` windows of at most `width`."""
 
     extent: Dim
@@ -81,11 +81,11 @@ class Axis(Structure):
         """Return the tap, or that of the first element on the axis if this one is before it."""
 
 
-Axes: TypeAlias = "tuple[Axis, ...]"
+WindowAxes: TypeAlias = "tuple[WindowAxis, ...]"
 
 
 @final
-class Sliding(Axis):
+class Sliding(WindowAxis):
     """Windows of `taps` elements at a distance of `dilation`; the first window begins `padding` before the axis.
 
     >>> from ..ir.scalar import Index
@@ -150,7 +150,7 @@ class Sliding(Axis):
 
 
 @final
-class Adaptive(Axis):
+class Adaptive(WindowAxis):
     """Window q of n on an axis of m elements, from floor(q m / n) to ceil((q + 1) m / n), exclusive.
 
     A position is covered by the windows that would be its elements if windows and positions were exchanged.
@@ -208,13 +208,13 @@ def check_fit(op: str, shape: Shape, *expected: Dim) -> None:
         raise ShapeError(f"{op}: {shown(shape)} does not end in {shown(expected)}, which these windows are made for")
 
 
-def tap_positions(axes: Axes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
+def tap_positions(axes: WindowAxes, windows: Sequence[Expr], taps: Sequence[Expr]) -> tuple[tuple[Expr, ...], Expr]:
     """Return the position of an element of a window over several axes, and whether it exists."""
     found = [axis.place(q, k) for axis, q, k in zip(axes, windows, taps, strict=True)]
     return tuple([p.at for p in found]), conjunction(p.exists for p in found)
 
 
-def coverings(axes: Axes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Coverings:
+def coverings(axes: WindowAxes, at: Sequence[Expr], numbers: Sequence[Expr]) -> Coverings:
     """Return a window that covers a position of several axes."""
     found = [axis.covering(p, n) for axis, p, n in zip(axes, at, numbers, strict=True)]
     windows, taps, reached, exists = zip(*found, strict=True)

@@ -17,7 +17,7 @@ from ..ops.convolution import ConvolveBack
 from ..ops.pooling import Col2im
 from .rewrite import rewrite
 
-FEWER = 4
+MIN_SAVINGS = 4
 """Lowest ratio of packed elements to col2im elements: the latter are stored and read again."""
 
 
@@ -28,10 +28,10 @@ def col2im_gradient(graph: Graph) -> Graph:
     >>> from ..ir.graph import Input, TensorType
     >>> from ..ops.sliding import Sliding
     >>> y = Input(TensorType(float32, (2, 1, 64, 9)), "y")
-    >>> turned = Input(TensorType(float32, (1, 3, 64, 4)), "turned")
-    >>> print(col2im_gradient(Graph((y, turned), (ConvolveBack(y, turned, (Sliding(12, 9, 4),)),))))
-    graph(y: f32[2,1,64,9], turned: f32[1,3,64,4])
-      %0: f32[2,1,3,4,9] = contract[bcdk,abdj->abckj] turned y
+    >>> weights = Input(TensorType(float32, (1, 3, 64, 4)), "weights")
+    >>> print(col2im_gradient(Graph((y, weights), (ConvolveBack(y, weights, (Sliding(12, 9, 4),)),))))
+    graph(y: f32[2,1,64,9], weights: f32[1,3,64,4])
+      %0: f32[2,1,3,4,9] = contract[bcdk,abdj->abckj] weights y
       %1: f32[2,1,3,12] = col2im[axes=(4)] %0
       %2: f32[2,1,3,12,1] = reshape[sizes=(2, 1, 3, 12, 1)] %1
       return %2
@@ -41,16 +41,16 @@ def col2im_gradient(graph: Graph) -> Graph:
 
 def _as_col2im(back: Value) -> Value | None:
     assert isinstance(back, ConvolveBack)
-    y, turned, axes = back.y, back.turned, back.axes
+    y, weights, axes = back.y, back.weights, back.axes
     extents, counts = [a.extent for a in axes], [a.count for a in axes]
-    dims = [*y.shape, *turned.shape, *extents]
+    dims = [*y.shape, *weights.shape, *extents]
     if not all(type(d) is int for d in dims) or any(a.stride > 1 for a in axes):
         return None
     batch, groups, outputs = y.shape[:3]
-    channels, taps = turned.shape[1], turned.shape[3:]
-    if FEWER * channels * prod(counts) > outputs * prod(extents):  # type: ignore[operator]
+    channels, taps = weights.shape[1], weights.shape[3:]
+    if MIN_SAVINGS * channels * prod(counts) > outputs * prod(extents):  # type: ignore[operator]
         return None
-    flat = reshape(turned, (groups, channels, outputs, prod(taps)))
+    flat = reshape(weights, (groups, channels, outputs, prod(taps)))
     lines = reshape(y, (batch, groups, outputs, prod(counts)))
     parts = contract(flat, lines, "bcdk,abdj->abckj", back.precision)
     made = Col2im(reshape(parts, (batch, groups, channels, *taps, *counts)), axes)

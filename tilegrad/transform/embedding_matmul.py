@@ -20,7 +20,7 @@ from ..ir.size import Dim, known, product
 from ..ops.broadcasting import expand, fill, reshape
 from ..ops.contraction import Contract, letters
 from ..ops.control import split_check, where
-from ..ops.indexing import Index, Scatter
+from ..ops.indexing import Gather, Scatter
 from ..ops.movement import Permute, permute
 from .rewrite import rewrite
 from .simplify import constant_of
@@ -39,10 +39,10 @@ def embedding_matmul(graph: Graph) -> Graph:
     >>> from ..ir.graph import Input, TensorType
     >>> table, w = Input(TensorType(float32, (256, 128)), "table"), Input(TensorType(float32, (128, 64)), "w")
     >>> i = Input(TensorType(int64, (2048,)), "i")
-    >>> print(embedding_matmul(Graph((table, i, w), (Contract(Index(table, (i,), (0,)), w, "ik,kj->ij"),))))
+    >>> print(embedding_matmul(Graph((table, i, w), (Contract(Gather(table, (i,), (0,)), w, "ik,kj->ij"),))))
     graph(table: f32[256,128], i: i64[2048], w: f32[128,64])
       %0: f32[256,64] = contract[ak,kj->aj] table w
-      %1: f32[2048,64] = index[axes=(0)] %0 i
+      %1: f32[2048,64] = gather[axes=(0)] %0 i
       return %1
     """
     return rewrite(graph, _multiplied_first)
@@ -74,7 +74,7 @@ class GatheredRows(NamedTuple):
 def _gathered(x: Value, of_x: str) -> GatheredRows | None:
     """Match rows gathered from a table, with permuted axes; None for anything else."""
     x, of_x = _unpermuted(x, of_x)
-    if not isinstance(x, Index) or x.axes != (0,):
+    if not isinstance(x, Gather) or x.axes != (0,):
         return None
     (index,) = x.indices
     rank = index.type.rank
@@ -114,7 +114,7 @@ def _multiply_table(value: Contract, side: int) -> Value | None:
             return None
         rest = "".join(a for a in out if a not in rows.many)
         made = _contract(value, side, (rows.table, row + rows.rest), (other, of_other), row + rest)
-        found = Index(made, (rows.entries,), (0,))
+        found = Gather(made, (rows.entries,), (0,))
         return permute(found, [(rows.many + rest).index(a) for a in out])
     depths = [n for a, n in extents.items() if a not in of_other]
     if set(rows.many) & set(out) or not set(rows.many) <= set(of_other) or value.dtype not in SUMMED_TYPES:

@@ -64,8 +64,8 @@ def _as_gemm(value: Value, target: TargetModel) -> Value | None:
     match value:
         case Convolve(x, w, axes) if _fits(value, w, axes):
             return _forward(x, w, axes, piece, value.precision)
-        case ConvolveBack(y, turned, axes) if _fits(value, turned, axes) and all(a.stride == 1 for a in axes):
-            flipped = flip(turned, tuple(range(3, turned.type.rank)))
+        case ConvolveBack(y, weights, axes) if _fits(value, weights, axes) and all(a.stride == 1 for a in axes):
+            flipped = flip(weights, tuple(range(3, weights.type.rank)))
             made = _forward(y, flipped, tuple(map(_transposed, axes)), piece, value.precision)
             return reshape(made, value.shape)
         case ConvolveWeight(x, y, axes) if _fits(value, value, axes):

@@ -6,13 +6,13 @@ from ..ir.graph import Graph, Value
 from ..ir.size import Dim, product
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast
-from ..ops.indexing import Index, TakeAlong
+from ..ops.indexing import Gather, TakeAlong
 from ..ops.movement import Permute, Slice
 from ..ops.reduction import Max, Min
 from .rewrite import rewrite
 from .simplify import is_exact_in
 
-CANDIDATES = {Cast, Expand, Reshape, Permute, Slice, Index, TakeAlong, Max, Min}
+CANDIDATES = {Cast, Expand, Reshape, Permute, Slice, Gather, TakeAlong, Max, Min}
 
 
 def move_casts(graph: Graph) -> Graph:
@@ -37,11 +37,11 @@ def move_casts(graph: Graph) -> Graph:
 
 def _moved(value: Value, busy: set[Value]) -> Value | None:
     match value:
-        case Cast(Expand() | Index() | TakeAlong() | Permute() | Reshape() as moved, to) if moved not in busy:
+        case Cast(Expand() | Gather() | TakeAlong() | Permute() | Reshape() as moved, to) if moved not in busy:
             return (
                 _cast_before(value, moved) if _is_cheaper(moved.x, value, narrow=to.bits < moved.dtype.bits) else None
             )
-        case Expand(Cast() as x) | Index(Cast() as x) | TakeAlong(Cast() as x) if x not in busy:
+        case Expand(Cast() as x) | Gather(Cast() as x) | TakeAlong(Cast() as x) if x not in busy:
             return _cast_after(value, x) if _is_cheaper(value, x, narrow=False) else None
         case Permute(Cast() as x) | Reshape(Cast() as x) | Slice(Cast() as x) if x not in busy:
             return _cast_after(value, x) if _is_cheaper(value, x, narrow=x.dtype.bits > x.x.dtype.bits) else None

@@ -19,7 +19,7 @@ from ..ops.control import where, with_check
 from ..ops.counting import PartialHistograms
 from ..ops.creation import positions
 from ..ops.exact_sums import WORDS_PER_ROW, ExactSums, exact_total
-from ..ops.indexing import Index, Scatter, ScatterAlong, clamp_indices
+from ..ops.indexing import Gather, Scatter, ScatterAlong, clamp_indices
 from ..ops.movement import narrow, select
 from ..ops.ranges import RangeReduce, block_levels
 from ..ops.segment_sums import SegmentStarts
@@ -93,8 +93,8 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
 def _last_entries(base: Value, found: FlatScatter, order: Value, starts: Value) -> Value:
     """Write the last entry of each destination."""
     begin, end = (narrow(starts, 0, n, found.rows) for n in range(2))
-    which = Index(select(order, 0, 0), (maximum(sub(end, 1), 0),), (0,))
-    new = Index(found.source, (which,), (0,))
+    which = Gather(select(order, 0, 0), (maximum(sub(end, 1), 0),), (0,))
+    new = Gather(found.source, (which,), (0,))
     there = expand(reshape(lt(begin, end), (found.rows, 1)), base.shape)
     return where(there, new, base)
 
@@ -139,7 +139,7 @@ def _base(value: Scatter | ScatterAlong, found: FlatScatter) -> Value:
 
 def _reduce_entries(base: Value, found: FlatScatter, order: Value, starts: Value, fn: str) -> Value:
     """Reduce the sorted entries of each destination."""
-    sorted_source = Index(found.source, (select(order, 0, 0),), (0,))
+    sorted_source = Gather(found.source, (select(order, 0, 0),), (0,))
     total = RangeReduce(starts, block_levels(widened(sorted_source), fn), fn)
     return cast(COMBINE[fn](widened(base), total), base.dtype)
 
