@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,24 @@ def test_what_bounds_a_kernel() -> None:
     bounds = {a.key: a.bound for a in p.key_averages() if a.kind == "launch"}
     assert bounds["add"] in ("memory", "cache"), "64 MB are in the cache of a large machine"
     assert bounds["contract"] == "arithmetic"
+
+
+def test_a_profile_costs_little() -> None:
+    """At most 5 % of a step on a machine at rest; here others may be at work."""
+    step, x, y = made(256, 64)
+    for _ in range(20):
+        step(x, y)
+    best = [float("inf")] * 2
+    for n in range(30):
+        profiled = n % 2 == 1
+        if profiled:
+            opened = profile()
+            opened.start()
+            step(x, y)
+        for _ in range(10):
+            start = time.perf_counter()
+            step(x, y)
+            best[profiled] = min(best[profiled], time.perf_counter() - start)
+        if profiled:
+            opened.stop()
+    assert best[1] < 1.25 * best[0] + 20e-6

@@ -1,4 +1,4 @@
-"""`torch.utils`: data, cpp_extension, tensorboard."""
+"""`torch.utils`: benchmark, data, cpp_extension, tensorboard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 
 from .doors import missing
 
-MODULES = {"data": ".loading", "cpp_extension": ".cpp_extension", "tensorboard": ".tensorboard"}
+MODULES = {
+    "benchmark": "..utils.benchmark", "data": ".loading", "cpp_extension": ".cpp_extension",
+    "tensorboard": ".tensorboard",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
