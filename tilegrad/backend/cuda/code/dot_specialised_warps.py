@@ -259,10 +259,8 @@ class _SpecialisationPlanner:
                 return name
         raise _NotSpecialisable
 
-    def _shared_operand(
-        self, x: ir.Tile, position: int, own: dict[str, ir.Assign], outside: set[str], staged: list[str]
-    ) -> SharedOperand | None:
-        """Return an operand that is a tile of memory, perhaps transposed; a tile copied by the loop joins `staged`."""
+    def _loaded_names(self, x: ir.Tile) -> tuple[list[str], bool]:
+        """Return the names that lead from an operand to a load, if it is one, and whether it is transposed."""
         names, transposed = [], False
         while True:
             if isinstance(x, ir.Name) and x.name in self.definitions.values:
@@ -271,8 +269,14 @@ class _SpecialisationPlanner:
             elif isinstance(x, ir.Trans) and x.permutation == (1, 0):
                 transposed, x = not transposed, x.x
             else:
-                break
-        if not isinstance(x, ir.Load) or not names:
+                return (names if isinstance(x, ir.Load) else []), transposed
+
+    def _shared_operand(
+        self, x: ir.Tile, position: int, own: dict[str, ir.Assign], outside: set[str], staged: list[str]
+    ) -> SharedOperand | None:
+        """Return an operand that is a tile of memory, perhaps transposed; a tile copied by the loop joins `staged`."""
+        names, transposed = self._loaded_names(x)
+        if not names:
             return None
         name = names[-1]
         memory = self.definitions.strided(ir.Name(name))

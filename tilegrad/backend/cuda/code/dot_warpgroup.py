@@ -144,20 +144,27 @@ class WarpgroupLoop(NamedTuple):
         return iteration.nested(producer), iteration.nested(consumer)
 
 
+def _multiplies(definitions: Definitions, product: ir.Dot, x: Strided, y: Strided) -> bool:
+    """Return whether warpgroups multiply operands of these dtypes and memory orders at the product's precision."""
+    dtype, transposed = x.dtype, (x.along == 0, y.along == 1)
+    if y.dtype is not dtype or operand_dtype(dtype, product.precision, definitions.capability) is not dtype:
+        return False
+    if dtype is float32:
+        return not all(transposed)  # tf32 needs lines along k, except in a left operand read from registers
+    if dtype.bytes > 1:
+        return True
+    exact = not dtype.is_float or product.precision != "highest"
+    return exact and not any(transposed)  # tensor cores accumulate 8-bit floats with less than float32 precision
+
+
 def plan_warpgroup_loop(
     definitions: Definitions, product: ir.Dot, shared: int = SHARED_BYTES, iterations: int = 0
 ) -> WarpgroupLoop | None:
     """Return the plan of a product loop for warpgroups, or None; `iterations` is its trip count, 0 if unknown."""
     x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or x.dtype is not y.dtype:
-        return None
-    if operand_dtype(x.dtype, product.precision, definitions.capability) is not x.dtype:
+    if x is None or y is None or not _multiplies(definitions, product, x, y):
         return None
     transposed = (x.along == 0, y.along == 1)
-    if x.dtype is float32 and all(transposed):
-        return None  # tf32 needs lines along k, except in a left operand read from registers
-    if x.dtype.bytes == 1 and (any(transposed) or (x.dtype.is_float and product.precision == "highest")):
-        return None  # tensor cores accumulate 8-bit floats with less than float32 precision
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
     swapped = transposed[1] if x.dtype is float32 and any(transposed) else m not in HEIGHTS
     high, wide = (n, m) if swapped else (m, n)

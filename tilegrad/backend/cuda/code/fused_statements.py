@@ -297,19 +297,18 @@ class FusedLoop:
         if self.batch > 1 and is_batchable(self.low, load) and other is not None:
             load_elements(self, name, load, t, other)
             return
+        self._load_element(name, load, t)
+
+    def _load_element(self, name: str, load: ir.Load, t: TileType) -> None:
+        """Load each element by itself, or once for the whole vector."""
         broadcast = is_broadcast_load(
             self.low, load, self.layout.width, self._axis(load.pointer), self._is_uniform
         ) and self._is_local(name)
-        view = self.view if broadcast else self.element_view
+        view, evaluate = (self.view, self._vector_start) if broadcast else (self.element_view, self._current)
         value = functions.from_memory(self._memory(load.pointer, view), t.dtype)
         condition = self.condition(load.mask, first=broadcast)
         if condition:
-            other = (
-                literal(0, t.dtype)
-                if load.other is None
-                else (self._vector_start if broadcast else self._current)(load.other, t)
-            )
-            other = other if t.dtype is not bool_ else Text("false") if load.other is None else other
+            other = literal(0, t.dtype) if load.other is None else evaluate(load.other, t)
             value = Text(f"{condition} ? {value.within(3)} : {other.within(3)}", 0)
             if TYPES[t.dtype.name] not in ("float", "double", "int", "int64"):
                 value = Text(f"{TYPES[t.dtype.name]}({value})")

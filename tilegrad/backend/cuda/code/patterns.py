@@ -75,17 +75,22 @@ class Patterns:
             case ir.Cast(y, dtype):
                 exact = dtype.is_integer and self._is_integer(y)
                 return self.of(y, axis, width) if exact else self._even(y, axis, width)
-            case ir.Full(_, value, _):
-                return self.of(value, -1, width)
-            case ir.Expand(y, axes):
-                return self.of(y, -1 if axis in axes or axis < 0 else axis - sum(a < axis for a in axes), width)
-            case ir.BroadcastTo(y, wide):
-                return self.of(y, self._inner(y, wide, axis), width)
-            case ir.Trans(y, permutation):
-                return self.of(y, permutation[axis] if axis >= 0 else -1, width)
             case ir.Apply(fn, args):
                 return self._apply(fn, args, [self.of(a, self._inner(a, shape, axis), width) for a in args], width)
+            case ir.Full(_, y) | ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y):
+                return self.of(y, self._source_axis(x, axis), width)
         return UNKNOWN if along else CONSTANT
+
+    def _source_axis(self, x: ir.Tile, axis: int) -> int:
+        """Return the axis of a rearranged tile that corresponds to one of the result; -1 if there is none."""
+        match x:
+            case ir.Expand(_, axes) if axis >= 0 and axis not in axes:
+                return axis - sum(a < axis for a in axes)
+            case ir.BroadcastTo(y, wide):
+                return self._inner(y, wide, axis)
+            case ir.Trans(_, permutation) if axis >= 0:
+                return permutation[axis]
+        return -1
 
     @memoised
     def typical_step(self, x: ir.Tile, axis: int) -> int | None:
