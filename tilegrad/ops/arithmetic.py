@@ -65,7 +65,7 @@ class Div(Binary):
         return Div(upstream, self.y)
 
     def share_y(self, upstream: Value) -> Value | None:
-        is_replaced = self.provenance.change is not None  # then its tensor has other elements now
+        is_replaced = self.provenance.change is not None  # its tensor has been written since
         again = Div(self.x, self.y) if is_replaced else self
         return neg(Div(Mul(upstream, again), self.y))
 
@@ -242,7 +242,7 @@ class Copysign(Binary):
         return zeros_like(upstream)
 
 
-# --- the functions that users call -------------------------------------------------------------
+# --- builders -------------------------------------------------------------
 
 
 def add(x: Operand, y: Operand) -> Value:

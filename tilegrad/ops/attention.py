@@ -87,7 +87,7 @@ def attention(query: Value, key: Value, value: Value, setting: AttentionMask) ->
         return tiled_attention(query, key, value, setting)
     q, k, v = (reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (query, key, value))
     mask = () if setting.mask is None else (_transposed_mask(setting.mask),)
-    # not the state itself: its tensor goes on to other numbers before the gradient is taken
+    # a copy: the state advances before the gradient is computed
     state = () if setting.state is None else (add(setting.state, 0),)
     made = Attention(q, k, v, mask, state, heads, setting.causal, setting.scale, setting.p, setting.precision)
     means, _ = made.parts(made)
@@ -109,7 +109,7 @@ def _transposed_mask(mask: Value) -> Value:
 def plain_attention(query: Value, key: Value, value: Value, setting: AttentionMask) -> Value:
     """Compute attention with all scores in memory."""
     (batch, heads, queries, width), (_, few, keys, _) = query.shape, key.shape
-    share = 1 if heads == few else exact_quotient(heads, few)  # of no heads, too
+    share = 1 if heads == few else exact_quotient(heads, few)  # also without heads
     assert share is not None
     grouped = (batch, few, share * queries, width)
     scores = matmul(mul(widened(reshape(query, grouped)), setting.scale), transpose(widened(key)), setting.precision)

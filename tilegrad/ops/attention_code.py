@@ -246,7 +246,7 @@ def _dropped(op: AttentionOp) -> str:
         ]
     dtype = "tl.float64" if op.wide is float64 else "tl.float32"
     kept = f"(a{ROUNDS}@ >> 8) < {keep_threshold(op.p)}"
-    # assigned twice, so it is kept: evaluated where it is used it would be drawn twice
+    # assigned twice, which keeps it a variable: inlined it would be drawn twice
     lines += [f"factor@ = tl.full((COUNT, {_lanes(op)}), {1 / (1 - op.p)!r}, {dtype})"]
     return "\n".join([*lines, f"factor@ = tl.where({kept}, factor@, 0.0)"])
 

@@ -160,7 +160,7 @@ def _listed(values: Sequence[Value]) -> str:
 
 def operand(x: Operand, like: Value) -> Value:
     """Convert a number to a scalar of the dtype and device of another value; return a value as it is."""
-    if not isinstance(x, (int, float)):  # faster than to ask whether it is a Value
+    if not isinstance(x, (int, float)):  # faster than isinstance(x, Value)
         return x
     dtype, device = like.type.dtype, like.type.device
     kind = dtype.kind

@@ -146,7 +146,7 @@ class _Rebuilding:
         if not changes and all(x is p.value for x, p in zip(value.inputs, inputs, strict=False)):
             return BatchedValue(value, False)
         batched_call = any(p.mapped for p in inputs)
-        if batched_call and isinstance(value, Declared):  # its meaning is mapped, which is made of other values
+        if batched_call and isinstance(value, Declared):  # its reference, made of other values, is batched
             meant = value.meaning.reference()
             return rebuilt([meant.outputs[value.place]], dict(zip(meant.inputs, inputs, strict=True)))[0]
         if isinstance(value, JointOutput):
@@ -154,7 +154,7 @@ class _Rebuilding:
         else:
             new = _batched(value, inputs) if batched_call else value.with_inputs([p.value for p in inputs], **changes)
         if new.tracked and not value.tracked and any(x.tracked for x in value.inputs):
-            amend(new, tracked=False)  # made where no gradients were recorded
+            amend(new, tracked=False)  # recorded without gradients
         if not batched_call and value.provenance.hooks is not None:
             new.note().hooks = value.provenance.hooks
         return BatchedValue(new, batched_call)

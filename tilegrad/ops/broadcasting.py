@@ -266,7 +266,7 @@ class Sum(Reduction):
         return (self.spread(upstream),)
 
 
-# --- the functions that other ops use ----------------------------------------------------------
+# --- builders ----------------------------------------------------------
 
 
 def fill(value: float, shape: Shape, dtype: DType, device: str = "cpu") -> Value:

@@ -38,7 +38,7 @@ COUNTS = """
 @tg.kernel
 def digit_counts(PARAMETERS):
     DIGITS
-    # Four digits have one word of four counts.
+    # A word holds the counts of four digits.
     word = tl.arange(0, 4)
     mine = (digit >> 2)[None, :, :] == word[:, None, None]
     one = tl.where(inside, (1).to(tl.int64) << ((digit & 3) * 16).to(tl.int64), (0).to(tl.int64))
@@ -52,7 +52,7 @@ SORT_BY_DIGIT = """
 @tg.kernel
 def sort_by_digit(PARAMETERS):
     DIGITS
-    # Eight digits have one word of eight counts: 256 is 0 there, where all of a block is one digit.
+    # A word holds the counts of eight digits, modulo 256 (if a block has only one digit).
     word = tl.arange(0, 2)
     bit = ((digit & 7) * 8).to(tl.int64)
     mine = (digit >> 3)[None, :, :] == word[:, None, None]

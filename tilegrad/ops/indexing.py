@@ -151,7 +151,7 @@ class ScatterAlong(Opaque):
         own = cast(eq(chosen, self.base), self.dtype)
         others = cast(eq(TakeAlong(chosen, self.index, self.axis), self.source), self.dtype)
         many = ScatterAlong(own, self.index, others, self.axis, self.sizes, "add")
-        share = div(upstream, where(eq(many, 0.0), 1.0, many))  # nothing is equal to NaN
+        share = div(upstream, where(eq(many, 0.0), 1.0, many))  # NaN equals nothing
         to_source = mul(others, TakeAlong(share, self.index, self.axis))
         return sum_to(mul(own, share), self.base.shape), None, to_source
 
@@ -322,7 +322,7 @@ def check_inside(op: str, index: Shape, shape: Shape, axis: int) -> None:
             )
 
 
-# --- the functions that build --------------------------------------------------------------------
+# --- builders --------------------------------------------------------------------
 
 
 def take_along(x: Value, index: Value, axis: int) -> Value:

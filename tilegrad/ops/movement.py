@@ -150,7 +150,7 @@ class Cat(Movement):
         p = position[self.axis]
         if end - first == 1:
             return read(self.tensors[first], replaced(position, self.axis, p - size(starts[first])))
-        # few in their order, which reads more easily; halves of many, so that a thousand nest ten deep
+        # a chain for few, which is easier to read; bisection for many, so that a thousand nest ten deep
         middle = first + 1 if end - first <= 4 else (first + end) // 2
         before = self._among(first, middle, starts, position, read)
         return choose(p < size(starts[middle]), before, self._among(middle, end, starts, position, read))
@@ -192,7 +192,7 @@ def _show_slice(extent: Dim, start: Dim, step: int, count: Dim) -> str:
     return f"{start}:{end}" + ("" if step == 1 else f":{step}")
 
 
-# --- the order of axes -------------------------------------------------------------------------
+# --- permutations -------------------------------------------------------------------------
 
 
 def permute(x: Value, axes: Sequence[int]) -> Value:
@@ -266,7 +266,7 @@ def unflatten(x: Value, axis: int, sizes: Sequence[Dim]) -> Value:
     return reshape(x, (*x.shape[:n], *inner, *x.shape[n + 1 :]))
 
 
-# --- parts ---------------------------------------------------------------------------------------
+# --- slices ---------------------------------------------------------------------------------------
 
 
 def narrow(x: Value, axis: int, start: Dim, length: Dim) -> Value:
@@ -375,7 +375,7 @@ def chunk(x: Value, count: int, axis: int = 0) -> tuple[Value, ...]:
     return split(x, -(-extent // count), axis) if extent else tuple([x] * count)
 
 
-# --- tensors put together ------------------------------------------------------------------------
+# --- concatenation ------------------------------------------------------------------------
 
 
 def cat(tensors: Sequence[Value], axis: int = 0) -> Value:

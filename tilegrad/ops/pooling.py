@@ -142,7 +142,7 @@ def _unrolled_maximum(x: Value, axes: WindowAxes, position: Position, read: Read
     """Return the maximum of a small window and its tap, as a shared chain of selections."""
     lead, windows = position[: -len(axes)], position[-len(axes) :]
     least = const(identity("maximum", x.dtype), x.dtype)
-    # where all are as small as can be, padding is not meant, but the first element that exists
+    # if all elements are the smallest number, choose the first one that exists, not padding
     found = cast_element(_flatten_taps([a.first(q, ZERO) for a, q in zip(axes, windows, strict=True)], axes), number)
     greatest: Expr = least
     for flat in range(math.prod(a.width for a in axes)):
@@ -153,7 +153,7 @@ def _unrolled_maximum(x: Value, axes: WindowAxes, position: Position, read: Read
         each = choose(exists, read(x, (*lead, *at)), least)
         better = apply("invert", each <= greatest)
         if x.dtype.is_float:
-            better = better & apply("eq", greatest, greatest)  # NaN is greater than all, and the first one is found
+            better = better & apply("eq", greatest, greatest)  # the first NaN is the maximum
         greatest, found = choose(better, each, greatest), choose(better, const(flat, number), found)
     return greatest, found
 
@@ -200,7 +200,7 @@ class WindowArgmax(Value):
         if _is_small(self.axes):
             return _unrolled_maximum(self.x, self.axes, position, read, uint8)[1]
         found = reduce("argmax", *_candidates(self.x, self.axes, position, read))
-        # where all are as small as can be, padding was found: the first element that exists is meant
+        # if all elements are the smallest number, padding was found: choose the first one that exists
         windows = position[-len(self.axes) :]
         taps = [a.first(q, k) for a, q, k in zip(self.axes, windows, _unflatten_tap(found, self.axes), strict=True)]
         return cast_element(_flatten_taps(taps, self.axes), self.dtype)

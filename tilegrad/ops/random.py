@@ -83,7 +83,7 @@ class Philox(Value):
         return (None,)
 
 
-# --- the functions that draw -----------------------------------------------------------------------
+# --- distributions -----------------------------------------------------------------------
 
 
 def advance(state: Value, drawn: Dim) -> Value:

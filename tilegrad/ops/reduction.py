@@ -150,7 +150,7 @@ class Argmin(ArgExtreme):
     fn = "argmin"
 
 
-# --- the functions that users call -------------------------------------------------------------
+# --- builders -------------------------------------------------------------
 
 
 def reduce_prod(x: Value, axes: Axes = None, keepdim: bool = False) -> Value:

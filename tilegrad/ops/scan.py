@@ -238,5 +238,5 @@ def _compared_logs(x: Value, n: int) -> Value:
     powers = exp(where(earlier, sub(unsqueeze(x, n), unsqueeze(shift, n + 1)), float("-inf")))
     if n + 1 < x.type.rank:
         return _shifted_log(reduce_sum(powers, n + 1), shift)
-    rows = reshape(powers, (product(x.shape), extent))  # one axis: of short ones a GPU would take one at a time
+    rows = reshape(powers, (product(x.shape), extent))  # one axis: GPUs process short axes one after the other
     return _shifted_log(reshape(reduce_sum(rows, 1), x.shape), shift)

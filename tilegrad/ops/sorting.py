@@ -147,7 +147,7 @@ class SmallestKeys(Opaque):
         return smallest_keys.code(inputs, self.type, grid, LENGTH=self.keys.shape[-1], COUNT=self.count)
 
 
-# --- the functions that build ----------------------------------------------------------------------
+# --- builders ----------------------------------------------------------------------
 
 
 class SortResult(NamedTuple):

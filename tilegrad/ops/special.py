@@ -131,7 +131,7 @@ class Polygamma(_InFloat64):
         for k in range(ASYMPTOTIC_FROM):
             passed = passed + _power(1.0 / (z + float(k)), n + 1)
         value = (series * _power(inverse, n) + where(near, passed * float(math.factorial(n)), _number(0.0))) * sign
-        part = x - apply("floor", x)  # the cotangent of a turn is that of the part behind the point
+        part = x - apply("floor", x)  # the cotangent has period pi: use the fractional part of x
         cotangent = apply("cos", part * math.pi) / _abs_sin_pi(x)
         slope: Expr = _number(0.0)
         for factor in reversed(_cotangent_derivative(n)):
@@ -151,7 +151,7 @@ def _cotangent_derivative(n: int) -> list[float]:
     """
     found = [0.0, 1.0]
     for _ in range(n):
-        slope = [k * factor for k, factor in enumerate(found)][1:]  # and each time by that of the cotangent itself
+        slope = [k * factor for k, factor in enumerate(found)][1:]  # chain rule: times the derivative of the cotangent
         found = [-a - b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
     return [x + 0.0 for x in found]
 
@@ -175,7 +175,7 @@ class BesselI(_InFloat64):
             factors.append(-factors[-1] * (4 * n * n - (2 * k - 1) ** 2) / (8 * k))
         for factor in reversed(factors):
             far = far * inverse + factor
-        half = apply("exp", size * 0.5)  # its square overflows only where the result does
+        half = apply("exp", size * 0.5)  # squared, which overflows only if the result does
         far = half * (half * (far / apply("sqrt", size * (2 * math.pi))))
         far = where(apply("isinf", size), size, far)
         value = where(size < BESSEL_SERIES_UP_TO, near, far)

@@ -82,7 +82,7 @@ def _norm(x: Value, order: float, axes: tuple[int, ...], keepdim: bool) -> Value
     if order == 1:
         return reduce_sum(size, axes, keepdim)
     if order == 0:
-        # what is never taken makes a gradient of zeros flow
+        # an unused branch contributes a gradient of zeros
         return reduce_sum(where(fill(False, (), bool_, x.device), x, cast(ne(x, 0.0), x.dtype)), axes, keepdim)
     if math.isinf(order):
         return (amax if order > 0 else amin)(size, axes, keepdim)

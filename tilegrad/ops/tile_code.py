@@ -143,7 +143,7 @@ def flat_offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0"
     return " + ".join(terms) or zero
 
 
-# --- kernels that do the work of another for each entry of an axis ------------------------------
+# --- batched kernels ------------------------------
 
 
 def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[bool], entries: Dim) -> TileCode:

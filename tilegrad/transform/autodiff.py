@@ -79,7 +79,7 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     found = [v for v in moved if v is not None]
     if set(upstreams).isdisjoint(topological(found)):
         return moved
-    # only what is to be computed after them still reads them (`Again`)
+    # only recomputations that wait for them (`Recompute`) still read them
     nothing: dict[Value, Value] = {u: fill_like(u, 0.0) for u in upstreams}
     known = iter(substitute(found, nothing))
     return [None if v is None else next(known) for v in moved]
@@ -137,7 +137,7 @@ def _gradient_targets(value: Value) -> tuple[Value, ...]:
 
 def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Value]:
     """List the values between the wanted ones and the outputs, producers first."""
-    needed: dict[Value, bool | None] = {}  # None: entered, but what it reads is not done
+    needed: dict[Value, bool | None] = {}  # None: entered, but its inputs are not done
     order = []
     stack = [value for value in outputs if value.tracked]
     while stack:

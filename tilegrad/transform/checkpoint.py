@@ -32,7 +32,7 @@ def recomputed_gradients(flowing: Sequence[tuple[Value, Value]], again: Mapping[
     """Return the gradients with respect to `again`, the inputs that the differentiated values are recomputed from."""
     anew = substitute([y for y, _ in flowing], again)
     for copy in again.values():
-        copy.note().is_leaf = True  # what x was computed from gets its share through x
+        copy.note().is_leaf = True  # the gradient reaches the producers of x through x
     found = gradients(anew, [u for _, u in flowing], list(again.values()))
     for copy in again.values():
         copy.note().is_leaf = False

@@ -41,7 +41,7 @@ def expand(graph: Graph) -> Graph:
 
 def _code(value: Declared, inputs: tuple[Value, ...]) -> list[Value]:
     """Instantiate all outputs of an operator."""
-    code = expand(value.meaning.code(value.type.device))  # an operator may be made of others
+    code = expand(value.meaning.code(value.type.device))  # an operator may use others
     new: dict[Value, Value] = dict(zip(code.inputs, inputs, strict=True))
     for part in code.values():
         if part not in new:

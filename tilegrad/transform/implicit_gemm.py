@@ -290,7 +290,7 @@ def _weight_gradient(x: Value, y: Value, axes: Windows, target: TargetModel, pre
     if precision == "high" and y.dtype is float32:
         upstream, first = _pack_channels_first(y, rows.grid), 0
         pitch = _known(upstream.value.shape[1]) // _known(y.shape[2])
-    elif whole and tuple([b.steps for b in back]) == rows.grid:  # then it is what the way back for the input reads, too
+    elif whole and tuple([b.steps for b in back]) == rows.grid:  # shared with the gradient of the input
         upstream = _pack_input(y, tuple(map(_transposed, axes)), back, piece)
         first = sum(b.before * n for b, n in zip(back, pitches(rows.grid), strict=True))
     else:
@@ -341,7 +341,7 @@ def _unpack_weights(w: Value, channels: int, axes: Windows, grids: Sequence[Grid
     names = ["group", "outer", *[f"tap {n}" for n in steps], *line]
     order = ["group", "outer", "channel", *[f"{what} {n}" for n in range(rank) for what in ("tap", "phase")]]
     w = permute(w, [names.index(name) for name in order])
-    for n, g in enumerate(grids):  # the positions of a step that met no tap come back as 0, and are cut off
+    for n, g in enumerate(grids):  # phases without taps have gradient 0 and are cut off
         w = pad(w, [(0, g.stride - g.phases if m == 4 + 2 * n else 0) for m in range(w.type.rank)])
     w = reshape(w, (*w.shape[:3], *[(g.folded or g.taps) * g.stride for g in grids]))
     for n, axis in enumerate(axes):

@@ -46,7 +46,7 @@ def _moved(value: Value, busy: set[Value]) -> Value | None:
         case Permute(Cast() as x) | Reshape(Cast() as x) | Slice(Cast() as x) if x not in busy:
             return _cast_after(value, x) if _is_cheaper(value, x, narrow=x.dtype.bits > x.x.dtype.bits) else None
         case Max(Cast() as x) | Min(Cast() as x) if x not in busy and is_exact_in(x.dtype.short, x.x.dtype.short):
-            return _cast_after(value, x)  # of the narrow elements it is the same one
+            return _cast_after(value, x)  # the extreme of the narrow elements is the same element
     return None
 
 

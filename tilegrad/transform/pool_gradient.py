@@ -69,7 +69,7 @@ def _pushed(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Va
 
 
 def _is_zero(value: Value) -> bool:
-    return str(constant_of(value)) == "0.0"  # -0.0 is not what sums of nothing are
+    return str(constant_of(value)) == "0.0"  # an empty sum is 0.0, not -0.0
 
 
 def _compare_pooled(condition: Value, each: Value, greatest: Value) -> Value | None:

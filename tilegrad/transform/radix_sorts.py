@@ -105,7 +105,9 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
         return None
     flat = reshape(keys, (rows, length))
     if parts * size > length:
-        flat = pad(flat, [(0, 0), (0, parts * size - length)], -SIGN_BIT - 1)  # equal keys stand before, and come first
+        flat = pad(
+            flat, [(0, 0), (0, parts * size - length)], -SIGN_BIT - 1
+        )  # real keys of equal value come first, as the sort is stable
     found = SmallestKeys(reshape(flat, (rows, parts, size)), count)
     begins = reshape(mul(positions(parts, keys.device), size), (1, parts, 1))
     place = reshape(add(select(found, 2, 0), begins), (rows, parts * count))

@@ -310,7 +310,7 @@ class _Recomputation:
                 self.new[v] = v
         for v in sorted(
             search.backward, key=lambda v: (search.times[v], search.place[v])
-        ):  # what starts it comes before
+        ):  # triggers come before their recomputations
             inputs = [self.new[x] if x in search.backward else self._late(x, late) for x in v.inputs]
             self.new[v] = on_inputs(v, tuple(inputs))
         outputs = tuple([self.new[v] for v in search.original.outputs])

@@ -111,7 +111,7 @@ def as_winograd(value: Value, target: TargetModel) -> Value | None:
         return None
     axes, precision = value.axes, value.precision
     if target.matrix_unit is not None and precision == "medium":
-        return None  # products of rounded numbers take no time there, and transforms would make their errors larger
+        return None  # rounded products are cheap in the matrix unit, and transforms would amplify their errors
     if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
         return None
     dims = (*value.shape, *(n for x in value.inputs for n in x.shape))

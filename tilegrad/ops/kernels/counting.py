@@ -1,7 +1,7 @@
 """Count numbers, and sum exactly, with atomic additions to one row of counters per part."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is the number that it stands for.)
+# (In kernels a constexpr is a number.)
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def partial_histograms(
     numbers, out, BLOCK: tl.constexpr, LENGTH: tl.constexpr, COUNT: tl.constexpr, BINS: tl.constexpr
 ):
-    # Whole numbers: whichever is added first, the sum is the same.
+    # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * BINS
     for first in range(0, BINS, BLOCK):
@@ -41,7 +41,7 @@ def exact_sums(
     WORDS: tl.constexpr,
     POWERS: tl.constexpr,
 ):
-    # Whole numbers: whichever is added first, the sum is the same.
+    # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * COUNTERS
     for first in range(0, COUNTERS, BLOCK):

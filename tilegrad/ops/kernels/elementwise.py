@@ -1,7 +1,7 @@
 """Element-wise kernels with loops."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is the number that it stands for.)
+# (In kernels a constexpr is a number.)
 
 from __future__ import annotations
 

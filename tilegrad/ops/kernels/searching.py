@@ -1,7 +1,7 @@
 """Find positions: where segments of sorted entries start, where values belong in sorted rows, what a mask selects."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is the number that it stands for.)
+# (In kernels a constexpr is a number.)
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Sort rows of int32 keys, stably."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is the number that it stands for.)
+# (In kernels a constexpr is a number.)
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @OpKernel
 def count_keys(keys, out, LENGTH: tl.constexpr, KEYS: tl.constexpr, STEP: tl.constexpr):
-    # The place of a key is how many come before it. Each is counted alone: many instances are sooner done than a merge.
+    # Rank each key by counting those before it: independent instances finish earlier than a merge sort.
     begin = tl.program_id(0).to(tl.int64) * LENGTH
     entry = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
     key = tl.load(keys + (begin + entry), mask=entry < LENGTH)
@@ -32,7 +32,7 @@ def count_keys(keys, out, LENGTH: tl.constexpr, KEYS: tl.constexpr, STEP: tl.con
 
 @OpKernel
 def sort_keys(keys, out, LENGTH: tl.constexpr):
-    # A key and its place are one number, key << 32 | place: a comparison decides order and ties.
+    # Pack key << 32 | place, so that one comparison also breaks ties.
     row = tl.program_id(0).to(tl.int64)
     length = (LENGTH).to(tl.int64)
     near = row * length * 2
@@ -42,7 +42,7 @@ def sort_keys(keys, out, LENGTH: tl.constexpr):
         key = tl.load(keys + (row * length + place), mask=place < length).to(tl.int64)
         tl.store(out + (near + place), key << (32).to(tl.int64) | place, mask=place < length)
 
-    # Neighbouring runs of 1, 2, 4 ... elements at `near` are merged to `far`; then these change roles.
+    # Merge neighbouring runs of 1, 2, 4 ... elements from `near` to `far`, then swap the two.
     run = (1).to(tl.int64)
     while run < length:
         for start in range((0).to(tl.int64), length, run * 2):
@@ -71,7 +71,7 @@ def sort_keys(keys, out, LENGTH: tl.constexpr):
 
 @OpKernel
 def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
-    # A key and its place are one number, key << 32 | place. The least so far lie in order at `best`.
+    # Pack key << 32 | place. The smallest so far are kept sorted at `best`.
     row = tl.program_id(0).to(tl.int64)
     length = (LENGTH).to(tl.int64)
     best = row * (2 * COUNT)
