@@ -142,9 +142,7 @@ class Emitter:
         return found
 
     def emit(self, e: Expr, guard: Expr = TRUE) -> tuple[Tile, Axes]:
-        """Emit an expression as a tile, and return its axes. Reads that may be out of range happen where `guard` holds:
-        it has what is known of the indices, and of data if positions depend on them.
-        """
+        """Emit an expression as a tile, and return its axes. Reads are masked by `guard` where they may be outside."""
         if e in self.accumulated:
             return self.accumulated[e]
         key = (e, guard if self._is_unsafe(e) else TRUE)
@@ -255,9 +253,7 @@ class Emitter:
         return self.masked and self._reads_outside(read) and not known
 
     def _scanned(self, fn: str, index: Index, body: Expr, value: Tile, axes: Axes) -> tuple[Tile, Axes]:
-        """Emit a scan along an axis; positions of running extremes are a running maximum of the positions of new
-        extremes.
-        """
+        """Emit a scan along an axis; running positions of extremes are the maximum of the positions of new ones."""
         value = self.wide(body, value)
         if index not in axes:
             value, axes = self.spread(self.strong(value, body.dtype), axes, index)

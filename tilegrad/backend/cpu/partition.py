@@ -65,9 +65,9 @@ def partition(calls: Sequence[NativeCall], threads: int, *, merge: bool = True) 
     >>> short, long = NativeCall("short", 0, (), 4, 100.0), NativeCall("long", 0, (), 6, 60_000.0)
     >>> for segment in partition([short, short, long], 2):
     ...     print(segment.name, segment.lanes)
-    short, short [[[Range(call=0, begin=0, end=4), Range(call=1, begin=0, end=4)]]]
-    long [[[Range(call=2, begin=0, end=1)], [Range(call=2, begin=1, end=3)]],
-          [[Range(call=2, begin=3, end=4)], [Range(call=2, begin=4, end=6)]]]
+    short, short [[[InstanceRange(call=0, begin=0, end=4), InstanceRange(call=1, begin=0, end=4)]]]
+    long [[[InstanceRange(call=2, begin=0, end=1)], [InstanceRange(call=2, begin=1, end=3)]],
+          [[InstanceRange(call=2, begin=3, end=4)], [InstanceRange(call=2, begin=4, end=6)]]]
     """
     segments: list[ParallelSegment] = []
     together: list[NativeCall] = []
