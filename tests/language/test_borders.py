@@ -7,7 +7,7 @@ import pytest
 
 import tilegrad as tg
 from tests.language import test_tutorials as tutorials
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tilegrad.backend.cpu.borders import specialise_borders
 from tilegrad.ir.tile_parser import parse
 

@@ -10,7 +10,7 @@ import pytest
 import tilegrad as tg
 import tilegrad.language as tl
 from tests.language import test_tutorials as tutorials
-from tests.language.making import launched, made
+from tests.language.kernel_texts import launched, made
 from tests.language.test_tutorials import softmax_of
 from tilegrad.errors import KernelFault
 from tilegrad.ir.dtype import DTYPES, FLOAT8

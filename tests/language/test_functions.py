@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilegrad as tg
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tilegrad.language.kernel import KernelFunction
 
 M, N = 4, 8

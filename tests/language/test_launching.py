@@ -12,7 +12,7 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.language as tl
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tests.language.test_tutorials import add
 from tests.source import ROOT
 from tilegrad.ir.tile_parser import parse

@@ -3,7 +3,7 @@
 import pytest
 
 import tilegrad as tg
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tests.locking import TILES, drawn
 from tilegrad.errors import KernelFault
 

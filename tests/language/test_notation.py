@@ -5,7 +5,7 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.language as tl
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tilegrad.backend.cuda import nvrtc
 from tilegrad.language import TensorDescriptor, libdevice
 from tilegrad.language.extra import libdevice as named_so_too

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.language.planting import DEFECTS, RACES, Draw, Planted, nothing
+from tests.language.planted_defects import DEFECTS, RACES, Draw, Planted, nothing
 from tilegrad.errors import KernelFault
 from tilegrad.language.kernel import SpecialisedKernel
 

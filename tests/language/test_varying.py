@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import tilegrad as tg
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tests.language.test_tutorials import add, matmul
 from tilegrad.language.tuning import cdiv, next_power_of_2
 

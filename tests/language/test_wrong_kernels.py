@@ -7,7 +7,7 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.language as tl
-from tests.language.making import launched, made
+from tests.language.kernel_texts import launched, made
 from tilegrad.errors import DeviceError, InPlaceError, KernelError, KernelLaunchError, KernelSourceError
 
 SOURCE: dict[str, tuple[str, str]] = {

@@ -130,7 +130,7 @@ def _in_a_child(
     sys.stdout.flush()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads: the child only makes one call
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads: the child makes one call
         child = os.fork()
     if child == 0:
         try:

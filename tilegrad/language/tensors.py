@@ -148,7 +148,7 @@ def _exclusive_memory(x: Any, base: Any) -> Buffer | None:
     x._value = apart if held is value else held
     del value, whole, held
     kept = before()
-    if kept is not None:  # somebody will want these elements
+    if kept is not None:  # another reader needs the old elements
         base.value = kept
         base.storage.value = kept if base.storage.value is apart else base.storage.value
         x._value = kept if x._value is apart else x._value

@@ -20,48 +20,11 @@ from ..ir.graph import TensorType, Value
 from .opaque import Opaque
 
 if TYPE_CHECKING:
-    from .tile_code import TileCode
+    from .tile_code import OpKernel, TileCode
 
 BITS = 4
 BLOCK, BLOCKS_PER_INSTANCE = 256, 1
 """Numbers of a block, and blocks of an instance."""
-
-DIGITS = """
-row = tl.program_id(0).to(tl.int64)
-block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
-place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-inside = place < LENGTH
-number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
-digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
-"""
-COUNTS = """
-@tg.kernel
-def digit_counts(PARAMETERS):
-    DIGITS
-    # A word holds the counts of four digits.
-    word = tl.arange(0, 4)
-    mine = (digit >> 2)[None, :, :] == word[:, None, None]
-    one = tl.where(inside, (1).to(tl.int64) << ((digit & 3) * 16).to(tl.int64), (0).to(tl.int64))
-    counts = tl.sum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
-    for k in range(0, 4):
-        count = counts >> (k * 16).to(tl.int64) & (65535).to(tl.int64)
-        to = (row * 16 + word[:, None] * 4 + k) * BLOCKS + block[None, :]
-        tl.store(out + to, count.to(tl.int32), mask=(block < BLOCKS)[None, :])
-"""
-SORT_BY_DIGIT = """
-@tg.kernel
-def sort_by_digit(PARAMETERS):
-    DIGITS
-    # A word holds the counts of eight digits, modulo 256 (if a block has only one digit).
-    word = tl.arange(0, 2)
-    bit = ((digit & 7) * 8).to(tl.int64)
-    mine = (digit >> 3)[None, :, :] == word[:, None, None]
-    one = tl.where(inside, (1).to(tl.int64) << bit, (0).to(tl.int64))
-    running = tl.cumsum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
-    upto = tl.sum(tl.where(mine, running, (0).to(tl.int64)), axis=0) >> bit
-    before = tl.load(starts + ((row * 16 + digit) * BLOCKS + block[:, None]), mask=inside, other=0)
-    tl.store(out + (row * LENGTH + before + (upto - 1 & (255).to(tl.int64))), number, mask=inside)
-"""
 
 
 def _blocks(length: int) -> int:
@@ -78,21 +41,15 @@ class _DigitPass(Opaque):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (None,) * len(self.inputs)
 
-    def code(self, text: str, numbers: Value, shift: int, others: dict[str, Value]) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+    def code(self, kernel: OpKernel, numbers: Value, shift: int, others: dict[str, Value]) -> TileCode:
+        from .tile_code import Tiles
 
         rows, length = numbers.shape
         assert isinstance(length, int)
-        words = {
-            "BLOCK": BLOCK,
-            "BLOCKS": _blocks(length),
-            "SEVERAL": BLOCKS_PER_INSTANCE,
-            "LENGTH": length,
-            "SHIFT": shift,
-        }
+        sizes = {"BLOCK": BLOCK, "BLOCKS": _blocks(length), "SEVERAL": BLOCKS_PER_INSTANCE}
         inputs = {name: x.type for name, x in {"numbers": numbers, **others}.items()}
         grid = (Tiles(rows, 1), Tiles(length, BLOCK * BLOCKS_PER_INSTANCE))
-        return tile_code(fill_template(fill_template(text, {"DIGITS": DIGITS}, {}), {}, words), inputs, self.type, grid)
+        return kernel.code(inputs, self.type, grid, **sizes, LENGTH=length, SHIFT=shift)
 
 
 @final
@@ -123,7 +80,9 @@ class DigitCounts(_DigitPass):
         return found
 
     def kernel(self) -> TileCode:
-        return self.code(COUNTS, self.numbers, self.shift, {})
+        from .kernels.sorting import digit_counts
+
+        return self.code(digit_counts, self.numbers, self.shift, {})
 
 
 @final
@@ -148,4 +107,6 @@ class SortByDigit(_DigitPass):
         return np.take_along_axis(numbers, order, -1)
 
     def kernel(self) -> TileCode:
-        return self.code(SORT_BY_DIGIT, self.numbers, self.shift, {"starts": self.starts})
+        from .kernels.sorting import sort_by_digit
+
+        return self.code(sort_by_digit, self.numbers, self.shift, {"starts": self.starts})

@@ -347,7 +347,7 @@ class RoutineReader(CallReader):
     def branch(self, node: ast.AST, test: ast.expr, body: list[ast.stmt], other: list[ast.stmt]) -> list[Statement]:
         scope = self.scope
         condition = self.condition(test)
-        if not isinstance(condition, Expression):  # decided now; the other way is not even read
+        if not isinstance(condition, Expression):  # a static condition: the other branch is not read
             scope.depth -= 1
             chosen = list(self.block(body if condition else other))
             scope.depth += 1

@@ -207,7 +207,7 @@ class ThreadExpressionReader:
         value = self.number(node)
         dtype = kind_of(value).dtype
         if not dtype.is_integer and not self.scope.final:
-            return convert_to(0, int32)  # why it has a fraction is told when all types are known
+            return convert_to(0, int32)  # a fraction is reported once all types are final
         if not dtype.is_integer:
             raise self.scope.wrong(
                 node, f"{what} is a whole number, and this is {dtype.name}: // divides without a fraction"

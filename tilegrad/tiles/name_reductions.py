@@ -69,7 +69,7 @@ def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
                 first, second = _block(then, types), _block(otherwise, types)
                 same = first is then and second is otherwise
                 made.append(statement if same else If(condition, first, second))
-            case While(_, inner):  # its condition is computed anew in every turn
+            case While(_, inner):  # the condition is evaluated in each iteration: it stays as it is
                 renewed = _block(inner, types)
                 made.append(statement if renewed is inner else statement.replaced(body=renewed))
             case _:

@@ -1,4 +1,4 @@
-"""Sort rows of int32 keys, stably."""
+"""Sort rows stably: int32 keys by comparison, int64 numbers by one digit after another."""
 
 # mypy: ignore-errors
 # (In kernels a constexpr is a number.)
@@ -97,3 +97,58 @@ def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
         packed = tl.load(out + (best + k))
         tl.store(out + (best + k), packed & (4294967295).to(tl.int64))
         tl.store(out + (best + COUNT + k), packed >> (32).to(tl.int64))
+
+
+@OpKernel
+def digit_counts(
+    numbers,
+    out,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    SEVERAL: tl.constexpr,
+    LENGTH: tl.constexpr,
+    SHIFT: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
+    place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = place < LENGTH
+    number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
+    digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
+    # A word holds the counts of four digits.
+    word = tl.arange(0, 4)
+    mine = (digit >> 2)[None, :, :] == word[:, None, None]
+    one = tl.where(inside, (1).to(tl.int64) << ((digit & 3) * 16).to(tl.int64), (0).to(tl.int64))
+    counts = tl.sum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
+    for k in range(4):
+        count = counts >> (k * 16).to(tl.int64) & (65535).to(tl.int64)
+        to = (row * 16 + word[:, None] * 4 + k) * BLOCKS + block[None, :]
+        tl.store(out + to, count.to(tl.int32), mask=(block < BLOCKS)[None, :])
+
+
+@OpKernel
+def sort_by_digit(
+    numbers,
+    starts,
+    out,
+    BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    SEVERAL: tl.constexpr,
+    LENGTH: tl.constexpr,
+    SHIFT: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
+    place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = place < LENGTH
+    number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
+    digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
+    # A word holds the counts of eight digits, modulo 256 (if a block has only one digit).
+    word = tl.arange(0, 2)
+    bit = ((digit & 7) * 8).to(tl.int64)
+    mine = (digit >> 3)[None, :, :] == word[:, None, None]
+    one = tl.where(inside, (1).to(tl.int64) << bit, (0).to(tl.int64))
+    running = tl.cumsum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
+    upto = tl.sum(tl.where(mine, running, (0).to(tl.int64)), axis=0) >> bit
+    before = tl.load(starts + ((row * 16 + digit) * BLOCKS + block[:, None]), mask=inside, other=0)
+    tl.store(out + (row * LENGTH + before + (upto - 1 & (255).to(tl.int64))), number, mask=inside)

@@ -11,7 +11,7 @@ import pytest
 
 import tilegrad as tg
 import tilegrad.language as tl
-from tests.language.making import made
+from tests.language.kernel_texts import made
 from tests.language.test_wrong_kernels import COPY, LAUNCHES, OUT, X
 from tilegrad.language import heuristics, kernel
 from tilegrad.language import kernel as mark

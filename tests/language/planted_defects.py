@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tilegrad as tg
-from tests.language.making import made
+from tests.language.kernel_texts import made
 
 Lane = tuple[int, ...]
 
