@@ -66,7 +66,17 @@ def to(
     memory_format: MemoryFormat | None = None,
 ) -> Tensor:
     """Convert: x.to(dtype), x.to(device), x.to(device, dtype) or x.to(other)."""
-    dtype = typed(dtype)
+    dtype, device = _target(args, typed(dtype), device)
+    moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
+    if dtype is not None and dtype is not moved.value.dtype:
+        return lay(wrap(cast(moved.value, dtype)), formatted(self, memory_format, "to"))
+    if memory_format is None or memory_format in (preserve_format, suggested(moved)):
+        return moved.clone() if copy and moved is self else moved
+    return clone(moved, memory_format=memory_format)
+
+
+def _target(args: tuple[Any, ...], dtype: DType | None, device: DeviceLike) -> tuple[DType | None, DeviceLike]:
+    """Return the dtype and the device that positional arguments of `to` name."""
     for given in args:
         if isinstance(given, (DType, type)):
             dtype = typed(given)
@@ -82,12 +92,7 @@ def to(
             device = given
         elif given is not None:
             raise ArgumentError(f"to: takes a dtype, a device or a tensor, not {type(given).__name__}")
-    moved = self if device is None or place(device) == self.value.device else _moved(self, place(device))
-    if dtype is not None and dtype is not moved.value.dtype:
-        return lay(wrap(cast(moved.value, dtype)), formatted(self, memory_format, "to"))
-    if memory_format is None or memory_format in (preserve_format, suggested(moved)):
-        return moved.clone() if copy and moved is self else moved
-    return clone(moved, memory_format=memory_format)
+    return dtype, device
 
 
 def _moved(x: Tensor, name: str) -> Tensor:

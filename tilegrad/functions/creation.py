@@ -96,10 +96,7 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if array.dtype.kind == "c":
         raise DTypeError("tensor: complex numbers are not supported; keep real and imaginary parts in two tensors")
     if dtype is None and not typed:
-        kind = array.dtype.kind
-        dtype = bool_ if kind == "b" else int64 if kind in "iu" and array.size else get_default_dtype()
-        if kind == "f" and isinstance(data, (list, tuple)):
-            dtype = _typed_inside(data) or dtype
+        dtype = _inferred(data, array)
     if dtype is not None:
         if not typed:
             _check_range(array, dtype)
@@ -108,6 +105,14 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if from_numpy_dtype(array.dtype) is None:
         raise DTypeError(f"tensor: there is no dtype for numpy's {array.dtype}; convert the array first")
     return array
+
+
+def _inferred(data: Any, array: np.ndarray[Any, Any]) -> DType:
+    """Return the dtype that PyTorch would choose for Python numbers."""
+    kind = array.dtype.kind
+    if kind == "f" and isinstance(data, (list, tuple)) and (inside := _typed_inside(data)):
+        return inside
+    return bool_ if kind == "b" else int64 if kind in "iu" and array.size else get_default_dtype()
 
 
 def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial, wraps
 from inspect import CO_VARARGS, signature
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -249,8 +249,20 @@ def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
         return function
     checks = _checks(inner, names)
     takes_tensors = code.co_flags & CO_VARARGS and inner.__annotations__.get(code.co_varnames[len(names)]) == "Tensor"
-    places = [(n, *checks[name], name) for n, name in enumerate(names[: code.co_argcount]) if name in checks]
     called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2].strip("_")
+    return _checked(function, code, names, checks, called, bool(takes_tensors))
+
+
+def _checked(
+    function: Callable[..., Any],
+    code: CodeType,
+    names: tuple[str, ...],
+    checks: dict[str, Check],
+    called: str,
+    takes_tensors: bool,
+) -> Callable[..., Any]:
+    """Return the function behind the checks of its parameters, and of its variadic tensors."""
+    places = [(n, *checks[name], name) for n, name in enumerate(names[: code.co_argcount]) if name in checks]
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -261,13 +273,9 @@ def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
             given = args[place]
             kind = given.__class__
             if kind not in fitting or (kind is int and not -LARGEST <= given < LARGEST):
-                found = convert(given, called, name)
-                if found is not given:
-                    args = (*args[:place], found, *args[place + 1 :])
+                args = (*args[:place], convert(given, called, name), *args[place + 1 :])
         if takes_tensors:
-            for x in args[code.co_argcount :]:
-                if not isinstance(x, Handle):
-                    raise misfit(called, code.co_varnames[len(names)], x, "Tensor")
+            _require_tensors(args[code.co_argcount :], called, code.co_varnames[len(names)])
         for name, given in kwargs.items():
             if name in checks:
                 fitting, convert = checks[name]
@@ -284,6 +292,12 @@ def checking_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
     checked.__dict__["checks_arguments"] = True
     return checked
+
+
+def _require_tensors(given: tuple[Any, ...], called: str, name: str) -> None:
+    for x in given:
+        if not isinstance(x, Handle):
+            raise misfit(called, name, x, "Tensor")
 
 
 def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:

@@ -148,18 +148,8 @@ def _filled_by_mask(x: Tensor, key: Any, value: Any) -> Value | None:
 
 def parsed(x: Tensor, key: Any) -> Parsed:
     """Parse a key."""
-    items = [_item(i, x) for i in (key if isinstance(key, tuple) else (key,))]
     shape = x.value.shape
-    used = sum(_consumed(i) for i in items)
-    if used > len(shape):
-        advice = "" if shape else "; x.item() is its number"
-        raise AxisError(
-            f"indexing: {used} indices for a tensor of {len(shape)} dimensions, of shape {shown(shape)}{advice}"
-        )
-    if sum(i is Ellipsis for i in items) > 1:
-        raise AxisError("indexing: `...` may stand only once in an index")
-    if not any(i is Ellipsis for i in items):
-        items.append(Ellipsis)
+    items, used = _items(key, x)
     steps: list[Step] = []
     picks: dict[int, Tensor] = {}
     axis = 0
@@ -186,6 +176,23 @@ def parsed(x: Tensor, key: Any) -> Parsed:
                 steps.append(Step("whole", axis))
                 axis += 1
     return Parsed(tuple(steps), picks)
+
+
+def _items(key: Any, x: Tensor) -> tuple[list[Any], int]:
+    """Return the parts of a key, with one `...` among them, and the number of dimensions that they index."""
+    items = [_item(i, x) for i in (key if isinstance(key, tuple) else (key,))]
+    shape = x.value.shape
+    used = sum(_consumed(i) for i in items)
+    if used > len(shape):
+        advice = "" if shape else "; x.item() is its number"
+        raise AxisError(
+            f"indexing: {used} indices for a tensor of {len(shape)} dimensions, of shape {shown(shape)}{advice}"
+        )
+    if sum(i is Ellipsis for i in items) > 1:
+        raise AxisError("indexing: `...` may stand only once in an index")
+    if not any(i is Ellipsis for i in items):
+        items.append(Ellipsis)
+    return items, used
 
 
 def _item(item: Any, x: Tensor) -> Any:

@@ -177,6 +177,14 @@ class Pickler:
                 self.out += b"G" + struct.pack(">d", x)
             case str():
                 self.text(x)
+            case _Written(write):
+                write(self)
+            case _:
+                self._by_name(x)
+
+    def _by_name(self, x: Any) -> None:
+        """Write an object as a call of a function that PyTorch knows."""
+        match x:
             case complex():
                 self.call("__builtin__/complex", x.real, x.imag)
             case bytes():
@@ -187,8 +195,6 @@ class Pickler:
                 self.name(f"torch/{x.name}")
             case Device():
                 self.call("torch/device", x.name)
-            case _Written(write):
-                write(self)
 
     def _integer(self, x: int) -> None:
         if 0 <= x < 256:
