@@ -10,14 +10,14 @@ from weakref import ref
 from .errors import InPlaceError
 from .ir.graph import Value
 from .lazy.handle import state
-from .lazy.storage import Base, State, Storage, write_listeners
+from .lazy.storage import Base, SavedState, Storage, write_listeners
 from .ops.broadcasting import shown
 
 
-class _Written:
+class _WrittenBase:
     """A base that was written to, and its previous state."""
 
-    def __init__(self, base: Base, before: State) -> None:
+    def __init__(self, base: Base, before: SavedState) -> None:
         self.base = ref(base)
         self.before = before
 
@@ -27,16 +27,16 @@ class Writes:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.found: dict[int, _Written] = {}
+        self.found: dict[int, _WrittenBase] = {}
         self.own: set[Storage] = set()
         """Storages that the function made itself: if it is traced, they belong to the trace."""
 
-    def __call__(self, base: Base, before: State) -> None:
+    def __call__(self, base: Base, before: SavedState) -> None:
         if threading.get_ident() != self.thread:
             return
         known = self.found.get(id(base))
         if known is None or known.base() is not base:
-            self.found[id(base)] = _Written(base, before)
+            self.found[id(base)] = _WrittenBase(base, before)
 
     def refuse(self, placeholders: Collection[Value]) -> None:
         """Undo writes of placeholder-dependent values to captured tensors, and raise for the first one."""

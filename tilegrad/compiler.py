@@ -23,7 +23,7 @@ from .runtime import events, programs
 from .runtime.buffer import Buffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
-from .runtime.lock import Entry, Lock, lock_of
+from .runtime.lock import Lock, LockEntry, lock_of
 from .runtime.singletons import lock as new_lock
 from .runtime.target_model import TargetModel
 
@@ -169,7 +169,7 @@ def lock_for(place: Device) -> Lock:
     return _locks[known]
 
 
-def settle(place: Device, found: Mapping[str, Entry]) -> None:
+def settle(place: Device, found: Mapping[str, LockEntry]) -> None:
     """Add kernel choices for all later compilations."""
     lock = lock_for(place)
     _locks[place.name, settings().lock] = lock._replace(entries={**lock.entries, **found})

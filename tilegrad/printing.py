@@ -46,7 +46,7 @@ def set_printoptions(
     _options = base._replace(**{k: v for k, v in given.items() if v is not None}, sci_mode=sci_mode)  # type: ignore[arg-type]
 
 
-class Form:
+class NumberFormat:
     """The number format of one tensor: all elements are printed alike, with one width."""
 
     def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
@@ -97,7 +97,7 @@ def show(x: Any) -> str:
     else:
         numbers = array.astype(np.float64) if x.value.dtype.is_float else array
         short = array.size > _options.threshold
-        body = _block(numbers, Form(_edges(numbers) if short else numbers), len("tensor("), short)
+        body = _block(numbers, NumberFormat(_edges(numbers) if short else numbers), len("tensor("), short)
     if x.value.dtype not in default:
         suffixes.append(f"dtype={x.value.dtype!r}")
     if x.grad_fn is not None:
@@ -128,7 +128,7 @@ def _edges(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return x
 
 
-def _block(x: np.ndarray[Any, Any], form: Form, indent: int, short: bool) -> str:
+def _block(x: np.ndarray[Any, Any], form: NumberFormat, indent: int, short: bool) -> str:
     if x.ndim == 0:
         return form(x.item())
     edge = _options.edgeitems

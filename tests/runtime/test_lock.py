@@ -15,7 +15,7 @@ from tilegrad import config
 from tilegrad.errors import ArgumentError
 from tilegrad.runtime import lock
 from tilegrad.runtime.choice import chosen, parse_choice
-from tilegrad.runtime.lock import Entry, Lock, changed_text, keep, lock_of, place, read
+from tilegrad.runtime.lock import Lock, LockEntry, changed_text, keep, lock_of, place, read
 
 TEXT = """\
 # ours
@@ -34,7 +34,7 @@ def test_what_is_read() -> None:
     sections = read(TEXT, PATH)
     assert list(sections) == [("1.0", "toy, 2 threads"), ("1.0", "other")]
     entry = sections["1.0", "toy, 2 threads"]["0123456789ab"]
-    assert entry == Entry("matmul", chosen(m=64, n=32, k=64), "3 us instead of 4 us", 3)
+    assert entry == LockEntry("matmul", chosen(m=64, n=32, k=64), "3 us instead of 4 us", 3)
     assert sections["1.0", "other"]["abcdefabcdef"].choice == chosen("across", height=8, width=8)
 
 
@@ -75,21 +75,21 @@ def test_choices_are_read_as_they_print(text: str) -> None:
 
 def test_what_is_written_leaves_the_rest() -> None:
     found = {
-        "0123456789ab": Entry("matmul", chosen(m=8)),
-        "ffffffffffff": Entry("add", chosen("along", width=4), "1 us"),
+        "0123456789ab": LockEntry("matmul", chosen(m=8)),
+        "ffffffffffff": LockEntry("add", chosen("along", width=4), "1 us"),
     }
     text = changed_text(TEXT, PATH, "1.0", "toy, 2 threads", found)
     assert text == TEXT.replace("m=64 n=32 k=64  # 3 us instead of 4 us", "m=8").replace(
         "along width=64\n", "along width=64\nadd ffffffffffff = along width=4  # 1 us\n"
     )
-    again = changed_text(text, PATH, "2.0", "toy", {"0123456789ab": Entry("matmul", chosen(m=8))})
+    again = changed_text(text, PATH, "2.0", "toy", {"0123456789ab": LockEntry("matmul", chosen(m=8))})
     assert again == f"{text}\n[tilegrad 2.0 on toy]\nmatmul 0123456789ab = m=8\n"
 
 
 def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "kernels.lock"
-    keep(path, "1.0", "toy", {"0123456789ab": Entry("matmul", chosen(m=8), "3 us")})
-    keep(path, "1.0", "toy", {"0123456789ac": Entry("exp", chosen("along", width=8))})
+    keep(path, "1.0", "toy", {"0123456789ab": LockEntry("matmul", chosen(m=8), "3 us")})
+    keep(path, "1.0", "toy", {"0123456789ac": LockEntry("exp", chosen("along", width=8))})
     text = path.read_text()
     assert text.startswith("# The fastest known way")
     assert [e.choice.size("m") for e in read(text, path)["1.0", "toy"].values()] == [8, 1]
@@ -99,7 +99,7 @@ def test_a_new_file_says_what_it_is(tmp_path: Path) -> None:
 def keep_many(path: Path, begin: Barrier, digit: str) -> None:
     begin.wait(60)
     for n in range(20):
-        keep(path, "1.0", "toy", {f"{digit}{n:011}": Entry("matmul", chosen(m=8))})
+        keep(path, "1.0", "toy", {f"{digit}{n:011}": LockEntry("matmul", chosen(m=8))})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder cannot be held there")
@@ -119,7 +119,7 @@ def test_where_a_folder_cannot_be_held_lines_are_written_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock, "fcntl", None)
-    keep(tmp_path / "kernels.lock", "1.0", "toy", {"0123456789ab": Entry("matmul", chosen(m=8))})
+    keep(tmp_path / "kernels.lock", "1.0", "toy", {"0123456789ab": LockEntry("matmul", chosen(m=8))})
     assert "0123456789ab = m=8" in (tmp_path / "kernels.lock").read_text()
 
 
@@ -168,7 +168,7 @@ def test_what_other_versions_write_is_not_looked_at(folder: Path, capsys: pytest
     path = folder / "here" / "kernels.lock"
     path.write_text(TEXT + "[tilegrad 9.0 on other]\nin another way: {m: 3}\n", encoding="utf-8-sig")
     assert lock_of("1.0", lambda: "other").digest
-    keep(path, "1.0", "other", {"0123456789ac": Entry("add", chosen("along", width=8))})
+    keep(path, "1.0", "other", {"0123456789ac": LockEntry("add", chosen("along", width=8))})
     text = path.read_text()
     assert (text[:6], text[-23:]) == ("# ours", "in another way: {m: 3}\n")
     with pytest.raises(ArgumentError, match="line 11.*in another way"):

@@ -100,7 +100,7 @@ def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
     graph = graph_of(scaled, 4, 5)
     compiler.compile(graph)
     (entry,) = (folder / "programs").glob("*.entry")
-    name = programs.Name(entry.name.removesuffix(SUFFIX), {})
+    name = programs.ProgramKey(entry.name.removesuffix(SUFFIX), {})
     assert programs.read(name) is not None
     programs.shared("programs").write(name.key, payload)
     assert programs.read(name) is None

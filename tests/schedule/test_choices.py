@@ -25,7 +25,7 @@ from tilegrad.ops.movement import permute
 from tilegrad.ops.scan import cumsum
 from tilegrad.ops.sorting import sort
 from tilegrad.runtime.choice import Choice, chosen, parse_choice
-from tilegrad.runtime.lock import Entry, Lock
+from tilegrad.runtime.lock import Lock, LockEntry
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.assemble import assemble
 from tilegrad.schedule.fuse import fuse
@@ -54,7 +54,7 @@ PLAIN = [e for e in all_examples() if not any(v.opaque for v in e.graph().values
 def locked(graph: Graph, target: TargetModel, number: int, choice: Choice) -> list[Launch]:
     """The launches of a graph, with a choice for one of its groups."""
     schedule = fuse(graph, target)
-    lock = Lock(None, {digest_of(schedule.groups[number]): Entry("it", choice)})
+    lock = Lock(None, {digest_of(schedule.groups[number]): LockEntry("it", choice)})
     return [s for s in assemble(schedule, lock=lock).steps if isinstance(s, Launch)]
 
 
@@ -69,7 +69,7 @@ def test_every_choice_means_the_same(example: Example, target: str) -> None:
         assert found[:1] == [c for c in [default(group, TARGETS[target])] if c is not None]
         for choice in found[1:]:
             assert not refusal(group, choice, TARGETS[target]), choice
-            program = assemble(schedule, lock=Lock(None, {digest_of(group): Entry("it", choice)}))
+            program = assemble(schedule, lock=Lock(None, {digest_of(group): LockEntry("it", choice)}))
             for have, want in zip(execute(program, arrays), expected, strict=True):
                 np.testing.assert_allclose(
                     have.astype(np.float64), want.astype(np.float64), 1e-5, 1e-6, err_msg=f"{choice} of {group.kind}"
@@ -112,7 +112,7 @@ def test_choices_of_a_case(name: str) -> None:
     texts = set()
     for choice in found:
         assert parse_choice(str(choice)) == choice
-        lock = Lock(None, {digest_of(group): Entry("it", choice)})
+        lock = Lock(None, {digest_of(group): LockEntry("it", choice)})
         program = assemble(fuse(graph, target), lock=lock)
         texts.add(str(program.steps))
         got, *_ = execute(program, arrays)
@@ -172,7 +172,7 @@ def test_who_says_so() -> None:
     graph, _ = CASES["product"]
     (group,) = fuse(graph).groups
     assert str(kernel_choice(group, TargetModel(), Lock())) == f"{default(group, TargetModel())} (cost model)"
-    lock = Lock(None, {digest_of(group): Entry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
+    lock = Lock(None, {digest_of(group): LockEntry("it", chosen(m=4, n=4, k=4), "3 us instead of 4 us", 7)})
     assert str(kernel_choice(group, TargetModel(), lock)) == "m=4 n=4 k=4 (None, line 7: 3 us instead of 4 us)"
     assert signature(group) == "f32[33,100], f32[100,40] -> f32[33,40]"
     x = given(8)

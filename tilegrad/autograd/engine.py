@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-class Walk(threading.local):
+class GradientPass(threading.local):
     """Per thread: whether the gradient in progress is recorded for higher derivatives."""
 
     retain = True
 
 
-walk = Walk()
+walk = GradientPass()
 
 
 @contextmanager

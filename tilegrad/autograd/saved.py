@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ..errors import InPlaceError
 from ..ir.graph import Input, Value, topological
-from ..lazy.storage import Change
+from ..lazy.storage import WriteRecord
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast
 from ..transform.autodiff import is_leaf
@@ -21,7 +21,7 @@ def check_saved(outputs: Sequence[Value]) -> None:
     for value in topological(outputs, lambda v: not v.tracked or is_leaf(v)):
         if not value.tracked or is_leaf(value) or value.provenance.joint is not None:
             continue
-        knew: Sequence[Change] = value.provenance.known_changes or ()
+        knew: Sequence[WriteRecord] = value.provenance.known_changes or ()
         changed = {x: c for x in (value, *value.inputs) if (c := _change(x)) and c not in knew and not _by(c, value)}
         if changed:
             _refuse_if_read(value, changed)
@@ -42,11 +42,11 @@ def accept_changes(gradients: Sequence[Value], outputs: Sequence[Value]) -> None
         stack.extend(value.inputs)
 
 
-def _change(x: Value) -> Change | None:
+def _change(x: Value) -> WriteRecord | None:
     """Return the modification of a value's memory, or of the base it is a view of."""
     while True:
         known = x.provenance
-        change: Change | None = known.change
+        change: WriteRecord | None = known.change
         if change is None and known.epoch is not None:
             change = known.epoch.change
         if change is not None:
@@ -56,7 +56,7 @@ def _change(x: Value) -> Change | None:
         x = x.inputs[0]
 
 
-def _by(change: Change, value: Value) -> bool:
+def _by(change: WriteRecord, value: Value) -> bool:
     """Whether the value is the result of that very write."""
     written = change.by()
     while written is not value:
@@ -66,14 +66,14 @@ def _by(change: Change, value: Value) -> bool:
     return True
 
 
-def _led_to(value: Value, change: Change) -> bool:
+def _led_to(value: Value, change: WriteRecord) -> bool:
     """Whether a value is part of what was written: an in-place operation may consist of several."""
     written = change.by()
     ends = lambda v: v.provenance.change is not None or is_leaf(v)  # noqa: E731
     return written is not None and value in topological([written], ends)
 
 
-def _refuse_if_read(value: Value, changed: dict[Value, Change]) -> None:
+def _refuse_if_read(value: Value, changed: dict[Value, WriteRecord]) -> None:
     shares = value.gradient(Input(value.type))
     known = {value, *value.inputs}
     stack = [share for x, share in zip(value.inputs, shares, strict=True) if share is not None and x.tracked]

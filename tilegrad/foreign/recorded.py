@@ -12,7 +12,7 @@ from ..lazy.handle import mode
 from ..ops.external_call import external_call
 from ..ops.joint import joint_outputs
 from ..runtime.device import device as device_of
-from ..runtime.external_work import ENTRY, Prepared, Work
+from ..runtime.external_work import ENTRY, ExternalWork, PreparedWork
 from .abi import CallRecord, HostCallbacks, TensorLayout
 
 HOST_DEVICES = ("cpu", "null", "reference")
@@ -21,7 +21,7 @@ TENSOR_STRUCTURE_BYTES = 40
 """Size of a `tg_tensor` in bytes; its first field is the address of its elements."""
 
 
-class CppWork(Work):
+class CppWork(ExternalWork):
     """A C++ function with its numbers; equal if made from the same source."""
 
     def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
@@ -41,13 +41,13 @@ class CppWork(Work):
     def mark(self) -> str:
         return f"{self.function.digest} {self.name} {self.numbers!r}"
 
-    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         call = self.function.settled([TensorLayout(t) for t in inputs], self.numbers)
         record = call.record()
         return (_AllocatingCall if self.kind == "python" else _NativeCall)(self.function, call.place, record, call)
 
 
-class _NativeCall(Prepared):
+class _NativeCall(PreparedWork):
     """A call made by native code, with tensors as its only arguments."""
 
     def __init__(self, function: Any, place: int, record: CallRecord, keep: object) -> None:

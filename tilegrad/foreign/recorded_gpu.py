@@ -8,11 +8,11 @@ from typing import Any
 from ..ir.graph import TensorType, Value
 from ..ops.external_call import external_call
 from ..runtime.device import device as device_of
-from ..runtime.external_work import Prepared, Work
+from ..runtime.external_work import ExternalWork, PreparedWork
 from .recorded import without_gradient
 
 
-class CudaWork(Work):
+class CudaWork(ExternalWork):
     """A CUDA kernel with its numbers; equal if made from the same source."""
 
     def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
@@ -27,11 +27,11 @@ class CudaWork(Work):
     def __hash__(self) -> int:
         return hash(self._same)
 
-    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         return _RecordedLaunch(self.function, inputs, self.numbers, device)
 
 
-class _RecordedLaunch(Prepared):
+class _RecordedLaunch(PreparedWork):
     """A launch prepared except for addresses and stream."""
 
     def __init__(

@@ -22,10 +22,10 @@ MOST_INSTANCES = (2**31 - 1, 65535, 65535)
 
 def check_program(program: Program) -> None:
     """Raise CompileError, naming the step, if the program is wrong."""
-    _Checker(program).check()
+    _ProgramChecker(program).check()
 
 
-class _Checker:
+class _ProgramChecker:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.buffers = {b.name: b for b in program.buffers}

@@ -32,7 +32,7 @@ def text_of(root: Structure, names: Mapping[int, str] = {}) -> str:
     >>> text_of(tile.Assign("i", tile.Apply("add", (tile.Name("x"), tile.Name("x")))))
     '[["Name","tuple","Apply","Assign"],["i","add","x"],[[0,2],[0,2],[1,3,4],[2,1,5],[3,0,6]]]'
     """
-    return _Writer(names).text(root)
+    return _NodeWriter(names).text(root)
 
 
 def node_of(text: str | bytes, named: Mapping[str, Any] = {}) -> Any:
@@ -49,7 +49,7 @@ Maker: TypeAlias = "Callable[[list[int], list[Any]], Any]"
 """Builds an object from its row and the entries before it."""
 
 
-class _Writer:
+class _NodeWriter:
     def __init__(self, names: Mapping[int, str]) -> None:
         self.names = names
         self.classes: dict[str, int] = {}

@@ -20,7 +20,7 @@ from .tile_types import (
     spreads,
 )
 
-__all__ = ["Checker", "Mistake", "Refused", "TileType", "Types", "check", "loop_dtype"]
+__all__ = ["KernelChecker", "Mistake", "Refused", "TileType", "Types", "check", "loop_dtype"]
 
 _RESERVED = frozenset({"tl", "tg", "range", "float"})
 """Names reserved by the printed form of a kernel."""
@@ -45,13 +45,13 @@ def check(kernel: Kernel) -> Types:
     >>> print(types.variables["n"], types.variables["i"], types.of(Name("i")))
     i32 i32[8] i32[8]
     """
-    checker = Checker(kernel)
+    checker = KernelChecker(kernel)
     for statement in kernel.body:
         checker.statement(statement)
     return checker.finished()
 
 
-class Checker:
+class KernelChecker:
     """Checks the statements of a kernel in order."""
 
     def __init__(self, kernel: Kernel) -> None:

@@ -71,7 +71,7 @@ ELEMENTWISE = {SPELLED.get(f.name, f.name): f.name for f in FUNCTIONS.values() i
 BUILTINS = {"min": "minimum", "max": "maximum", "abs": "abs"}
 
 
-class Source:
+class KernelText:
     """A kernel's text with the means to point into it."""
 
     def __init__(self, text: str) -> None:
@@ -93,7 +93,7 @@ class Source:
 class ExpressionParser:
     """Parses expressions; `constants` are values of names."""
 
-    def __init__(self, source: Source, constants: Mapping[str, Constant]) -> None:
+    def __init__(self, source: KernelText, constants: Mapping[str, Constant]) -> None:
         self.source, self.constants = source, constants
         self.types = Types({})
         self.places: dict[int, tuple[Tile, ast.AST]] = {}

@@ -29,7 +29,7 @@ from .tile import (
     While,
 )
 from .tile_checker import Mistake, TileType, check, loop_dtype
-from .tile_expressions import BINARY, Constant, ExpressionParser, Source
+from .tile_expressions import BINARY, Constant, ExpressionParser, KernelText
 from .tile_types import Refused
 
 
@@ -47,7 +47,7 @@ def parse(text: str) -> Kernel:
     >>> print(kernel.name, kernel.origin, parse(str(kernel)) == kernel)
     double doubles True
     """
-    source = Source(textwrap.dedent(text))
+    source = KernelText(textwrap.dedent(text))
     try:
         module = ast.parse(source.text)
     except SyntaxError as error:
@@ -64,7 +64,7 @@ def parse_expression(text: str) -> Tile:
     >>> print(parse_expression("2*n + 1"))
     2 * n + 1
     """
-    return ExpressionParser(Source(text), {}).tile(ast.parse(text, mode="eval").body)
+    return ExpressionParser(KernelText(text), {}).tile(ast.parse(text, mode="eval").body)
 
 
 def parse_function(
@@ -80,7 +80,7 @@ def parse_function(
     def fill(out: "*f32"):
         tl.store(out + tl.program_id(0), 3)
     """
-    source = Source(text)
+    source = KernelText(text)
     source.name = function.name
     return StatementParser(source, constants).checked(function, parameters, "")
 
@@ -88,7 +88,7 @@ def parse_function(
 class StatementParser(ExpressionParser):
     """Parses statements and keeps the line of each part for the checker's errors."""
 
-    def __init__(self, source: Source, constants: Mapping[str, Constant]) -> None:
+    def __init__(self, source: KernelText, constants: Mapping[str, Constant]) -> None:
         super().__init__(source, constants)
         self.statements: dict[int, tuple[Statement, ast.stmt]] = {}
 

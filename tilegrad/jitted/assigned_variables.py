@@ -15,7 +15,7 @@ from ..tree import LEAF, Tree
 from .captured_state import CapturedState
 from .signature import CallArguments
 from .tracing import NoProgram, Trace
-from .variables import Variable
+from .variables import WatchedVariable
 
 if TYPE_CHECKING:
     from .specialised import Specialised
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class NewVariables(Exception):  # noqa: N818 - no error: the function is traced again
     """Raised when a traced function has assigned to variables that are not inputs yet."""
 
-    def __init__(self, places: Sequence[Variable]) -> None:
+    def __init__(self, places: Sequence[WatchedVariable]) -> None:
         self.places = places
 
 
 def with_variables(
-    call: CallArguments, places: Sequence[Variable], required_objects: Collection[int] = ()
+    call: CallArguments, places: Sequence[WatchedVariable], required_objects: Collection[int] = ()
 ) -> CallArguments | None:
     """Append the tensors in variables to the leaves of a call, each tensor once; None if a value is no tensor, or is
     also found where a program requires an identical object (`required_objects`).
@@ -52,7 +52,9 @@ def with_variables(
     return CallArguments(structure, leaves, call.numbers, call.recorded, tuple(places))
 
 
-def variables_for(outside: CapturedState, programs: Sequence[Specialised], more: Sequence[Variable]) -> list[Variable]:
+def variables_for(
+    outside: CapturedState, programs: Sequence[Specialised], more: Sequence[WatchedVariable]
+) -> list[WatchedVariable]:
     """List the variables whose tensors become inputs: those of other programs, those that are repeatedly assigned
     tensors of one type, and `more`.
     """
@@ -65,7 +67,7 @@ def variables_for(outside: CapturedState, programs: Sequence[Specialised], more:
     return [w for w in found.values() if isinstance(now := w.read(), Handle) and not now.own_value().tracked]
 
 
-def _is_replaced(program: Specialised, watched: Variable, found: Any) -> bool:
+def _is_replaced(program: Specialised, watched: WatchedVariable, found: Any) -> bool:
     """Whether a variable that a program only reads holds another tensor."""
     if not isinstance(found, Handle) or (now := watched.read()) is found or not isinstance(now, Handle):
         return False
@@ -75,11 +77,13 @@ def _is_replaced(program: Specialised, watched: Variable, found: Any) -> bool:
     return before.type == after.type and not before.tracked and not after.tracked
 
 
-def assigned_tensors(outside: CapturedState, standing: dict[tuple[int, Any], Handle]) -> list[tuple[Variable, Handle]]:
+def assigned_tensors(
+    outside: CapturedState, standing: dict[tuple[int, Any], Handle]
+) -> list[tuple[WatchedVariable, Handle]]:
     """List the variables that a traced function has assigned tensors to, with these; `standing` are the previous values
     of the variables that are inputs.
     """
-    made: dict[tuple[int, Any], tuple[Variable, Handle]] = {}
+    made: dict[tuple[int, Any], tuple[WatchedVariable, Handle]] = {}
     for watched, found in outside.others:
         if not isinstance(found, Handle):
             continue
@@ -108,7 +112,7 @@ def assigned_tensors(outside: CapturedState, standing: dict[tuple[int, Any], Han
     return list(made.values())
 
 
-def restore_variables(trace: Trace, outside: CapturedState, before: Sequence[tuple[Variable, Any]]) -> None:
+def restore_variables(trace: Trace, outside: CapturedState, before: Sequence[tuple[WatchedVariable, Any]]) -> None:
     """Restore variables that held a tensor before the trace and hold a placeholder now."""
     for watched, found in outside.others:
         if isinstance(found, Handle) and (now := watched.read_actual()) is not found and id(now) in trace.own:

@@ -48,7 +48,7 @@ from .variables import (
     ReadOnly,
     Referent,
     SetMembers,
-    Variable,
+    WatchedVariable,
     is_number,
     unchanged,
 )
@@ -78,8 +78,8 @@ _CALLED = ("__call__", "forward")
 class CapturedState(Node):
     """All that a function reads outside."""
 
-    numbers: list[Variable]
-    others: list[tuple[Variable, Any]]
+    numbers: list[WatchedVariable]
+    others: list[tuple[WatchedVariable, Any]]
     """Other variables with their values."""
     layers: list[tuple[Any, Any]]
     """Layers of the library with their settings and hooks, compared when `Surroundings` change."""
@@ -152,8 +152,8 @@ class _StateSearch:
     def __init__(self, attributes: set[str]) -> None:
         self.known = attributes
         self.attributes = set(attributes)
-        self.numbers: list[Variable] = []
-        self.others: list[tuple[Variable, Any]] = []
+        self.numbers: list[WatchedVariable] = []
+        self.others: list[tuple[WatchedVariable, Any]] = []
         self.layers: list[Any] = []
         self.seen: dict[int, Any] = {}
         self.waiting: deque[Any] = deque()
@@ -235,7 +235,7 @@ class _StateSearch:
             case _:
                 self._object(x)
 
-    def watch_variable(self, place: Any, name: Any, kind: type[Variable] = Variable) -> None:
+    def watch_variable(self, place: Any, name: Any, kind: type[WatchedVariable] = WatchedVariable) -> None:
         """Record a variable, and follow its value."""
         watched = kind(place, name)
         value = watched.read()
@@ -284,10 +284,10 @@ class _StateSearch:
         if name in found:
             self.watch_variable(found, name)
             return
-        self.others.append((Variable(found, name), ABSENT))
+        self.others.append((WatchedVariable(found, name), ABSENT))
         builtin = vars(builtins).get(name, ABSENT)
         if builtin is not ABSENT:
-            self.others.append((Variable(vars(builtins), name), builtin))
+            self.others.append((WatchedVariable(vars(builtins), name), builtin))
             self.asks = self.asks or builtin in (open, input)
             if builtin in (eval, exec, globals, locals):
                 self.unseen = f"it looks up names by `{name}`"
@@ -300,7 +300,7 @@ class _StateSearch:
         """Select the attribute names that the function may look up on an object."""
         return {n for n in names if isinstance(n, str)} if ANY in self.known else self.known & names.keys()
 
-    def _container(self, x: Any, kind: type[Variable] = Variable) -> None:
+    def _container(self, x: Any, kind: type[WatchedVariable] = WatchedVariable) -> None:
         if len(x) > MAX_ENTRIES:
             self._snapshot(AllEntries(x, None))
             for part in x.values() if isinstance(x, Mapping) else x:
@@ -310,7 +310,7 @@ class _StateSearch:
         for name in list(x) if isinstance(x, Mapping) else range(len(x)):
             self.watch_variable(x, name, kind)
 
-    def _snapshot(self, watched: Variable) -> None:
+    def _snapshot(self, watched: WatchedVariable) -> None:
         self.others.append((watched, watched.read()))
 
     def _watch_array(self, x: np.ndarray) -> None:
@@ -370,14 +370,14 @@ class _StateSearch:
         """Watch an inherited class attribute, which an instance attribute may shadow later."""
         holder = next((c for c in type(x).__mro__ if name in vars(c)), None)
         if holder is None and own is not None and MAYBE + name in self.known:
-            self.others.append((Variable(own, name), ABSENT))
+            self.others.append((WatchedVariable(own, name), ABSENT))
         if holder is None or _is_ours(holder.__module__):
             return
         found = vars(holder)[name]
         if isinstance(found, MemberDescriptorType):
             self.watch_variable(x, name, Attribute)
         elif own is not None and not isinstance(found, property):
-            self.others.append((Variable(own, name), ABSENT))
+            self.others.append((WatchedVariable(own, name), ABSENT))
 
     def _watch_class(self, x: type) -> None:
         """Watch the attributes of a class."""

@@ -17,7 +17,7 @@ from ..tree import LEAF, NOTHING
 from .guards import run_on_gradient_memory
 from .numbers import same_number
 from .specialised import Specialised
-from .variables import Variable
+from .variables import WatchedVariable
 
 MISS = object()
 """Returned by the fast path for a call that it does not handle."""
@@ -33,7 +33,7 @@ class FastCall(NamedTuple):
     program: Specialised
 
 
-def fast_call(program: Specialised, watched: Sequence[Variable]) -> FastCall | None:
+def fast_call(program: Specialised, watched: Sequence[WatchedVariable]) -> FastCall | None:
     """Generate the fast path of a program, if its signature is simple enough."""
     signature = program.signature
     special = program.changed or program.differentiable or program.returned_arguments or any(signature.tracked)
@@ -83,7 +83,7 @@ def _run_lines(program: Specialised, names: dict[str, Any], kept: bool) -> list[
     return run
 
 
-def _bindings(program: Specialised, values: Mapping[int, Any], watched: Sequence[Variable]) -> dict[str, Any]:
+def _bindings(program: Specialised, values: Mapping[int, Any], watched: Sequence[WatchedVariable]) -> dict[str, Any]:
     """Bind the names that the generated source refers to."""
     signature = program.signature
     names: dict[str, Any] = {

@@ -44,7 +44,7 @@ from .fast_call import MISS, FastCall, fast_call
 from .numbers import may_vary, present
 from .signature import CallArguments, differs_in_numbers, generalise, signature_of, varies
 from .specialised import Specialised
-from .variables import Variable
+from .variables import WatchedVariable
 
 if TYPE_CHECKING:
     from ..compiler import Compiled
@@ -235,7 +235,7 @@ class Jitted(Generic[P, R]):
             self._one_at_a_time = os.getpid(), RLock()
         return self._one_at_a_time[1]
 
-    def _run(self, made: PreparedCall, args: Any, kwargs: Any) -> Any:
+    def _run(self, made: PreparedProgram, args: Any, kwargs: Any) -> Any:
         _, program, leaves, sizes = made
         if program.must_run_unjitted(leaves):
             return self.fn(*args, **kwargs)
@@ -258,7 +258,7 @@ class Jitted(Generic[P, R]):
         known = next((p for p in self.programs if not p.unjitted_reason), None)
         return None if known is None else memory(known.compiled, known.gradient_bytes)
 
-    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> PreparedCall:
+    def prepared(self, *args: P.args, **kwargs: P.kwargs) -> PreparedProgram:
         """Return the program for these arguments, compiled if needed; it is not run."""
         call = self._call(args, kwargs)
         known = self._find_program(call)
@@ -267,7 +267,7 @@ class Jitted(Generic[P, R]):
         program, call = self._make_program(self._search_captured_state(call))
         sizes = program.signature.sizes(call)
         assert sizes is not None
-        made = PreparedCall(self, program, call.leaves, sizes)
+        made = PreparedProgram(self, program, call.leaves, sizes)
         if program.unjitted_reason:
             return made
         if self.tune > 0:
@@ -285,14 +285,14 @@ class Jitted(Generic[P, R]):
             structure, [_converted(x) for x in leaves], [w.read() for w in self.outside.numbers], mode.enabled, ()
         )
 
-    def _find_program(self, call: CallArguments) -> PreparedCall | None:
+    def _find_program(self, call: CallArguments) -> PreparedProgram | None:
         """Look up the program for a call."""
         present.leaves = call.leaves
         for program in self.programs:
             given = with_variables(call, program.input_variables, program.required_objects)
             sizes = None if given is None else program.signature.sizes(given)
             if given is not None and sizes is not None and program.sizes_fit(sizes) and program.is_current():
-                return PreparedCall(self, program, given.leaves, sizes)
+                return PreparedProgram(self, program, given.leaves, sizes)
         return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
@@ -318,7 +318,7 @@ class Jitted(Generic[P, R]):
     def _make_program(self, call: CallArguments) -> tuple[Specialised, CallArguments]:
         """Make a program for a call without one; variables that it assigns become inputs."""
         assert self.outside is not None
-        more: list[Variable] = []
+        more: list[WatchedVariable] = []
         while True:
             given = with_variables(call, variables_for(self.outside, self.programs, more))
             assert given is not None
@@ -465,7 +465,7 @@ class Jitted(Generic[P, R]):
                     return
 
 
-class PreparedCall(NamedTuple):
+class PreparedProgram(NamedTuple):
     """A program of a jitted function, with the arguments of one call."""
 
     function: Jitted[..., Any]
@@ -488,7 +488,7 @@ class PreparedCall(NamedTuple):
         return self.program._buffers(self.leaves)
 
 
-watchers: list[Callable[[PreparedCall], None]] = []
+watchers: list[Callable[[PreparedProgram], None]] = []
 """Called when a function has been compiled for another kind of calls, before it runs."""
 
 

@@ -16,7 +16,7 @@ from ..lazy.handle import Handle, mode
 from ..tree import Tree, flatten
 from .captured_state import CapturedState
 from .tracing import NoProgram
-from .variables import ABSENT, Attribute, Length, Snapshot, Variable, is_number, same, unchanged
+from .variables import ABSENT, Attribute, ContentsSnapshot, Length, WatchedVariable, is_number, same, unchanged
 
 
 class Effects:
@@ -25,7 +25,7 @@ class Effects:
     def __init__(self, outside: CapturedState) -> None:
         self.outside = outside
         self.numbers = [(w, w.read()) for w in outside.numbers]
-        held = [w for w, _ in outside.others if isinstance(w, (Length, Snapshot))]
+        held = [w for w, _ in outside.others if isinstance(w, (Length, ContentsSnapshot))]
         self.contents = [(w.place, _contents(w.place)) for w in held]
         self.settings = [group.copy() for group in outside.groups]
         self.recording = mode.enabled
@@ -77,9 +77,9 @@ def _stays(now: Any, before: Any) -> bool:
     return now is before or (is_number(before) and same(now, before))
 
 
-def _is_changed(w: Variable, found: Any) -> bool:
+def _is_changed(w: WatchedVariable, found: Any) -> bool:
     """Whether a value was replaced; tensors that replace tensors are handled in `assigned`."""
-    if isinstance(w, Snapshot):
+    if isinstance(w, ContentsSnapshot):
         return not w.holds_same(found)
     now = w.read_actual()
     return not unchanged(now, found) and not (isinstance(found, Handle) and isinstance(now, Handle))
@@ -89,8 +89,8 @@ def _rewritten(now: dict[str, Any], before: dict[str, Any]) -> bool:
     return _differ([*now, *now.values()], [*before, *before.values()])
 
 
-def _name(w: Variable) -> str:
-    if isinstance(w, (Length, Snapshot)):
+def _name(w: WatchedVariable) -> str:
+    if isinstance(w, (Length, ContentsSnapshot)):
         return f"a {type(w.place).__name__}"
     return repr(w.name) if isinstance(w.name, str) else "an entry" if w.name is not None else "a variable"
 
@@ -136,7 +136,7 @@ def _differ(now: list[Any], before: list[Any]) -> bool:
     return len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True))
 
 
-def _put(w: Variable, found: Any) -> None:
+def _put(w: WatchedVariable, found: Any) -> None:
     put: Callable[[Any], None] = w.write
     if found is not ABSENT:
         put(found)

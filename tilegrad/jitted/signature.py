@@ -12,7 +12,7 @@ from ..lazy.layout import strides_of
 from ..tensor import Tensor
 from ..tree import Tree
 from .numbers import may_vary, same_number
-from .variables import Variable, same
+from .variables import WatchedVariable, same
 
 
 class CallArguments(Node):
@@ -23,7 +23,7 @@ class CallArguments(Node):
     numbers: list[Any]
     recorded: bool
     """Whether operations are recorded for gradients."""
-    variables: tuple[Variable, ...]
+    variables: tuple[WatchedVariable, ...]
     """Variables outside whose tensors are leaves, too (`assigned_variables.py`)."""
 
     def arguments(self) -> Tree:
@@ -43,7 +43,7 @@ MAX_SYMBOLIC_EXTENT = 2**31
 """Extents of symbolic axes are below this: kernels of users count in 32 bits."""
 
 
-class Signature(Node):
+class CallSignature(Node):
     """The calls that one program handles."""
 
     call: CallArguments
@@ -117,16 +117,18 @@ def _match_symbols(type: TensorType, have: TensorType, sizes: dict[str, int]) ->
 
 def signature_of(
     call: CallArguments, types: list[TensorType | None], number_inputs: set[int], outside: set[int]
-) -> Signature:
+) -> CallSignature:
     """Make the kind of a call, with some of its number arguments and captured numbers as inputs."""
     kept = call.replaced(leaves=[None if isinstance(x, Handle) else x for x in call.leaves])
     tracked = [isinstance(x, Handle) and x._value.tracked for x in call.leaves]
     leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
     strides = [strides_of(x) if isinstance(x, Handle) else None for x in call.leaves]
-    return Signature(kept, types, tracked, leaf, strides, frozenset(number_inputs), frozenset(outside))
+    return CallSignature(kept, types, tracked, leaf, strides, frozenset(number_inputs), frozenset(outside))
 
 
-def generalise(known: Signature, call: CallArguments, types: list[TensorType | None]) -> list[TensorType | None] | None:
+def generalise(
+    known: CallSignature, call: CallArguments, types: list[TensorType | None]
+) -> list[TensorType | None] | None:
     """Replace sizes that differ from those of a known kind by symbols; None if the kinds differ otherwise."""
     if known.call.structure != call.structure or known.call.recorded is not call.recorded:
         return None
@@ -159,7 +161,7 @@ def varies(x: Any, before: Any) -> bool:
     return before.__class__ is x.__class__ and may_vary(x) and not same_number(x, before)
 
 
-def differs_in_numbers(signature: Signature, call: CallArguments, types: list[TensorType | None]) -> bool:
+def differs_in_numbers(signature: CallSignature, call: CallArguments, types: list[TensorType | None]) -> bool:
     """Whether a call may be of a signature except for the values of numbers."""
     known = signature.call
     if signature.types != types or known.structure != call.structure or known.recorded is not call.recorded:

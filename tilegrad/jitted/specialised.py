@@ -43,9 +43,9 @@ from .nondeterminism import same_again
 from .numbers import from_argument, from_outside, number_placeholder, number_type
 from .rebind import inputs_overlap, rebind, storages_of
 from .side_effects import Effects
-from .signature import Signature
+from .signature import CallSignature
 from .tracing import NoProgram, Trace
-from .variables import Variable, replaced_tensors, same
+from .variables import WatchedVariable, replaced_tensors, same
 
 MAX_GUARD_GENERATIONS = 4
 
@@ -59,7 +59,12 @@ class Specialised:
     """
 
     def __init__(
-        self, fn: Callable[..., Any], signature: Signature, leaves: Sequence[Any], outside: CapturedState, fit: int = 0
+        self,
+        fn: Callable[..., Any],
+        signature: CallSignature,
+        leaves: Sequence[Any],
+        outside: CapturedState,
+        fit: int = 0,
     ) -> None:
         self.signature = signature
         self.input_variables = signature.call.variables
@@ -68,7 +73,7 @@ class Specialised:
         self.outside = [(w, found) for w, found in outside.others if not given or w.key() not in given]
         self.required_objects = {id(x) for w, x in self.outside if given and isinstance(x, Handle) and w.writable}
         """Captured tensors that must be identical objects, if there are others that need not be."""
-        self.assigned: list[tuple[Variable, int]] = []
+        self.assigned: list[tuple[WatchedVariable, int]] = []
         """Variables, and the output that is assigned to each."""
         self.layers = outside.layers
         self.name = display_name(fn)
@@ -178,7 +183,7 @@ class Specialised:
             return True
         return all(a.value(sizes) != known(b, sizes) for a, b in self.different)
 
-    def _note_assigned(self, made: Sequence[tuple[Variable, Handle]]) -> None:
+    def _note_assigned(self, made: Sequence[tuple[WatchedVariable, Handle]]) -> None:
         """Append the tensors that the function has assigned to variables to the outputs."""
         for watched, x in made:
             self.assigned.append((watched, len(self.results)))

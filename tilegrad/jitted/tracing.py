@@ -17,7 +17,7 @@ from ..ir.graph import Input, TensorType, Value, topological
 from ..ir.node import Node
 from ..lazy import storage as sharing
 from ..lazy.handle import Handle, StoredGradient, state
-from ..lazy.storage import Base, Part, State, Storage
+from ..lazy.storage import Base, PartialBase, SavedState, Storage
 from ..transform.autodiff import gradient_place, is_leaf
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class WrittenStorage(Node):
     """A captured storage that the function wrote to, and the state to restore."""
 
     base: Base
-    before: State
+    before: SavedState
 
 
 class TracedBranch(Node):
@@ -110,7 +110,7 @@ class Trace:
             self._note_history(base)
             return tensor.own_value()
         found = base.cut(self.read_whole(base), tensor._moves)
-        if isinstance(base, Part):
+        if isinstance(base, PartialBase):
             self.parts.append(found)
         return found
 

@@ -16,7 +16,7 @@ from ..compiler import Compiled, lock_for, settle
 from ..config import VERSION
 from ..errors import ArgumentError
 from ..runtime.device import device
-from ..runtime.lock import Entry, keep, place
+from ..runtime.lock import LockEntry, keep, place
 from ..schedule.group import Schedule
 from ..schedule.trial import measured
 from ..schedule.tune import Job, Tuned, format_seconds, jobs_of, merge_jobs, tune
@@ -53,7 +53,7 @@ def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path |
     target = path or place()
     kept = "" if target is None else f"; kept in {target}"
 
-    def note(job: Job, entry: Entry) -> None:
+    def note(job: Job, entry: LockEntry) -> None:
         nonlocal kept
         settle(job.place, {job.digest: entry})
         if target is not None:

@@ -48,7 +48,7 @@ def is_number(x: object) -> bool:
     return x.__class__ is int or x.__class__ is float or x.__class__ is bool
 
 
-class Variable(Node):
+class WatchedVariable(Node):
     """A watched variable: its container and its name."""
 
     place: Any
@@ -103,13 +103,13 @@ class Variable(Node):
         return id(self.place), self.name
 
 
-class ReadOnly(Variable):
+class ReadOnly(WatchedVariable):
     """An entry that cannot be assigned to: of a dict behind a proxy."""
 
     writable = False
 
 
-class Length(Variable):
+class Length(WatchedVariable):
     """The number of entries."""
 
     def read_actual(self) -> int:
@@ -119,7 +119,7 @@ class Length(Variable):
         return f"len(place{n}) == found{n}" if found else f"not place{n}"
 
 
-class Attribute(Variable):
+class Attribute(WatchedVariable):
     """An attribute that is not in a `__dict__`: defaults of a function, slots."""
 
     def read_actual(self) -> Any:
@@ -172,7 +172,7 @@ def entries(container: Any) -> list[Any]:
     return [*container, *container.values()] if isinstance(container, Mapping) else list(container)
 
 
-class Snapshot(Variable):
+class ContentsSnapshot(WatchedVariable):
     """An object whose contents are compared with a snapshot."""
 
     writable = False
@@ -181,7 +181,7 @@ class Snapshot(Variable):
         return bool(self.read() == found)
 
 
-class AllEntries(Snapshot):
+class AllEntries(ContentsSnapshot):
     """All entries of a long list or dict."""
 
     def read(self) -> Any:
@@ -192,7 +192,7 @@ class AllEntries(Snapshot):
         return f"found{n}.are({values})"
 
 
-class SetMembers(Snapshot):
+class SetMembers(ContentsSnapshot):
     """The members of a set."""
 
     def read(self) -> Any:
@@ -202,7 +202,7 @@ class SetMembers(Snapshot):
         return f"place{n} == found{n}"
 
 
-class ArrayContents(Snapshot):
+class ArrayContents(ContentsSnapshot):
     """The elements of a numpy array or another mutable buffer."""
 
     def read(self) -> Any:
@@ -222,7 +222,7 @@ class Bytes(ArrayContents):
         return f"bytes(place{n}) == found{n}"
 
 
-class InContext(Variable):
+class InContext(WatchedVariable):
     """The value of a context variable."""
 
     def read_actual(self) -> Any:
@@ -241,7 +241,7 @@ class InContext(Variable):
         return f"place{n}.get(None) is found{n}"
 
 
-class Referent(Variable):
+class Referent(WatchedVariable):
     """The object of a weak reference."""
 
     writable = False

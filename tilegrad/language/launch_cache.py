@@ -17,7 +17,7 @@ from ..ir.dtype import DType
 from ..ir.location import current_location
 from ..ir.tile import Parameter
 from ..lazy.handle import Handle, mode, state
-from ..lazy.storage import Change, one_writer, write_listeners
+from ..lazy.storage import WriteRecord, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
 from .arguments import IGNORED_OPTIONS, MAX_PROGRAMS, BoundArguments
 from .past_launch import PastLaunch, record_argument
@@ -222,7 +222,7 @@ def note_changed(x: Any, name: str) -> None:
     """Note that a tensor's elements have changed (see `tensors.note_write`); nobody holds its old value."""
     base = x._base
     storage = base.storage
-    storage.change = Change(name, current_location(), ref(base.value))
+    storage.change = WriteRecord(name, current_location(), ref(base.value))
     if storage.value.provenance.severed:
         storage.value.note().severed = ""
     storage.version += 1

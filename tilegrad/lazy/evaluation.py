@@ -26,7 +26,7 @@ SMALL = 1 << 16
 """Number of indices up to which an index tensor in memory is checked at once."""
 
 
-class Check(NamedTuple):
+class IndexCheck(NamedTuple):
     """A deferred bounds check of indices."""
 
     bounds: tuple[Value, ...]
@@ -42,7 +42,7 @@ class Pending(threading.local):
     """Per thread: checks and gradients that wait for the next evaluation."""
 
     def __init__(self) -> None:
-        self.checks: list[Check] = []
+        self.checks: list[IndexCheck] = []
         """Checks of indices that were not computed when they were used."""
         self.differentiated: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         """Tensors whose gradients were requested, with these gradients. By identity: `==` compares elements."""
@@ -61,7 +61,7 @@ def compute(*tensors: Handle) -> list[Value]:
         raise ArgumentError(f"compute takes tensors, not {[type(x).__name__ for x in tensors]}") from None
     if own and all(v.buffer is not None for v in own):
         return own
-    checks: list[Check] = []
+    checks: list[IndexCheck] = []
     company: list[Handle] = []
     others: list[Value] = []
     if state.trace is None:
@@ -233,7 +233,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
     count = index.type.count
     if not isinstance(extent, int) or not isinstance(count, int) or not count:
         return index
-    check = Check((), extent, axis, op, from_end, current_location())
+    check = IndexCheck((), extent, axis, op, from_end, current_location())
     own = index.__dict__
     known = own.get("index_bounds")
     if known is None and own.get("buffer") is not None and count <= SMALL:
@@ -248,7 +248,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
     return index
 
 
-def refuse_outside(low: int, high: int, check: Check) -> None:
+def refuse_outside(low: int, high: int, check: IndexCheck) -> None:
     """Raise unless all indices from low to high are inside an axis."""
     extent = check.extent
     least = -extent if check.from_end else 0

@@ -38,7 +38,7 @@ class Mode(threading.local):
 mode = Mode()
 
 
-class Trace(Protocol):
+class Tracer(Protocol):
     """Observes the tensors that a function reads, makes and writes (`jit`)."""
 
     at_once: bool
@@ -71,17 +71,17 @@ class Trace(Protocol):
     def number(self, read: Callable[[], float], type: TensorType) -> Value: ...
 
 
-class State(threading.local):
+class ThreadState(threading.local):
     """The active tracer of each thread. A trace sees only its own thread."""
 
-    trace: Trace | None = None
+    trace: Tracer | None = None
     inspect: Callable[[Sequence[Value]], None] | None = None
     """Inspects what was computed (`first_nan`); jitted functions then run unjitted."""
     stand_ins = 0
     """Number of active transforms (`grad`, `vmap`, `checkpoint` ...) that run a function on placeholders."""
 
 
-state = State()
+state = ThreadState()
 
 
 class Surroundings:
@@ -103,7 +103,7 @@ def read_outside(read: Callable[[], Any]) -> None:
         trace.guards.append((read, read()))
 
 
-class Written(threading.local):
+class PendingWrites(threading.local):
     """Per thread: storages written since the last evaluation."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Written(threading.local):
         """By identity, in order of the writes, so that a loop finds its program again."""
 
 
-written = Written()
+written = PendingWrites()
 _first_base = lock()
 """Lock that lets concurrent threads create one storage for a tensor."""
 
@@ -257,7 +257,7 @@ class Handle:
                 part = Detach(part)  # when it is computed it forgets what it was made of, for all who have it
             written.storages[id(base.storage)] = base.storage
         base.write(part, op, value)
-        if isinstance(base, sharing.Part):
+        if isinstance(base, sharing.PartialBase):
             self._value, self._seen = base.cut(base.value, self._moves), base.seen
         else:
             self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
@@ -278,7 +278,7 @@ _new: Callable[[Any], Any] = object.__new__
 _class: Any = Handle
 
 
-class Watch(Protocol):
+class TensorObserver(Protocol):
     """Receives notifications about tensors while time is measured (`timing.py`)."""
 
     def made(self, tensor: Handle, value: Value) -> None:
@@ -291,16 +291,16 @@ class Watch(Protocol):
         """Called when a tensor is made as a view of another."""
 
 
-_watch: Watch | None = None
+_watch: TensorObserver | None = None
 
 
-def watch_with(told: Watch | None) -> None:
+def watch_with(told: TensorObserver | None) -> None:
     """Set the receiver of notifications; None for none."""
     global _watch
     _watch = told
 
 
-def watching() -> Watch | None:
+def watching() -> TensorObserver | None:
     """Return the receiver of notifications."""
     return _watch
 

@@ -41,7 +41,7 @@ Move: TypeAlias = "Callable[[Value], Value]"
 """Cuts a part out of a whole, by movement ops."""
 
 
-class Change(NamedTuple):
+class WriteRecord(NamedTuple):
     """A write that replaced a value of a tensor."""
 
     op: str
@@ -56,7 +56,7 @@ class Epoch:
     __slots__ = ("change",)
 
     def __init__(self) -> None:
-        self.change: Change | None = None
+        self.change: WriteRecord | None = None
         """The write that ended it."""
 
 
@@ -72,7 +72,7 @@ class Storage:
         """The elements; if memory is owned, only a placeholder of the same type."""
         self.version = 0
         """Counts the writes visible to users and to the check of saved values."""
-        self.change: Change | None = None
+        self.change: WriteRecord | None = None
         """The last write."""
         self.epoch: Epoch | None = None
         """The current epoch, if values other than `value` need to learn of the next write."""
@@ -113,7 +113,7 @@ class Storage:
         value.note().epoch = self.epoch
 
 
-class State(NamedTuple):
+class SavedState(NamedTuple):
     """The state of a base and its storage, to restore it."""
 
     value: Value
@@ -250,7 +250,7 @@ class Base:
     def note(self, op: str, by: Value) -> None:
         """Record a write: bump the version, and mark the old value for the check of saved values."""
         storage = self.storage
-        change = storage.change = Change(op, current_location(), ref(by))
+        change = storage.change = WriteRecord(op, current_location(), ref(by))
         reader = None if self.reader is None else self.reader()
         olds = {self.value, storage.value} if storage.owned is None else {reader}
         olds |= {old.inputs[0] for old in olds if old is not None and old.provenance.is_reordered}
@@ -262,12 +262,12 @@ class Base:
         mark_changes()
         storage.version += 1
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Save the state for `restore`."""
         storage = self.storage
-        return State(self.standing(), storage.value, storage.owned, storage.lent, storage.epoch)
+        return SavedState(self.standing(), storage.value, storage.owned, storage.lent, storage.epoch)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: SavedState) -> None:
         """Restore the state before writes that must not count."""
         storage = self.storage
         self.value, storage.value, storage.owned, storage.lent, storage.epoch = state
@@ -281,7 +281,7 @@ class Base:
         self.seen = storage.changes
 
 
-class Part(Base):
+class PartialBase(Base):
     """A storage with a history that begins at a part of it: that of a leaf which is a view."""
 
     __slots__ = ("_found", "_of", "moves", "root")
@@ -320,10 +320,10 @@ class Part(Base):
 def rooted(of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> Base:
     """Give a tensor on shared memory a history of its own that begins with `root`."""
     of.storage.seen_by(root)
-    return Part(of, whole, moves, root) if moves else Base(of.storage, root)
+    return PartialBase(of, whole, moves, root) if moves else Base(of.storage, root)
 
 
-write_listeners: list[Callable[[Base, State], None]] = []
+write_listeners: list[Callable[[Base, SavedState], None]] = []
 """Called with each base that was written to and with its previous state."""
 
 changes_of_saved_values = False

@@ -31,7 +31,7 @@ PATIENCE = 1 << 16
 """Number of tensors made without a synchronisation after which tracking ends."""
 
 
-class Noted(ref[Any]):
+class TrackedTensor(ref[Any]):
     """A weak reference to a tensor, and its value when it was made."""
 
     __slots__ = ("number", "value")
@@ -39,11 +39,11 @@ class Noted(ref[Any]):
     value: Value
 
 
-class Watch:
+class WorkTracker:
     """Tracks tensors that are made and not computed while time is measured."""
 
     def __init__(self) -> None:
-        self.held: dict[int, Noted] = {}
+        self.held: dict[int, TrackedTensor] = {}
         self.dropped: list[Value] = []
         self.room = LEAST_DROPPED
         self.left = PATIENCE
@@ -60,7 +60,7 @@ class Watch:
 
     def note(self, tensor: Handle, value: Value) -> None:
         """Update the tracked value of a tensor."""
-        noted = Noted(tensor, self._ended)
+        noted = TrackedTensor(tensor, self._ended)
         noted.number, noted.value = id(tensor), value
         self.held[noted.number] = noted
 
@@ -68,7 +68,7 @@ class Watch:
         """Ignore a view: its base is tracked."""
         self.held.pop(id(tensor), None)
 
-    def _ended(self, noted: Noted) -> None:
+    def _ended(self, noted: TrackedTensor) -> None:
         """Note that a tensor was destroyed. Computes nothing: this may run inside the garbage collector."""
         if self.held.get(noted.number) is noted:
             del self.held[noted.number]
@@ -175,7 +175,7 @@ def _joined(order: Iterable[Value], roots: Iterable[tuple[Handle, Value]]) -> li
 
 events: WeakSet[Any] = WeakSet()
 """Timing events that may still be recorded."""
-_watch = Watch()
+_watch = WorkTracker()
 
 
 def time_with(event: Any) -> None:

@@ -21,7 +21,7 @@ from ..ir.graph import Graph
 from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
 from ..jitted.captured_state import display_name
-from ..jitted.function import Jitted, PreparedCall, jit
+from ..jitted.function import Jitted, PreparedProgram, jit
 from ..jitted.memory_budget import memory, shown_bytes
 from ..lazy.realize import plain_graph
 from ..runtime.buffer import Buffer
@@ -296,7 +296,7 @@ def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:
     return of_prepared(jit(function).prepared(*args, **kwargs))
 
 
-def of_prepared(prepared: PreparedCall) -> Explanation:
+def of_prepared(prepared: PreparedProgram) -> Explanation:
     """Explain a program of a jitted function."""
     function = prepared.function.fn
     return Explanation(display_name(function), prepared.compiled, prepared.buffers, prepared.sizes, function)

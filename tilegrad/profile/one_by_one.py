@@ -36,7 +36,7 @@ class Runs:
 
 
 class OneByOne:
-    """Computes each operation of a thread as soon as it is made (see `lazy.handle.Trace`), and records its time.
+    """Computes each operation of a thread as soon as it is made (see `lazy.handle.Tracer`), and records its time.
 
     Compiling is not counted, nor is what computing the operation launches: the operation is the record.
     """

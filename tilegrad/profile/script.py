@@ -32,12 +32,12 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
 
 def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:
     """Run a script; return its compilations, in order, and how it ended."""
-    prepared: list[jitted.PreparedCall] = []
+    prepared: list[jitted.PreparedProgram] = []
     status = run_script(script, arguments, prepared.append)
     return [of_prepared(p) for p in prepared], status
 
 
-def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.PreparedCall], None]) -> int:
+def run_script(script: Path, arguments: Sequence[str], watcher: Callable[[jitted.PreparedProgram], None]) -> int:
     """Run a script (or a module) as its author would and report its compilations; return how it ended."""
     if not script.is_file() and not _is_module(str(script)):
         raise ArgumentError(f"there is no script {script}, and no module of that name")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..config import changed, settings
 from ..errors import ArgumentError
-from ..jitted.function import PreparedCall
+from ..jitted.function import PreparedProgram
 from ..jitted.tuning import SizedProgram, seconds_of, summary, tune_programs
 from ..lazy.realize import compiled_programs
 from ..runtime.lock import FILE
@@ -22,7 +22,7 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
     """
     seconds = seconds_of(budget, "--budget")
     target = lock or _target(script)
-    prepared: list[PreparedCall] = []
+    prepared: list[PreparedProgram] = []
     with changed(lock=str(target) if target.is_file() else "off"):
         try:
             status = run_script(script, arguments, prepared.append)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
-class Prepared:
+class PreparedWork:
     """A prepared call for tensors of given types: only their addresses change from run to run.
 
     `data` are the addresses of the fields for the inputs, then the outputs. `stream`, unless it is 0, is the address of
@@ -58,7 +58,7 @@ class Prepared:
                 raise self.failed(status)
 
 
-class Work(ABC):
+class ExternalWork(ABC):
     """A pure function of tensors, by contract: calls may be repeated, dropped, or shared between equal uses."""
 
     name: str
@@ -71,14 +71,14 @@ class Work(ABC):
         return ""
 
     @abstractmethod
-    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         """Prepare the call for tensors of these types (with static extents)."""
 
     def __str__(self) -> str:
         return self.name
 
 
-class ArrayWork(Work):
+class ArrayWork(ExternalWork):
     """A Python function from numpy arrays to one or several arrays."""
 
     kind = "python"
@@ -87,7 +87,7 @@ class ArrayWork(Work):
         self.name = name
         self.fn = fn
 
-    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         return _PreparedArrays(self, inputs, outputs)
 
     def into(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -106,7 +106,7 @@ class ArrayWork(Work):
             target[...] = found
 
 
-class _PreparedArrays(Prepared):
+class _PreparedArrays(PreparedWork):
     """The function behind an entry point: an exception is kept until the run is over."""
 
     def __init__(self, work: ArrayWork, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> None:
@@ -155,10 +155,10 @@ def _array(address: int | None, type: TensorType) -> Any:
     return np.frombuffer(memory, np.uint8).view(type.dtype.numpy).reshape(shape)
 
 
-class Each(Work):
+class Each(ExternalWork):
     """Work repeated for each entry of the leading (batch) axis of the tensors that have it; all outputs do."""
 
-    def __init__(self, inner: Work, mapped: tuple[bool, ...]) -> None:
+    def __init__(self, inner: ExternalWork, mapped: tuple[bool, ...]) -> None:
         self.inner, self.mapped = inner, mapped
         self.name = f"{inner.name}_each"
         self.kind = inner.kind  # type: ignore[misc]
@@ -173,7 +173,7 @@ class Each(Work):
     def mark(self) -> str:
         return f"{self.mapped} {self.inner.mark}" if self.inner.mark else ""
 
-    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> Prepared:
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         types = [*inputs, *outputs]
         single = [t.with_shape(t.shape[1:]) if m else t for t, m in zip(types, self.mapped, strict=True)]
         made = self.inner.prepared(single[: len(inputs)], single[len(inputs) :], device)

@@ -22,7 +22,7 @@ MOST_LINES = 3
 """Number of the user's lines that a message names at most."""
 
 
-class Place(NamedTuple):
+class IndexSite(NamedTuple):
     """An operation that indexes an axis."""
 
     op: str
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     """The user's lines, as an ordered set."""
 
 
-_places: dict[int, Place] = {}
+_places: dict[int, IndexSite] = {}
 
 
 def number_of(op: str, axis: int, from_end: bool, extent: Dim, location: Location | None) -> int:
@@ -44,7 +44,7 @@ def number_of(op: str, axis: int, from_end: bool, extent: Dim, location: Locatio
     True
     """
     number = crc32(f"{op}:{axis}:{from_end}:{extent}".encode()) >> 1
-    place = _places.setdefault(number, Place(op, axis, from_end, {}))
+    place = _places.setdefault(number, IndexSite(op, axis, from_end, {}))
     if location:
         place.lines.pop(location, None)
         place.lines[location] = None

@@ -42,7 +42,7 @@ COMMENT = """\
 """
 
 
-class Entry(NamedTuple):
+class LockEntry(NamedTuple):
     """A line: the kernel's name, its choice, and the measurement."""
 
     name: str
@@ -55,7 +55,7 @@ class Lock(NamedTuple):
     """The choices for one version on one machine by kernel digest, and the file they come from."""
 
     path: Path | None = None
-    entries: Mapping[str, Entry] = {}
+    entries: Mapping[str, LockEntry] = {}
 
     @property
     def digest(self) -> str:
@@ -65,12 +65,12 @@ class Lock(NamedTuple):
         text = ", ".join(f"{digest} {entry.choice}" for digest, entry in sorted(self.entries.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def place(self, entry: Entry) -> str:
+    def place(self, entry: LockEntry) -> str:
         """Describe the location of an entry for messages."""
         return f"{self.path}, line {entry.line}" if entry.line else str(self.path or "the tuner")
 
 
-Section = dict[str, Entry]
+Section = dict[str, LockEntry]
 
 
 def read(text: str, path: Path, own: tuple[str, str] | None = None) -> dict[tuple[str, str], Section]:
@@ -107,7 +107,7 @@ def read(text: str, path: Path, own: tuple[str, str] | None = None) -> dict[tupl
     return sections
 
 
-def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, Entry]:
+def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, LockEntry]:
     found = LINE.match(line)
     if found is None:
         raise _error(path, number, full, "a line is NAME DIGEST = SIZES, as in matmul 0123456789ab = m=64 n=32 k=64")
@@ -118,7 +118,7 @@ def _entry(line: str, number: int, path: Path, full: str) -> tuple[str, Entry]:
         raise _error(path, number, full, str(problem)) from None
     if not choice.strategy and not choice.sizes:
         raise _error(path, number, full, "nothing stands behind the =")
-    return found["digest"], Entry(found["name"], choice, note.lstrip(" "), number)
+    return found["digest"], LockEntry(found["name"], choice, note.lstrip(" "), number)
 
 
 def _error(path: Path, number: int, line: str, reason: str) -> ArgumentError:
@@ -164,7 +164,7 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
     return Lock(path, section or {})
 
 
-def keep(path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> None:
+def keep(path: Path, version: str, machine: str, found: Mapping[str, LockEntry]) -> None:
     """Write the choices for a machine into the file and preserve everything else."""
     with _held(path.parent):
         text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
@@ -184,7 +184,7 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, Entry]) -> str:
+def changed_text(text: str, path: Path, version: str, machine: str, found: Mapping[str, LockEntry]) -> str:
     """Edit a file's text: replace some lines of a section, or append them."""
     lines, section = text.splitlines(), read(text, path, (version, machine)).get((version, machine))
     added = []

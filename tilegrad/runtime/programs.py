@@ -23,7 +23,7 @@ from ..ir.program import Foreign, Program
 from ..ir.size import Size
 from ..ir.stored import NotStored, node_of, text_of
 from .cache import key, shared, sources
-from .external_work import Work
+from .external_work import ExternalWork
 
 COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
 """Folders of the package whose source decides how a graph is compiled."""
@@ -44,29 +44,29 @@ class Meaning(Protocol):
     def code(self, device: str) -> Graph: ...
 
 
-class Name(NamedTuple):
+class ProgramKey(NamedTuple):
     """The key of a program; `works` is its foreign work by mark."""
 
     key: str
-    works: Mapping[str, Work]
+    works: Mapping[str, ExternalWork]
 
 
-def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> Name | None:
+def name_of(graph: Graph, updates: Mapping[int, int], name: str, *choices: object) -> ProgramKey | None:
     """Compute the key of a graph's program; None if it has none or caching is off.
 
     `choices` are the scheduler's other inputs: the target model and the tuned choices of kernels.
     """
     if shared("programs").folder is None:
         return None
-    works: dict[str, Work] = {}
+    works: dict[str, ExternalWork] = {}
     try:
         lines, ends = _Naming(works).graph(graph)
     except Unknown:
         return None
-    return Name(key("program", sources(*COMPILER), name, choices, [*ends, sorted(updates.items())], lines), works)
+    return ProgramKey(key("program", sources(*COMPILER), name, choices, [*ends, sorted(updates.items())], lines), works)
 
 
-def read(name: Name) -> Program | None:
+def read(name: ProgramKey) -> Program | None:
     """Read the program under a key."""
     found = shared("programs").read(name.key)
     if found is None:
@@ -78,7 +78,7 @@ def read(name: Name) -> Program | None:
     return program if isinstance(program, Program) else None
 
 
-def write(name: Name, program: Program) -> None:
+def write(name: ProgramKey, program: Program) -> None:
     """Write a program for other processes."""
     works = [step.work for step in program.steps if isinstance(step, Foreign)]
     if all(work.mark in name.works for work in works):  # else some came in on the way
@@ -90,7 +90,7 @@ def write(name: Name, program: Program) -> None:
 class _Naming:
     """Serialises a graph into its key; `works` collects its foreign work."""
 
-    def __init__(self, works: dict[str, Work]) -> None:
+    def __init__(self, works: dict[str, ExternalWork]) -> None:
         self.works = works
 
     def graph(self, graph: Graph) -> tuple[list[object], list[object]]:
@@ -118,7 +118,7 @@ class _Naming:
                 made.append(str(x) if isinstance(x, (DType, Size)) else x)
             elif mark := getattr(x, "mark", ""):
                 made.append(mark)
-                if isinstance(x, Work):
+                if isinstance(x, ExternalWork):
                     self.works[mark] = x
             elif isinstance(x, Meaning):
                 made.append((x.label, *self.graph(x.code(device))))

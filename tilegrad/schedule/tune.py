@@ -15,7 +15,7 @@ from ..errors import TilegradError
 from ..ir.graph import Value
 from ..runtime.choice import Choice
 from ..runtime.device import Device
-from ..runtime.lock import Entry
+from ..runtime.lock import LockEntry
 from .group import Group, Schedule
 from .options import candidates, digest_of, signature, title
 from .trial import Contender, Trial, measured
@@ -45,7 +45,7 @@ class Job(NamedTuple):
 class Tuned(NamedTuple):
     """The results of tuning, by the digests of kernels; and how many kernels were tuned, of how many."""
 
-    found: dict[str, Entry]
+    found: dict[str, LockEntry]
     finished: int
     jobs: int
     faster: int
@@ -84,11 +84,11 @@ def tune(
     say: Say = lambda text: None,
     measure: Measure = measured,
     clock: Callable[[], float] = time.perf_counter,
-    keep: Callable[[Job, Entry], None] = lambda job, entry: None,
+    keep: Callable[[Job, LockEntry], None] = lambda job, entry: None,
 ) -> Tuned:
     """Tune kernels within a time; results are kept when a user interrupts. `keep` is called with each result."""
     end = clock() + seconds
-    found: dict[str, Entry] = {}
+    found: dict[str, LockEntry] = {}
     faster = 0
     interrupted = False
     try:
@@ -121,7 +121,9 @@ def _worst_first(
     return sorted(timed, key=lambda pair: -pair[0].launches * pair[1])
 
 
-def _tuned(job: Job, end: float, say: Say, measure: Measure, clock: Callable[[], float]) -> tuple[Entry | None, bool]:
+def _tuned(
+    job: Job, end: float, say: Say, measure: Measure, clock: Callable[[], float]
+) -> tuple[LockEntry | None, bool]:
     """Return the best choice for a kernel, and whether it is not the default; None: there was no time."""
     name = title(job.group)
     trial = Trial(*job[1:5])
@@ -175,12 +177,12 @@ def _middle(contender: Contender) -> float:
     return median(contender.times[1:] or contender.times)
 
 
-def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> Entry:
+def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> LockEntry:
     assert best.choice is not None
     before, now = _middle(usual), _middle(best)
     times = format_seconds(now) if best is usual else f"{format_seconds(now)} instead of {format_seconds(before)}"
     note = f"{times}, best of {tried}: {signature(job.group)}"
-    return Entry(title(job.group), best.choice, note)
+    return LockEntry(title(job.group), best.choice, note)
 
 
 def format_seconds(seconds: float) -> str:

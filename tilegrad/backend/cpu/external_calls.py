@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from ...runtime.external_work import Prepared
+from ...runtime.external_work import PreparedWork
 
 
 class NativeExternalCall:
     """A prepared external call, with the memory of its status and its table of offsets."""
 
-    def __init__(self, prepared: Prepared, kind: str) -> None:
+    def __init__(self, prepared: PreparedWork, kind: str) -> None:
         self.prepared = prepared
         self.kind = kind
         self.status = ctypes.c_int64(0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ir.size import known
-from ...runtime.external_work import Prepared, Work
+from ...runtime.external_work import ExternalWork, PreparedWork
 
 if TYPE_CHECKING:
     from ...ir.graph import TensorType
@@ -22,11 +22,13 @@ class ForeignCall:
 
     maps: tuple[Any, ...] = ()
 
-    def __init__(self, work: Work, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> None:
+    def __init__(
+        self, work: ExternalWork, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str
+    ) -> None:
         self.name = work.name
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.on_arrays = work.kind == "python"
-        self.prepared: Prepared = work.prepared(inputs, outputs, "cpu" if self.on_arrays else device)
+        self.prepared: PreparedWork = work.prepared(inputs, outputs, "cpu" if self.on_arrays else device)
         self.slots = memoryview(bytearray(8 * (len(inputs) + len(outputs)))).cast("Q")
 
     def start(self, driver: Driver, stream: int) -> None:
