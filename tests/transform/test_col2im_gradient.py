@@ -1,4 +1,4 @@
-"""The way back through convolutions of few channels means the same when it is laid over the input."""
+"""Input gradients of convolutions by col2im equal the direct ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands of large tf32 products are put in order where neither lies along what is summed."""
+"""Operands of large tf32 products are stored with contiguous summed axes if neither has them."""
 
 from __future__ import annotations
 

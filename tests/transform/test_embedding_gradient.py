@@ -1,4 +1,4 @@
-"""Gradients of tables row by row: the same sums, and what is left to a scatter."""
+"""Gradients of embedding tables as segment sums: the same sums, and scatters that are not rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with looked up rows as products with the table: the same results, and when it is not done."""
+"""Products with gathered rows as products with the table: the same results, and products that are not rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions laid out in rows: the same numbers as before."""
+"""Convolutions as products over packed rows: the same numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(graph: Graph, made: Graph, arrays: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("groups", "channels", "outputs"), [(1, 3, 4), (1, 40, 2), (2, 8, 9)])
-def test_laid_out_convolutions(name: str, groups: int, channels: int, outputs: int) -> None:
+def test_convolutions_as_products_of_packed_rows(name: str, groups: int, channels: int, outputs: int) -> None:
     axes = tuple([sliding(*each) for each in CASES[name]])
     arrays = [
         floats(2, groups, channels, *[a.extent for a in axes]),
@@ -64,7 +64,7 @@ def test_laid_out_convolutions(name: str, groups: int, channels: int, outputs: i
     assert not any(step.applies(TargetModel()) for step in PASSES if step.run is implicit_gemm)
 
 
-def test_what_is_not_laid_out() -> None:
+def test_convolutions_that_are_not_rewritten() -> None:
     x, w = given(floats(2, 1, 3, 9)), given(floats(1, 4, 3, 3))
     far_apart = Graph((x, w), (convolution.Convolve(x, w, (sliding(9, 3, 2, 0, 2),)),))
     assert implicit_gemm(far_apart, GPU) is far_apart

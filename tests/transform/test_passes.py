@@ -1,4 +1,4 @@
-"""What each pass makes of graphs that it is for, and that it leaves others as they are."""
+"""Each pass rewrites the graphs it is for, and returns others unchanged."""
 
 from __future__ import annotations
 

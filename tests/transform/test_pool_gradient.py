@@ -1,4 +1,4 @@
-"""Masks before what pooling gives back: the same elements, without the large tensor."""
+"""Masks applied to pooled gradients: the same elements, without the large tensor."""
 
 from __future__ import annotations
 

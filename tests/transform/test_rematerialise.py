@@ -1,4 +1,4 @@
-"""`tg.jit(fit=...)`: programs take no more memory than allowed, and compute the same. Memory is that of plans."""
+"""`tg.jit(fit=...)`: programs fit into the memory budget and compute the same. Memory is that of plans."""
 
 from __future__ import annotations
 

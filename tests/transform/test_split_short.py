@@ -1,4 +1,4 @@
-"""Sums of short floats that are cut into parts are rounded once, like those that are not."""
+"""Split sums of half precision are rounded once, like sums that are not split."""
 
 from __future__ import annotations
 

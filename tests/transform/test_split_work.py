@@ -1,4 +1,4 @@
-"""Running results, sorts and scatters on a device of many instances: the same results, by what all do together."""
+"""Scans, sorts and scatters split over many instances: the same results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions with 3 x 3 and 5 x 5 taps by fewer products: the same numbers as before, and where it is done."""
+"""Winograd convolutions: the same numbers as direct ones, and the choice between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples of what convolutions become for devices: rows that are copied while they are multiplied, and squares."""
+"""Examples of ops that convolutions become: packed rows (implicit GEMM) and Winograd tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples of work from outside, and of operators that somebody declares."""
+"""Examples of external calls and of declared operators."""
 
 from __future__ import annotations
 
