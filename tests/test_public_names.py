@@ -1,10 +1,12 @@
 """The public names: `dir` of every public module shows those in public_names.txt, and nothing else."""
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from tools import reference
 from tools.stubs import stubs
 
 LIST = Path(__file__).parent / "public_names.txt"
@@ -14,6 +16,12 @@ MODULES = (
     *("tilegrad.nn.models", "tilegrad.nn.utils", "tilegrad.optim", "tilegrad.optim.lr_scheduler"),
     *("tilegrad.optim.swa_utils", "tilegrad.random", "tilegrad.serialization"),
 )
+
+
+@cache
+def pages() -> dict[Path, str]:
+    """Return the pages of the reference as they are now."""
+    return reference.pages()
 
 
 def public_names() -> str:
@@ -46,3 +54,12 @@ def test_stubs_are_as_written() -> None:
 def test_types_are_part_of_the_package() -> None:
     package = Path(import_module("tilegrad").__file__ or "").parent
     assert (package / "py.typed").exists()
+
+
+@pytest.mark.parametrize("path", sorted(reference.FOLDER.glob("*.md")), ids=lambda path: path.stem)
+def test_reference_is_as_written(path: Path) -> None:
+    assert path.read_text() == pages()[path], f"run python tools/reference.py: {path.name} would change"
+
+
+def test_reference_has_all_pages() -> None:
+    assert set(pages()) == set(reference.FOLDER.glob("*.md"))

@@ -72,9 +72,17 @@ def _page(name: str, title: str) -> str:
 
 def _tensor() -> str:
     lines = ["# tilegrad.Tensor", "", _text(str(inspect.getdoc(tg.Tensor)))[0], ""]
-    for name in sorted(dir(tg.Tensor), key=str.lower):
+    names = [name for name in sorted(dir(tg.Tensor), key=str.lower) if not name.startswith("_")]
+    functions = [name for name in names if name in tg.functional.__all__ and not name.endswith("_")]
+    in_place = [name for name in names if name.endswith("_") and name[:-1] in names]
+    for title, listed in (
+        ("Methods that are [functions](tilegrad.md) of the same name, which take the tensor first:", functions),
+        ("Methods that store the result of the method without the underscore in the tensor:", in_place),
+    ):
+        lines += [title, "", *textwrap.wrap(", ".join(f"`{name}`" for name in listed), WIDTH), ""]
+    for name in names:
         found = inspect.getattr_static(tg.Tensor, name)
-        if not name.startswith("_") and (callable(found) or isinstance(found, property)):
+        if name not in (*functions, *in_place) and (callable(found) or isinstance(found, property)):
             lines += _entry(name, found)
     return _joined(lines)
 
@@ -130,8 +138,7 @@ def _default(value: object) -> str:
 
 
 def _joined(lines: list[str]) -> str:
-    wrapped = [line if len(line) <= WIDTH + 2 else textwrap.fill(line, WIDTH) for line in lines]
-    return "\n".join(wrapped).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> None:
