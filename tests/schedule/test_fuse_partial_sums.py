@@ -26,7 +26,7 @@ TARGET = TargetModel()._replace(column_sum_parts=1, single_instance_elements=0)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done for large tensors is done for small ones."""
+    """Split the sums of small tensors as those of large ones."""
     for name, value in {"MIN_ELEMENTS": 1, "MIN_PART_ROWS": 2, "MAX_PART_ROWS": 4}.items():
         monkeypatch.setattr(column_sums, name, value)
 

@@ -6,33 +6,31 @@ registers. Producers and consumers are tried first, then groups that read the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
-from ..ir.dtype import int64
 from ..ir.graph import Graph, Value
-from ..ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts, substitute, walk
-from ..ir.size import Dim, product
+from ..ir.scalar import Const, Index, Reduce, Scan, facts, substitute, walk
+from ..ir.size import product
 from ..ops.external_call import ExternalCall
 from ..runtime.target_model import TargetModel
-from .access_patterns import stride
 from .external_calls import call_of
 from .fuse_partial_sums import fuse_partial_sums
-from .group import Group, Kind, Mapping, Schedule, Store, merged, taken_over
+from .group import Group, Kind, Mapping, Schedule, Store
 from .group_checker import check_schedule
-from .inline import MAX_NESTED_CHOICES, MAX_RECOMPUTED_WEIGHT, Element, elements, estimated_size, weight_of
+from .inline import MAX_NESTED_CHOICES, Element, elements, estimated_size
+from .merge_groups import alignment, merge, sibling_mapping, stores_in_short_rows, stores_transposed
 from .nests import nest
 from .order_edges import Waits, of_nodes, waiting
-from .products import free_indices, operands, shared_operand_mapping
+from .products import operands
 from .recompute import recompute_intermediates
 from .small_tensors import in_one_piece
 from .split_k import split_k
 
+Relation = Literal["producer", "sibling", "partial sums"]
+"""What a group is to the one that it is fused into."""
 MAX_MEMBERS = 64
 MAX_BUFFERS = 24
-MIN_ROW_ELEMENTS = 128
-"""Row length that leaves threads of an instance idle, in elements."""
-MAX_SERIAL_ELEMENTS = 1 << 15
-"""Elements up to which a kernel need not be parallel."""
 
 
 def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
@@ -141,7 +139,7 @@ class _Fusion:
         """Fuse the groups that fit with one another, pair by pair."""
         current: list[int] = []
         for number in sorted(numbers):
-            if not any(self._join(other, number, siblings=True) == "" for other in list(current)):
+            if not any(self._join(other, number, "sibling") == "" for other in list(current)):
                 current.append(number)
             else:
                 current = [n for n in current if n in self.groups] + [number]
@@ -169,7 +167,7 @@ class _Fusion:
         for other in sorted(near | self._producers(number), reverse=True):
             along = self.groups[other]
             if along.kind == "rows" and along.columns and along.columns[-1].extent == parts.rows[-1].extent:
-                reason = self._join(other, number, blocks=True)
+                reason = self._join(other, number, "partial sums")
                 if not reason:
                     return True
                 read = [x for x in self.reads[number] if self.place.get(x) == other]
@@ -181,48 +179,49 @@ class _Fusion:
             number = self.moved[number]
         return number
 
-    def _join(self, first: int, second: int, siblings: bool = False, blocks: bool = False) -> str:
+    def _join(self, first: int, second: int, relation: Relation = "producer") -> str:
         """Fuse the first group into the second; return the reason if they cannot be fused."""
         if first not in self.groups or second not in self.groups or first == second:
             return "gone"
         a, b = self.groups[first], self.groups[second]
-        mapping: Mapping | str = {} if blocks else _sibling_mapping(a, b, self.place) if siblings else _alignment(a, b)
+        mapping = self._mapping(a, b, relation)
         if isinstance(mapping, str):
             return mapping
-        if len(a.members) + len(b.members) > MAX_MEMBERS:
-            return "the kernel would be too long"
-        choices = self.choices[first] + self.choices[second]
-        if choices > 2 * MAX_NESTED_CHOICES and not siblings:
-            return "too many choices would be inside each other"
-        if len(self.reads[first] | self.reads[second]) > MAX_BUFFERS:
-            return "the kernel would read too many tensors"
-        if self._has_path(first, second, siblings) or ((siblings or blocks) and self._has_path(second, first, True)):
-            return "another kernel stands between them"
-        if self._is_shared_scalar(first, second):
-            return "a number that other kernels need too does not wait for what this one waits for"
-        target = self.target
-        if blocks:
-            joined = fuse_partial_sums(a, b, target.max_row_elements)
-        else:
-            needed = self._needed_elsewhere(a, second)
-            joined = _merge(a, b, dict(mapping), needed, target.min_parallel_rows)
-            if target.coalesced_access and not isinstance(joined, str) and needed and _in_short_rows(a, b):
-                joined = "it would be stored in short rows, one after the other"
-            if target.separate_transposes and not isinstance(joined, str) and needed and _transposes(a, b):
-                joined = "it would be stored across memory, element by element"
-        if isinstance(joined, str) and not siblings and not blocks:
-            joined = in_one_piece(a, b, mapping, target.single_instance_elements) or joined
+        pair = _Pair(self, first, second, relation)
+        reason = _first_reason(LIMITS, pair)
+        if reason:
+            return reason
+        joined = self._merged(pair, mapping)
         if isinstance(joined, str):
             return joined
         self.groups[second] = joined
         self.reads[second] = (self.reads[first] | self.reads[second]) - {m.value for m in joined.members}
         self.waits[second] |= self.waits.pop(first)
         del self.groups[first], self.reads[first]
-        self.choices[second] = max(self.choices[first], self.choices[second]) if siblings else choices
+        deepest = max(self.choices[first], self.choices[second])
+        self.choices[second] = deepest if relation == "sibling" else pair.choices
         self.moved[first] = second
         for member in a.members:
             self.place[member.value] = second
         return ""
+
+    def _mapping(self, a: Group, b: Group, relation: Relation) -> Mapping | str:
+        if relation == "partial sums":
+            return {}
+        return sibling_mapping(a, b, self.place) if relation == "sibling" else alignment(a, b)
+
+    def _merged(self, pair: _Pair, mapping: Mapping) -> Group | str:
+        """Merge a pair, in a small kernel if it is too expensive otherwise, or return the reason against it."""
+        a, b, target = pair.a, pair.b, self.target
+        if pair.relation == "partial sums":
+            return fuse_partial_sums(a, b, target.max_row_elements)
+        needed = self._needed_elsewhere(a, pair.second)
+        joined = merge(a, b, dict(mapping), needed, target.min_parallel_rows)
+        if needed and not isinstance(joined, str):
+            joined = _first_reason(STORES, pair) or joined
+        if isinstance(joined, str) and pair.relation == "producer":
+            return in_one_piece(a, b, mapping, target.single_instance_elements) or joined
+        return joined
 
     def _is_shared_scalar(self, first: int, second: int) -> bool:
         """Whether the first group computes scalars that wait for no kernel, while the second does: other readers would
@@ -275,6 +274,75 @@ class _Fusion:
         return order
 
 
+class _Pair(NamedTuple):
+    """Two groups that may be fused."""
+
+    fusion: _Fusion
+    first: int
+    second: int
+    relation: Relation
+
+    @property
+    def a(self) -> Group:
+        return self.fusion.groups[self.first]
+
+    @property
+    def b(self) -> Group:
+        return self.fusion.groups[self.second]
+
+    @property
+    def choices(self) -> int:
+        return self.fusion.choices[self.first] + self.fusion.choices[self.second]
+
+    @property
+    def tensors(self) -> set[Value]:
+        return self.fusion.reads[self.first] | self.fusion.reads[self.second]
+
+    def is_separated(self) -> bool:
+        """Whether another group must run after one and before the other."""
+        has_path, related = self.fusion._has_path, self.relation != "producer"
+        direct = self.relation == "sibling"
+        return has_path(self.first, self.second, direct) or (related and has_path(self.second, self.first, True))
+
+
+class Objection(NamedTuple):
+    """A condition under which two groups are not fused, and the reason to report."""
+
+    holds: Callable[[_Pair], bool]
+    reason: str
+
+
+LIMITS = (
+    Objection(lambda p: len(p.a.members) + len(p.b.members) > MAX_MEMBERS, "the kernel would be too long"),
+    Objection(
+        lambda p: p.relation != "sibling" and p.choices > 2 * MAX_NESTED_CHOICES,
+        "too many choices would be inside each other",
+    ),
+    Objection(lambda p: len(p.tensors) > MAX_BUFFERS, "the kernel would read too many tensors"),
+    Objection(_Pair.is_separated, "another kernel stands between them"),
+    Objection(
+        lambda p: p.fusion._is_shared_scalar(p.first, p.second),
+        "a number that other kernels need too does not wait for what this one waits for",
+    ),
+)
+"""Objections to any fusion, the cheapest to find first."""
+STORES = (
+    Objection(
+        lambda p: p.fusion.target.coalesced_access and stores_in_short_rows(p.a, p.b),
+        "it would be stored in short rows, one after the other",
+    ),
+    Objection(
+        lambda p: p.fusion.target.separate_transposes and stores_transposed(p.a, p.b),
+        "it would be stored across memory, element by element",
+    ),
+)
+"""Objections to storing an intermediate that other groups read too."""
+
+
+def _first_reason(objections: Sequence[Objection], pair: _Pair) -> str:
+    return next((objection.reason for objection in objections if objection.holds(pair)), "")
+
+
 def _node_group(value: Value, element: Element) -> Group:
     """Make the group of one node."""
     if value.opaque:
@@ -298,144 +366,3 @@ def _node_group(value: Value, element: Element) -> Group:
             columns = tuple(e.index for e in chain)
             kind = "contraction" if operands(expr, rows, columns) else "rows"
     return Group(kind, rows, columns, (Store(value, position, expr),), (value,))
-
-
-def _alignment(a: Group, b: Group) -> Mapping | str:
-    """Map each index of the producer to that of the consumer that coincides with it, or return why there is none."""
-    if "opaque" in (a.kind, b.kind):
-        return "one of them has a kernel of its own"
-    if b.kind == "contraction" and a.kind != "contraction":
-        return "a matrix product reads its operands many times"
-    if b.kind == "contraction":
-        return shared_operand_mapping(a, b)
-    positions = {m.value: m.position for m in a.members}
-    mapping: Mapping = {}
-    for read in _reads_of(b, positions):
-        for own, at in zip(positions[read.source], read.position, strict=True):
-            if isinstance(own, Const):
-                continue
-            if not isinstance(at, Index) or not isinstance(own, Index):
-                return "elements are read elsewhere than where they are made"
-            if mapping.setdefault(own, at) is not at or own.extent != at.extent:
-                return "elements are read at two places"
-    if len(set(mapping.values())) < len(mapping):
-        return "a diagonal is read"
-    return mapping
-
-
-def _reads_of(group: Group, values: Iterable[Value]) -> list[Read]:
-    wanted = set(values)
-    return [e for m in group.members for e in facts(m.expr).reads if e.source in wanted]
-
-
-def _sibling_mapping(a: Group, b: Group, place: dict[Value, int]) -> Mapping | str:
-    """Map the indices of one group to those of another that reads the same memory over the same extents."""
-    if a.kind == b.kind == "contraction":
-        return shared_operand_mapping(a, b)
-    if a.kind not in ("map", "rows") or a.kind != b.kind:
-        return "they are of different kinds"
-    if [i.extent for i in a.rows] != [i.extent for i in b.rows]:
-        return "they have different rows"
-    if [i.extent for i in a.columns] != [i.extent for i in b.columns]:
-        return "they have different columns"
-    mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
-    here = {(place.get(e.source, e.source), e.position) for m in b.members for e in facts(m.expr).reads}
-    for m in a.members:
-        for e in facts(m.expr).reads:
-            if free_indices(e):
-                moved = substitute(e, mapping)  # type: ignore[arg-type]
-                if isinstance(moved, Read) and (place.get(e.source, e.source), moved.position) in here:
-                    return mapping
-    return "they read different elements"
-
-
-def _merge(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
-    """Merge two groups, or return why they cannot be merged."""
-    if a.kind == b.kind == "contraction":
-        return merged(a, b, mapping, "contraction", b.rows, b.columns)
-    if a.kind == "contraction":
-        if b.kind != "map" or {mapping.get(i) for i in a.rows} != set(b.rows) or len(a.rows) != len(b.rows):
-            return "only elementwise work on the same elements follows a matrix product"
-        return merged(a, b, mapping, "contraction", b.rows, taken_over(a, b, mapping))
-    if a.kind == "map":
-        return _merge_map(a, b, mapping, needed, few)
-    image = [mapping.get(i) for i in a.rows]
-    if None in image:
-        return "a row that is read is not that of the reader"
-    columns = b.columns
-    if b.kind == "map":
-        inside = {mapping[i] for i in a.columns if i in mapping}
-        left = tuple(i for i in b.rows if i not in image)
-        if inside and inside != set(left):
-            return "the columns of one are rows of the other"
-        columns = left
-    rows = tuple(i for i in b.rows if i not in columns)
-    if set(image) != set(rows):
-        return "they run along different axes"
-    if not columns:
-        columns = taken_over(a, b, mapping)
-    if [i.extent for i in a.columns] != [i.extent for i in columns]:
-        return "their rows have different lengths"
-    for own, other in zip(a.columns, columns, strict=True):
-        if mapping.setdefault(own, other) is not other:
-            return "their columns are in a different order"
-    if b.kind == "map" and left and _too_few(rows, columns, few):
-        return "together they would have too few rows to share among threads"
-    return merged(a, b, mapping, "rows", rows, columns)
-
-
-def _merge_map(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
-    """Merge elementwise work into the group that reads it."""
-    space = set(b.rows + b.columns)
-    image = set(mapping.values())
-    if set(mapping) != set(a.rows):
-        return "an axis of one does not exist in the other"
-    stays = any(m.value in needed for m in a.members)
-    if stays and image != space and not (b.columns and image == set(b.rows)):
-        return "it would be computed, and stored, once for each of its readers"
-    again = image != space and (b.rows + b.columns)[-1] in image
-    if again and not stays and _weight(m.expr for m in a.members) > MAX_RECOMPUTED_WEIGHT:
-        return "it would be computed again for every row"
-    if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
-        return "they run through their elements in different orders"
-    if stays and b.columns and _too_few(b.rows, b.columns, few):
-        return "together they would have too few rows to share among threads"
-    kind: Kind = "rows" if b.columns else b.kind
-    return merged(a, b, mapping, kind, b.rows, b.columns)
-
-
-def _in_short_rows(a: Group, b: Group) -> bool:
-    """Whether elementwise work would run in a loop over rows that are shorter than a tile of its own."""
-    if a.kind != "map" or len(b.columns) < 2:
-        return False
-    return (
-        estimated_size(product([b.columns[-1].extent])) < MIN_ROW_ELEMENTS
-        and estimated_size(product(i.extent for i in a.rows)) > MAX_SERIAL_ELEMENTS
-    )
-
-
-def _transposes(a: Group, b: Group) -> bool:
-    """Whether elementwise work writes a large tensor transposed to the order in which a reduction reads it: in a kernel
-    of its own it is cut into square tiles.
-    """
-    if a.kind != "map" or not b.columns or estimated_size(product(i.extent for i in a.rows)) <= MAX_SERIAL_ELEMENTS:
-        return False
-    reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads if e.position]
-    along = {i for at in reads for i in a.rows if stride(at, i) == 1}
-    return any(along and m.position and m.position[-1] not in along for m in a.members)
-
-
-def _weight(exprs: Iterable[Expr]) -> int:
-    """Weigh the functions of elements, without positions."""
-    done = [e for e in walk(*exprs) if isinstance(e, Apply) and e.dtype is not int64]
-    return sum(weight_of(e.fn) for e in done)
-
-
-def _too_few(rows: tuple[Index, ...], columns: tuple[Index, ...], few: int) -> bool:
-    count = estimated_size(product(i.extent for i in rows))
-    return count < few and count * estimated_size(product(i.extent for i in columns)) > MAX_SERIAL_ELEMENTS
-
-
-def extents(indices: tuple[Index, ...]) -> tuple[Dim, ...]:
-    """Return the extents of indices."""
-    return tuple(i.extent for i in indices)
