@@ -236,9 +236,9 @@ def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 1
     assert "slower" in capsys.readouterr().out
     (tmp_path / "c.json").write_text("{")
-    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "c.json")]) == 1
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "c.json")]) == 2
     assert "cannot be read" in capsys.readouterr().err
-    assert main(["compare", str(tmp_path / "none.json"), str(tmp_path / "c.json")]) == 1
+    assert main(["compare", str(tmp_path / "none.json"), str(tmp_path / "c.json")]) == 2
 
 
 def test_no_warning_without_reason() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -131,7 +132,12 @@ def _is_trace(path: Path) -> bool:
 
 
 def compare_files(before: Path, after: Path) -> int:
-    """Print what changed between two files, and return the exit status: 1 if anything got slower."""
-    found = differences(before, {"rows": rows_of(after)})
+    """Print what changed between two files, and return the exit status: 1 if anything got slower, 2 if a file has no
+    profile."""
+    try:
+        found = differences(before, {"rows": rows_of(after)})
+    except ArgumentError as problem:
+        print(f"tilegrad compare: {problem}", file=sys.stderr)
+        return 2
     print(found)
     return 1 if found.slower else 0
