@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .verifying import VerificationReport
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_MEANINGS = 4096
+MAX_MEANINGS = 4096
 AUTOCAST = (None, "low", "float32")
 
 
@@ -75,7 +75,7 @@ class Operator:
 
     def _meaning(self, form: Any, types: Any, arguments: list[Value]) -> OperatorMeaning:
         """Specialise for the types of a call; the reference is traced at once, so that errors surface at the call."""
-        if len(self._meanings) >= MOST_MEANINGS:
+        if len(self._meanings) >= MAX_MEANINGS:
             self._meanings.clear()
         made = OperatorMeaning(self, form, [v.type for v in arguments])
         made.reference()

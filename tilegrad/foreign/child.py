@@ -27,7 +27,7 @@ from ..runtime.device import device
 from .abi import HostCallbacks, TensorLayout, known_extent
 
 if TYPE_CHECKING:
-    from .function import CppFunction, PreparedCall
+    from .function import CppFunction, PreparedCppCall
 
 GUARD_BYTES = 1 << 30
 """Bytes of inaccessible address space before and after each tensor; uses no memory."""
@@ -81,7 +81,7 @@ class GuardedMemory:
 
 
 def run_checked(
-    function: CppFunction, call: PreparedCall, buffers: Sequence[Buffer], addresses: Sequence[int]
+    function: CppFunction, call: PreparedCppCall, buffers: Sequence[Buffer], addresses: Sequence[int]
 ) -> list[tuple[Buffer, TensorType]]:
     """Run a call in a child process and return its results; ForeignError if it crashed or wrote out of bounds."""
     if not hasattr(os, "fork"):
@@ -121,7 +121,7 @@ def run_checked(
 
 def _in_a_child(
     function: CppFunction,
-    call: PreparedCall,
+    call: PreparedCppCall,
     given: Sequence[tuple[int, Buffer, TensorType]],
     memory: Sequence[GuardedMemory],
 ) -> tuple[int, Any]:
@@ -150,7 +150,9 @@ def _in_a_child(
     return status, pickle.loads(text) if text and os.WIFEXITED(status) else None
 
 
-def _call(call: PreparedCall, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[GuardedMemory]) -> Any:
+def _call(
+    call: PreparedCppCall, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[GuardedMemory]
+) -> Any:
     """Run the call in the child; serialise its error and the tensors it made."""
     cpu = device("cpu")
     record = call.record()
@@ -166,7 +168,7 @@ def _call(call: PreparedCall, given: Sequence[tuple[int, Buffer, TensorType]], m
 
 def _inspect(
     function: CppFunction,
-    call: PreparedCall,
+    call: PreparedCppCall,
     inputs: Sequence[GuardedMemory],
     originals: Sequence[np.ndarray],
     outputs: Sequence[GuardedMemory],
@@ -199,7 +201,7 @@ def _inside(name: str, parameter: str, memory: GuardedMemory) -> None:
         raise ForeignError(f"{name} wrote outside of `{parameter}`: {where} of its {memory.bytes} bytes")
 
 
-def _described(function: CppFunction, call: PreparedCall) -> str:
+def _described(function: CppFunction, call: PreparedCppCall) -> str:
     names = [p.name for p in function.signature.tensors]
     types = [x.type for x in call.inputs]
     told = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]

@@ -17,7 +17,7 @@ from ..runtime import events
 from ..runtime.device import device
 
 if TYPE_CHECKING:
-    from .function import CppFunction, PreparedCall
+    from .function import CppFunction, PreparedCppCall
 
 Ready = dict[tuple[Any, ...], tuple[Any, ...]]
 """Prepared calls by tensor types and integer arguments."""
@@ -34,7 +34,7 @@ def parameter_letters(function: CppFunction) -> str:
     return "".join("t" if p.is_tensor else "f" if next(letters) else "i" for p in function.signature.parameters)
 
 
-def prepare_entry(function: CppFunction, call: PreparedCall) -> tuple[Any, ...]:
+def prepare_entry(function: CppFunction, call: PreparedCppCall) -> tuple[Any, ...]:
     """Prepare the calls on tensors of the types of one: an entry for `generate_direct_call`."""
     place = device("cpu")
     found: list[Any] = [call.entry, call.record, call.records, function.failure]

@@ -38,7 +38,7 @@ MAX_PREPARED_CALLS = 256
 """Largest number of prepared calls (by shapes and numbers) cached for one function."""
 
 
-class PreparedCall:
+class PreparedCppCall:
     """A function prepared for argument types and numbers, complete except for addresses."""
 
     def __init__(self, function: CppFunction, match: SignatureMatch, inputs: Sequence[TensorLayout]) -> None:
@@ -143,7 +143,7 @@ class CppFunction(ForeignFunction):
         self.extents = glue.extents_of(mine.signature)
         self.variables = glue.variables_of(mine.signature)
         self._libraries: dict[tuple[DType, ...], LoadedLibrary] = {}
-        self._calls: dict[tuple[Any, ...], PreparedCall] = {}
+        self._calls: dict[tuple[Any, ...], PreparedCppCall] = {}
         self._ready: Ready = {}
         """Entries for `direct`, by tensor types and integer arguments."""
         self._first: BuildReport | None = None
@@ -231,7 +231,7 @@ class CppFunction(ForeignFunction):
 
     def prepared(
         self, given: Sequence[Handle], numbers: tuple[float | int, ...]
-    ) -> tuple[PreparedCall, list[Buffer], list[int]]:
+    ) -> tuple[PreparedCppCall, list[Buffer], list[int]]:
         """Return the prepared call for some tensors, their memory, and its addresses."""
         marks: list[Any] = [numbers]
         buffers, addresses, inputs = [], [], []
@@ -250,7 +250,7 @@ class CppFunction(ForeignFunction):
             if match.device != "cpu":
                 p = self.signature.tensors[0].name
                 raise DeviceError(f"{self.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
-            found = PreparedCall(self, match, inputs)
+            found = PreparedCppCall(self, match, inputs)
             if len(self._calls) >= MAX_PREPARED_CALLS:
                 self._calls.clear()
                 self._ready.clear()
@@ -266,9 +266,9 @@ class CppFunction(ForeignFunction):
         call = self.settled([TensorLayout(t) for t in types], numbers)
         return {tuple([mark for mark in marks if not isinstance(mark, float)]): prepare_entry(self, call)}
 
-    def settled(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCall:
+    def settled(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCppCall:
         """Return the prepared call for tensor types."""
-        return PreparedCall(self, self.signature.match([x.type for x in inputs], numbers), inputs)
+        return PreparedCppCall(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
     def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Return strides and offset of a view to pass as it is; else None."""
@@ -284,7 +284,7 @@ class CppFunction(ForeignFunction):
         return tuple(found.strides), int(found.offset)
 
     def ran(
-        self, call: PreparedCall, buffers: Sequence[Buffer], addresses: Sequence[int]
+        self, call: PreparedCppCall, buffers: Sequence[Buffer], addresses: Sequence[int]
     ) -> list[tuple[Buffer, TensorType]]:
         """Run on memory and return the results."""
         cpu = device("cpu")
@@ -325,7 +325,7 @@ class CppFunction(ForeignFunction):
         marks: Any = ("run", tuple(numbers), *((t.dtype, t.shape) for t in types))
         call = self._calls.get(marks)
         if call is None:
-            call = self._calls[marks] = PreparedCall(
+            call = self._calls[marks] = PreparedCppCall(
                 self, match._replace(numbers=tuple(numbers)), [TensorLayout(t) for t in types]
             )
         record = call.record()

@@ -44,10 +44,10 @@ class CppWork(ExternalWork):
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
         call = self.function.settled([TensorLayout(t) for t in inputs], self.numbers)
         record = call.record()
-        return (_AllocatingCall if self.kind == "python" else _NativeCall)(self.function, call.place, record, call)
+        return (_AllocatingCall if self.kind == "python" else _CppNativeCall)(self.function, call.place, record, call)
 
 
-class _NativeCall(PreparedWork):
+class _CppNativeCall(PreparedWork):
     """A call made by native code, with tensors as its only arguments."""
 
     def __init__(self, function: Any, place: int, record: CallRecord, keep: object) -> None:
@@ -60,7 +60,7 @@ class _NativeCall(PreparedWork):
         return self.function.failure(*self.record.error)  # type: ignore[no-any-return]
 
 
-class _AllocatingCall(_NativeCall):
+class _AllocatingCall(_CppNativeCall):
     """A call that may allocate memory through Python while it runs."""
 
     def __init__(self, function: Any, place: int, record: CallRecord, keep: object) -> None:

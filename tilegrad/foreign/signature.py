@@ -75,7 +75,7 @@ def parse(text: str) -> Signature:
         f(x: flaot[n]) -> float[n]
              ^^^^^
     """
-    return _Parser(text).signature()
+    return _SignatureParser(text).signature()
 
 
 def signatures(text: str) -> list[Signature]:
@@ -91,7 +91,7 @@ def signatures(text: str) -> list[Signature]:
     return found
 
 
-class _Parser:
+class _SignatureParser:
     """Parses a line token by token."""
 
     def __init__(self, text: str) -> None:

@@ -17,7 +17,7 @@ from ..ir.size import Dim, Shape, Size
 from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
 from ..ir.tile_parser import parse, parse_expression, parse_function
 from ..ir.tile_rewrite import rewrite, strings_in
-from ..tiles.read.source import KernelSource
+from ..tiles.read.source import FunctionSource
 
 
 class TileCode(NamedTuple):
@@ -46,7 +46,7 @@ class OpKernel:
 
     def __init__(self, fn: Callable[..., None]) -> None:
         self.fn = fn
-        self._source: KernelSource | None = None
+        self._source: FunctionSource | None = None
 
     def code(
         self,
@@ -57,7 +57,7 @@ class OpKernel:
     ) -> TileCode:
         """Read the function for these types and constants; a constant may be a size that varies."""
         if self._source is None:
-            self._source = KernelSource(self.fn)
+            self._source = FunctionSource(self.fn)
         names = _size_names([d for t in inputs.values() for d in t.shape])
         pointers = [Parameter(n, t.dtype) for n, t in {**inputs, "out": output}.items()]
         sizes = [Parameter(size_parameter(n), int64, pointer=False) for n in names]

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import KernelFault
 from .faults import describe_threads, fault_error
 from .instructions import BarrierInstruction, ExchangeInstruction, InstructionList
-from .lanes import Chunk, Lanes, LaunchShape, coordinates
+from .lanes import Chunk, LaneGroup, LaunchShape, coordinates
 
 if TYPE_CHECKING:
     from .machine import BarrierArrivals
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def blocked_error(
     code: InstructionList,
     chunk: Chunk,
-    parked: list[tuple[Lanes, int]],
+    parked: list[tuple[LaneGroup, int]],
     arrivals: dict[int, BarrierArrivals],
     ended: np.ndarray,
     shape: LaunchShape,
@@ -55,7 +55,7 @@ def blocked_error(
 def deadlock_error(
     code: InstructionList,
     chunk: Chunk,
-    parked: list[tuple[Lanes, int]],
+    parked: list[tuple[LaneGroup, int]],
     waiting: dict[int, np.ndarray],
     shape: LaunchShape,
 ) -> KernelFault:

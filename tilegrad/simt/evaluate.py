@@ -11,7 +11,7 @@ import numpy as np
 from ..ir.dtype import DType
 from ..tiles.read.source import KernelLocation
 from .builtin import FUNCTIONS
-from .lanes import Lanes
+from .lanes import LaneGroup
 from .thread_ir import (
     BuiltinVariable,
     Conditional,
@@ -24,7 +24,7 @@ from .thread_ir import (
     VariableReference,
 )
 
-Evaluate: TypeAlias = Callable[[Lanes], Any]
+Evaluate: TypeAlias = Callable[[LaneGroup], Any]
 
 
 class EvaluationFault(Exception):
@@ -80,7 +80,7 @@ def compile_expression(x: Expression, rename: Callable[[str], str]) -> Evaluate:
 def function(meaning: Callable[..., Any], operands: list[Evaluate], dtype: DType) -> Evaluate:
     wanted = dtype.numpy
 
-    def computed(lanes: Lanes) -> Any:
+    def computed(lanes: LaneGroup) -> Any:
         found: Any = meaning(*[f(lanes) for f in operands])
         return found.astype(wanted) if found.ndim else wanted.type(found)
 
@@ -90,7 +90,7 @@ def function(meaning: Callable[..., Any], operands: list[Evaluate], dtype: DType
 def choice(condition: Evaluate, yes: Evaluate, no: Evaluate, dtype: DType) -> Evaluate:
     wanted = dtype.numpy.type
 
-    def chosen(lanes: Lanes) -> Any:
+    def chosen(lanes: LaneGroup) -> Any:
         found: Any = np.where(condition(lanes), yes(lanes), no(lanes))
         return found if found.ndim else wanted(found)
 
@@ -120,7 +120,7 @@ def division(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate
     """Divide as in C: quotient truncated towards zero, and remainder."""
     place, remainder = x.place, x.op == "%"
 
-    def divided(lanes: Lanes) -> Any:
+    def divided(lanes: LaneGroup) -> Any:
         above, below = left(lanes), right(lanes)
         zero = below == 0
         if np.any(zero):
@@ -134,7 +134,7 @@ def division(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate
 def shift(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
     place, bits, plain = x.place, x.dtype.bits, PLAIN[x.op]
 
-    def shifted(lanes: Lanes) -> Any:
+    def shifted(lanes: LaneGroup) -> Any:
         by = right(lanes)
         wrong = (by < 0) | (by >= bits)
         if np.any(wrong):

@@ -97,7 +97,7 @@ def along(linear: np.ndarray, extents: Triple, axis: int) -> Any:
     return (linear // before % extents[axis]).astype(np.int32)
 
 
-class Lanes:
+class LaneGroup:
     """Threads at one instruction; `index` numbers them in the chunk, None for all."""
 
     __slots__ = ("_warps", "chunk", "count", "index", "pc")
@@ -139,9 +139,9 @@ class Lanes:
             self._warps = int(np.count_nonzero(warp[1:] != warp[:-1])) + (len(warp) > 0)
         return self._warps
 
-    def part(self, mask: np.ndarray, pc: int | None = None) -> Lanes:
+    def part(self, mask: np.ndarray, pc: int | None = None) -> LaneGroup:
         index = np.flatnonzero(mask) if self.index is None else self.index[mask]
-        return Lanes(self.chunk, index, self.pc if pc is None else pc)
+        return LaneGroup(self.chunk, index, self.pc if pc is None else pc)
 
     def numbers(self) -> np.ndarray:
         return np.arange(self.chunk.count) if self.index is None else self.index

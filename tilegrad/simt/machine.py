@@ -32,7 +32,7 @@ from .instructions import (
     StoreInstruction,
     lower_to_instructions,
 )
-from .lanes import WARP_BARRIER_BITS, Chunk, Lanes, LaunchShape
+from .lanes import WARP_BARRIER_BITS, Chunk, LaneGroup, LaunchShape
 from .limits import Gpu, check_launch
 from .memory import ArrayStorage, resident_storage, shared_layout
 from .memory_accesses import MemorySimulator
@@ -89,7 +89,7 @@ class ThreadSimulator(MemorySimulator):
         self.children: list[ChildLaunch] = []
         layout, static = shared_layout(self.code.arrays, shape.shared)
         check_launch(gpu, routine.name, shape, static, str(routine.place))
-        self.does: dict[type, Callable[[Lanes, Any], Lanes | None]] = {
+        self.does: dict[type, Callable[[LaneGroup, Any], LaneGroup | None]] = {
             SetInstruction: self.set,
             BranchInstruction: self.branch,
             JumpInstruction: self.jump,
@@ -136,7 +136,7 @@ class ThreadSimulator(MemorySimulator):
         chunk.values.update(self.numbers)
         self.groups: dict[int, list[np.ndarray | None]] = {0: [None]}
         self.arrivals: dict[int, BarrierArrivals] = {}
-        self.parked: list[tuple[Lanes, int]] = []
+        self.parked: list[tuple[LaneGroup, int]] = []
         self.snapshots: dict[int, tuple[np.ndarray, dict[str, np.ndarray]]] = {}
         self.ended = np.full(chunk.count, -1, np.int32)
         while True:
@@ -162,20 +162,20 @@ class ThreadSimulator(MemorySimulator):
 
     # --- scheduling ------------------------------------------------------------------------------
 
-    def park(self, lanes: Lanes) -> None:
+    def park(self, lanes: LaneGroup) -> None:
         if lanes.count:
             self.groups.setdefault(lanes.pc, []).append(lanes.index)
 
-    def resume(self, pc: int) -> Lanes:
+    def resume(self, pc: int) -> LaneGroup:
         """Take all threads at an instruction, sorted."""
         parts = self.groups.pop(pc)
         if len(parts) == 1:
-            return Lanes(self.chunk, parts[0], pc)
+            return LaneGroup(self.chunk, parts[0], pc)
         together = np.sort(np.concatenate([p for p in parts if p is not None]))
-        return Lanes(self.chunk, None if len(together) == self.chunk.count else together, pc)
+        return LaneGroup(self.chunk, None if len(together) == self.chunk.count else together, pc)
 
     def furthest_behind(self) -> None:
-        lanes: Lanes | None = self.resume(min(self.groups))
+        lanes: LaneGroup | None = self.resume(min(self.groups))
         while lanes is not None:
             lanes = self.step(lanes)
             if lanes is not None and self.groups and lanes.pc >= min(self.groups):
@@ -198,10 +198,10 @@ class ThreadSimulator(MemorySimulator):
                 chosen = order.random(len(index)) < 0.5
             case _:
                 chosen = np.ones(len(index), bool)
-        self.park(Lanes(self.chunk, index[~chosen], whole.pc))
+        self.park(LaneGroup(self.chunk, index[~chosen], whole.pc))
         some = index[chosen]
         order.shuffle(some)
-        lanes: Lanes | None = Lanes(self.chunk, some, whole.pc)
+        lanes: LaneGroup | None = LaneGroup(self.chunk, some, whole.pc)
         for _ in range(int(order.integers(1, 12))):
             if lanes is None or not lanes.count:
                 return
@@ -209,7 +209,7 @@ class ThreadSimulator(MemorySimulator):
         if lanes is not None:
             self.park(lanes)
 
-    def step(self, lanes: Lanes) -> Lanes | None:
+    def step(self, lanes: LaneGroup) -> LaneGroup | None:
         """Execute one instruction; return the threads that continue if they are one group."""
         instruction = self.code.instructions[lanes.pc]
         if self.counters is not None:
@@ -219,8 +219,8 @@ class ThreadSimulator(MemorySimulator):
         except EvaluationFault as trouble:
             raise self.fail(lanes, trouble, trouble.mask, trouble.reason) from None
 
-    def continuing(self, run: Callable[[Lanes, Any], None]) -> Callable[[Lanes, Any], Lanes | None]:
-        def done(lanes: Lanes, instruction: Any) -> Lanes:
+    def continuing(self, run: Callable[[LaneGroup, Any], None]) -> Callable[[LaneGroup, Any], LaneGroup | None]:
+        def done(lanes: LaneGroup, instruction: Any) -> LaneGroup:
             run(lanes, instruction)
             lanes.pc += 1
             return lanes
@@ -229,12 +229,12 @@ class ThreadSimulator(MemorySimulator):
 
     # --- instructions ----------------------------------------------------------------------------
 
-    def set(self, lanes: Lanes, one: SetInstruction) -> Lanes:
+    def set(self, lanes: LaneGroup, one: SetInstruction) -> LaneGroup:
         lanes.assign(one.name, one.value(lanes), one.dtype)
         lanes.pc += 1
         return lanes
 
-    def branch(self, lanes: Lanes, one: BranchInstruction) -> Lanes | None:
+    def branch(self, lanes: LaneGroup, one: BranchInstruction) -> LaneGroup | None:
         holds = one.condition(lanes)
         if self.counters is not None:
             self.counters.branches += lanes.warps()
@@ -251,11 +251,11 @@ class ThreadSimulator(MemorySimulator):
         self.park(lanes.part(~holds, one.target))
         return lanes.part(holds, lanes.pc + 1)
 
-    def jump(self, lanes: Lanes, one: JumpInstruction) -> Lanes:
+    def jump(self, lanes: LaneGroup, one: JumpInstruction) -> LaneGroup:
         lanes.pc = one.target
         return lanes
 
-    def loop_back(self, lanes: Lanes, one: LoopBackInstruction) -> Lanes | None:
+    def loop_back(self, lanes: LaneGroup, one: LoopBackInstruction) -> LaneGroup | None:
         """Suspend threads that begin an iteration with unchanged values and memory."""
         found = self.snapshots.get(lanes.pc)
         values = self.chunk.values
@@ -279,7 +279,7 @@ class ThreadSimulator(MemorySimulator):
         lanes.pc = one.target
         return lanes if lanes.count else None
 
-    def wait(self, lanes: Lanes, one: BarrierInstruction) -> Lanes | None:
+    def wait(self, lanes: LaneGroup, one: BarrierInstruction) -> LaneGroup | None:
         chunk = self.chunk
         if one.kind == "syncthreads":
             released = self.complete_groups(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
@@ -298,7 +298,7 @@ class ThreadSimulator(MemorySimulator):
         released.pc += 1
         return released
 
-    def join_clocks(self, lanes: Lanes, whole: bool) -> None:
+    def join_clocks(self, lanes: LaneGroup, whole: bool) -> None:
         """Join the happens-before clocks of threads that meet at a barrier."""
         order = self.watch.order
         if not any(order.fresh.values()):
@@ -309,7 +309,7 @@ class ThreadSimulator(MemorySimulator):
             some = threads[unit == one].tolist()
             order.met(some, some[0] // self.shape.threads, whole)
 
-    def complete_groups(self, lanes: Lanes, unit: np.ndarray, expected: np.ndarray) -> Lanes | None:
+    def complete_groups(self, lanes: LaneGroup, unit: np.ndarray, expected: np.ndarray) -> LaneGroup | None:
         """Return the threads whose block or warp is now complete at this instruction."""
         if lanes.index is None:
             return lanes
@@ -324,9 +324,9 @@ class ThreadSimulator(MemorySimulator):
         arrivals.index = [index[~out]]
         arrivals.counts[full] = 0
         released = np.sort(index[out])
-        return Lanes(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
+        return LaneGroup(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
 
-    def exchange(self, lanes: Lanes, one: ExchangeInstruction) -> Lanes | None:
+    def exchange(self, lanes: LaneGroup, one: ExchangeInstruction) -> LaneGroup | None:
         named = ((one.mask >> lanes.of(self.chunk.lane)) & 1).astype(bool)
         if not named.all():
             raise EvaluationFault(
@@ -339,7 +339,7 @@ class ThreadSimulator(MemorySimulator):
         released.pc += 1
         return released
 
-    def check(self, lanes: Lanes, one: AssertInstruction) -> Lanes:
+    def check(self, lanes: LaneGroup, one: AssertInstruction) -> LaneGroup:
         holds = one.condition(lanes)
         if not np.all(holds):
             raise EvaluationFault(
@@ -348,12 +348,12 @@ class ThreadSimulator(MemorySimulator):
         lanes.pc += 1
         return lanes
 
-    def end(self, lanes: Lanes, one: EndInstruction) -> None:
+    def end(self, lanes: LaneGroup, one: EndInstruction) -> None:
         self.ended[lanes.numbers()] = lanes.pc
 
     # --- launches by threads ---------------------------------------------------------------------
 
-    def start(self, lanes: Lanes, one: LaunchInstruction) -> Lanes:
+    def start(self, lanes: LaneGroup, one: LaunchInstruction) -> LaneGroup:
         def axes(given: Any) -> list[np.ndarray]:
             return [lanes.wide(f(lanes)) for f in given] + [np.broadcast_to(1, lanes.count)] * (3 - len(given))
 

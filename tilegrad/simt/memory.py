@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .happens_before import RaceTracker
-from .lanes import Chunk, Lanes
+from .lanes import Chunk, LaneGroup
 from .races import Shadow
 from .thread_ir import Array
 
@@ -27,9 +27,9 @@ class ArrayStorage:
         self.first_byte = first_byte
         self.shadow: Shadow | None = None
         self.filled: np.ndarray | None = None
-        """Which elements of a local array were written."""
+        """Mask of the elements of a local array that were written."""
 
-    def positions(self, lanes: Lanes, index: list[Any]) -> Any:
+    def positions(self, lanes: LaneGroup, index: list[Any]) -> Any:
         """Flatten checked indices to positions within an array."""
         linear: Any = index[0]
         for i, extent in zip(index[1:], self.shape[1:], strict=True):
@@ -43,7 +43,7 @@ class ArrayStorage:
                 return axis, (i < 0) | (i >= extent)
         return None
 
-    def located(self, lanes: Lanes, linear: Any) -> np.ndarray:
+    def located(self, lanes: LaneGroup, linear: Any) -> np.ndarray:
         """Offset positions to each thread's copy in `data`."""
         match self.space:
             case "global":

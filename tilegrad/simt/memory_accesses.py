@@ -12,7 +12,7 @@ from .counters import Counters
 from .faults import fault_error, race_error
 from .happens_before import FollowedShadow, RestartLaunch
 from .instructions import AtomicInstruction, InstructionList, LoadInstruction, StoreInstruction
-from .lanes import Chunk, Lanes, LaunchShape
+from .lanes import Chunk, LaneGroup, LaunchShape
 from .memory import ArrayStorage
 from .races import DataRace, GroupAccess, differs_from
 from .thread_ir import Array
@@ -31,19 +31,19 @@ class MemorySimulator:
     def storage(self, array: Array) -> ArrayStorage:
         return self.storages[id(array)]
 
-    def access(self, lanes: Lanes) -> GroupAccess:
+    def access(self, lanes: LaneGroup) -> GroupAccess:
         chunk = self.chunk
         return GroupAccess(lanes.of(chunk.unique), lanes.of(chunk.time), lanes.pc, self.shape.threads)
 
-    def fail(self, lanes: Lanes, instruction: Any, mask: Any, reason: str) -> KernelFault:
+    def fail(self, lanes: LaneGroup, instruction: Any, mask: Any, reason: str) -> KernelFault:
         """Raise a fault for the first thread of the group in a mask."""
         lane = int(np.argmax(mask)) if np.ndim(mask) else 0
         return self.fail_at(lanes, instruction, lane, reason)
 
-    def fail_at(self, lanes: Lanes, instruction: Any, lane: int, reason: str) -> KernelFault:
+    def fail_at(self, lanes: LaneGroup, instruction: Any, lane: int, reason: str) -> KernelFault:
         return fault_error(self.code.routine.name, instruction.place, self.chunk, int(lanes.numbers()[lane]), reason)
 
-    def race_fault(self, race: DataRace, lanes: Lanes, instruction: Any, storage: ArrayStorage) -> KernelFault:
+    def race_fault(self, race: DataRace, lanes: LaneGroup, instruction: Any, storage: ArrayStorage) -> KernelFault:
         if self.code.acquires and storage.shadow is not None and not storage.shadow.follows:
             raise RestartLaunch(
                 [storage.array, *[x.array for x in self.code.instructions if isinstance(x, AtomicInstruction)]]
@@ -53,7 +53,10 @@ class MemorySimulator:
         return self.fail_at(lanes, instruction, race.lane, race_error(race, storage, self.shape, unique, other))
 
     def places(
-        self, lanes: Lanes, instruction: LoadInstruction | StoreInstruction | AtomicInstruction, storage: ArrayStorage
+        self,
+        lanes: LaneGroup,
+        instruction: LoadInstruction | StoreInstruction | AtomicInstruction,
+        storage: ArrayStorage,
     ) -> Any:
         """Check bounds, and return the positions of the elements."""
         index = [f(lanes) for f in instruction.where]
@@ -65,7 +68,7 @@ class MemorySimulator:
             raise self.fail(lanes, instruction, mask, f"index {value}{along} is outside of {storage}")
         return storage.positions(lanes, index)
 
-    def count(self, lanes: Lanes, instruction: Any, storage: ArrayStorage, linear: Any, how: str) -> None:
+    def count(self, lanes: LaneGroup, instruction: Any, storage: ArrayStorage, linear: Any, how: str) -> None:
         if self.counters is None or storage.space == "local":
             return
         line = self.counters.line(instruction.place, storage.name, storage.space, how)
@@ -75,7 +78,7 @@ class MemorySimulator:
 
     # --- instructions ----------------------------------------------------------------------------
 
-    def load(self, lanes: Lanes, one: LoadInstruction) -> None:
+    def load(self, lanes: LaneGroup, one: LoadInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "load")
@@ -96,7 +99,7 @@ class MemorySimulator:
         lanes.assign(one.name, storage.data[places], storage.data.dtype)
 
     def unwritten(
-        self, lanes: Lanes, one: Any, storage: ArrayStorage, places: np.ndarray, never: np.ndarray, does: str
+        self, lanes: LaneGroup, one: Any, storage: ArrayStorage, places: np.ndarray, never: np.ndarray, does: str
     ) -> KernelFault:
         element = storage.element(int(places[np.argmax(never)]))
         where = {"shared": "shared memory", "local": "a local array", "global": "memory from `empty`"}[storage.space]
@@ -104,7 +107,7 @@ class MemorySimulator:
             lanes, one, never, f"{does} {element}, which no thread has written yet: {where} begins with any contents"
         )
 
-    def save(self, lanes: Lanes, one: StoreInstruction) -> None:
+    def save(self, lanes: LaneGroup, one: StoreInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "store")
@@ -126,7 +129,7 @@ class MemorySimulator:
         if race is not None:
             raise self.race_fault(race, lanes, one, storage)
 
-    def change(self, lanes: Lanes, one: AtomicInstruction) -> None:
+    def change(self, lanes: LaneGroup, one: AtomicInstruction) -> None:
         storage = self.storage(one.array)
         linear = self.places(lanes, one, storage)
         self.count(lanes, one, storage, linear, "atomic")

@@ -9,10 +9,10 @@ import numpy as np
 from .builtin import VOTES, WARP
 from .evaluate import EvaluationFault
 from .instructions import ExchangeInstruction
-from .lanes import Lanes
+from .lanes import LaneGroup
 
 
-def warp_result(swap: ExchangeInstruction, lanes: Lanes) -> Any:
+def warp_result(swap: ExchangeInstruction, lanes: LaneGroup) -> Any:
     """Return the result for each lane. All lanes named in the mask are present in the group."""
     warps, row = np.unique(lanes.of(lanes.chunk.warp), return_inverse=True)
     lane = lanes.of(lanes.chunk.lane)
@@ -58,7 +58,7 @@ def source_lane(how: str, lane: np.ndarray, argument: np.ndarray, width: int) ->
 
 
 def vote(
-    swap: ExchangeInstruction, lanes: Lanes, warps: int, row: np.ndarray, lane: np.ndarray, present: np.ndarray
+    swap: ExchangeInstruction, lanes: LaneGroup, warps: int, row: np.ndarray, lane: np.ndarray, present: np.ndarray
 ) -> Any:
     holds = np.zeros((warps, WARP), bool)
     holds[row, lane] = lanes.wide(swap.operands[0](lanes))

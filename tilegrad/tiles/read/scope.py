@@ -9,7 +9,7 @@ from functools import update_wrapper
 from typing import Any
 
 from ...errors import KernelError
-from .source import KernelSource
+from .source import FunctionSource
 from .values import constexpr
 
 
@@ -25,16 +25,16 @@ class TileFunction:
         update_wrapper(self, fn)
         self.signature = inspect.signature(fn)
         self.static = frozenset(name for name, p in self.signature.parameters.items() if _is_constexpr(p.annotation))
-        self._source: KernelSource | None = None
+        self._source: FunctionSource | None = None
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise KernelError(f"{self.fn.__name__} is a function of the tile language: kernels call it")
 
     @property
-    def source_text(self) -> KernelSource:
+    def source_text(self) -> FunctionSource:
         """The function's source, read on first use."""
         if self._source is None:
-            self._source = KernelSource(self.fn)
+            self._source = FunctionSource(self.fn)
         return self._source
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...errors import KernelError, KernelSourceError
 
 
-class KernelSource:
+class FunctionSource:
     """The source text and syntax tree of a function."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -45,7 +45,7 @@ class KernelSource:
 class KernelLocation(NamedTuple):
     """A location in a kernel's source."""
 
-    source: KernelSource
+    source: FunctionSource
     node: ast.AST
 
     @property
