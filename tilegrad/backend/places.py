@@ -1,6 +1,6 @@
-"""Where the buffers of a program are in a run of it: each has a datum and an offset in that.
+"""Assign each buffer of a program run a memory block and an offset in it.
 
-The data of a run are the addresses of its inputs, of the outputs made for it, and of the arena, in this order.
+The blocks of a run are the addresses of its inputs, of the outputs allocated for it, and of the arena, in this order.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..ir.size import known
 
 
 class Place(NamedTuple):
-    """At data[datum] + offset."""
+    """The address data[datum] + offset."""
 
     datum: int
     offset: int = 0
 
 
 class Span(NamedTuple):
-    """Bytes `begin` to `end` of a datum (or of INPUTS)."""
+    """Bytes `begin` to `end` of a block (or of INPUTS)."""
 
     datum: int
     begin: int
@@ -32,11 +32,11 @@ class Span(NamedTuple):
 
 
 INPUTS = Span(-1, 0, 1)
-"""The memory of all inputs, as one: the caller may give the same buffer twice."""
+"""The memory of all inputs, as one: a caller may pass the same buffer twice."""
 
 
 class Places:
-    """Of a program with its sizes settled. `made` has the bytes of each new output, `arena` those that it needs."""
+    """The places of a program with known sizes. `made` has the bytes of each new output, `arena` those of temporaries."""
 
     def __init__(self, program: Program, sizes: Mapping[str, int], alignment: int) -> None:
         self.program, self.sizes, self.alignment = program, sizes, alignment
@@ -73,11 +73,11 @@ class Places:
 
     @property
     def results(self) -> list[int]:
-        """The datum of each result."""
+        """The block of each result."""
         return [self[name].datum for name in self.program.outputs]
 
     def behind(self, bytes: int) -> Place:
-        """Room at the end of the arena."""
+        """Reserve memory at the end of the arena."""
         begin = -(-self.arena // self.alignment) * self.alignment
         self.arena = begin + bytes
         return Place(self.inputs + len(self.made), begin)

@@ -1,7 +1,7 @@
-"""What of a program depends only on inputs that stay as they are from run to run, such as the weights of a network.
+"""Hoist the part of a program that depends only on constant inputs, such as the weights of a network.
 
-It becomes a program of its own, which runs when they have changed; what it makes are further inputs of the rest. All
-of it is in memory that nothing else writes to, and no larger than it is worth.
+It becomes a program of its own, which runs when those inputs have changed; its results are further inputs of the rest.
+They are in memory that nothing else writes to, and bounded in size.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from ..ir.size import Dim, known
 from ..ir.tile import Kernel
 
 MAX_GROWTH, MAX_FREE_BYTES = 4, 1 << 16
-"""What is kept may take so many times the memory of the inputs that it is computed from, or so many bytes."""
+"""Largest ratio of hoisted results to the inputs that they are computed from, and bytes below which it does not matter.
+"""
 
 
 Written = Callable[[Kernel, "Sequence[str | Dim]"], Set[str]]
-"""The buffers that a launch with these arguments writes."""
+"""Return the buffers that a launch with these arguments writes."""
 
 
 def parted(program: Program, steady: Set[str], written: Written) -> tuple[Program | None, Program]:
-    """The part of a program that depends on some of its inputs only, if there is one; and the rest."""
+    """Split a program into the part that depends only on some of its inputs, if there is one, and the rest."""
     found = _Found(program, steady, written)
     if not found.steps:
         return None, program
@@ -35,7 +36,7 @@ def parted(program: Program, steady: Set[str], written: Written) -> tuple[Progra
 
 
 def _part(program: Program, inputs: tuple[str, ...], outputs: tuple[str, ...], steps: tuple[Step, ...]) -> Program:
-    """Some steps of a program as one that is given what others made."""
+    """Make a program of some steps, whose inputs other steps compute."""
     role: Mapping[bool, Role] = {True: "input", False: "output"}
     roles = {name: role[name in inputs] for name in (*inputs, *outputs)}
     needed = {*inputs, *outputs, *(n for step in steps for n in uses(step))}
@@ -47,7 +48,7 @@ def _part(program: Program, inputs: tuple[str, ...], outputs: tuple[str, ...], s
 
 
 class _Found:
-    """The launches that read only what is steady. `sources` has what each buffer comes from in the end."""
+    """The launches that read only constants. `sources` has the inputs that each buffer depends on."""
 
     def __init__(self, program: Program, steady: Set[str], written: Written) -> None:
         self.written = written

@@ -1,4 +1,4 @@
-"""A device that compiles everything and runs nothing: for tests that count."""
+"""A device that compiles everything and runs nothing: for tests that count launches and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks every program and kernel, and counts what would have run. All elements are 0."""
+"""Check every program and kernel, and count the work without doing it. All elements are 0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...runtime.executable import CompiledKernel, Executable, Runner
 
 
 class Counts(NamedTuple):
-    """What would have been done."""
+    """Work that a device would have done."""
 
     programs: int = 0
     kernels: int = 0
@@ -28,14 +28,14 @@ class Counts(NamedTuple):
     instances: int = 0
     copies: int = 0
     bytes: int = 0
-    """Of the buffers that kernels and copies are given, each once a step."""
+    """Bytes of the buffers that kernels and copies take, once for each step."""
 
     def __add__(self, other: tuple[int, ...]) -> Counts:  # type: ignore[override]
         return Counts(*(x + y for x, y in zip(self, other, strict=True)))
 
 
 class NullDevice(Device):
-    """`counts` grow with every run; set them to `Counts()` to start anew."""
+    """A device that checks and counts. `counts` grow with every run; set them to `Counts()` to reset."""
 
     runs = False
 
@@ -96,7 +96,7 @@ class NullExecutable(Executable):
 
 
 def counted(program: Program, sizes: Mapping[str, int] = {}) -> Counts:
-    """What one run of a program does."""
+    """Count the work of one run of a program."""
     total = Counts(programs=1)
     bytes = {b.name: known(b.type.bytes, sizes) for b in program.buffers}
     for step in program.steps:

@@ -1,4 +1,4 @@
-"""Interpreters of graphs and kernels: slow, and what everything else is compared with."""
+"""Interpreters of graphs and kernels: slow, and the reference for all other backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter of kernels as a device. `Device.load` walks the steps of a program."""
+"""Run kernels by interpretation, as a device. `Device.load` walks the steps of a program."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .tile import run
 
 
 class ReferenceDevice(Device):
-    """Numpy's memory. With `checked`, kernels run under the interpreter's checks."""
+    """A device in numpy's memory. With `checked`, the interpreter checks every access."""
 
     def __init__(self, name: str = "reference", checked: bool = False) -> None:
         super().__init__(name)
         self.checked = checked
 
     def allocate(self, bytes: int) -> Buffer:
-        """The contents are NaN for floats and -1 for integers: who reads them is found out."""
+        """Allocate memory filled with NaN for floats and -1 for integers, so that reads of uninitialised elements show."""
         return Buffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
 
     def from_host(self, array: np.ndarray) -> Buffer:
@@ -73,7 +73,7 @@ class ReferenceDevice(Device):
 
 
 def _elements(buffer: Buffer, dtype: DType, count: int) -> np.ndarray:
-    """The memory of a buffer as elements: an array on it."""
+    """View the memory of a buffer as an array."""
     if count * dtype.bytes > buffer.bytes:
         raise RuntimeFault(
             f"{count} elements of {dtype.name} take {count * dtype.bytes} bytes: the buffer has {buffer.bytes}"

@@ -1,4 +1,4 @@
-"""The meaning of a graph, computed from nothing but the `element` rules of its ops."""
+"""Interpret a graph by the `element` rules of its ops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .tile import run
 
 
 def interpret(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int] = {}) -> list[Any]:
-    """The outputs of a graph as numpy arrays, from arrays for its inputs."""
+    """Return the outputs of a graph as numpy arrays, from arrays for its inputs."""
     arrays: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
     for value in graph.values():
         if value not in arrays:
@@ -41,7 +41,7 @@ def _computed(value: Value, arrays: Mapping[Value, Any], sizes: dict[str, int]) 
 
 
 def _called(value: ExternalCall, arrays: Sequence[Any], sizes: dict[str, int]) -> Any:
-    """One output of a call, which is made on copies."""
+    """Compute one output of an external call, on copies."""
     given = [np.array(x, order="C") for x in arrays]
     types = [settled_type(t, sizes) for t in value.results]
     shapes: list[Any] = [t.shape for t in types]

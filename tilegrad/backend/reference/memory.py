@@ -1,4 +1,4 @@
-"""The memory of a kernel's pointers, and in a checked run what became of each element."""
+"""Model the memory behind a kernel's pointers; a checked run records the history of each element."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ NOBODY, SEVERAL, ATOMICALLY = -1, -2, -3
 
 
 class Pointer(NamedTuple):
-    """Places in the memory of a parameter."""
+    """A tile of pointers into the memory of a parameter."""
 
     parameter: str
     offsets: Any
 
 
 class View(NamedTuple):
-    """What a checked run is told of memory that a view stands for."""
+    """The shape of the memory of a strided view, for a checked run."""
 
     inside: Any
-    """Which places are elements of the view."""
+    """Elements of the buffer that belong to the view."""
     shared: bool
-    """Whether two of its elements are one place."""
+    """Whether two elements of the view share an address."""
     text: str
 
 
 class Fault(Exception):
-    """What is wrong with a lane; the interpreter adds where it happened."""
+    """A fault in a lane; the interpreter adds the statement."""
 
     def __init__(self, lane: tuple[int, ...], reason: str, statement: Any = None) -> None:
         super().__init__(reason)
         self.lane, self.reason = lane, reason
         self.statement = statement
-        """The one that is to blame, if it is not the one that runs."""
+        """The statement to blame, if it is not the running one."""
         self.tile: Any = None
-        """Which expression of it."""
+        """The expression of the statement."""
 
 
 class Memory:
-    """A flat array. `history` is of elements: who stored and read them; `changes` counts what changed something."""
+    """A flat array. `history` has the accesses to each element; `changes` counts writes that changed something."""
 
     def __init__(self, name: str, array: Any) -> None:
         self.name, self.array = name, array
@@ -80,7 +80,7 @@ class Memory:
         self.array[places] = stored
 
     def atomic(self, fn: str, offsets: Any, active: Any, given: list[Any], program: int, used: bool = True) -> Any:
-        """Lane after lane; gives what was there before. `used`: whether the kernel looks at that."""
+        """Apply an atomic operation lane by lane, and return the old elements. `used`: whether the kernel uses them."""
         self.inside(offsets, active)
         history = self.history
         if history is not None and active.any():
@@ -112,10 +112,10 @@ _UPDATED: dict[str, Callable[..., Any]] = {
 
 
 class History:
-    """For each element whether it has a value, the instance that stored it and those that have read it.
+    """For each element whether it is initialised, the instance that stored it and those that have read it.
 
-    With an `order` the accesses are followed one by one, as atomic operations may order them; without one, any two
-    instances may run at once all the time, which whole tiles can be asked about.
+    With an `order`, accesses are followed one by one, as atomic operations order them; without one, any two instances
+    may run concurrently, which whole tiles are checked for.
     """
 
     def __init__(self, count: int, written: bool, strict: bool = False, order: Order | None = None) -> None:
@@ -140,7 +140,7 @@ class History:
         self.reader[chosen] = np.where(alone, program, SEVERAL)
 
     def update(self, name: str, offsets: Any, active: Any, program: int) -> None:
-        """Atomics of several instances are in nobody's way."""
+        """Record atomic operations, which do not race with each other."""
         at = np.where(active, offsets, 0)
         complain(active & ~self.written[at], offsets, f"reads {name}[{{}}], which nobody has written")
         if self.followed is not None:
@@ -153,7 +153,7 @@ class History:
     def change(
         self, name: str, lane: tuple[int, ...], place: int, program: int, acquires: bool, releases: bool, altered: bool
     ) -> None:
-        """One lane of an atomic operation, where order is followed."""
+        """Record one lane of an atomic operation in the happens-before order."""
         assert self.followed is not None
         assert self.order is not None
         user = self.order.user(program, 0, None)
@@ -188,7 +188,7 @@ class History:
         self.written[chosen] = True
 
     def users(self, offsets: Any, active: Any, program: int) -> Iterator[tuple[tuple[int, ...], int, User]]:
-        """Each lane that takes part, its element, and the access."""
+        """Yield each active lane, its element, and the access."""
         assert self.order is not None
         user = self.order.user(program, 0, None)
         for lane in zip(*np.nonzero(np.atleast_1d(active)), strict=True):
@@ -209,7 +209,7 @@ def refuse(race: Raced | None, lane: tuple[int, ...], does: str) -> None:
 
 
 def complain(bad: Any, offsets: Any, reason: str, others: Any = None) -> None:
-    """Stops at the first lane where something is wrong."""
+    """Raise a fault for the first lane where something is wrong."""
     if bad.any():
         lane = first(bad)
         text = reason.format(offsets[lane])
@@ -219,18 +219,18 @@ def complain(bad: Any, offsets: Any, reason: str, others: Any = None) -> None:
 
 
 def first(lanes: Any) -> tuple[int, ...]:
-    """The place of the first True."""
+    """Return the position of the first True."""
     return tuple(int(n) for n in np.unravel_index(int(np.argmax(lanes)), lanes.shape))
 
 
 def different(x: Any, y: Any) -> Any:
-    """Bit by bit: a NaN is not different from itself."""
+    """Compare bitwise: NaN equals itself."""
     bits = f"u{x.dtype.itemsize}"
     return np.ascontiguousarray(x).view(bits).reshape(x.shape) != np.ascontiguousarray(y).view(bits).reshape(y.shape)
 
 
 def poison(dtype: DType) -> Any:
-    """What a checked run puts where a kernel must not look: it spoils every result that it gets into."""
+    """Return the value of masked lanes in a checked run: it spoils every result that uses it."""
     if dtype.is_float:
         return np.array(np.nan, dtype.numpy)
     return np.array(True if dtype.kind == "bool" else int(dtype.max) // 3 * 2, dtype.numpy)

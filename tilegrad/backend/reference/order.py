@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from ...errors import KernelError
 
 Clock = dict[int, int]
-"""How many releases of each thread are known; a clock is never changed once it is shared."""
+"""Number of known releases of each thread; a shared clock is immutable."""
 NOTHING: Clock = {}
 MAX_CLOCK_ENTRIES = 10**8
-"""Entries of clocks that one launch may copy: some seconds."""
+"""Most entries of clocks that one launch copies: some seconds."""
 
 
 class User(NamedTuple):
@@ -51,7 +51,7 @@ class Order:
             self.clocks[user.thread] = merged(self.known(user.thread), left)
 
     def release(self, user: User) -> Clock:
-        """All that a thread knows and has done."""
+        """Publish all that a thread knows and has done."""
         epoch = self.epochs[user.thread] = self.epochs.get(user.thread, 0) + 1
         known = self.known(user.thread)
         self.copied += len(known)
@@ -64,7 +64,7 @@ class Order:
 
 
 def merged(x: Clock, y: Clock) -> Clock:
-    """The later of both for each thread.
+    """Return the later of both for each thread.
 
     >>> merged({1: 5, 2: 1}, {2: 3})
     {1: 5, 2: 3}
@@ -77,7 +77,8 @@ def merged(x: Clock, y: Clock) -> Clock:
 class ElementAccesses:
     """The accesses of one element that later ones may race with.
 
-    `changers` are atomic operations that changed it, `lookers` those that did not, as a lock that was not taken.
+    `changers` are atomic operations that changed it, `lookers` those that did not, as an attempt on a lock that was
+    taken.
     """
 
     __slots__ = ("changers", "holder", "left", "lookers", "readers", "writer")
@@ -89,18 +90,18 @@ class ElementAccesses:
         self.lookers: dict[int, User] = {}
         self.left: Clock = NOTHING
         self.holder: int | None = None
-        """The thread that changed it last, if atomically: a plain store of that thread gives a lock back."""
+        """The thread that changed it last, if atomically: a plain store of that thread releases a lock."""
 
 
 class Raced(NamedTuple):
-    """An earlier access, `load`, `store` or `atomic`, that nothing orders before the present one."""
+    """An earlier access, `load`, `store` or `atomic`, that is not ordered before the present one."""
 
     user: User
     how: str
 
 
 class Followed:
-    """Accesses of one array, each element by itself. `order` is that of the whole launch."""
+    """The accesses of one array, element by element. `order` is that of the whole launch."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
@@ -118,7 +119,7 @@ class Followed:
         return self.raced(user, e, changers=True)
 
     def store(self, place: int, user: User, harmless: bool = False) -> Raced | None:
-        """A plain store. A harmless one stores what is there already."""
+        """Record a plain store. A harmless one stores the value that is there already."""
         e = self.element(place)
         unlocks = e.holder == user.thread
         race = None if harmless else self.raced(user, e, readers=True, changers=True, lookers=not unlocks)
@@ -131,7 +132,7 @@ class Followed:
         return race
 
     def change(self, place: int, user: User, acquires: bool, releases: bool, altered: bool) -> Raced | None:
-        """An atomic operation."""
+        """Record an atomic operation."""
         e = self.element(place)
         if acquires:
             self.order.acquire(user, e.left)
@@ -146,7 +147,7 @@ class Followed:
     def raced(
         self, user: User, e: ElementAccesses, readers: bool = False, changers: bool = False, lookers: bool = False
     ) -> Raced | None:
-        """The first of the earlier accesses of these kinds that is not ordered before."""
+        """Return the first of the earlier accesses of these kinds that is not ordered before."""
         kinds: list[tuple[Iterable[User], str]] = [([e.writer] if e.writer else [], "store")]
         kinds += [(e.readers.values(), "load")] if readers else []
         kinds += [(e.changers.values(), "atomic")] if changers else []

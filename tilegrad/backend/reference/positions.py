@@ -1,4 +1,4 @@
-"""Which expressions of a kernel compute where it reads and writes."""
+"""Find the expressions of a kernel that compute addresses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ...ir.tile_access import roots, statements, walk
 
 
 def position_parts(kernel: Kernel) -> frozenset[int]:
-    """The identities of the expressions that an address follows from, through names too.
+    """Return the identities of the expressions that an address is computed from, through names too.
 
-    What is loaded ends the search: an index that was read from memory is data.
+    A load ends the search: an index that was read from memory is data.
     """
     every = list(statements(kernel.body))
     found: set[int] = set()

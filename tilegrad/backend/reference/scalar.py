@@ -1,4 +1,4 @@
-"""Evaluates scalar expressions with numpy: all positions at once, one array axis for each index."""
+"""Evaluate scalar expressions with numpy: all positions at once, one array axis for each index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...ir.size import Size, known
 
 
 def evaluate(e: Expr, indices: tuple[Index, ...], array: Callable[[Any], Any], sizes: dict[str, int]) -> Any:
-    """The values of an expression at all values of some indices; `array` gives the memory of what is read.
+    """Evaluate an expression at all values of some indices; `array` returns the memory of what is read.
 
     >>> from ...ir.dtype import float32
     >>> from ...ir.scalar import reduce
