@@ -36,7 +36,7 @@ INPUTS = Span(-1, 0, 1)
 
 
 class Places:
-    """The places of a program with known sizes. `made` has the bytes of each new output, `arena` those of temporaries."""
+    """The places of a program with known sizes. `made` has the bytes of new outputs, `arena` those of temporaries."""
 
     def __init__(self, program: Program, sizes: Mapping[str, int], alignment: int) -> None:
         self.program, self.sizes, self.alignment = program, sizes, alignment
