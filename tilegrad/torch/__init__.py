@@ -1,4 +1,4 @@
-"""PyTorch's doors: the names that scripts for custom operators use, on tilegrad.
+"""Provide PyTorch's module names, as scripts for custom operators use them, on top of tilegrad.
 
 `import tilegrad.torch as torch` gives a script these names; `python -m tilegrad.torch SCRIPT` runs one as it is, in a
 process in which `import torch` and `import torchvision` mean this package. What is not here is an AttributeError that
@@ -13,7 +13,7 @@ from typing import Any
 from .doors import PACKAGE, TABLE, missing
 
 __version__ = "2.0.0+tilegrad"
-"""Scripts that look at it want to know whether it is new."""
+"""Version that scripts compare with PyTorch's."""
 
 OWN = {
     "accelerator": ".accelerator",
@@ -26,7 +26,7 @@ OWN = {
     "utils": ".utilities",
     "version": ".version",
 }
-"""Modules that PyTorch (for the transforms: torchvision) has and tilegrad has otherwise, or not."""
+"""Modules that PyTorch or torchvision has and that this package implements itself."""
 NAMES = {"compile": ("..jitted.function", "jit")}
 
 

@@ -1,4 +1,4 @@
-"""`python -m tilegrad.torch SCRIPT`: runs a script that says `import torch`, as it is, on tilegrad."""
+"""Run a script that imports torch unmodified on tilegrad: `python -m tilegrad.torch SCRIPT`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CppExtension or CUDAExtension is built and installed likewise."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs what the command line says; the exit status."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser("python -m tilegrad.torch", description=ABOUT)
     parser.add_argument(
         "--simulate",
@@ -60,7 +60,7 @@ def _run(module: str | None, rest: list[str]) -> int:
 
 
 def _for_setup(rest: list[str]) -> list[str]:
-    """`--user` says where a package goes on a machine that many share; a virtual environment has no such place."""
+    """Drop `--user` from the arguments of a setup.py within a virtual environment, which has no such folder."""
     if sys.prefix == sys.base_prefix:
         return rest
     return [word for word in rest if word != "--user"]

@@ -1,4 +1,4 @@
-"""`torch.accelerator`: the GPU, whatever it is."""
+"""Implement `torch.accelerator`: the GPU, of any kind."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .doors import missing
 
 
 def is_available() -> bool:
-    """Whether there is a GPU."""
+    """Test whether there is a GPU."""
     return cuda.is_available()
 
 
 def device_count() -> int:
-    """How many there are."""
+    """Count the GPUs."""
     return cuda.device_count()
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """The GPU that "cuda" stands for; None if there is none."""
+    """Return the GPU that "cuda" means; None if there is none."""
     return device("cuda") if cuda.is_available() else None
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until all is done that was recorded, what was dropped included."""
+    """Wait until all recorded work is done, including results that were dropped."""
     _synchronize()
 
 

@@ -1,4 +1,4 @@
-"""`torch.autograd`: Function, gradients, `Variable`, the profiler."""
+"""Implement `torch.autograd`: Function, gradients, `Variable`, the profiler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .doors import missing
 
 
 def Variable(data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # noqa: N802 - PyTorch's name
-    """A tensor; once it was something else."""
+    """Return the tensor: PyTorch's former wrapper."""
     return data.requires_grad_() if requires_grad else data
 
 

@@ -1,4 +1,4 @@
-"""`torch.backends`: switches of libraries that tilegrad does not use. They may be set, and change nothing."""
+"""Implement `torch.backends`: switches of libraries that tilegrad does not use; setting them has no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the sources of an extension to machine code: C++ as it is, CUDA taken apart."""
+"""Compile the sources of an extension: C++ as it is, CUDA split into host and device parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUDA_HEAD = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime
 
 
 def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> list[TranslationUnit]:
-    """What is compiled of some files."""
+    """Return the units to compile of some files."""
     units = []
     for n, file in enumerate(files):
         path = (folder / file).absolute()
@@ -36,7 +36,7 @@ def units_of(name: str, files: Iterable[str | PathLike[str]], folder: Path) -> l
 
 
 class CudaSource(ForeignSource):
-    """A .cu text of which the compiler sees the host's part; its lines are those of the original."""
+    """A .cu file whose host part goes to the C++ compiler, with the line numbers of the original."""
 
     def __init__(self, text: str, original: str, path: Path | None) -> None:
         super().__init__(text, None, None)
@@ -56,7 +56,7 @@ def cuda_unit(text: str, name: str, path: Path | None, number: int) -> Translati
 
 
 def _raw(text: str) -> str:
-    """A text as C++ literals: compilers take pieces of up to 64 KiB."""
+    """Return a text as C++ literals of at most 64 KiB, which compilers accept."""
     pieces = [text[n : n + 8000] for n in range(0, len(text), 8000)] or [""]
     return "\n".join(f'R"tilegrad({piece})tilegrad"' for piece in pieces)
 
@@ -75,7 +75,7 @@ def compiled(
     verbose: bool = False,
     cuda_cflags: Sequence[str] | None = None,
 ) -> Any:
-    """The machine code of an extension."""
+    """Return the machine code of an extension."""
     if not name.isidentifier():
         raise ArgumentError(f"{name!r} is no name of an extension: it is one of a Python module")
     flags = [

@@ -1,4 +1,4 @@
-"""`torch.utils.cpp_extension`: C++ and CUDA extensions from texts, from files, and by a setup.py."""
+"""Implement `torch.utils.cpp_extension`: C++ and CUDA extensions from strings, from files, and by a setup.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 
 CUDA_HOME = None
-"""No toolkit is needed."""
+"""None: no toolkit is needed."""
 CPP_HEAD = "#include <torch/extension.h>\n"
 
 
@@ -52,7 +52,7 @@ def load_inline(
     keep_intermediates: bool = True,
     use_pch: bool = False,
 ) -> ModuleType:
-    """An extension from texts, compiled when it is not in the cache. `functions` are made visible to Python.
+    """Compile an extension from strings, unless it is in the cache; `functions` become visible to Python.
 
     `extra_cuda_cflags` are for nvcc, which is not used: NVRTC compiles for the GPU that is there.
     """
@@ -87,7 +87,7 @@ def load(
     is_standalone: bool = False,
     keep_intermediates: bool = True,
 ) -> ModuleType:
-    """An extension from files (.cpp, .cu), compiled when it is not in the cache."""
+    """Compile an extension from files (.cpp, .cu), unless it is in the cache."""
     files = [sources] if isinstance(sources, str) else list(sources)
     units = units_of(name, files, Path())
     return _built(

@@ -1,4 +1,4 @@
-"""`torch.cpu`: what scripts ask of it that run on any device."""
+"""Implement `torch.cpu` for scripts that run on any device."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from .doors import missing
 
 
 def is_available() -> bool:
-    """There is one."""
+    """Return true."""
     return True
 
 
 def device_count() -> int:
-    """It is one device, with all its cores."""
+    """Return 1: one device, with all its cores."""
     return 1
 
 
 def current_device() -> str:
-    """Its name."""
+    """Return the name of the device."""
     return "cpu"
 
 
 def synchronize(device: Any = None) -> None:
-    """Computes all that was recorded, what was dropped included."""
+    """Compute all recorded work, including results that were dropped."""
     finish()
 
 

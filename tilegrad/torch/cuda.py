@@ -1,4 +1,4 @@
-"""`torch.cuda`: tilegrad's, and events that also time the CPU, where there is no GPU or a simulated one."""
+"""Implement `torch.cuda`: tilegrad's, with events that time the CPU where there is no GPU or a simulated one."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from .simulated import simulated
 
 
 def is_available() -> bool:
-    """Whether there is a GPU, or a simulated one."""
+    """Test whether there is a GPU, or a simulated one."""
     return cuda.is_available() or simulated() is not None
 
 
 def device_count() -> int:
-    """How many GPUs there are; a simulated one counts."""
+    """Count the GPUs; a simulated one counts."""
     return cuda.device_count() or int(simulated() is not None)
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until everything is done, what was recorded and dropped included."""
+    """Wait until all recorded work is done, including results that were dropped."""
     finish()
     if cuda.is_available():
         cuda.synchronize(device)
 
 
 def get_device_name(device: Any = None) -> str:
-    """What its maker calls it."""
+    """Return the product name of a GPU."""
     found = simulated()
     return found.machine if found is not None else cuda.get_device_name(device)
 
 
 def current_device() -> int:
-    """The number of the GPU that this thread has chosen."""
+    """Return the number of the current GPU of this thread."""
     return 0 if simulated() is not None else cuda.current_device()
 
 
 def empty_cache() -> None:
-    """Gives memory that is kept for the next tensors back to the system."""
+    """Return cached memory to the system."""
     for place in known_devices():
         place.trim()
 
@@ -65,17 +65,17 @@ class Event:
             time_with(self)
 
     def record(self, stream: Any = None) -> None:
-        """It is now, after all that was recorded before."""
+        """Record the event after all work so far."""
         finish()
         self.time = perf_counter_ns()
 
     def synchronize(self) -> None:
-        """It has happened."""
+        """Wait for the event."""
 
     wait = query = synchronize
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to a later one."""
+        """Return the milliseconds from this event to a later one."""
         if not (self.timed and end_event.timed):
             raise ArgumentError("elapsed_time: make both events with enable_timing=True")
         if not (self.time and end_event.time):
@@ -85,7 +85,7 @@ class Event:
 
 @contextmanager
 def device(which: Any) -> Iterator[None]:
-    """Within the block `cuda` functions without a device are about this one."""
+    """Set the current GPU within the block."""
     if simulated() is not None:
         yield
         return

@@ -1,4 +1,4 @@
-"""A .cu file taken apart: the host's part for a C++ compiler, the device's part for NVRTC.
+"""Split a .cu file into the host part for a C++ compiler and the device part for NVRTC.
 
 The host's part is the whole file with every launch `k<<<grid, block>>>(x, y)` written as a call; kernels stay in it, as
 functions that run on the CPU when a GPU is simulated. The device's part is what kernels need: functions marked
@@ -22,7 +22,7 @@ KEPT_INCLUDE = re.compile(r"#\s*include\s*[<\"](cuda_fp16|cuda_bf16|cooperative_
 
 
 class Parts(NamedTuple):
-    """Both parts of a file, and the names of the kernels that are no templates."""
+    """Both parts of a file, and the names of the kernels that are not templates."""
 
     host: str
     device: str
@@ -31,9 +31,9 @@ class Parts(NamedTuple):
 
 
 def taken_apart(text: str, name: str = "kernel.cu") -> Parts:
-    """Both parts of a file.
+    r"""Return both parts of a file.
 
-    >>> parts = taken_apart("__global__ void f(int* x) { *x = 1; }\\nvoid g() { f<<<1, 2>>>(p); }")
+    >>> parts = taken_apart("__global__ void f(int* x) { *x = 1; }\nvoid g() { f<<<1, 2>>>(p); }")
     >>> print(parts.device)
     __global__ void f(int* x) { *x = 1; }
     <BLANKLINE>
@@ -58,7 +58,7 @@ def taken_apart(text: str, name: str = "kernel.cu") -> Parts:
 
 
 def blanked(text: str) -> str:
-    """The text with comments, and what is in quotes, replaced by spaces: what is left can be searched.
+    """Replace comments and string literals by spaces, so that the rest can be searched.
 
     >>> blanked('a = "x;" // {')
     'a = "  "     '
@@ -76,7 +76,7 @@ def blanked(text: str) -> str:
 
 
 def _device_pieces(text: str, plain: str) -> list[str]:
-    """The declarations that kernels need, and empty lines for the rest."""
+    """Return the declarations that kernels need, with empty lines for the rest."""
     found = []
     for begin, end in _declarations(plain):
         piece = text[begin:end]
@@ -85,7 +85,9 @@ def _device_pieces(text: str, plain: str) -> list[str]:
 
 
 def _declarations(plain: str) -> list[tuple[int, int]]:
-    """Where the declarations at the top are: each goes to its `;`, its closing brace, or its line's end after `#`."""
+    """Return the ranges of top-level declarations: each ends at its `;`, its closing brace, or at the end of a `#`
+    line.
+    """
     found: list[tuple[int, int]] = []
     begin = at = 0
     while at < len(plain):
@@ -131,7 +133,7 @@ def _for_device(piece: str) -> bool:
 
 
 def _line_end(plain: str, at: int) -> int:
-    """The end of a line of the preprocessor, with the lines that continue it."""
+    """Return the end of a preprocessor line, with its continuation lines."""
     while True:
         end = plain.find("\n", at)
         if end < 0:
@@ -142,7 +144,7 @@ def _line_end(plain: str, at: int) -> int:
 
 
 def _closing(plain: str, at: int, opening: str, closing: str) -> int:
-    """Where the bracket that opens here is closed."""
+    """Return the position of the matching closing bracket."""
     depth = 0
     for n in range(at, len(plain)):
         if plain[n] == opening:
@@ -191,7 +193,7 @@ def _call(callee: str, configuration: str, arguments: str, name: str, line: int)
 
 
 def _callee_start(plain: str, at: int) -> int:
-    """Where the name before `<<<` begins; it may have template arguments and namespaces."""
+    """Return the start of the name before `<<<`, with template arguments and namespaces."""
     n = at
     while n and plain[n - 1].isspace():
         n -= 1

@@ -1,4 +1,4 @@
-"""`torchvision.datasets`: MNIST, and what has its form, from local files. Nothing is downloaded."""
+"""Implement `torchvision.datasets`: MNIST, and data sets in its format, from local files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 
 class MNIST(ArrayDataset):
-    """Images of digits as arrays of bytes (28, 28), with their labels; `transform` makes tensors of them.
+    """Images of digits as byte arrays (28, 28), with labels; `transform` converts them to tensors.
 
     `root/MNIST/raw` has the four files, gzipped or not (or `root` itself).
     """
@@ -59,12 +59,12 @@ class MNIST(ArrayDataset):
 
     @property
     def data(self) -> Any:
-        """All images, as an array of bytes."""
+        """Return all images, as an array of bytes."""
         return self.arrays[0]
 
     @property
     def targets(self) -> Any:
-        """All labels."""
+        """Return all labels."""
         return self.arrays[1]
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
@@ -75,7 +75,7 @@ class MNIST(ArrayDataset):
         )
 
     def rows(self, indices: Sequence[int]) -> tuple[Any, ...] | None:
-        """A batch at once, if the transforms are ours: they take batches as they take images."""
+        """Return a batch by one call, if the transforms are tilegrad's, which take batches."""
         if self.target_transform is not None or not _takes_batches(self.transform):
             return None
         chosen = np.asarray(indices, np.int64)
@@ -84,7 +84,7 @@ class MNIST(ArrayDataset):
 
 
 class FashionMNIST(MNIST):
-    """Images of clothes in the form of MNIST."""
+    """Images of clothes in the format of MNIST."""
 
     source = DOWNLOAD.replace(CUT, FASHION)
     classes = (

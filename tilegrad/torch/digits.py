@@ -1,4 +1,4 @@
-"""`python -m tilegrad.torch.digits FOLDER`: the digits that come with tilegrad as the four files of MNIST.
+"""Write the bundled digits as the four files of MNIST: `python -m tilegrad.torch.digits FOLDER`.
 
 Scripts that read MNIST can so be tried without downloading anything: 1,437 images to train with and 360 to test,
 enlarged from 8 x 8 to 28 x 28.
@@ -18,7 +18,7 @@ from ..data.digits import Digits
 
 
 def write(folder: str | Path, count: int | None = None, held_out: int | None = None) -> Path:
-    """Writes the files where `torchvision.datasets.MNIST(folder)` looks for them; the first so many of each part."""
+    """Write the files where `torchvision.datasets.MNIST(folder)` looks for them; at most a number of images per part."""
     place = Path(folder) / "MNIST" / "raw"
     place.mkdir(parents=True, exist_ok=True)
     for part, train, wanted in (("train", True, count), ("t10k", False, held_out)):
@@ -30,7 +30,7 @@ def write(folder: str | Path, count: int | None = None, held_out: int | None = N
 
 
 def enlarged(images: Any) -> Any:
-    """Each pixel as nine, with a border, as bytes.
+    """Enlarge each pixel to three by three, with a border, as bytes.
 
     >>> enlarged(np.eye(8)[None]).shape
     (1, 28, 28)

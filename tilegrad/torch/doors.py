@@ -1,4 +1,4 @@
-"""`import torch` in a process that runs on tilegrad: which module answers to which name."""
+"""Redirect `import torch` of a process to this package."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ TABLE = {
     "torchvision.models": "nn.models",
     "torchvision.utils": "torch.pictures",
 }
-"""PyTorch's modules, and those of this package that answer for them."""
+"""PyTorch's modules, and the modules of this package that implement them."""
 TOPS = ("torch", "torchvision")
 
 
 class Finder(MetaPathFinder, Loader):
-    """Finds what is in the table before anything else does."""
+    """An import finder that looks in the table first."""
 
     def __init__(self) -> None:
         self.before: dict[str, ModuleType] = {}
-        """The modules of PyTorch that had been imported when the doors were opened."""
+        """Modules of PyTorch that were imported before the redirection."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         top = name.partition(".")[0]
@@ -80,7 +80,7 @@ class Finder(MetaPathFinder, Loader):
 
 
 def opened() -> Finder:
-    """From now on `import torch` in this process means tilegrad, until the doors are closed."""
+    """Redirect `import torch` in this process until `closed` is called."""
     for finder in sys.meta_path:
         if isinstance(finder, Finder):
             return finder
@@ -91,7 +91,7 @@ def opened() -> Finder:
 
 
 def closed() -> None:
-    """`import torch` means what it did before: PyTorch, if it was imported then, is the same module again."""
+    """End the redirection: modules of PyTorch that were imported before are restored."""
     for finder in [x for x in sys.meta_path if isinstance(x, Finder)]:
         sys.meta_path.remove(finder)
         _taken_out()
@@ -99,13 +99,13 @@ def closed() -> None:
 
 
 def _taken_out() -> dict[str, ModuleType]:
-    """The modules that are called as PyTorch's, which are imported no more."""
+    """Remove and return the modules under PyTorch's names."""
     names = [name for name in sys.modules if name.partition(".")[0] in TOPS]
     return {name: sys.modules.pop(name) for name in names}
 
 
 def missing(module: str, name: str, there: Iterable[str]) -> AttributeError:
-    """The error for a name that PyTorch may have and this package does not.
+    """Return the error for a name that this package lacks.
 
     >>> print(missing("torch", "zero", ["zeros", "ones"]))
     tilegrad.torch has no torch.zero (did you mean torch.zeros?)

@@ -1,4 +1,4 @@
-"""A loaded extension as a module: its functions, with their documents, called through one door."""
+"""Wrap a loaded extension as a module: its functions, with their docstrings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ERRORS = {WRONG_TYPE: CallError, WRONG_VALUE: ArgumentError, WRONG_INDEX: IndexR
 
 
 class Library:
-    """The doors of one extension."""
+    """The entry points of one extension."""
 
     def __init__(self, name: str, code: ctypes.CDLL, sources: Sequence[ForeignSource] = ()) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class Library:
         self.count: int = start(byref(host.table))
 
     def functions(self) -> list[Function]:
-        """All that it defines."""
+        """Return all functions that it defines."""
         entry = Entry()
         found = []
         for n in range(self.count):
@@ -68,7 +68,7 @@ class Library:
         return found
 
     def message(self) -> str:
-        """What the last failure said; a line of a text is one of the file in which the text stands."""
+        """Return the message of the last failure, with lines of generated text mapped to the file of the text."""
         said = (self.doors.tilegrad_message() or b"").decode(errors="replace")
         return re.sub(r"<source (\d+)>:(\d+)", self._place, said)
 
@@ -114,7 +114,7 @@ class Function:
         return made
 
     def _ordered(self, given: list[Any], named: dict[str, Any]) -> list[Any]:
-        """Arguments in their places."""
+        """Return the arguments in the order of the signature."""
         for name in self.names[len(given) :]:
             if name not in named:
                 break
@@ -143,7 +143,7 @@ class Function:
 
 
 def _parts(inside: str) -> Sequence[str]:
-    """The arguments of a signature, at the commas outside of brackets.
+    """Split the arguments of a signature at commas outside of brackets.
 
     >>> _parts("x: tuple[int, int], y: Tensor")
     ['x: tuple[int, int]', ' y: Tensor']
@@ -158,7 +158,7 @@ def _parts(inside: str) -> Sequence[str]:
 
 
 def filled(module: ModuleType, library: Library) -> ModuleType:
-    """A module with the functions of an extension."""
+    """Return a module with the functions of an extension."""
     for function in library.functions():
         setattr(module, function.__name__, function)
     text = (library.doors.tilegrad_text() or b"").decode()

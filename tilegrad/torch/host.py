@@ -1,4 +1,4 @@
-"""What C++ asks Python for: arithmetic by name, what a tensor is, its memory, launches.
+"""Implement the callbacks of C++ extensions: arithmetic by name, properties of tensors, their memory, launches.
 
 Arithmetic is recorded like any other, so that an extension which only computes with tensors is fused with what stands
 around it. As soon as it takes a pointer it sees the machine's order of things: everything that it has asked for is
@@ -39,17 +39,17 @@ class Frame:
         self.arguments = arguments
         self.given = {id(x.base().storage) for x in arguments}
         self.made: WeakSet[Any] = WeakSet()
-        """What was recorded, and not computed yet."""
+        """Recorded results that are not computed yet."""
         self.handed: dict[int, tuple[Any, Any]] = {}
-        """Storages whose memory C++ knows, with that memory."""
+        """Storages whose memory C++ has a pointer to, with that memory."""
         self.sums: dict[int, tuple[Any, int, Callable[[], Value | None]]] = {}
-        """Arguments whose memory C++ knows, with a sum of their bytes and the value before."""
+        """Arguments whose memory C++ has a pointer to, with a checksum of their bytes and their value before."""
         self.launched: set[Device] = set()
         self.copies: dict[int, Any] = {}
-        """Tensors that C++ knows in memory of another order than their own, with those that are in this memory."""
+        """Tensors with a copy in another memory order for C++, with the tensors on that copy."""
 
     def in_memory_order(self, x: Any) -> Any:
-        """A tensor in memory as its strides say."""
+        """Return a tensor laid out in memory according to its strides."""
         if x._strides is None:
             return x
         if id(x) not in self.copies:
@@ -60,14 +60,14 @@ class Frame:
         return self.copies[id(x)][1]
 
     def open(self) -> None:
-        """C++ gets a pointer: from now on nothing waits."""
+        """Compute recorded results before C++ gets a pointer, and from then on at once."""
         for x in list(self.made):
             compute(x)
         self.made.clear()
 
 
 class Now(threading.local):
-    """The calls that this thread is in, the innermost last, and what went wrong."""
+    """The active calls of this thread, innermost last, and a pending error."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -77,12 +77,12 @@ class Now(threading.local):
 
 now = Now()
 launcher: list[Callable[[Any, Frame], bool]] = []
-"""Who launches kernels (`kernels.py`); says whether C++ is to run the threads itself."""
+"""Launches kernels (`kernels.py`); returns whether C++ must run the threads itself."""
 
 
 @contextmanager
 def frame(name: str, arguments: list[Any]) -> Iterator[Frame]:
-    """Within the block C++ runs; at its end what it did to its arguments is looked at."""
+    """Run C++ within the block, and check at its end which arguments it changed."""
     made = Frame(name, arguments)
     now.frames.append(made)
     try:
@@ -98,7 +98,7 @@ def frame(name: str, arguments: list[Any]) -> Iterator[Frame]:
 
 
 def written(x: Any, name: str, before: Callable[[], Value | None]) -> None:
-    """C++ wrote to an argument: whoever kept its old elements for a gradient is told so."""
+    """Record that C++ wrote to an argument, for the check of values saved for gradients."""
     if x.base().storage.owned is None:
         raise InPlaceError(
             f"{name} wrote to an argument of shape {list(x.shape)} through its pointer, and others need the elements "
@@ -108,7 +108,7 @@ def written(x: Any, name: str, before: Callable[[], Value | None]) -> None:
 
 
 def raise_waiting() -> None:
-    """Raises what a callback could not."""
+    """Raise the pending error of a callback."""
     error, now.error = now.error, None
     if error is not None:
         raise error
@@ -158,11 +158,11 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "operator gt": lambda x, y: x > y,
     "operator ge": lambda x, y: x >= y,
 }
-"""What C++ says otherwise than Python does."""
+"""Names with another meaning in C++ than in Python."""
 
 
 def function(name: str, arguments: list[Any]) -> Callable[..., Any]:
-    """What a name means: a special form, a method, a function of tensors, one of `nn.functional`."""
+    """Look up a name: a special form, a method, a function of tensors, one of `nn.functional`."""
     found = SPECIAL.get(name)
     if found is None and arguments and isinstance(arguments[0], Handle):
         found = getattr(Tensor, name, None)
@@ -185,7 +185,7 @@ def _call(name: bytes, count: int, arguments: Any, result: Any) -> None:
 
 
 def _settled(name: str, given: list[Any], made: Any) -> None:
-    """A result waits, or is computed at once if C++ looks at memory."""
+    """Keep a result recorded, or compute it at once if C++ reads memory."""
     if not now.frames:
         return
     current = now.frames[-1]
@@ -201,7 +201,7 @@ def _settled(name: str, given: list[Any], made: Any) -> None:
 
 
 def _kept_in_place(x: Any, current: Frame) -> None:
-    """What was changed in place is put where C++ has it."""
+    """Copy the result of an in-place change to the memory that C++ has."""
     base = x.base()
     known = current.handed.get(id(base.storage))
     if known is None:
@@ -252,7 +252,7 @@ def _data(address: int, result: Any) -> None:
 
 
 def pointer(x: Any) -> int:
-    """The address of the first element, for C++ to read and write."""
+    """Return the address of the first element, for C++ to read and write."""
     if not now.frames:
         made = in_memory_order(x)
         if made is not x:
@@ -281,7 +281,7 @@ def pointer(x: Any) -> int:
 
 
 def _sum_of(x: Any) -> int:
-    """A number that changes when the memory does."""
+    """Return a checksum of memory."""
     buffer = memory_of(x).buffer
     return crc32((ctypes.c_char * buffer.bytes).from_address(buffer.address))
 
@@ -307,4 +307,4 @@ _callbacks = (
     values.SYNCHRONIZE(_guarded(_synchronize)),
 )
 table = values.Host(values.VERSION, *_callbacks, values.HOLD, values.DROP)
-"""What every extension is given."""
+"""Callbacks that every extension is given."""

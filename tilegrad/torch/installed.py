@@ -1,4 +1,4 @@
-"""What an installed extension calls to load itself."""
+"""Load installed extensions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .extension import Library, filled
 
 
 def loaded(name: str, folder: str) -> None:
-    """Fills the module of an installed extension with its functions."""
+    """Fill the module of an installed extension with its functions."""
     path = Path(folder) / "extension.so"
     try:
         image = path.read_bytes()

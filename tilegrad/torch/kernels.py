@@ -1,4 +1,4 @@
-"""Launches of CUDA kernels that an extension has: compiled by NVRTC, run on the GPU, or simulated.
+"""Launch CUDA kernels of extensions: compiled by NVRTC and run on the GPU, or simulated.
 
 Where a GPU is simulated the threads run on the CPU; NVRTC still compiles each kernel, if it is installed, for the GPUs
 in `CHECKED`, so that what does not compile is known without one.
@@ -35,7 +35,7 @@ _functions: dict[tuple[str, str], tuple[int, int]] = {}
 
 
 def launched(launch: Any, current: host.Frame) -> bool:
-    """Runs a kernel; whether C++ is to run its threads itself, because the GPU is simulated."""
+    """Run a kernel; return whether C++ must run its threads itself, because the GPU is simulated."""
     name = kernel_name(launch.kernel.decode())
     where = f"{launch.file.decode()}:{launch.line}"
     grid, block = tuple(launch.grid), tuple(launch.block)
@@ -53,7 +53,7 @@ def launched(launch: Any, current: host.Frame) -> bool:
 
 
 def refuse_configuration(name: str, where: str, grid: Any, block: Any, shared_bytes: int) -> None:
-    """What no GPU takes is refused before it is launched, with what was asked for and what is allowed."""
+    """Raise for a launch configuration that no GPU allows."""
     at = f"kernel {name}, {where}"
     if min(*grid, *block) < 1:
         raise LaunchError(f"{at}: a grid of {grid} blocks of {block} threads: every extent is at least 1")
@@ -69,7 +69,7 @@ def refuse_configuration(name: str, where: str, grid: Any, block: Any, shared_by
 
 
 def kernel_name(pretty: str) -> str:
-    """The name of a kernel with its template arguments, from what the host's compiler calls it.
+    """Return the name of a kernel with its template arguments, from the mangled name of the host compiler.
 
     >>> kernel_name("const char* tilegrad::kernel_name() [with auto Kernel = matmul<float>]")
     'matmul<float>'
@@ -80,7 +80,7 @@ def kernel_name(pretty: str) -> str:
 
 
 def type_name(pretty: str) -> str:
-    """The type of an argument.
+    """Return the C++ type of an argument.
 
     >>> type_name("const char* tilegrad::type_name() [with T = const float*]")
     'const float*'
@@ -90,7 +90,7 @@ def type_name(pretty: str) -> str:
 
 
 def wrapped(source: str, name: str, types: list[str]) -> str:
-    """The device's part with one entry of a known name, which calls the kernel: so templates get their arguments."""
+    """Append an entry with a known name that calls the kernel, which instantiates templates."""
     parameters = ", ".join(f"{t} a{n}" for n, t in enumerate(types))
     given = ", ".join(f"a{n}" for n in range(len(types)))
     accessors = _accessors() if "Accessor" in source else ""
@@ -110,14 +110,14 @@ def _accessors() -> str:
 
 
 def check(source: str, name: str, types: list[str], where: str) -> None:
-    """Compiles a kernel for GPUs that are not here; the error of the compiler, if it has one."""
+    """Compile a kernel for GPUs that are not present; return the compiler's error, if there is one."""
     text = wrapped(source, name, types)
     for architecture in CHECKED:
         image(text, architecture, name, where)
 
 
 def check_all(parts: Any, name: str) -> None:
-    """Compiles the kernels of a file that are no templates (those are, when they are launched) for `CHECKED`."""
+    """Compile the kernels of a file that are not templates for `CHECKED`; templates are checked when launched."""
     if not parts.kernels or not nvrtc.is_available():
         return
     accessors = _accessors() if "Accessor" in parts.device else ""
@@ -127,7 +127,7 @@ def check_all(parts: Any, name: str) -> None:
 
 
 def image(text: str, architecture: str, name: str, where: str) -> bytes:
-    """The machine code of a wrapped kernel, from the disk if it was compiled before; empty where there is no NVRTC."""
+    """Return the machine code of a wrapped kernel, cached on disk; empty without NVRTC."""
     store = shared("kernels")
     identity = key("torch kernel", architecture, text)
     found = _images.get(identity) or store.read(identity)

@@ -1,4 +1,4 @@
-"""`torch.utils.data`: data sets and the loader."""
+"""Implement `torch.utils.data`: data sets and the loader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .doors import missing
 
 
 class Batches:
-    """The batches of an epoch; `next` is what old scripts call."""
+    """An iterator over the batches of an epoch, with the method `next` of old scripts."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self.batches = batches
@@ -25,7 +25,7 @@ class Batches:
 
 
 class DataLoader(data.DataLoader):
-    """Makes batches of a data set.
+    """Iterate over the batches of a data set.
 
     >>> iter(DataLoader([1, 2, 3, 4], batch_size=2)).next()
     tensor([1, 2])

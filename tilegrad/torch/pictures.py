@@ -1,4 +1,4 @@
-"""`torchvision.utils`: many images as one."""
+"""Implement `torchvision.utils`: image grids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .doors import missing
 def make_grid(
     tensor: Tensor, nrow: int = 8, padding: int = 2, normalize: bool = False, pad_value: float = 0.0
 ) -> Tensor:
-    """Images (N, C, H, W) in rows of `nrow`, with a frame around each; one channel becomes three.
+    """Arrange images (N, C, H, W) in rows of `nrow`, with a frame around each; one channel becomes three.
 
     >>> import tilegrad as tg
     >>> make_grid(tg.zeros(10, 1, 4, 4), nrow=4, padding=1).shape

@@ -1,4 +1,4 @@
-"""`torch.profiler` and `torch.autograd.profiler`: what each operation takes, one at a time.
+"""Implement `torch.profiler` and `torch.autograd.profiler`: time each operation separately.
 
 Within such a profile operations are computed one by one, as PyTorch does it. `profile(one_by_one=False)`, or
 `tilegrad.profiler.profile`, shows the fused programs that really run.
@@ -20,7 +20,7 @@ from ..profile.profiler import tensorboard_trace_handler as tensorboard_trace_ha
 
 
 class profile(profiler.profile):  # noqa: N801 - PyTorch's name
-    """Records each operation within the block, one at a time."""
+    """Record each operation within the block, computed one at a time."""
 
     one_by_one_by_default = True
 

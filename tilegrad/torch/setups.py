@@ -1,4 +1,4 @@
-"""What a setup.py uses: extensions that setuptools builds and installs as packages, without Python's headers."""
+"""Build extensions with setuptools, without Python's headers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ loaded(__name__, __path__[0])
 
 
 def CppExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
-    """An extension of C++ files."""
+    """Declare an extension of C++ files."""
     return _extension(name, sources, options)
 
 
 def CUDAExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
-    """An extension of C++ and CUDA files; no toolkit is needed to build it."""
+    """Declare an extension of C++ and CUDA files; no toolkit is needed to build it."""
     return _extension(name, sources, options)
 
 
@@ -46,7 +46,7 @@ def _extension(name: str, sources: Sequence[str], options: dict[str, Any]) -> An
 
 
 def include_paths(device_type: str = "cpu", **_: Any) -> list[str]:
-    """Where the headers are."""
+    """Return the folders of the headers."""
     return [str(INCLUDE)]
 
 
@@ -54,18 +54,18 @@ def _command() -> type:
     build_ext: Any = import_module("setuptools.command.build_ext").build_ext
 
     class BuildExtension(build_ext):  # type: ignore[misc]
-        """Builds each extension as a package: the machine code, and two lines that load it."""
+        """Build each extension as a package: the machine code, and two lines that load it."""
 
         @classmethod
         def with_options(cls, **options: Any) -> type:
-            """Options are about ninja and the compiler's ABI: there is nothing to choose."""
+            """Ignore options about ninja and the compiler's ABI."""
             return cls
 
         def get_ext_filename(self, fullname: str) -> str:
             return str(Path(*fullname.split(".")) / "__init__.py")
 
         def copy_extensions_to_source(self) -> None:
-            """`--inplace`: beside the setup.py."""
+            """Install next to the setup.py (`--inplace`)."""
             for ext in self.extensions:
                 folder = Path(self.build_lib, *ext.name.split("."))
                 shutil.copytree(folder, Path(*ext.name.split(".")), dirs_exist_ok=True)

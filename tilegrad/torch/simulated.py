@@ -1,4 +1,4 @@
-"""A GPU that is not there: a device called `cuda:0` whose memory and arithmetic are the CPU's.
+"""Simulate a GPU: a device `cuda:0` whose memory and arithmetic are the CPU's.
 
 So scripts that want a GPU run without one: tensors "on" it say so, operations on them are computed by the CPU backend,
 and kernels of CUDA extensions run on the CPU, thread by thread. It says what it is, once, on the error stream.
@@ -26,7 +26,7 @@ class SimulatedDevice(CpuDevice):
         super().__init__()
         self.name = "cuda:0"
         self.launches = 0
-        """How many kernels of extensions were run."""
+        """Number of kernels of extensions that were run."""
 
     @property
     def machine(self) -> str:
@@ -34,13 +34,13 @@ class SimulatedDevice(CpuDevice):
 
 
 def simulated() -> Device | None:
-    """The simulated GPU, if this process has one."""
+    """Return the simulated GPU of this process, or None."""
     found = known._devices.get("cuda:0")
     return found if isinstance(found, SimulatedDevice) else None
 
 
 def simulate() -> Device:
-    """From now on this process has a simulated GPU. A machine with a GPU does not need it."""
+    """Give this process a simulated GPU. A machine with a GPU does not need it."""
     found = simulated()
     if found is not None:
         return found
@@ -53,7 +53,7 @@ def simulate() -> Device:
 
 
 def end() -> None:
-    """This process has no simulated GPU any more. Tensors that are on it stay usable."""
+    """Remove the simulated GPU; tensors on it stay usable."""
     if simulated() is not None:
         del known._devices["cuda:0"]
         forget("cuda:0")

@@ -1,4 +1,4 @@
-"""`torch.utils.tensorboard`: `tilegrad.tensorboard` under PyTorch's name."""
+"""Implement `torch.utils.tensorboard` by `tilegrad.tensorboard`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torchvision.transforms`: those of `tilegrad.data.transforms`."""
+"""Implement `torchvision.transforms` by `tilegrad.data.transforms`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torch.utils`: benchmark, data, cpp_extension, tensorboard."""
+"""Implement `torch.utils`: benchmark, data, cpp_extension, tensorboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python and a C++ extension say to each other: the structures of `include/tilegrad/host.h`."""
+"""Define the structures that Python and a C++ extension exchange: those of `include/tilegrad/host.h`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NUMBERS: dict[DType, int] = {
     types.bool_: 11,
     types.bfloat16: 15,
 }
-"""The numbers of PyTorch's ScalarType."""
+"""Numbers of PyTorch's ScalarType."""
 BY_NUMBER = {number: dtype for dtype, number in NUMBERS.items()}
 
 
 class Value(Structure):
-    """An argument or a result. A tensor is Python's own object."""
+    """An argument or a result. A tensor is a reference to Python's object."""
 
 
 class _Contents(Union):
@@ -52,7 +52,7 @@ Value._fields_ = [("kind", c_int64), ("count", c_int64), ("contents", _Contents)
 
 
 class Meta(Structure):
-    """What a tensor is, without its elements."""
+    """The properties of a tensor, without its elements."""
 
     _fields_ = (
         *((name, c_int64) for name in ("axes", "numel", "dtype", "device", "requires_grad", "contiguous", "offset")),
@@ -95,7 +95,7 @@ SYNCHRONIZE = PYFUNCTYPE(c_int64)
 
 
 class Host(Structure):
-    """The table of functions that an extension is given."""
+    """The table of callbacks that an extension is given."""
 
     _fields_: ClassVar[Any] = (
         ("version", c_int64),
@@ -114,12 +114,12 @@ DROP = ctypes.cast(ctypes.pythonapi.Py_DecRef, c_void_p).value
 
 
 def object_at(address: int) -> Any:
-    """The object whose address C++ has kept."""
+    """Return the object at an address that C++ has kept."""
     return ctypes.cast(address, py_object).value
 
 
 def put(cell: Value, x: Any, kept: list[Any]) -> None:
-    """Writes an object into a cell; what the cell points to is kept in the list."""
+    """Write an object into a cell; referenced objects are kept alive in the list."""
     match x:
         case None:
             cell.kind = NONE
@@ -159,7 +159,7 @@ def _put_several(cell: Value, x: Sequence[Any], kept: list[Any]) -> None:
 
 
 def get(cell: Value) -> Any:
-    """The object that a cell says."""
+    """Return the object in a cell."""
     match cell.kind:
         case 1:
             return object_at(cell.object)
@@ -182,6 +182,6 @@ def get(cell: Value) -> Any:
 
 
 def number_of(name: str) -> int:
-    """The number of a GPU; -1 for everything else."""
+    """Return the number of a GPU; -1 for anything else."""
     kind, _, number = name.partition(":")
     return int(number or 0) if kind == "cuda" else -1

@@ -1,9 +1,9 @@
-"""`torch.version`."""
+"""Implement `torch.version`."""
 
 from __future__ import annotations
 
 __version__ = "2.0.0+tilegrad"
-"""PyTorch's, whose names these are."""
+"""Version of PyTorch whose names are implemented."""
 cuda = None
 hip = None
 git_version = "none"

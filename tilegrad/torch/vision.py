@@ -1,4 +1,4 @@
-"""`torchvision`: data sets on local files and transforms of images."""
+"""Implement `torchvision`: data sets on local files and transforms of images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from .doors import missing
 
 __version__ = "0.15.0+tilegrad"
-"""torchvision's, whose names these are."""
+"""Version of torchvision whose names are implemented."""
 MODULES = {"datasets": ".datasets", "transforms": ".transforms", "models": "..nn.models", "utils": ".pictures"}
 
 
