@@ -27,7 +27,7 @@ class ReferenceDevice(Device):
         self.checked = checked
 
     def allocate(self, bytes: int) -> Buffer:
-        """Allocate memory filled with NaN for floats and -1 for integers, so that reads of uninitialised memory show."""
+        """Allocate memory filled with NaN or -1, so that reads of uninitialised elements show."""
         return Buffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
 
     def from_host(self, array: np.ndarray) -> Buffer:
