@@ -52,7 +52,7 @@ def test_every_instance_runs_once_and_conflicts_keep_their_order(
             assert first.setdefault(call, number) == number
         calls_here = [n for n in first if first[n] == number]
         if len([chunk for lane in segment.lanes for chunk in lane]) > 1:
-            assert all(calls[a].apart(calls[b]) for a in calls_here for b in calls_here if a != b)
+            assert all(calls[a].is_independent(calls[b]) for a in calls_here for b in calls_here if a != b)
     assert list(first.values()) == sorted(first.values())
 
 

@@ -37,9 +37,9 @@ class _FactoryRecord(int):
         kept = (small_buffer(), device, bytes, blocks, device.pool.fresh)
         words = native.AlignedWords(len(kept))
         words.view[:] = memoryview((ctypes.c_int64 * len(kept))(*map(id, kept))).cast("B").cast("q")
-        mould = super().__new__(cls, words.address)
-        mould.kept = (words, kept)
-        return mould
+        record = super().__new__(cls, words.address)
+        record.kept = (words, kept)
+        return record
 
     def __init__(self, *_: object) -> None:
         self.kept: tuple[native.AlignedWords, tuple[object, ...]]

@@ -75,8 +75,8 @@ def _compile_all(kernels: Sequence[Kernel]) -> list[bytes]:
     """Compile kernels to object files; LLVM generates code of one in a thread while the next is lowered."""
     if len(kernels) < 2:
         return [kernel_object(kernel) for kernel in kernels]
-    with CodegenThread() as beside:
-        return [found() for found in [_start_compiling(kernel, beside.submit) for kernel in kernels]]
+    with CodegenThread() as codegen:
+        return [result() for result in [_start_compiling(kernel, codegen.submit) for kernel in kernels]]
 
 
 def kernel_object(kernel: Kernel) -> bytes:
@@ -98,9 +98,9 @@ def _start_compiling(kernel: Kernel, submit: Callable[..., Any] | None) -> Calla
         objects.version(),
         kernel.form(),
     )
-    found = store.read(name)
-    if found is not None:
-        return lambda: found
+    result = store.read(name)
+    if result is not None:
+        return lambda: result
     ir = kernel_ir(kernel)
 
     def code() -> bytes:

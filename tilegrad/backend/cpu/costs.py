@@ -21,7 +21,7 @@ MAX_TILE_ROWS, MAX_TILE_COLUMNS, MIN_TILE_SIDE = 384, 256, 64
 OPERAND_CACHE_SHARE = 1 / 8
 """Elements of a square left operand, of the bytes of the second cache: half of the cache."""
 BLOCK_CACHE_SHARE = 3 / 4
-"""Of the first cache, for what a micro-kernel reads for all k of a tile."""
+"""Share of the L1 cache for what a micro-kernel reads over all k of a tile."""
 RESERVED_REGISTERS = 4
 """Vector registers for operands; the others hold sums, two columns of vectors for each row."""
 FMA_PER_CYCLE = 2.0

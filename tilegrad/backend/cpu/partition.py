@@ -31,7 +31,7 @@ class NativeCall(NamedTuple):
     is_prepack: bool = False
     """Whether it packs operands of the next launch; profiles count it as part of that."""
 
-    def apart(self, other: NativeCall) -> bool:
+    def is_independent(self, other: NativeCall) -> bool:
         """Whether two launches have no data dependence; a launch with unknown writes depends on everything."""
         if not self.writes or not other.writes:
             return False
@@ -75,7 +75,7 @@ def partition(calls: Sequence[NativeCall], threads: int, *, merge: bool = True) 
     for number, call in enumerate(calls):
         lanes = _lanes(number, call, threads)
         is_long = threads > 1 and call.nanoseconds >= MIN_SPLIT_NS
-        if merge and is_long and together and all(call.apart(other) for other in together):
+        if merge and is_long and together and all(call.is_independent(other) for other in together):
             segments[-1] = _with_call(segments[-1], call.name, lanes, threads, calls)
             together.append(call)
         elif merge and not is_long and segments and not together:

@@ -49,24 +49,26 @@ def register_block(target: Target, dtype: DType, shape: tuple[int, ...]) -> Regi
     [(14, 2, 0), (8, 2, 0), (13, 2, 0), (10, 2, 0)]
     """
     lanes = target.lanes(dtype.bytes)
-    count = -(-shape[1] // lanes)
-    wide = 1 if count == 1 else 3 if count % 2 and count % 3 == 0 else 2
-    most = max(1, (target.registers - 4) // wide)
-    return RegisterBlock(_rows(shape[0], most, count), wide, count % wide if count < NEGLIGIBLE_TAIL_VECTORS else 0)
+    vectors = -(-shape[1] // lanes)
+    wide = 1 if vectors == 1 else 3 if vectors % 2 and vectors % 3 == 0 else 2
+    max_rows = max(1, (target.registers - 4) // wide)
+    return RegisterBlock(
+        _rows(shape[0], max_rows, vectors), wide, vectors % wide if vectors < NEGLIGIBLE_TAIL_VECTORS else 0
+    )
 
 
-def _rows(m: int, most: int, count: int) -> int:
+def _rows(m: int, max_rows: int, vectors: int) -> int:
     """Choose the rows of a block so that few are wasted.
 
     Blocks of a narrow result read the left operand unpacked: rows that divide the result share one address register.
     """
-    if m <= most:
+    if m <= max_rows:
         return m
-    if count <= UNPACKED_VECTORS and most > MAX_ADDRESS_ROWS:
-        whole = next((rows for rows in range(most, most // 2, -1) if m % rows == 0), 0)
-        if whole or count <= UNPACKED_VECTORS_ANY_ROWS:
+    if vectors <= UNPACKED_VECTORS and max_rows > MAX_ADDRESS_ROWS:
+        whole = next((rows for rows in range(max_rows, max_rows // 2, -1) if m % rows == 0), 0)
+        if whole or vectors <= UNPACKED_VECTORS_ANY_ROWS:
             return whole or -(-m // -(-m // MAX_ADDRESS_ROWS))
-    return min(range(most, most * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BLOCK_OVERHEAD_ROWS))
+    return min(range(max_rows, max_rows * 3 // 4, -1), key=lambda rows: -(-m // rows) * (rows + BLOCK_OVERHEAD_ROWS))
 
 
 def padded_shape(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -75,14 +77,14 @@ def padded_shape(target: Target, dtype: DType, shape: tuple[int, ...]) -> tuple[
         return shape
     lanes = target.lanes(dtype.bytes)
     rows, wide, tail = register_block(target, dtype, shape)
-    count = -(-shape[1] // lanes)
-    width = (count if tail else -(-count // wide) * wide) * lanes
+    vectors = -(-shape[1] // lanes)
+    width = (vectors if tail else -(-vectors // wide) * wide) * lanes
     height = -(-shape[0] // rows) * rows
     if target.matrix_unit or target.pairs:  # tiles two by two, or two by one
         height = max(height, -(-shape[0] // (2 * TILE_SIDE)) * 2 * TILE_SIDE)
         width = max(width, -(-shape[1] // TILE_SIDE) * TILE_SIDE)
-    spare = PADDING_BYTES // dtype.bytes if width * dtype.bytes % ALIASING_STRIDE_BYTES == 0 else 0
-    return height, width + spare
+    padding = PADDING_BYTES // dtype.bytes if width * dtype.bytes % ALIASING_STRIDE_BYTES == 0 else 0
+    return height, width + padding
 
 
 def axis_ranges(hint: str, extent: int, size: int) -> list[AxisRange]:

@@ -20,7 +20,7 @@ MAX_INLINE_DEPTH = 20
 
 
 class Dataflow:
-    """What the statements of a kernel assign, use and store."""
+    """Assignments, uses and stores of the names and pointers of a kernel."""
 
     def __init__(self, kernel: ir.Kernel, types: Types) -> None:
         self.types = types

@@ -132,13 +132,13 @@ class _RegisterBlocked:
         """Whether the right operand is read unpacked: for few rows, or if it stays in the L1 cache."""
         if self.n % (self.lanes * self.block.wide):
             return False
-        own, most = self._stored_tile(y), self.nests.target.l1_bytes // 2
-        if own is not None:
-            return self.k * (own.padded or own.shape)[1] * self.dtype.bytes <= most
+        stored, most = self._stored_tile(y), self.nests.target.l1_bytes // 2
+        if stored is not None:
+            return self.k * (stored.padded or stored.shape)[1] * self.dtype.bytes <= most
         if not self._is_plain_load(y) or self._column_stride(y) != 1:
             return False
-        apart = self._row_stride(y)
-        return self.has_few_rows or (apart is not None and self.k * apart * self.dtype.bytes <= most)
+        stride = self._row_stride(y)
+        return self.has_few_rows or (stride is not None and self.k * stride * self.dtype.bytes <= most)
 
     def _row_stride(self, y: ir.Tile) -> int | None:
         """Stride between rows in memory."""
@@ -172,25 +172,25 @@ class _RegisterBlocked:
         return many and self.n <= UNPACKED_VECTORS * self.lanes and self.m % self.block.rows == 0 and not self.multiply
 
     def _packed_left(self, x: ir.Tile) -> ir.Tile | StackTile | Panels:
-        lies = self._is_plain_load(x) and self._column_stride(x) is not None
-        if lies and self._is_read_unpacked and self._row_stride(x) is not None:
+        is_plain = self._is_plain_load(x) and self._column_stride(x) is not None
+        if is_plain and self._is_read_unpacked and self._row_stride(x) is not None:
             return x
-        turned = (
+        transposed = (
             transposed_operand(self.e, x) if self.n > UNPACKED_VECTORS_ANY_ROWS * self.lanes or self.multiply else None
         )
-        if turned is not None and (not self.has_few_rows or self.multiply):
+        if transposed is not None and (not self.has_few_rows or self.multiply):
             made = self._left_panels()
-            pack(self.nests, made, self._converted(turned), self.m, self.lanes)
+            pack(self.nests, made, self._converted(transposed), self.m, self.lanes)
             return made
-        if turned is None and (self.multiply or self._is_worth_transposing(x)):
+        if transposed is None and (self.multiply or self._is_worth_transposing(x)):
             made = self._left_panels()
             pack_transposed(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
-        if lies:
+        if is_plain:
             return x
-        own = self._stored_tile(x)
-        if own is not None:
-            return own
+        stored = self._stored_tile(x)
+        if stored is not None:
+            return stored
         memory = allocate(self.b, self.dtype, (self.m, self.k), "left")
         self.nests.store_tile(memory, self._converted(x))
         return memory
@@ -209,19 +209,19 @@ class _RegisterBlocked:
 
     def _rows_alias(self, x: ir.Tile) -> bool:
         """Whether rows of a large left operand alias in the L2 cache."""
-        apart = self._row_stride(x) if self._is_plain_load(x) else None
-        if not apart or apart * self.dtype.bytes % (2 * ALIASING_STRIDE_BYTES):
+        stride = self._row_stride(x) if self._is_plain_load(x) else None
+        if not stride or stride * self.dtype.bytes % (2 * ALIASING_STRIDE_BYTES):
             return False
         return all(n >= least for n, least in zip((self.m, self.k, self.n), MIN_ALIASING_SHAPE, strict=True))
 
     def _packed_right(self, y: ir.Tile) -> Panels:
         made = self._panels(self.block.wide * self.lanes, self.n, "right")
         self.e.begin_nest()
-        turned = transposed_operand(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
-        if turned is None:
+        transposed = transposed_operand(self.e, y, self.lanes if self.k % self.lanes == 0 else 0)
+        if transposed is None:
             pack(self.nests, made, self._converted(y), self.n, self.lanes)
         else:
-            pack_transposed(self.nests, made, self._converted(turned), self.n, self.lanes)
+            pack_transposed(self.nests, made, self._converted(transposed), self.n, self.lanes)
         self.e.begin_nest()
         return made
 
@@ -247,15 +247,15 @@ class _RegisterBlocked:
         first, width = self.out.address_of(b, (row, column)), self.out.row_pitch
         steps = [r * width + v * self.lanes for r in range(rows) for v in range(wide)]
         places = [b.offset(first, self.out.element, constant(step, I64)) for step in steps]
-        apart = not fresh and self.k >= MIN_SEPARATE_SUM_DEPTH
-        sums = [self._zero if fresh or apart else self._result(at) for at in places]
+        is_separate = not fresh and self.k >= MIN_SEPARATE_SUM_DEPTH
+        sums = [self._zero if fresh or is_separate else self._result(at) for at in places]
         self._prefetch_operands(row, column)
         if self.k >= MIN_PREFETCH_DEPTH:
             self._prefetch_result(first, [step + rows * width for step in steps])
         sums = self._sums(position((row, column)), rows, wide, sums)
         e.begin_nest()
         for at, value in zip(places, sums, strict=True):
-            if apart:
+            if is_separate:
                 value = b.op("fadd" if self.dtype.is_float else "add", self._result(at), value)
             store_vector(b, at, vectors.to_memory(b, value, self.dtype), self.dtype.bytes)
 
@@ -403,11 +403,11 @@ class _RegisterBlocked:
         column = b.op("add", block, constant(inside, I64))
         if isinstance(right, StackTile):
             return lambda at: right.load(b, at.moved(*at.indices, column, lanes=lanes))
-        apart, x = self._row_stride(right), e.definition(right)
-        if apart is None or not isinstance(x, ir.Load):
+        stride, x = self._row_stride(right), e.definition(right)
+        if stride is None or not isinstance(x, ir.Load):
             return lambda at: e.evaluate(right, at.moved(*at.indices, column, lanes=lanes), self.dtype)
         first = e.evaluate(x.pointer, start.moved(constant(0, I64), column), self.dtype)
-        return self._strided_reader(first, apart, lanes)
+        return self._strided_reader(first, stride, lanes)
 
     def _strided_reader(self, first: LlvmValue, stride: int, lanes: int) -> Reader:
         """Return a reader of memory at a stride along k."""

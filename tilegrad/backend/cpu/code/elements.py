@@ -256,12 +256,14 @@ class ElementEvaluator:
             case ir.BroadcastTo(y, _):
                 return self.split_offset(y, _in_operand(at, self.shape(y), own))
             case ir.Apply("add", (y, z)):
-                (common, one), (more, two) = [self.split_offset(p, _in_operand(at, self.shape(p), own)) for p in (y, z)]
-                common = self.b.op("add", common, more)
+                (uniform, one), (more, two) = [
+                    self.split_offset(p, _in_operand(at, self.shape(p), own)) for p in (y, z)
+                ]
+                uniform = self.b.op("add", uniform, more)
                 if one is None or two is None:
-                    return common, two if one is None else one
+                    return uniform, two if one is None else one
                 if one.type == two.type:
-                    return common, self.b.op("add", one, two)
+                    return uniform, self.b.op("add", one, two)
         have = self.dtype(x, int32)
         value = self.evaluate(x, at, have)
         return constant(0, I64), value if have is int32 else vectors.cast(self.b, value, have, int64)

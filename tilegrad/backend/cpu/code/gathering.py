@@ -76,17 +76,17 @@ def load_irregular(
     b, lanes, bytes = e.b, type.lanes, t.dtype.bytes
     match pointer:
         case ir.Apply("add", (ir.Name() as base, offset)) if not e.shape(base) and e.shape(offset) == t.shape:
-            common, apart = e.split_offset(offset, at)
-            if apart is None:
-                apart = constant(0, Type("i32", lanes))
-            start = b.offset(e.evaluate(base, at.scalar, t.dtype), type.element, common)
+            uniform, varying = e.split_offset(offset, at)
+            if varying is None:
+                varying = constant(0, Type("i32", lanes))
+            start = b.offset(e.evaluate(base, at.scalar, t.dtype), type.element, uniform)
         case _:
             return gather(b, b.splat(e.evaluate(pointer, at, t.dtype), lanes), type, mask, default, bytes)
     if bytes < e.min_masked_bytes or not e.strides.has_one_break(pointer, lanes):
-        return gather(b, b.offset(start, type.element, apart), type, mask, default, bytes)
-    first, last = b.extract(apart, 0), b.extract(apart, lanes - 1)
-    before = b.op("sub", apart, b.splat(first, lanes))
-    before = b.compare("eq", before, lane_constants(range(lanes), apart.type.element))
+        return gather(b, b.offset(start, type.element, varying), type, mask, default, bytes)
+    first, last = b.extract(varying, 0), b.extract(varying, lanes - 1)
+    before = b.op("sub", varying, b.splat(first, lanes))
+    before = b.compare("eq", before, lane_constants(range(lanes), varying.type.element))
     bits = f"i{8 * bytes}"  # i1 vectors carried across a loop border would be packed and unpacked
     before = b.convert("sext", before, bits)
     behind = b.op("xor", before, constant(-1, before.type))

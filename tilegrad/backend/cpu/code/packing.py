@@ -103,12 +103,12 @@ def pack_operand(nests: LoopNests, x: ir.Tile, right: bool, width: int, place: L
     shape = e.types.of(x).shape
     extent, depth = reversed(shape) if right else shape
     made = panels_at(place, width, depth, extent, lanes)
-    turned = transposed_operand(e, x)
+    transposed = transposed_operand(e, x)
     e.begin_nest()
-    if right is (turned is None):
-        pack(nests, made, x if turned is None else turned, extent, lanes)
+    if right is (transposed is None):
+        pack(nests, made, x if transposed is None else transposed, extent, lanes)
     else:
-        pack_transposed(nests, made, x if turned is None else turned, extent, lanes)
+        pack_transposed(nests, made, x if transposed is None else transposed, extent, lanes)
     e.begin_nest()
 
 
@@ -270,13 +270,13 @@ def transposed_expression(
 def _transposed(e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None]) -> ir.Tile | None:
     match x:
         case ir.Load(pointer, mask, other):
-            turned = [None if p is None else transposed_expression(e, p, made) for p in (pointer, mask, other)]
-            if any(p is not None and t is None for p, t in zip((pointer, mask, other), turned, strict=True)):
+            transposed = [None if p is None else transposed_expression(e, p, made) for p in (pointer, mask, other)]
+            if any(p is not None and t is None for p, t in zip((pointer, mask, other), transposed, strict=True)):
                 return None
-            return ir.Load(turned[0], turned[1], turned[2])  # type: ignore[arg-type]
+            return ir.Load(transposed[0], transposed[1], transposed[2])  # type: ignore[arg-type]
         case ir.Apply(fn, args):
-            turned = [transposed_expression(e, a, made) for a in args]
-            return None if any(a is None for a in turned) else ir.Apply(fn, tuple(turned))  # type: ignore[arg-type]
+            transposed = [transposed_expression(e, a, made) for a in args]
+            return None if any(a is None for a in transposed) else ir.Apply(fn, tuple(transposed))  # type: ignore[arg-type]
         case ir.Cast(y, dtype):
             inner = transposed_expression(e, y, made)
             return None if inner is None else ir.Cast(inner, dtype)

@@ -43,10 +43,10 @@ def _split_index(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileType) ->
     """Add the uniform part of an int32 index of two axes once for all lanes."""
     if not at.lanes or len(t.shape) != 2 or t.dtype is not int32:
         return None
-    common, apart = e.split_offset(x, at)
-    if apart is None or apart.type.element != "i32":
+    uniform, varying = e.split_offset(x, at)
+    if varying is None or varying.type.element != "i32":
         return None
-    return e.b.op("add", e.b.splat(e.b.convert("trunc", common, "i32"), at.lanes), apart)
+    return e.b.op("add", e.b.splat(e.b.convert("trunc", uniform, "i32"), at.lanes), varying)
 
 
 def _normal_distribution(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileType) -> LlvmValue | None:

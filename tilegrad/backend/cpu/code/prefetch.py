@@ -89,8 +89,8 @@ def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -
 def _span_bytes(e: ElementEvaluator, x: ir.Load, counter: str) -> int:
     """Approximate bytes between the first and last row that a loop reads."""
     span = e.ranges.of(ir.Name(counter))
-    apart = max(abs(e.strides.stride(x.pointer, axis) or 0) for axis in (-1, -2))
-    return 0 if span is None else (span[1] + 1) * apart * e.types.of(x).dtype.bytes
+    stride = max(abs(e.strides.stride(x.pointer, axis) or 0) for axis in (-1, -2))
+    return 0 if span is None else (span[1] + 1) * stride * e.types.of(x).dtype.bytes
 
 
 def _share(tile: PrefetchTile, blocks: int) -> int:

@@ -28,7 +28,7 @@ def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) 
     if not (even or twice) or any(s.mask is not None or e.strides.stride(s.pointer, lanes=within) != 1 for s in stores):
         return False
     found = [_transposed_loads(e, s.value, t.shape, within) for s in stores]
-    loads = {id(x): (x, turned) for pairs in found if pairs is not None for x, turned in pairs}
+    loads = {id(x): (x, transposed) for pairs in found if pairs is not None for x, transposed in pairs}
     if not loads or any(pairs is None or any(x.mask is not None for x, _ in pairs) for pairs in found):
         return False
     if any(e.types.of(x).dtype is not t.dtype for x, _ in loads.values()):
@@ -48,10 +48,10 @@ def _transposed_loads(
             and e.types.of(y).shape == shape
             and e.strides.stride(y.pointer, lanes=lanes) not in (0, 1)
         ):
-            turned = transposed_expression(e, y) if e.strides.stride(y.pointer, -2, lanes=lanes) == 1 else None
-            if not isinstance(turned, ir.Load):
+            transposed = transposed_expression(e, y) if e.strides.stride(y.pointer, -2, lanes=lanes) == 1 else None
+            if not isinstance(transposed, ir.Load):
                 return None
-            found.append((y, turned))
+            found.append((y, transposed))
     return found
 
 
@@ -65,7 +65,7 @@ def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Lo
         b.intrinsic("smin", loop.index, constant(extent - lanes, I64)) if extent % lanes else loop.index
         for loop, extent in ((outer, along), (inner, down))
     )
-    squares = [_transposed_square(nests, turned, row, column, at) for _, turned in loads]
+    squares = [_transposed_square(nests, transposed, row, column, at) for _, transposed in loads]
     for n in range(lanes):
         place = at.moved(b.op("add", row, constant(n, I64)), column)
         for (load, _), square in zip(loads, squares, strict=True):
@@ -78,10 +78,10 @@ def _store(nests: LoopNests, stores: Sequence[ir.Store], loads: list[tuple[ir.Lo
 
 
 def _transposed_square(
-    nests: LoopNests, turned: ir.Load, row: LlvmValue, column: LlvmValue, at: Position
+    nests: LoopNests, transposed: ir.Load, row: LlvmValue, column: LlvmValue, at: Position
 ) -> list[LlvmValue]:
     """Rows of a square at a position of a transposed load."""
     e, b = nests.e, nests.b
     places = [at.moved(b.op("add", column, constant(n, I64)), row) for n in range(at.lanes)]
-    dtype = e.types.of(turned).dtype
-    return transpose_square(b, [b.splat(e.evaluate(turned, place, dtype), at.lanes) for place in places])
+    dtype = e.types.of(transposed).dtype
+    return transpose_square(b, [b.splat(e.evaluate(transposed, place, dtype), at.lanes) for place in places])

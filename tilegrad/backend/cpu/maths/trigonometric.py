@@ -22,38 +22,38 @@ FAR = {"float": 2.0**17, "double": 2.0**30}
 
 def sin(x: Vector) -> Vector:
     size, quarter, r, rest = _reduced(x)
-    near = from_bits(bits_of(turned(r, rest, quarter)) ^ sign_of(x))
-    return unless(size < FAR[x.element], near, "sin", [x], great_sin)
+    near = from_bits(bits_of(rotated(r, rest, quarter)) ^ sign_of(x))
+    return unless(size < FAR[x.element], near, "sin", [x], sin_by_integers)
 
 
 def cos(x: Vector) -> Vector:
     size, quarter, r, rest = _reduced(x)
-    return unless(size < FAR[x.element], turned(r, rest, quarter + 1), "cos", [x], great_cos)
+    return unless(size < FAR[x.element], rotated(r, rest, quarter + 1), "cos", [x], cos_by_integers)
 
 
 def tan(x: Vector) -> Vector:
     """The tangent, in float64 only."""
     size, quarter, r, rest = _reduced(x)
     near = from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x))
-    return unless(size < FAR[x.element], near, "tan", [x], great_tan)
+    return unless(size < FAR[x.element], near, "tan", [x], tan_by_integers)
 
 
-def great_sin(x: Vector) -> Vector:
+def sin_by_integers(x: Vector) -> Vector:
     r, rest, quarter = quarter_turns(x)
-    return _finite(x, from_bits(bits_of(convert(turned(r, rest, quarter), x.element)) ^ sign_of(x)))
+    return _nan_unless_finite(x, from_bits(bits_of(convert(rotated(r, rest, quarter), x.element)) ^ sign_of(x)))
 
 
-def great_cos(x: Vector) -> Vector:
+def cos_by_integers(x: Vector) -> Vector:
     r, rest, quarter = quarter_turns(x)
-    return _finite(x, convert(turned(r, rest, quarter + 1), x.element))
+    return _nan_unless_finite(x, convert(rotated(r, rest, quarter + 1), x.element))
 
 
-def great_tan(x: Vector) -> Vector:
+def tan_by_integers(x: Vector) -> Vector:
     r, rest, quarter = quarter_turns(x)
-    return _finite(x, from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x)))
+    return _nan_unless_finite(x, from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x)))
 
 
-def _finite(x: Vector, value: Vector) -> Vector:
+def _nan_unless_finite(x: Vector, value: Vector) -> Vector:
     return where(absolute(x) < float("inf"), value, float("nan"))
 
 
@@ -90,7 +90,7 @@ def _odd(quarter: Vector) -> Vector:
     return (quarter << (quarter.bits - 1)) < 0
 
 
-def turned(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
+def rotated(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
     """sin(r + rest + quarter pi/2); bits of `quarter` above the two lowest are ignored."""
     sine, cosine = _sine_and_cosine(r, rest)
     value = where(_odd(quarter), cosine, sine)
