@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from math import prod
 
 from ....ir import tile as ir
@@ -44,10 +45,13 @@ class Dataflow:
             self._pointers = {}  # later assignments may add origins
 
     def _note(self, statement: ir.Statement) -> None:
-        self.used.update({x.name for x in walk(*roots(statement)) if isinstance(x, ir.Name)})
+        names = set()
         for x in walk(*roots(statement)):
-            if isinstance(x, ir.Dot) and isinstance(x.accumulator, ir.Name):
+            if isinstance(x, ir.Name):
+                names.add(x.name)
+            elif isinstance(x, ir.Dot) and isinstance(x.accumulator, ir.Name):
                 self.accumulators.add(x.accumulator.name)
+        self.used.update(names)
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] += 1
             if self.types.variables[statement.name].pointer:
@@ -84,31 +88,31 @@ class Dataflow:
         return self._inlined[key][0]
 
     def _is_inlined(self, name: str, value: ir.Tile) -> bool:
-        depth = max((self._depths.get(x.name, 0) for x in walk(value) if isinstance(x, ir.Name)), default=0)
-        once = self.used[name] <= 1 or not self.types.of(value).dtype.is_float
-        if depth >= MAX_INLINE_DEPTH or not self._can_be_repeated(value):
+        parts = list(walk(value))
+        if not all(self._can_be_repeated(x) for x in parts):
             return False
-        if not once and self._cost(value) > MAX_INLINED_COST:
+        depth = max((self._depths.get(x.name, 0) for x in parts if isinstance(x, ir.Name)), default=0)
+        once = self.used[name] <= 1 or not self.types.of(value).dtype.is_float
+        if depth >= MAX_INLINE_DEPTH or not (once or self._cost(value, parts) <= MAX_INLINED_COST):
             return False
         self._depths[name] = depth + 1
         return True
 
-    def _can_be_repeated(self, value: ir.Tile) -> bool:
-        """Whether an expression may be evaluated later, at each use."""
-        for x in walk(value):
-            match x:
-                case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
-                    return False
-                case ir.Name(name) if self.is_reassigned(name):
-                    return False
-                case ir.Load(pointer) if self.is_overwritten(pointer):
-                    return False
+    def _can_be_repeated(self, x: ir.Tile) -> bool:
+        """Whether an expression may be evaluated later, at each use, as far as its outermost operation goes."""
+        match x:
+            case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
+                return False
+            case ir.Name(name):
+                return not self.is_reassigned(name)
+            case ir.Load(pointer):
+                return not self.is_overwritten(pointer)
         return True
 
-    def _cost(self, value: ir.Tile) -> int:
+    def _cost(self, value: ir.Tile, parts: Sequence[ir.Tile]) -> int:
         """Cost of the functions of an expression that are evaluated at each of its elements."""
         types, elements = self.types, prod(self.types.of(value).shape)
-        functions = [x for x in walk(value) if isinstance(x, ir.Apply) and prod(types.of(x).shape) == elements]
+        functions = [x for x in parts if isinstance(x, ir.Apply) and prod(types.of(x).shape) == elements]
         expensive = [x.fn in EXPENSIVE and types.of(x).dtype.is_float for x in functions]
         return sum(EXPENSIVE_COST if slow else 1 for slow in expensive)
 

@@ -82,9 +82,13 @@ class ElementEvaluator:
 
     def operand(self, x: ir.Tile, at: Position, shape: tuple[int, ...], dtype: DType) -> LlvmValue:
         """Evaluate an operand that is broadcast to a shape."""
-        own = self.shape(x)
+        if isinstance(x, ir.Literal):
+            return dtype_constant(x.value, dtype, 0)
+        own = self.types.of(x).shape
         if not own:
             return self.evaluate(x, at.scalar, dtype)
+        if own == shape:
+            return self.evaluate(x, at, dtype)
         place = _in_operand(at, own, shape)
         return self.evaluate(x, place if own[-1] == shape[-1] else place.element, dtype)
 
@@ -215,8 +219,8 @@ class ElementEvaluator:
         """Evaluate an offset in int64, by parts: no overflow, so that it folds into the addressing mode."""
         if isinstance(x, ir.Literal):
             return constant(int(x.value), I64)
-        own = self.shape(x)
-        at = _in_operand(at, own, shape).element
+        own = self.types.of(x).shape
+        at = (at if own == shape or not own else _in_operand(at, own, shape)).element
         key = (id(x), -1, *[i.text for i in at.indices])
         found = at.known.get(key)
         if found is None or found.level > self.b.level:

@@ -33,8 +33,8 @@ class Position(NamedTuple):
 
     def moved(self, *index: LlvmValue, lanes: int | None = None) -> Position:
         """Another position, evaluated in the same iteration."""
-        _, old, active, aligned, known, names = self
-        return Position(index, old if lanes is None else lanes, active, aligned, known, names)
+        _, old, *rest = self
+        return tuple.__new__(Position, (index, old if lanes is None else lanes, *rest))
 
     @property
     def element(self) -> Position:
