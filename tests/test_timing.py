@@ -24,7 +24,7 @@ WARM = 3
 def nobody_measures() -> Iterator[None]:
     """Each test begins and ends in a process in which nobody has measured time."""
     handle.watch_with(None)
-    timing._watch = timing.Watch()
+    timing._watch = timing.WorkTracker()
     yield
     handle.watch_with(None)
 
