@@ -151,20 +151,21 @@ class CudaLowering(Registers):
         t = self.types.of(value)
         if not (t.pointer or t.dtype.is_integer or t.dtype is bool_):
             return False
-        cost = 0
-        for x in walk(value):
-            match x:
-                case ir.Name(name):
-                    known = name in self.position_values or name in self.strides
-                    if not known and (self.types.variables[name].shape or self.counts.get(name, 0) > 1):
-                        return False
-                case ir.Apply():
-                    cost += 1
-                case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.Gather():
-                    return False
-                case _ if not isinstance(x, ir.Literal) and self.types.of(x).dtype.is_float:
-                    return False
+        nodes = list(walk(value))
+        if not all(map(self._follows_from_position, nodes)):
+            return False
+        cost = sum(isinstance(x, ir.Apply) for x in nodes)
         return cost <= MAX_POSITION_OPERATIONS and self._size(value) <= MAX_POSITION_NODES
+
+    def _follows_from_position(self, x: ir.Tile) -> bool:
+        """Return whether a node of an expression needs no data but scalars."""
+        match x:
+            case ir.Name(name):
+                known = name in self.position_values or name in self.strides
+                return known or not (self.types.variables[name].shape or self.counts.get(name, 0) > 1)
+            case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.Gather():
+                return False
+        return isinstance(x, ir.Apply | ir.Literal) or not self.types.of(x).dtype.is_float
 
     @memoised
     def _size(self, x: ir.Tile) -> int:
@@ -232,21 +233,9 @@ class CudaLowering(Registers):
         lines = []
         if "thread" in text:
             lines.append("const int thread = threadIdx.x;")
-        ids = (
-            "blockIdx.x % grid_0",
-            "blockIdx.x / grid_0 % grid_1",
-            "blockIdx.x / grid_0 / grid_1",
-        )
         if checks_indices(self.out.lines):
             lines.append(fault_declaration(bool(self.products.dots)))
-        if self.products.dots and "program_" in text:
-            lines += self.products.ids() if not self.products.persistent else []
-        else:
-            lines += [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
-        for p in self.kernel.parameters:
-            if not p.pointer and MEMORY[p.dtype.name] != TYPES[p.dtype.name]:
-                type = TYPES[p.dtype.name]
-                lines.append(f"{type} {self.names.of(p.name)} = {type}(number(given_{self.names.of(p.name)}));")
+        lines += [*self._program_ids(text), *self._converted_parameters()]
         places = self.memory.places
         if places.pop("end"):
             lines.append("extern __shared__ __align__(1024) unsigned char shared[];")
@@ -254,6 +243,22 @@ class CudaLowering(Registers):
             if name in text:
                 lines.append(f"unsigned char* const {name} = shared{'' if name == 'large' else f' + {at}'};")
         return ["    " + line for line in lines]
+
+    def _program_ids(self, text: str) -> list[str]:
+        """Return the declarations of the program ids; the loop of persistent blocks declares its own."""
+        if self.products.dots and "program_" in text:
+            return [] if self.products.persistent else self.products.ids()
+        ids = ("blockIdx.x % grid_0", "blockIdx.x / grid_0 % grid_1", "blockIdx.x / grid_0 / grid_1")
+        return [f"const int program_{n} = {id};" for n, id in enumerate(ids) if f"program_{n}" in text]
+
+    def _converted_parameters(self) -> list[str]:
+        """Return the conversions of scalar parameters that are computed in another type than they are passed in."""
+        found = []
+        for p in self.kernel.parameters:
+            name, type = self.names.of(p.name), TYPES[p.dtype.name]
+            if not p.pointer and MEMORY[p.dtype.name] != type:
+                found.append(f"{type} {name} = {type}(number(given_{name}));")
+        return found
 
     def _parameter(self, p: ir.Parameter) -> str:
         name, type = self.names.of(p.name), MEMORY[p.dtype.name]

@@ -113,12 +113,9 @@ def scan_threads(low: CudaLowering, fn: str, dtype: DType, name: str, axis: int,
     chunk_digit = registers[-1] if registers and registers[-1] != low_digit else None
     assert len(digits) <= 3, "a blocked axis"
     assert thread is None or len(digits) == 1 + len(registers), "a blocked axis"
-    inner = digits[low_digit].extent if low_digit is not None else 1
-    chunks = digits[chunk_digit].extent if chunk_digit is not None else 1
+    inner, chunks = (1 if n is None else digits[n].extent for n in (low_digit, chunk_digit))
     scan = ScanWriter(low, type, combine, name, axis, layout, low_digit, chunk_digit)
-    if low_digit is not None and inner > 1:
-        with low.over(layout, start={(axis, low_digit): 1}) as at:
-            low.out.add(f"{name}{at} = {combine}::of({name}{scan.shifted(at)}, {name}{at});")
+    scan.vectors(inner)
     start = literal(identity(fn, accumulation_dtype(dtype)), accumulation_dtype(dtype))
     parts, warps, _ = scan.lanes(thread, inner) if thread is not None else ("", 1, "")
     if thread is not None or chunks > 1:
@@ -144,6 +141,14 @@ class ScanWriter:
     ) -> None:
         self.low, self.type, self.combine, self.name, self.axis = low, type, combine, name, axis
         self.layout, self.inner, self.chunk = layout, inner, chunk
+
+    def vectors(self, inner: int) -> None:
+        """Scan within the vectors of a thread."""
+        if self.inner is None or inner == 1:
+            return
+        with self.low.over(self.layout, start={(self.axis, self.inner): 1}) as at:
+            before = self.shifted(at)
+            self.low.out.add(f"{self.name}{at} = {self.combine}::of({self.name}{before}, {self.name}{at});")
 
     def shifted(self, at: str) -> str:
         """Return the indices of the preceding element of a vector."""
