@@ -91,7 +91,7 @@ def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> ProductProblem | No
         return None
 
 
-class _Grid(NamedTuple):
+class _ProductGrid(NamedTuple):
     """The grid of a product: what counts rows and columns, the shape of all tiles, and the batch with its strides."""
 
     counted: tuple[Terms, Terms]
@@ -132,7 +132,7 @@ class _ProductRecogniser(ProductKernel):
         precision = self.dot.precision if x.dtype is float32 else "highest"
         return ProductProblem(m, n, k, grid.batch, left, right, made, bias, relu, precision)
 
-    def _grid(self, x: Strided, y: Strided, steps: tuple[int, int], firsts: list[Terms]) -> _Grid:
+    def _grid(self, x: Strided, y: Strided, steps: tuple[int, int], firsts: list[Terms]) -> _ProductGrid:
         """Match the axes of the grid with rows, columns and batch; removes their terms from the offsets."""
         rows, columns = x.shape[0], y.shape[1]
         counted: list[Terms] = [{}, {}]
@@ -147,7 +147,7 @@ class _ProductRecogniser(ProductKernel):
             elif extent > 1:
                 require(batch == 1 and moves[2])
                 batch, strides = extent, moves
-        return _Grid((counted[0], counted[1]), shape[0], shape[1], batch, strides)
+        return _ProductGrid((counted[0], counted[1]), shape[0], shape[1], batch, strides)
 
     def _check_bounds(
         self, x: Strided, y: Strided, counted: tuple[Terms, Terms], shape: tuple[int, int, int], index: Terms

@@ -125,7 +125,7 @@ class Queue:
         return f"<queue {self.handle:#x} of {self.device.name}>"
 
 
-class ThreadState(threading.local):
+class ThreadDevice(threading.local):
     """The thread's current device and queues."""
 
     def __init__(self) -> None:
@@ -133,4 +133,4 @@ class ThreadState(threading.local):
         self.queues: dict[CudaDevice, Queue] = {}
 
 
-here = ThreadState()
+here = ThreadDevice()
