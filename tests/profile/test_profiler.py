@@ -16,6 +16,7 @@ import tilegrad.language as tl
 from tests.checklist import checklist
 from tests.profile.training import made
 from tilegrad import profiler
+from tilegrad.errors import ArgumentError
 from tilegrad.profile.timeline import Record, covered, nest
 from tilegrad.profiler import profile, record_function, schedule
 from tilegrad.runtime import events
@@ -101,6 +102,17 @@ def test_rows_are_limited_and_sorted(found: Any) -> None:
     by_shape = found.key_averages(group_by_input_shape=True)
     assert any(a.input_shapes for a in by_shape)
     assert len(found.key_averages(group_by_stack_n=2)) >= len(rows)
+
+
+@checklist(199)
+def test_a_roofline(found: Any, tmp_path: Path) -> None:
+    found.export_roofline(tmp_path / "roof.svg")
+    picture = (tmp_path / "roof.svg").read_text()
+    assert "measured limit" in picture
+    assert picture.count("<circle") >= 3
+    assert "block.layers.0" in picture
+    with pytest.raises(ArgumentError, match="no kernel of cuda:0"):
+        found.export_roofline(tmp_path / "none.svg", "cuda:0")
 
 
 def test_stacks_of_the_user(found: Any, tmp_path: Path) -> None:

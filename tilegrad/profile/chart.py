@@ -17,6 +17,8 @@ class Line(NamedTuple):
 
     name: str
     points: Sequence[tuple[float, float]]
+    marks: bool = False
+    """Whether points are drawn, and not the line through them."""
 
 
 class Scale(NamedTuple):
@@ -73,8 +75,12 @@ def chart(
     for n, line in enumerate(lines):
         colour = COLOURS[n % len(COLOURS)]
         shown = [(x, y) for x, y in line.points if isfinite(y) and (y > 0 or not y_log) and (x > 0 or not x_log)]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in (place(x, y) for x, y in shown))
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
+        places = [place(x, y) for x, y in shown]
+        if line.marks:
+            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in places]
+        else:
+            path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+            parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
         parts.append(_text(WIDTH - RIGHT + 10, TOP + 14 + 18 * n, line.name, "start", colour))
     body = "\n".join(parts)
     return (

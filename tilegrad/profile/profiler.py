@@ -29,10 +29,12 @@ from ..lazy.handle import state
 from ..runtime import events
 from .averages import Average, Averages, averages
 from .difference import Difference, differences
+from .files import write_whole
 from .flame import folded
 from .memory_timeline import write_memory_timeline
 from .one_by_one import OneByOne
 from .recorder import Range, Recorder
+from .roofline import roofline
 from .timeline import Record, Timeline, timeline
 from .trace import MAX_TRACE_BYTES, write_trace
 
@@ -292,6 +294,10 @@ class profile:  # noqa: N801 - PyTorch's name
         if not self._recorder.memory:
             raise ArgumentError("export_memory_timeline: the profile has no memory in it: profile(profile_memory=True)")
         write_memory_timeline(self.timeline, Path(path), device)
+
+    def export_roofline(self, path: str | os.PathLike[str], device: str = "cpu") -> None:
+        """Draw the kernels of a device beside its measured limits, as SVG."""
+        write_whole(path, roofline(self.key_averages(), device))
 
     def add_metadata(self, key: str, value: str) -> None:
         """Put a text in the trace."""
