@@ -18,7 +18,7 @@ from ..data.digits import Digits
 
 
 def write(folder: str | Path, count: int | None = None, held_out: int | None = None) -> Path:
-    """Write the files where `torchvision.datasets.MNIST(folder)` looks for them; at most a number of images per part."""
+    """Write the files that `torchvision.datasets.MNIST(folder)` reads; `count` and `held_out` limit the images."""
     place = Path(folder) / "MNIST" / "raw"
     place.mkdir(parents=True, exist_ok=True)
     for part, train, wanted in (("train", True, count), ("t10k", False, held_out)):
