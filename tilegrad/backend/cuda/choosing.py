@@ -69,7 +69,7 @@ RECOGNISERS: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {
     CUBLASLT.name: product_of,
     CUDNN.name: _non_overlapping_convolution,
 }
-"""What each library is asked to compute."""
+"""Recognisers of the problems that each library solves."""
 KERNEL_CHOSEN = LibraryChoice(b"", 0.0, 0.0)
 
 

@@ -168,7 +168,7 @@ class OpenLibrary(ABC):
 
 Call = KernelCall | CopyCall
 NodeCall = Call | LibraryCall
-"""What can be a node of a graph."""
+"""A node of a graph."""
 
 
 class Driver(ABC):
