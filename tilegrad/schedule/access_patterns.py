@@ -14,6 +14,7 @@ MAX_WINDOW_ELEMENTS, MAX_WINDOW_STRIDE, MIN_WINDOWS = 16, 4, 8
 MIN_CROSSING_STRIDE, MIN_CROSSING_EXTENT = 9, 8
 """Stride from which on neighbours share few cache lines, and extent from which on a transposing tile pays."""
 UNKNOWN_STRIDE = 1 << 40
+"""Stride of an index whose product with another occurs in an offset: larger than any known one."""
 
 
 def stride(offset: Expr, index: Index) -> int | None:

@@ -29,8 +29,10 @@ from .split_k import split_k
 
 Relation = Literal["producer", "sibling", "partial sums"]
 """What a group is to the one that it is fused into."""
-MAX_MEMBERS = 64
-MAX_BUFFERS = 24
+MAX_MEMBERS, MAX_BUFFERS = 64, 24
+"""Most values of a group, and most tensors that its kernel reads: longer kernels compile slowly."""
+MIN_SHARED_ELEMENTS = 256
+"""Smallest tensor that is worth reading once for several groups."""
 
 
 def fuse(graph: Graph, target: TargetModel = TargetModel()) -> Schedule:
@@ -131,7 +133,7 @@ class _Fusion:
             for x in reads:
                 readers.setdefault(x, []).append(number)
         for x, numbers in readers.items():
-            if estimated_size(product(x.shape)) < 256:
+            if estimated_size(product(x.shape)) < MIN_SHARED_ELEMENTS:
                 continue
             self._join_each({self._alive(n) for n in numbers})
 

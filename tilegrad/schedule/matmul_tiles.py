@@ -12,6 +12,8 @@ from .instances import number_of
 
 MIN_COLUMNS_OF_SUMS = 128
 """Fewest columns of a tile in a kernel with several sums."""
+MAX_TILE_DEPTH = 1 << 12
+"""Deepest tile that a choice may ask for."""
 MAX_TRIED_SIDE = 512
 """Longest side of a tile that the tuner tries where tiles fit extents."""
 WARP_GROUP_ROWS = 64
@@ -19,6 +21,8 @@ WARP_GROUP_ROWS = 64
 """
 MIN_FULL_HEIGHT_DEPTH = 1024
 """Shortest sum for which a tile spans all rows: its results are stored more slowly."""
+MIN_ODD_TILE_ROWS = 128
+"""Fewest rows of a tile whose width is no power of two."""
 MIN_POW2_SIDE = 16
 """Smallest side of a tile whose sides are powers of two."""
 COMPUTED_OPERAND_ROWS = 384
@@ -29,6 +33,8 @@ MIN_PREFETCHED_SIDE, WAIT_CYCLES_PER_BIT = 64, 1.0
 
 MIN_STREAM_BYTES_PER_RESULT = 8
 """Fewest bytes of an epilogue for each result that may bind a product: a number read and a number written."""
+OPERAND_READ_MACS = 8
+"""Multiply-adds that take as long as reading an element of an operand from shared memory."""
 STREAM_TILE, MAX_STREAM_DEPTH = (64, 128), 256
 """Tile of a product that is bound by the memory traffic of its epilogue, and the longest sums for which it is: the
 update of weights after a small batch.
@@ -184,7 +190,7 @@ def _is_cpu_stream(extents: Extents) -> bool:
     if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
         return False
     return (
-        extents.beside >= 8
+        extents.beside >= MIN_STREAM_BYTES_PER_RESULT
         and k * extents.turns <= MAX_CPU_STREAM_DEPTH
         and m >= CPU_STREAM_ROWS
         and m * n * extents.beside >= MIN_CPU_STREAM_BYTES
@@ -249,8 +255,8 @@ def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
         if not target.pow2_tiles and type(extent) is int and choice.size(name) > extent:
             return f"{name} is at most {extent}"
     most = 4 * target.matmul.max_result_elements
-    if choice.size("m") * choice.size("n") > most or choice.size("k") > 1 << 12:
-        return f"m times n is at most {most}, and k {1 << 12}"
+    if choice.size("m") * choice.size("n") > most or choice.size("k") > MAX_TILE_DEPTH:
+        return f"m times n is at most {most}, and k {MAX_TILE_DEPTH}"
     return ""
 
 
@@ -291,10 +297,10 @@ def _pow2_tiles(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
     widths = [w for w in sides if w <= min(columns, _pow2_cover(extents.n))]
     pairs = [(h, w) for h in heights for w in widths]
     if type(extents.n) is int and extents.n % MIN_POW2_SIDE == 0 and MIN_POW2_SIDE * 4 < extents.n <= columns:
-        pairs += [(h, extents.n) for h in heights if h >= 128]
+        pairs += [(h, extents.n) for h in heights if h >= MIN_ODD_TILE_ROWS]
     if type(extents.n) is int and extents.bits == 16 and extents.n > columns:
         between = (w for w in (columns * 3 // 4, columns - MIN_POW2_SIDE) if extents.n % w == 0)
-        pairs += [(h, w) for w in between for h in heights if h >= 128]
+        pairs += [(h, w) for w in between for h in heights if h >= MIN_ODD_TILE_ROWS]
     grouped = extents.bits == 16 or extents.across == (False, False)
     deep = number_of(extents.k) * extents.turns >= MIN_FULL_HEIGHT_DEPTH
     if (
@@ -361,7 +367,8 @@ def _cycles(extents: Sized, target: TargetModel, height: int, width: int) -> flo
     if limits.load_cycles:  # operands come while products are computed; the smaller a tile, the less of it is products
         rate = limits.macs_per_cycle * 32 / extents.bits
         products = max(
-            (rows * columns + 8 * (rows + columns)) / rate, (width + height) * limits.load_cycles * extents.bits / 32
+            (rows * columns + OPERAND_READ_MACS * (rows + columns)) / rate,
+            (width + height) * limits.load_cycles * extents.bits / 32,
         )
         products = max(products, extents.wait) if min(height, width) < MIN_PREFETCHED_SIDE else products
     else:

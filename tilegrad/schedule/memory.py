@@ -8,6 +8,7 @@ from ..ir.node import Node
 from ..ir.size import Dim, Size
 
 ALIGNMENT = 64
+"""Bytes: a line of a cache, and the widest vector."""
 
 
 class Lifetime(Node):

@@ -30,6 +30,8 @@ MIN_BALANCED_DEPTH = 2048
 """Shortest part of a sum that is split only to balance workers."""
 MIN_TILE_SIDE = 64
 """Side of the smallest tile that a worker computes at its full rate."""
+SINGLE_TILE = (128, 256)
+"""Shorter and longer side of the largest result that one instance computes for a part of a long sum."""
 LONE_TILE_SLOWDOWN = 1.4
 """Slowdown of a tile that could share a multiprocessor with another, where there are too few tiles."""
 DEPTH_MULTIPLE = 64
@@ -130,7 +132,12 @@ def _choose_split(position: Position, expr: Expr, target: TargetModel) -> tuple[
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
     least = limits.min_split_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     length = _count(columns) // max(least, limits.min_split_macs // _count(rows))
-    if limits.async_copy_bytes and length >= limits.max_split_k and min(x, y) <= 128 and max(x, y) <= 256:
+    if (
+        limits.async_copy_bytes
+        and length >= limits.max_split_k
+        and min(x, y) <= SINGLE_TILE[0]
+        and max(x, y) <= SINGLE_TILE[1]
+    ):
         tiles = both  # a piece of such a sum is long enough for all results: operands are read once
     wanted = min(limits.split_k_tiles // max(1, tiles), length, limits.max_split_k)
     if limits.async_copy_bytes and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):

@@ -50,6 +50,7 @@ MAX_WASTE = 1.1
 MIN_TRANSPOSE_SIDE = 16
 """Smallest side of a square tile that is halved so that there are more instances."""
 MAX_TILE_EXTENT = 1 << 16
+"""Largest size that a choice may ask for, in elements."""
 CANDIDATE_SCALES = (0.25, 0.5, 1, 2, 4)
 """Factors of the default tile sizes that the tuner tries."""
 
