@@ -40,7 +40,7 @@ from .promotion import (
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
-SHORT = frozenset((float16, bfloat16))
+SIXTEEN_BIT_FLOATS = frozenset((float16, bfloat16))
 """Floats that are computed with as float32."""
 
 # --- sums, products, quotients -----------------------------------------------------------------
@@ -103,7 +103,7 @@ def _scaled(op: Callable[[Value, Value], Value], x: Value, y: Value, input: Oper
     is 100 in float16, which has no 1e5.
     """
     dtype = x.type.dtype
-    if dtype not in SHORT or (isinstance(input, Handle) and isinstance(other, Handle)):
+    if dtype not in SIXTEEN_BIT_FLOATS or (isinstance(input, Handle) and isinstance(other, Handle)):
         return op(x, y)
     number = y if isinstance(input, Handle) else x
     if not isinstance(number, Fill) or holds(dtype, number.value):

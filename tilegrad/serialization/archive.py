@@ -20,7 +20,7 @@ ALIGNMENT = 64
 """Alignment of the data of entries, in bytes, for mapped tensors; PyTorch's number."""
 LOCAL = struct.Struct("<4s5H3I2H")
 """Header before the name and the data of an entry."""
-LARGE = ((1 << 31) - 1) / 1.05
+MIN_ZIP64_BYTES = ((1 << 31) - 1) / 1.05
 """Size of an entry, in bytes, from which the zip module writes a longer header."""
 END = struct.Struct("<4s4H2IH")
 """Record after the directory; a comment may follow it."""
@@ -30,8 +30,8 @@ LOCATOR, LONG_END = struct.Struct("<4sIQI"), struct.Struct("<4sQ2H2I4Q")
 LISTED = struct.Struct("<4s6H3I5H2I")
 """Record before the name of an entry in the directory."""
 ELSEWHERE = 0xFFFFFFFF
-"""Marks a number of more than 32 bits, which is in the field `LONG`."""
-LONG = 1
+"""Marks a number of more than 32 bits, which is in the field `ZIP64_FIELD`."""
+ZIP64_FIELD = 1
 UTF8, ENCRYPTED = 0x800, 1
 
 
@@ -110,7 +110,7 @@ def _long_numbers(fields: bytes, packed: int, bytes: int, at: int, fault: Checkp
     place = 0
     while place + 4 <= len(fields):
         kind, size = struct.unpack_from("<2H", fields, place)
-        if kind == LONG:
+        if kind == ZIP64_FIELD:
             numbers = iter(struct.unpack_from(f"<{size // 8}Q", fields[: place + 4 + size], place + 4))
             found = [next(numbers, None) if n == ELSEWHERE else n for n in (bytes, packed, at)]
             if None not in found:
@@ -193,7 +193,7 @@ class ArchiveWriter:
         content = data if isinstance(data, bytes) else data.tobytes() if not len(data) else data.data
         info = ZipInfo(f"{self.folder}/{name}", (1980, 1, 1, 0, 0, 0))
         begin = self.zip.fp.tell() + LOCAL.size + len(info.filename) + 4  # type: ignore[union-attr]
-        begin += 20 if len(content) > LARGE else 0
+        begin += 20 if len(content) > MIN_ZIP64_BYTES else 0
         padding = -begin % ALIGNMENT
         info.extra = struct.pack("<2sH", b"FB", padding) + b"Z" * padding
         self.zip.writestr(info, content)

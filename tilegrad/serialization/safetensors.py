@@ -71,7 +71,7 @@ LONGEST_HEADER = 100_000_000
 """Largest header, in bytes: the format's own limit."""
 DEEPEST = 8
 """Largest nesting of a header: it needs three levels."""
-MOST = 1 << 63
+INT64_LIMIT = 1 << 63
 MOST_AXES = 32
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[{]|[\]}]', re.DOTALL)
 """Matches strings and brackets, and unterminated strings, so that the search stays linear."""
@@ -314,7 +314,7 @@ def _described(source: Source, name: str, entry: Any, start: int) -> Stored:
     if len(shape) > MOST_AXES:
         raise source.fault(f"tensor {name!r:.60} has {len(shape):,} axes; {MOST_AXES} are possible")
     for extent in shape:
-        if type(extent) is not int or not 0 <= extent < MOST:
+        if type(extent) is not int or not 0 <= extent < INT64_LIMIT:
             raise source.fault(f"tensor {name!r:.60} has an extent that is no size")
         expected *= extent
     if not 0 <= begin <= end or end - begin != expected:

@@ -21,11 +21,11 @@ from ..runtime.device import Device, device
 from ..tensor import Tensor
 
 MOST_AXES = 32
-MOST = 1 << 63
-ROOM = 1 << 16
+INT64_LIMIT = 1 << 63
+FREE_BYTES = 1 << 16
 SAVED_KINDS = ("cpu", "cuda")
 """Kinds of devices that a file may name; all others are written as the CPU."""
-FACTOR = 4
+MAX_SIZE_RATIO = 4
 """Largest ratio of the tensors' size to the file's size, for tensors with overlapping strides."""
 
 Place = Callable[[str], str]
@@ -80,7 +80,7 @@ def check(part: Part, fault: Callable[[str], CheckpointError]) -> Part:
     numbers = (part.offset, *shape, *strides)
     if len(shape) != len(strides) or len(shape) > MOST_AXES or any(type(n) is not int for n in numbers):
         raise fault(f"a tensor has {len(shape)} axes and {len(strides)} strides, or they are no numbers")
-    if any(not 0 <= n < MOST for n in numbers) or part.total >= MOST:
+    if any(not 0 <= n < INT64_LIMIT for n in numbers) or part.total >= INT64_LIMIT:
         raise fault(f"a tensor has the shape {shape!s:.80}, strides {strides!s:.80}, offset {part.offset!s:.20}")
     bytes = storage.elements * (storage.dtype.bytes if storage.dtype else 1)
     if part.end * part.dtype.bytes > bytes:
@@ -99,7 +99,7 @@ class Filler:
     ) -> None:
         self.read = read
         """Reads a range of the bytes of a storage."""
-        self.left = FACTOR * size + ROOM
+        self.left = MAX_SIZE_RATIO * size + FREE_BYTES
         self.place = place
         self.swapped = swapped
         """Whether the byte order differs from this machine's."""

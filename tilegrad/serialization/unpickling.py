@@ -19,16 +19,16 @@ LONGEST_NAME = 512
 MOST_PROTOCOL = 5
 PLAIN = (str, float, bool, bytes, type(None))
 """Types of dict keys and set members whose hash is cached."""
-LONG = 1 << 60
+MIN_COLLIDING_INT = 1 << 60
 """Integers below it have distinct hashes."""
-MOST_BITS = 4096
+MAX_KEY_BITS = 4096
 """Largest integer key, in bits: it is hashed anew each time."""
 DEEPEST_KEY = 4
-CROWD = 64
+MAX_EQUAL_HASHES = 64
 """Largest number of keys of one dict with the same hash."""
-WORK = 4
-"""Operations per byte of a pickle, counting repeated mentions; a small pickle has `ROOM` of them."""
-ROOM = 1 << 16
+MAX_OPERATIONS_PER_BYTE = 4
+"""Operations per byte of a pickle, counting repeated mentions; a small pickle has `FREE_OPERATIONS` of them."""
+FREE_OPERATIONS = 1 << 16
 SIZED = (str, bytes, bytearray, tuple, list, dict, set)
 
 
@@ -52,7 +52,7 @@ class Unpickler:
         self.known = known
         self.persistent = persistent
         self.place = 0
-        self.work = WORK * len(self.data) + ROOM
+        self.work = MAX_OPERATIONS_PER_BYTE * len(self.data) + FREE_OPERATIONS
         self.crowds: dict[tuple[int, int], int] = {}
 
     def load(self) -> Any:
@@ -140,12 +140,12 @@ class Unpickler:
     def keys(self, found: Sequence[Any], owner: object) -> Sequence[Any]:
         """Check the keys of a dict or members of a set; raise where hashing would take longer than reading."""
         for x in found:
-            if type(x) in PLAIN or (type(x) is int and -LONG < x < LONG):
+            if type(x) in PLAIN or (type(x) is int and -MIN_COLLIDING_INT < x < MIN_COLLIDING_INT):
                 continue
             self._check_key(x, DEEPEST_KEY)
             crowd = id(owner), hash(x)
             self.crowds[crowd] = self.crowds.get(crowd, 0) + 1
-            if self.crowds[crowd] > CROWD:
+            if self.crowds[crowd] > MAX_EQUAL_HASHES:
                 raise self.fault("has many keys in one dict that were made to have the same hash")
         return found
 
@@ -154,7 +154,7 @@ class Unpickler:
         if type(x) is tuple and depth:
             for y in x:
                 self._check_key(y, depth - 1)
-        elif type(x) is int and x.bit_length() > MOST_BITS:
+        elif type(x) is int and x.bit_length() > MAX_KEY_BITS:
             raise self.fault(f"has an integer of {x.bit_length():,} bits as a key of a dict or in a set")
         elif type(x) not in (*PLAIN, int):
             raise self.fault(f"has a {type(x).__name__} as a key of a dict or in a set; numbers and strings may be")

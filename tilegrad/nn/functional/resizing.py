@@ -21,7 +21,7 @@ from ...tensor import Tensor
 
 AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 MODES = ("nearest", "nearest-exact", "area", *AXES)
-FEW = 4
+MAX_UNROLLED_TAPS = 4
 
 
 class Taps(NamedTuple):
@@ -125,7 +125,7 @@ def _resized(x: Tensor, n: int, axis: Axis, mode: str, align: bool, antialias: b
     else:
         taps = _taps(axis, mode, align, dtype)
     behind = (1,) * (x.dim() - n - 1)
-    if taps.places.shape[1] <= FEW:
+    if taps.places.shape[1] <= MAX_UNROLLED_TAPS:
         parts = [x.index_select(n, places) for places in taps.places.unbind(1)]
         if taps.weights is None:
             return parts[0]
