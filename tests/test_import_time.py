@@ -12,7 +12,7 @@ LATER = [
     *("tilegrad.jitted.function", "tilegrad.printing", "tilegrad.ops.einsum"),
 ]
 """What is loaded only when it is needed: code generation, printing, diagnosis."""
-MOST_MODULES = 80
+MAX_MODULES = 81
 """More than numpy loads by itself: one costs about a quarter of a per cent of what numpy does."""
 
 
@@ -32,7 +32,7 @@ def test_what_import_loads() -> None:
     assert not early, f"import tilegrad loads {', '.join(early)}: import them inside the functions that need them"
     own = sorted(name for name in more if name.startswith("tilegrad"))
     others = sorted(more - set(own))
-    assert len(more) <= MOST_MODULES, f"{len(own)} own modules, and {', '.join(others)}"
+    assert len(more) <= MAX_MODULES, f"{len(own)} own modules, and {', '.join(others)}"
 
 
 def test_time(record_property: Callable[[str, object], None]) -> None:
