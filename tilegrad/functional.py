@@ -15,7 +15,6 @@ from .functions import (
     comparing,
     constants,
     contractions,
-    copies,
     creation,
     elementary,
     joining,
@@ -33,7 +32,7 @@ from .functions.registry import names_with
 from .lazy.layout import channels_last, channels_last_3d, contiguous_format, preserve_format
 from .tensor import Tensor
 
-MODULES = (arithmetic, arranging, comparing, constants, contractions, copies, creation, elementary, joining)
+MODULES = (arithmetic, arranging, comparing, constants, contractions, creation, elementary, joining)
 MODULES += (normalizing, random, reductions, selecting, special, summaries, views)
 IN_PLACE = (*names_with("function_in_place"), "detach", "fill", "zero")
 """Functions with a variant in place that is a function, too: `torch.` has it for these."""

@@ -11,7 +11,7 @@ from ..ir.dtype import DType
 from ..ir.size import Dim, Size
 from ..lazy.handle import become, wrap
 from ..lazy.handle import view as cut
-from ..lazy.layout import is_dense, layout, reshaped
+from ..lazy.layout import contiguous_format, is_dense, layout, reshaped
 from ..ops import movement, windows
 from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
@@ -326,6 +326,50 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 swapdims = transpose
 moveaxis = movedim
 
+
+# --- copies: `permute_copy` is `permute` with memory of its own ------------------------------------
+
+
+def _copying(view: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+    """Return the variant of a function that copies the views it returns."""
+    name = name or f"{view.__name__.lstrip('_')}_copy"
+
+    def copied(*given: Any, **options: Any) -> Any:
+        made = view(*given, **options)
+        parts = [x.clone(memory_format=contiguous_format) for x in (made if isinstance(made, tuple) else [made])]
+        return tuple(parts) if isinstance(made, tuple) else parts[0]
+
+    update_wrapper(copied, view)
+    copied.__name__ = copied.__qualname__ = name
+    copied.__doc__ = f"Copied: {view.__doc__}"
+    return copied
+
+
+def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """Slice a dimension from start to end with a step."""
+    return input[(*[slice(None)] * normal_axis(dim, input.dim(), "slice_copy"), slice(start, end, step))]
+
+
+def _alias(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    return input
+
+
+def _detach(input: Tensor) -> Tensor:
+    """The elements without their history."""
+    return input.detach()
+
+
+alias_copy, detach_copy, slice_copy = _copying(_alias), _copying(_detach), _copying(_slice)
+diagonal_copy, expand_copy, narrow_copy = _copying(diagonal), _copying(expand), _copying(narrow)
+permute_copy, select_copy, split_copy = _copying(permute), _copying(select), _copying(split)
+squeeze_copy, t_copy, transpose_copy = _copying(squeeze), _copying(t), _copying(transpose)
+unbind_copy, unfold_copy, unsqueeze_copy = _copying(unbind), _copying(unfold), _copying(unsqueeze)
+view_copy, split_with_sizes_copy = _copying(reshape, "view_copy"), _copying(split)
+unsafe_chunk, unsafe_split, unsafe_split_with_sizes = chunk, split, split
+"""PyTorch promises nothing about writes to the pieces of these; here they are views."""
+
 publish(
-    globals(), internal=("sizes_of", "in_one_piece", "numpy_names", "reversed_axes", "matrix_transposed", "reshaping")
+    globals(),
+    internal=("sizes_of", "in_one_piece", "numpy_names", "reversed_axes", "matrix_transposed", "reshaping"),
 )
