@@ -1,8 +1,8 @@
-"""What was asked of the system, by number, and which tests accept it.
+"""The requirements by number, and the tests that accept them.
 
-A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list.
-The letters: A tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler;
-F kernels and foreign code; G the runtime; H measuring; I distribution; L models and labs.
+A test that accepts an item carries `@checklist(number)`; `python -m tests.checklist` prints the list. The letters: A
+tensors, devices, memory; B operators and modules; C differentiation; D graphs; E compiler; F kernels and foreign code;
+G the runtime; H measuring; I distribution; L models and labs.
 """
 
 import ast

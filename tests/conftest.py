@@ -1,4 +1,4 @@
-"""What every test can ask for."""
+"""Fixtures and options of all tests."""
 
 import gc
 import os
@@ -70,7 +70,7 @@ def _compares(path: Path) -> bool:
 
 
 def _draw_anew(item: pytest.Item) -> None:
-    """Start random numbers anew: what is compared with recorded numbers must not depend on the tests before."""
+    """Reseed random numbers, so that comparisons with recorded numbers do not depend on earlier tests."""
     from tilegrad import manual_seed
 
     manual_seed(0)
@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: it need not be looked through again and again."""
+    """Freeze what was imported and collected, so that the garbage collector does not traverse it."""
     gc.collect()
     gc.freeze()
 
@@ -121,14 +121,14 @@ def same_target(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def verified() -> Iterator[None]:
-    """What the compiler makes is proved to be in range, and written before it is read (`verifier/net.py`)."""
+    """Prove that everything the compiler makes is in range and written before it is read (`verifier/net.py`)."""
     with net.watching():
         yield
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: object) -> None:
-    """What a worker of several has seen."""
+    """Collect what an xdist worker has verified."""
     net.SEEN.add(getattr(node, "workeroutput", {}).get("verified", {}))
 
 
@@ -148,7 +148,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[object], None]:
-    """Compares what something prints with golden/<test file>/<test>.txt beside the test."""
+    """Compare a printed form with golden/<test file>/<test>.txt next to the test."""
     name = re.sub(r"[^\w.,=\[\]-]", "_", request.node.name)
     path = Path(request.node.path).parent / "golden" / request.node.path.stem / f"{name}.txt"
 
@@ -187,7 +187,7 @@ def no_leak() -> Iterator[None]:
 
 @pytest.fixture
 def shared_data() -> Path:
-    """The folder of data sets that may stand beside the repository; the test skips where it does not."""
+    """The folder of data sets next to the repository; the test skips without it."""
     for folder in Path(__file__).resolve().parents:
         if (folder / "shared" / "data").is_dir():
             return folder / "shared" / "data"

@@ -78,7 +78,7 @@ def abridged(old: str, new: str) -> str:
 
 
 def _place(line: str, lines: list[str], start: int) -> int:
-    """Where a line stands from a line on, or one that looks like it."""
+    """Find a line, or one that resembles it, from a line on."""
     begin = line.partition("...")[0]
     exact = [n for n in range(start, len(lines)) if lines[n].startswith(begin)]
     similar = [n for n in range(start, len(lines)) if _numberless(lines[n]).startswith(_numberless(line))]

@@ -8,7 +8,7 @@ _numbers = count()
 
 
 def from_text(text: str, what: str) -> dict[str, Any]:
-    """What the names mean that a text defines, after it ran."""
+    """Run a text and return the names that it defines."""
     file = f"<{what} {next(_numbers)}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     names: dict[str, Any] = {}

@@ -353,7 +353,7 @@ class _Maker:
         return Apply("where", (condition, x, self.literal(dtype) if self.flip() else y))
 
     def converted(self, dtype: DType, shape: Shape, exact: bool, depth: int) -> Tile:
-        """From a type whose values all have a meaning in this one."""
+        """Convert from a type whose values are all defined in the target type."""
         if dtype.is_float:
             source = self.pick((bool_, int8, uint8)) if exact else self.pick((*FLOATS, int32))
         elif dtype in (int32, uint32) and self.draw(st.integers(0, 4)) == 0:

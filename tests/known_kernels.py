@@ -15,7 +15,7 @@ class Known(NamedTuple):
     arguments: list[Any]
     grid: tuple[int, ...]
     expected: dict[str, Any]
-    """By the name of the parameter."""
+    """Expected contents by name of the parameter."""
 
 
 def vector_add(rng: np.random.Generator) -> Known:

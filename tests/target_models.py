@@ -11,7 +11,7 @@ from tilegrad.runtime.device import device
 from tilegrad.runtime.target_model import TargetModel
 
 GPU = gpu_model(132, 227 << 10)
-"""Of an H200."""
+"""The model of an H200."""
 
 
 @contextmanager

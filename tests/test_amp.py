@@ -220,7 +220,7 @@ def test_what_makes_no_sense(make: Any, error: type[Exception], message: str) ->
 # --- scaling gradients ---------------------------------------------------------------------------
 
 FACTORS = [1.0, 1.0, np.inf, 1.0, np.nan, np.nan, 1.0, 1.0, 1.0, 1.0, np.inf, 1.0]
-"""What the gradients are multiplied by in each step."""
+"""Factors of the gradients in each step."""
 
 
 def scaled_training(library: Any, name: str, clip: bool, run: Any = lambda step: step) -> list[Any]:

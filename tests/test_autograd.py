@@ -133,7 +133,7 @@ def hooked_then_scaled(y: tg.Tensor) -> None:
 def test_a_kept_gradient_is_that_of_the_elements_there_are(
     meanwhile: Callable[[tg.Tensor], None], kept: list[int], arrived: list[int], jitted: bool
 ) -> None:
-    """As in PyTorch: after all hooks, whichever came first, and after what was written since."""
+    """As in PyTorch, `retain_grad` runs after all hooks and sees later in-place writes."""
 
     def gradients(x: tg.Tensor) -> tuple[tg.Tensor | None, tg.Tensor | None]:
         x = x.detach().requires_grad_()
@@ -177,7 +177,7 @@ def test_hooks_beside_the_path_to_what_is_asked_for_do_not_run() -> None:
 
 
 def test_a_hook_differentiates_something_else() -> None:
-    """Nothing is recorded within a hook unless it is asked for, as in PyTorch."""
+    """As in PyTorch, a hook records nothing unless asked to."""
     x, y = tg.tensor([1.0, 2.0], requires_grad=True), tg.tensor([3.0], requires_grad=True)
 
     def hook(gradient: tg.Tensor) -> tg.Tensor:

@@ -105,7 +105,7 @@ def test_random_numbers_go_on(whole: Callable[..., Any]) -> None:
 
 
 def test_under_other_transforms() -> None:
-    """What is not known yet stays in one piece: in a jitted function, and under vmap."""
+    """Scans are not chunked in a jitted function and under vmap, where elements are unknown."""
     c, xs, w = (x.detach() for x in inputs(6))
     wanted = scanned(c, xs, w)[1].numpy()
     np.testing.assert_allclose(tg.jit(lambda *args: scanned(*args)[1])(c, xs, w).numpy(), wanted, rtol=1e-5)

@@ -165,7 +165,7 @@ def test_doctor_reports() -> None:
 
 
 def test_a_reader_who_has_enough(script: Path) -> None:
-    """As in `tilegrad explain train.py | head -1`: no traceback."""
+    """`tilegrad explain train.py | head -1` prints no traceback."""
     command = [sys.executable, "-m", "tilegrad", "explain", "--full", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -150,7 +150,7 @@ def composed(to: Any, base: str, names: list[str]) -> Function:
 
 PARTS = 8
 RECORD = Path(__file__).with_name("compositions.json")
-"""What JAX gives: for all compositions, so that they are compared with it where it is not installed, too."""
+"""JAX's results for all compositions, for machines without JAX."""
 
 
 def title(n: int) -> str:

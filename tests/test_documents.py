@@ -26,7 +26,7 @@ NEEDED = {
     "NVRTC": nvrtc.is_available,
     "PyTorch": lambda: importlib.util.find_spec("torch") is not None,
 }
-"""What a document may say that it needs, `<!-- needs NVRTC -->`, or one block of it: `needs PyTorch`."""
+"""Requirements that a document, or one of its blocks, may declare: `<!-- needs NVRTC -->`, `needs PyTorch`."""
 PATIENCE = 120
 """Seconds for a command."""
 
@@ -72,7 +72,7 @@ def run_commands(block: Block, folder: Path, package: Path, update: bool = False
 
 
 def now(old: str, new: str) -> str:
-    """What to write in place of an output: nothing else as long as that is right."""
+    """The output to write in place of an old one; the old one, if it still matches."""
     return old if doctest.OutputChecker().check_output(old + "\n", new + "\n", OPTIONS) else abridged(old, new)
 
 
@@ -151,7 +151,7 @@ def test_the_comparison_prints_its_numbers() -> None:
 
 @pytest.mark.checklist(144)
 def test_the_tour_goes_all_the_way() -> None:
-    """From what a user types to what the machine runs, and every stage that `explain` has is in it."""
+    """The tour covers every stage of `explain`."""
     text = (ROOT / "docs" / "tour.md").read_text()
     words = ("What you type", "graph(x0", "group 0:", "@tg.kernel", "program softmax", "vfmadd", "executable")
     places = [text.find(word) for word in words]

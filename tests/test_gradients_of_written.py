@@ -69,7 +69,7 @@ def test_computed(write: Callable[[tg.Tensor], object], times: int) -> None:
 
 
 def test_recorded_writes_begin_anew() -> None:
-    """What is asked for after a recorded write is the gradient of what was written."""
+    """A gradient that is asked for after a recorded write is that of the written value."""
     x = tg.tensor([1.0, 2.0], requires_grad=True)
     h = x * 2
     loss = h.sum()
@@ -194,7 +194,7 @@ def test_changes_after_the_first_gradient_are_refused() -> None:
     ],
 )
 def test_copies_are_no_views(copy: Callable[[tg.Tensor], tg.Tensor]) -> None:
-    """What is written to a tensor is nothing to a copy of it, whatever operation made that."""
+    """Writes to a tensor do not change a copy of it, whatever operation made the copy."""
     x = tg.tensor([1.0, 2.0, 3.0], requires_grad=True)
     v = x * x
     y = copy(v)

@@ -11,9 +11,9 @@ LATER = [
     *("tilegrad.compiler", "tilegrad.schedule", "tilegrad.backend", "tilegrad.nn", "tilegrad.optim"),
     *("tilegrad.jitted.function", "tilegrad.printing", "tilegrad.ops.einsum"),
 ]
-"""What is loaded only when it is needed: code generation, printing, diagnosis."""
+"""Modules that must not be loaded at import: code generation, printing, diagnosis."""
 MAX_MODULES = 81
-"""More than numpy loads by itself: one costs about a quarter of a per cent of what numpy does."""
+"""Modules loaded in addition to numpy's: one costs about a quarter of a per cent of numpy's import."""
 
 
 def run(code: str) -> list[str]:

@@ -241,7 +241,7 @@ def shown(x: Any) -> Any:
 
 
 def meanwhile(place: Place, k: int, do: str) -> None:
-    """What somebody else does with the places between two calls."""
+    """Actions between two calls on the variables that a function assigns."""
     a, b = place.get()
     match do, k:
         case "replaced", 2 | 3:
@@ -261,7 +261,7 @@ DOINGS = ["", "replaced", "written", "shared", "shared later", "a part"]
 
 
 def story(wrap: Wrap, place: Place, then: Any, do: str) -> list[Any]:
-    """What five calls return and leave, and what those who held what was there see at the end."""
+    """The results and effects of five calls, and what the holders of replaced tensors see at the end."""
     fn, held, seen = wrap(place.step(then)), [*place.get()], []
     for k in range(5):
         meanwhile(place, k, do)

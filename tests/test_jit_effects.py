@@ -1,4 +1,4 @@
-"""What a jitted function changes outside that is no tensor's elements happens at every call, once, as without jit."""
+"""Side effects of a jitted function on counters, flags and containers happen once per call, as without jit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an inference computes of weights alone is kept from call to call, and never used when it is out of date."""
+"""Constants hoisted from an inference (computed from weights alone) are reused, and never when they are out of date."""
 
 import gc
 import threading
@@ -243,7 +243,7 @@ def test_packed_filters_give_the_same_convolutions(x: Any, w: Any, options: Any)
 
 
 def assert_alike(fn: Callable[[Any, Any], Any], x: Any, w: Any) -> None:
-    """With the weight captured it is packed once, as an argument in each call: the same arithmetic."""
+    """A captured weight is packed once, an argument in each call, with the same arithmetic."""
     captured, given = tg.jit(lambda x: fn(x, w)), tg.jit(fn)
     for _ in range(2):
         assert np.array_equal(captured(x).numpy(), given(x, w).numpy(), equal_nan=True)

@@ -1,4 +1,4 @@
-"""What a jitted network looks at before each call: nothing that was replaced or written to is missed."""
+"""The guards of a jitted network: no replaced or rewritten state is missed."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_looks_at_what_hangs_on_extents_alone() -> None:
 
 
 def test_a_number_in_another_group_than_rows() -> None:
-    """Optimizers' numbers without axes beside rows that are read in another order, also for all sizes."""
+    """Optimizer scalars next to rows that are read in another order, also with symbolic sizes."""
 
     def step(x: tg.Tensor) -> tg.Tensor:
         w = x.detach().clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""What a jitted function reads outside may be replaced, shared or given a gradient: results stay those without jit."""
+"""Captured state may be replaced, shared or given a gradient: results stay those without jit."""
 
 from __future__ import annotations
 

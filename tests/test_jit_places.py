@@ -356,7 +356,7 @@ def test_long_lists_that_change_again_and_again_keep_few_programs() -> None:
 
 
 def test_a_long_chain_of_objects_is_followed() -> None:
-    """As deep as there are objects, without recursion."""
+    """Chains of any length are followed without recursion."""
     last = chain = SimpleNamespace(scale=2.0, next=None)
     for _ in range(3000):
         chain = SimpleNamespace(next=chain)

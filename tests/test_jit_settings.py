@@ -145,7 +145,7 @@ def hooks_of(net: Any) -> list[Change]:
 
 
 def used(name: str, wrap: Callable[..., Any], inside: bool) -> list[Any]:
-    """What a layer gives before and after each change, and its gradients: taken in the function, or of its result."""
+    """The results of a layer before and after each change, with gradients taken inside the function or outside."""
     make, shape, changes = LAYERS[name]
     tg.manual_seed(0)
     layer = make()

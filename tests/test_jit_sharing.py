@@ -1,7 +1,7 @@
-"""What a jitted function gives, writes and changes shares memory and history as without jit.
+"""Results and effects of a jitted function share memory and history as without jit.
 
-Functions of a table do something to their arguments and to tensors outside, and give views; arguments are leaves,
-computed from leaves, views, or plain. Afterwards everything is written to, and everything is looked at.
+Functions of a table modify their arguments and captured tensors, and return views; arguments are leaves, computed from
+leaves, views, or plain tensors. Afterwards everything is written to, and everything is read.
 """
 
 from __future__ import annotations

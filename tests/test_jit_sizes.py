@@ -1,4 +1,4 @@
-"""What a jitted function decides by sizes holds for those of each call, also where it was compiled for all of them."""
+"""Decisions of a jitted function about sizes hold for the sizes of each call, also in programs for symbolic sizes."""
 
 from __future__ import annotations
 

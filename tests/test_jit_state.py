@@ -35,7 +35,7 @@ def plain(x: Any) -> Any:
 
 
 def outcome(fn: Callable[..., Any], *args: Any) -> Any:
-    """What a call gives, or what it raises."""
+    """The result of a call, or its exception."""
     try:
         return plain(fn(*args))
     except (TilegradError, TypeError, ValueError, ArithmeticError, LookupError) as error:

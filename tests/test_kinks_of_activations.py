@@ -1,4 +1,4 @@
-"""First and second derivatives of piecewise functions at their kinks and beside them: those of PyTorch."""
+"""First and second derivatives of piecewise functions at and near their kinks are PyTorch's."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LAYERS: list[set[str]] = [
     {"__main__", "demo", PACKAGE.name},
 ]
 FEATURES = LAYERS[-3]
-"""They import what stands above them, never each other."""
+"""Features import the layers above them, never each other."""
 
 
 def layer(module: str) -> int:

@@ -190,7 +190,7 @@ def test_results_of_jit_have_gradients() -> None:
 
 
 def test_an_assignment_to_data_leaves_the_old_memory() -> None:
-    """Who had it keeps it: a backup of weights, a view, another parameter."""
+    """Other holders keep the old memory: a backup of weights, a view, another parameter."""
     p = tg.nn.Parameter(tg.zeros(3))
     backup, view = p.data, p.detach()[1:]
     p.data = average = p.data + 5
@@ -274,7 +274,7 @@ def test_data_that_is_changed_in_place_has_a_program() -> None:
 
 
 def test_views_made_within_no_grad() -> None:
-    """They never require gradients, and are not written to elsewhere."""
+    """Views made under `no_grad` never require gradients and cannot be written to elsewhere."""
     p = tg.nn.Parameter(tg.zeros(3))
     with tg.no_grad():
         part = p[:2]

@@ -1,4 +1,4 @@
-"""What PyTorch has and tilegrad has not is said in docs/comparison.md."""
+"""docs/comparison.md lists PyTorch's names that tilegrad does not have."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ INNER = {"Tensor", "Optimizer", "factory_kwargs", "assert_int_or_pair", "boolean
 INNER |= {"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic", "native_channel_shuffle"}
 INNER |= {"ScalingType", "SwizzleType", "swap_in_optimizer_params_and_state", "PackedSequence_", "bind"}
 INNER |= {"copy_method_params", "invert_permutation"}
-"""What stands in a module of PyTorch without being meant for users."""
+"""Names in modules of PyTorch that are not meant for users."""
 
 
 def missing(name: str) -> list[str]:

@@ -18,7 +18,7 @@ F = nn.functional
 
 
 def programs_and_bytes(step: Callable[[], Any]) -> list[tuple[int, int]]:
-    """What has been compiled, and what is held, after the third and the sixth step."""
+    """Compiled programs and held bytes after the third and the sixth step."""
     seen = []
     gc.collect()  # what other tests left
     for _ in range(2):

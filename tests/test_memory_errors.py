@@ -1,4 +1,4 @@
-"""More memory than there is: an error of ours that is Python's MemoryError, after which everything goes on."""
+"""Too large allocations raise an error that is also Python's MemoryError, and everything goes on afterwards."""
 
 import gc
 import io

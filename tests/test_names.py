@@ -11,7 +11,7 @@ from tests.source import FILES, module_name, parsed
 
 FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tmp", "foo"}
 SUSPICIOUS = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(sorted(FORBIDDEN))})(?![A-Za-z0-9])|pm_|Manager")
-"""In a text without any of it there is no such name; to go through its syntax would take much longer."""
+"""A text without any match has no forbidden name, and need not be parsed."""
 
 GIVEN = {
     "tilegrad.autograd.function": {"ctx"},

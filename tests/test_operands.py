@@ -1,4 +1,4 @@
-"""What stands beside tensors: arrays of numpy; and what functions refuse of it."""
+"""Operands besides tensors: numpy arrays, and operands that functions refuse."""
 
 import operator
 import pickle

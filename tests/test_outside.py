@@ -41,7 +41,7 @@ def launched(x: Any, y: Any, alpha: float) -> Any:
 
 
 def steps(fn: Callable[..., Any], *args: Any) -> list[str]:
-    """What the program of a function does."""
+    """The steps of the program of a function."""
     lines = str(tg.explain(fn, *args)["program"]).partition("  steps\n")[2].splitlines()
     return [line.partition(": ")[2].partition("  #")[0].strip() for line in lines[:-1]]
 

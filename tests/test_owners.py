@@ -1,5 +1,6 @@
-"""Who owns memory: random programs that copy, view, detach and keep tensors while jitted functions, kernels and
-in-place operations write to them, against a model in numpy. Every handle shows what it must at every point."""
+"""Ownership of memory: random programs copy, view, detach and keep tensors while jitted functions, kernels and in-place
+operations write to them, against a model in numpy. Every handle is checked at every point.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Program:
         self.log: list[str] = []
         self.handles: list[Handle] = []
         self.frozen: list[tuple[Callable[[], Any], Any]] = []
-        """What was taken from a tensor and must not change, and how to look at it."""
+        """Results that must not change, and how to read them."""
         self.jitted: list[Callable[[], None]] = []
         self.shown: dict[int, Any] = {}
         """The array of each tensor that jitted functions write to."""

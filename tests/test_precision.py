@@ -1,4 +1,4 @@
-"""How exact float32 products are: from what users ask for to the dot of a kernel, and the errors of each word."""
+"""The accuracy of float32 products, from the user's setting to the dot of a kernel, with the error of each setting."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,9 +23,9 @@ from tilegrad.ops.contraction import Contract, contract
 from tilegrad.runtime.device import device
 
 BOUND = {"highest": 2.0**-23, "high": 2.0**-15, "medium": 2.0**-7 * 1.01}
-"""Of one product, relative."""
+"""Relative error bound of one product."""
 SUMMED = 2.0**-19
-"""Of adding up some hundred products in float32, in units of the sum of their magnitudes."""
+"""Error bound of a sum of some hundred products in float32, relative to the sum of their magnitudes."""
 
 
 @pytest.fixture

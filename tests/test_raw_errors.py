@@ -36,7 +36,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a factor that is NaN": lambda: F.interpolate(tg.zeros(1, 1, 4), scale_factor=NAN),
 }  # fmt: skip
 BUILTIN = dict.fromkeys(("400 digits, in a tensor", "a number of 400 digits", "400 digits, filled"), (OverflowError,))
-"""What Python itself says, PyTorch as well."""
+"""Messages of Python itself, which PyTorch passes on too."""
 
 
 def computed(call: Callable[[], Any]) -> None:

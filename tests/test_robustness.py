@@ -41,7 +41,7 @@ def started(code: str, cache: Path | None = None) -> subprocess.Popen[str]:
 
 
 def finished(child: subprocess.Popen[str]) -> str:
-    """What a child prints, once it has ended as it should."""
+    """The output of a child that ended normally."""
     try:
         out, err = child.communicate(timeout=120)
     except subprocess.TimeoutExpired:
@@ -156,7 +156,7 @@ def drawing(seed: int) -> None:
 
 
 drawn: list[float] = []
-"""All that `drawing` drew, in any thread."""
+"""Everything that `drawing` drew, in any thread."""
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ WORK = """
 
 @pytest.mark.parametrize("damage", ["empty", "torn", "foreign", "swapped", "folder"])
 def test_damaged_cache(tmp_path: Path, damage: str) -> None:
-    """Files that are not what they should be count as absent, and are written anew."""
+    """Damaged files count as absent and are written again."""
     wanted = finished(started(WORK, tmp_path))
     entries = sorted(tmp_path.rglob("*.entry"))
     assert entries

@@ -51,7 +51,7 @@ CASES: list[tuple[Any, ...]] = [
 
 
 NO_GRADIENT = ("sgn", "nextafter", "vander")
-"""Those that PyTorch gives none for, or a ZeroTensor, or an error."""
+"""Functions for which PyTorch has no gradient, a ZeroTensor, or an error."""
 
 
 def case(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_weighted_covariances() -> None:
 
 
 def test_mode() -> None:
-    """Where the most frequent element stands is not said by PyTorch; that it stands there is."""
+    """PyTorch does not specify which of the most frequent elements it points to; ours points to one of them."""
     for x, dim in ((T, 1), (T, 0), (I.astype(np.float32), 1), (I, -1), (W, 0), (B.astype(np.int32), 1)):
         values, places = tg.mode(tg.tensor(x), dim)
         assert values.tolist() == torch.mode(torch.tensor(x), dim).values.tolist()

@@ -392,7 +392,7 @@ def test_views_share_memory() -> None:
 
 @pytest.mark.parametrize("given, meant", [(float, tg.float64), (int, tg.int64), (bool, tg.bool)])
 def test_types_of_python_are_dtypes(given: Any, meant: tg.dtype) -> None:
-    """As in PyTorch: dtype=float has 64 bits."""
+    """As in PyTorch, dtype=float has 64 bits."""
     made = [tg.zeros(2, dtype=given), tg.tensor([1, 0], dtype=given), tg.ones(2).to(given), tg.arange(2, dtype=given)]
     made += [tg.randint(0, 2, (2,), dtype=given), tg.eye(2, dtype=given)]
     assert {x.dtype for x in made} == {meant}

@@ -113,7 +113,7 @@ def flat(x: Any) -> list[Any]:
 
 
 def called(library: Any, case: Case, track: bool = False) -> tuple[list[Any], list[Any]]:
-    """What a function gives, and its arguments."""
+    """The result of a function, and its arguments afterwards."""
     name, args, options = case
     inputs = [given(library, x, track) for x in args]
     on_method = name in ("masked_scatter",) or not hasattr(library, name)

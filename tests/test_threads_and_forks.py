@@ -1,4 +1,4 @@
-"""Reads beside writes, threads that compile while the main thread ends or forks."""
+"""Concurrent reads and writes; threads that compile while the main thread ends or forks."""
 
 from __future__ import annotations
 

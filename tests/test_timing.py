@@ -72,7 +72,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def by_events(call: Callable[[], Any]) -> list[str]:
-    """As lectures do it."""
+    """Time by events, as lectures do."""
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for _ in range(WARM):
         call()
@@ -89,7 +89,7 @@ def by_events(call: Callable[[], Any]) -> list[str]:
 
 
 def by(synchronize: Callable[[], None]) -> Callable[[Callable[[], Any]], list[str]]:
-    """With a clock of Python's, between two calls of `synchronize`."""
+    """Time by Python's clock between two calls of `synchronize`."""
 
     def measure(call: Callable[[], Any]) -> list[str]:
         synchronize()
@@ -153,7 +153,7 @@ def test_what_is_looked_at_was_computed() -> None:
 
 
 def test_steps_to_what_was_looked_at_are_not_computed_again() -> None:
-    """They are part of its program; alone they may not even fit into memory."""
+    """Intermediates are part of the program of the result; alone they may not even fit into memory."""
     tg.synchronize()
     assert tg.zeros(1 << 45).sum().item() == 0
     doubled = X * 2

@@ -171,7 +171,7 @@ def test_wrong_use() -> None:
 
 
 def test_vmap_in_place_while_traced() -> None:
-    """What a mapped function makes itself it may change, though a trace keeps it."""
+    """A mapped function may change tensors that it makes, even under a trace."""
 
     def grown(x: tg.Tensor) -> tg.Tensor:
         total = tg.zeros(3)

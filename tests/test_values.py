@@ -19,7 +19,7 @@ INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "in
 @pytest.mark.parametrize("device", ["cpu", "reference"])
 @pytest.mark.parametrize("name", INTEGERS)
 def test_shifts_as_python_shifts(name: str, device: str) -> None:
-    """Of whole numbers that have no width, cut to the width afterwards."""
+    """As shifts of unbounded integers, truncated afterwards."""
     dtype = getattr(tg, name)
     numbers = [dtype.min, -7 if dtype.min else 200, 1, dtype.max]
     distances = [*range(dtype.bits + 1), dtype.bits + 1, min(dtype.max, 127)]
@@ -138,7 +138,7 @@ def test_integers_are_not_divided_by_0(divide: Callable[[Any, Any], Any]) -> Non
 
 
 def test_muon_rounds_once_a_step() -> None:
-    """As exact as PyTorch's, whose mean error of this is 0.0010: 0.0035 with a rounding after every operation."""
+    """As accurate as PyTorch's, whose mean error is 0.0010; rounding after every operation would give 0.0035."""
     from tilegrad.optim.muon import evened
 
     a, b, c = coefficients = (3.4445, -4.7750, 2.0315)

@@ -82,7 +82,7 @@ def test_the_second_derivative() -> None:
 
 
 def test_what_was_detached_does_not() -> None:
-    """Where nothing is recorded, and through `.data`, the history stays what it was."""
+    """History is unchanged where nothing is recorded, and through `.data`."""
     x = tg.ones(2, requires_grad=True)
     y = x * 3
     with tg.no_grad():

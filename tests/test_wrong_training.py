@@ -1,4 +1,4 @@
-"""What goes wrong around a training: parts of networks, data, optimizers, scalers, and what is told."""
+"""Mistakes around training, with their messages: parts of networks, data, optimizers, scalers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users do wrong with tensors, and what they are told: the class, the shapes, the remedy, and their line."""
+"""Mistakes with tensors, with the class of the error, the shapes, the remedy, and the user's line."""
 
 from collections.abc import Callable
 from typing import Any

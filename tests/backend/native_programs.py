@@ -14,7 +14,7 @@ from tilegrad.backend.cpu.task_table import ArgumentPatch, TaskTable
 
 ROOT = Path(__file__).parents[2]
 QUIET = ("-W", "ignore:This process:DeprecationWarning")
-"""From 3.12 on Python warns of forks in processes with threads; these tests do that on purpose."""
+"""Python 3.12 and newer warn of forks in processes with threads; these tests do that on purpose."""
 
 MIRROR = """
 ; target[i] = source[n - 1 - i] + 1 for i in begin .. end: reads what other threads wrote.

@@ -1,4 +1,4 @@
-"""Where the data of a run go: inputs, outputs, temporaries with and without a plan, and what shares memory."""
+"""Places of the data of a run: inputs, outputs, temporaries with and without a plan, shared memory."""
 
 import pytest
 
@@ -13,7 +13,7 @@ TYPE = TensorType(float32, (Size.named("n"),))
 
 
 def places(*buffers: Buffer) -> Places:
-    """Of a program that gives its input back, and an output in memory of its own."""
+    """Lay out a program that returns its input and an output in memory of its own."""
     program = Program("p", ("n",), buffers, ("x",), ("u", "z"), (), 64)
     return Places(program, {"n": 10}, alignment=64)
 

@@ -32,7 +32,7 @@ def test_random_kernels_have_nothing_to_hide(case) -> None:
 
 
 def evaluated(text: str, out: np.ndarray, **arguments: object) -> np.ndarray:
-    """What `v` is at the end of some lines."""
+    """The value of `v` after some lines."""
     short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64", "bool": "bool"}
     short |= {f"{sign}int{b}": f"{sign or 'i'}{b}" for sign in ("", "u") for b in (8, 16, 32, 64)}
     given = {"out": out, **arguments}

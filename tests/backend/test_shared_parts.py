@@ -1,4 +1,4 @@
-"""What expressions share is looked at once: compiling takes time by their size, not by the ways through them."""
+"""Shared subexpressions are visited once: compile time grows with the size of expressions, not with their paths."""
 
 from __future__ import annotations
 

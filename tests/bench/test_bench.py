@@ -66,7 +66,7 @@ def test_libraries_compute_the_same(name: str, library: str) -> None:
 
 
 def test_a_wrong_gradient_of_a_step_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that the step itself takes off its weights are compared: also of networks with Adam."""
+    """Gradients are compared as the step itself subtracts them, also for networks trained by Adam."""
     torch = pytest.importorskip("torch")
     for network, size in (("lenet", (3,)), ("lstm", (2, 4))):
         far = gpu_networks.verified(torch, gpu_networks.Task(network, size), "cpu")

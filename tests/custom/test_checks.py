@@ -61,7 +61,7 @@ def test_a_gradient_that_is_wrong() -> None:
 
 
 def test_a_kernel_and_a_gradient_that_ignore_a_number() -> None:
-    """They are right for the defaults."""
+    """Both are correct for the default values only."""
     kernel, gradient = operators.ignorant_kernel.verify(), operators.ignorant_gradient.verify()
     assert {"kernel cpu", "memory"} <= {line.name for line in kernel.failures}
     assert {"gradients", "own gradient"} <= {line.name for line in gradient.failures}

@@ -60,7 +60,7 @@ class Faulty(Numbers):
 
 
 class Strange(Exception):
-    """It cannot be pickled: it is made with two arguments, and says one."""
+    """An exception that cannot be pickled: it takes two arguments and reports one."""
 
     def __init__(self, x: str, y: str) -> None:
         super().__init__(x)

@@ -67,7 +67,7 @@ def test_it_learns_to_read(digits: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_reading_goes_on_as_if_it_had_not_stopped(
     model: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With dropout or running statistics, images in another order in each epoch, and a learning rate that falls."""
+    """Covers dropout, running statistics, another order of images in each epoch, and a falling learning rate."""
     nn = tg.nn
     small = mnist.Recipe(lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.BatchNorm1d(10)), mnist.sgd, 0.1)
     monkeypatch.setitem(mnist.RECIPES, "logistic", small)
@@ -132,7 +132,7 @@ def test_what_cannot_be_trained(digits: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On the command line, without a traceback."""
+    """The command line prints no traceback."""
     (tmp_path / "input.txt").write_text("too short")
     with pytest.raises(SystemExit) as end:
         training.command(lambda: shakespeare.main(["--data", str(tmp_path)]))

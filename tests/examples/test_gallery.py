@@ -77,7 +77,7 @@ def test_three_ways_to_square_are_one() -> None:
 
 @checklist(124)
 def test_order_of_groups_in_batches() -> None:
-    """What the docstring shows, and that every tile has one program."""
+    """The order is that of the docstring, and every tile has one program."""
     shown = [line.split("->") for line in str(batched_matmul.__doc__).splitlines() if line.strip()[:1].isdigit()]
     assert shown
     order = tg.empty(5, 4, dtype=tg.int32)

@@ -86,7 +86,7 @@ def test_packed_tiles_load_what_register_tiles_do_and_nothing_is_spread() -> Non
 
 
 def innermost(assembly: str, instruction: str) -> tuple[int, int]:
-    """Of the loop with most of an instruction: how many there are, and how many instructions in all."""
+    """Count an instruction, and all instructions, in the loop that has most of it."""
     blocks = []
     for block in re.split(r"^\.?[\w.]+:.*$", assembly, flags=re.MULTILINE):
         lines = [line.strip() for line in block.splitlines() if line.strip() and not line.strip().startswith(".")]

@@ -223,7 +223,7 @@ def test_a_second_process_finds_it(own_cache: Path) -> None:
 
 
 def test_only_what_we_wrote_is_loaded(own_cache: Path) -> None:
-    """Files that others could have written, and files that were changed, are compiled anew."""
+    """Files that others could have written, and files that were changed, are compiled again."""
     tg.cpp.inline(SQUARE, SIGNATURE)
     (entry,) = own_cache.glob("*.entry")
     assert entry.stat().st_mode & 0o077 == 0

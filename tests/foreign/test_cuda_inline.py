@@ -53,7 +53,7 @@ LAUNCHES: list[tuple[dict[str, Any], str]] = [
 @checklist(60)
 @pytest.mark.parametrize(("options", "message"), LAUNCHES, ids=[message for _, message in LAUNCHES])
 def test_launches_that_no_gpu_does(options: dict[str, Any], message: str) -> None:
-    """What is asked for and what is allowed, before anything is launched."""
+    """The error names the request and the limit, before anything is launched."""
     f = tg.cuda.inline("out[0] = x[0];", "f(x: float[n]) -> float[n]", **options)
     with pytest.raises(LaunchError, match=message):
         f.launch(tg.ones(5))

@@ -50,7 +50,7 @@ def gradient(by: float, upstream: Any) -> Any:
 
 
 def calls(fn: Callable[[], Any]) -> int:
-    """How many functions in Python a call of one enters."""
+    """Count the Python functions that a call enters."""
     count = 0
 
     def note(_: Any, kind: str, __: Any) -> None:

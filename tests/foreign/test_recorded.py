@@ -63,7 +63,7 @@ def test_no_derivative() -> None:
 
 
 def test_kernels_of_cuda_under_jit(cuda: None, tmp_path: Path) -> None:
-    """On the null device: a program with the launch in it, once for each entry that is mapped."""
+    """The null device gets a program with the launch, once for each mapped entry."""
     script = tmp_path / "script.py"
     script.write_text(
         "import tilegrad as tg\n"

@@ -1,4 +1,4 @@
-"""Signatures: what they say, what they match, and what is told when they do not."""
+"""Signatures: their printed form, what they match, and the errors of what they do not match."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What can be wrong about foreign code, and what is told: the class, the names, and what to do."""
+"""Wrong uses of foreign code, each with the class of its error, the names in it, and the remedy."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What must hold of every graph, whatever was drawn."""
+"""Properties that hold for every graph."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def backward(graph: Graph) -> Graph:
 
 
 def check_updates(d: Drawn) -> None:
-    """Outputs written over inputs give the same as outputs beside them."""
+    """Outputs that overwrite inputs are the same as outputs in memory of their own."""
     updates: dict[int, int] = {}
     for n, out in enumerate(d.graph.outputs):
         fitting = [k for k, x in enumerate(d.graph.inputs) if x.type == out.type and k not in updates.values()]

@@ -15,7 +15,7 @@ from typing import Any
 PATIENCE = 60.0
 """Seconds of the processor that an answer may take."""
 ROUNDS = 10
-"""How many times as long is waited where the machine has others to serve, or nothing happens."""
+"""Factor of the time limit on a busy machine, or while nothing happens."""
 
 
 class Ended(Exception):

@@ -31,8 +31,9 @@ WILD = 5
 
 
 class Span(NamedTuple):
-    """How many bits the elements of a value have (more than its type holds: they are inexact), and the logarithm
-    of the largest."""
+    """The bits that the elements of a value need (more than its type has: they are inexact), and the logarithm of the
+    largest.
+    """
 
     bits: int
     largest: float
@@ -43,7 +44,7 @@ class Drawn(NamedTuple):
     arrays: list[np.ndarray]
     sizes: dict[str, int]
     exact: tuple[bool, ...]
-    """For each output."""
+    """One flag per output."""
 
     def __str__(self) -> str:
         sizes = "".join(f"{name} = {n}\n" for name, n in self.sizes.items())
@@ -51,7 +52,7 @@ class Drawn(NamedTuple):
 
 
 class Unfit(Exception):
-    """What was drawn does not fit: something else is."""
+    """A drawn move does not fit; another one is drawn."""
 
 
 class Drawing:
@@ -102,7 +103,7 @@ class Drawing:
         return x
 
     def real(self, rank: int = 0) -> Value:
-        """Something with floating-point elements and at least so many axes."""
+        """Draw a value with floating-point elements and a least number of axes."""
         return self.pick(lambda x: x.dtype.is_float and x.type.rank >= rank)
 
     def jumpable(self, rank: int = 0, kinds: Sequence[str] = ("float", "int", "uint", "bool")) -> Value:
@@ -173,7 +174,7 @@ def drawn(choices: Sequence[int], smooth: bool = False, most: int = 12) -> Drawn
 
 
 def tolerance(graph: Graph) -> float:
-    """How near results are: as near as the coarsest floating-point type on the way lets them be."""
+    """The tolerance of results: that of the coarsest floating-point type on the way."""
     return max((TOLERANCE[v.dtype] for v in graph.values() if v.dtype in TOLERANCE), default=0.0)
 
 

@@ -1,4 +1,4 @@
-"""What a random graph may do next. Each move adds a value, or raises `Unfit`."""
+"""Moves of a random graph. Each adds a value, or raises `Unfit`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOVES: list[Move] = []
 
 
 def move(times: int = 1) -> Callable[[Move], Move]:
-    """Adds a move to the table, so many times as likely as others."""
+    """Add a move to the table with a weight."""
 
     def register(function: Move) -> Move:
         MOVES.extend([function] * times)
@@ -650,7 +650,7 @@ def hot(d: Drawing) -> Value:
 
 @move()
 def chosen(d: Drawing) -> Value:
-    """As many places as there are true elements, which the drawing knows only if it makes them so."""
+    """Draw as many places as there are true elements, which is known only if the drawing chooses them."""
     x = d.pick(lambda x: x.type.rank == 1 and isinstance(x.shape[0], int) and x.shape[0] > 1)
     extent = x.shape[0]
     mask = comparison.lt(creation.positions(extent), 2)

@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 
 class Wrong(Exception):
-    """What tilegrad gave is not what PyTorch gave."""
+    """A result of tilegrad that differs from PyTorch's."""
 
 
 class Refused(Exception):
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 def shown(name: str, x: Any) -> Seen:
-    """What a result is, read in the way of users."""
+    """Show a result as users would read it."""
     if not hasattr(x, "tolist"):
         return Seen(name, type(x).__name__, np.asarray(x))
     dtype = getattr(x.dtype, "name", None) or str(x.dtype).removeprefix("torch.")
@@ -149,7 +149,7 @@ def default_type(T: Any, dtype: Any) -> Iterator[None]:
 
 
 def expected(program: Program) -> tuple[list[Seen], list[float]]:
-    """What PyTorch shows, and how near each must be met; raises what PyTorch raises."""
+    """Run with PyTorch: the results with the tolerance of each, or the error that it raises."""
     import torch
 
     with warnings.catch_warnings():
@@ -167,8 +167,9 @@ def _precision(program: Program) -> str:
 
 
 def near(narrow: Seen, wide: Seen, coarse: float) -> float:
-    """How far another right way to compute may be from PyTorch's at first sight: some roundings of the largest element,
-    and a few times PyTorch's own difference from its result in float64. `program_rounding` looks twice."""
+    """The largest difference that another correct computation may have: some roundings of the largest element, and a
+    multiple of PyTorch's own error against float64. `program_rounding` decides the remaining cases.
+    """
     a, b = narrow.elements, wide.elements
     if a.dtype.kind != "f" or a.shape != b.shape:
         return 0.0
@@ -205,7 +206,7 @@ def difference(got: np.ndarray, want: np.ndarray) -> str:
 
 
 def measured(program: Program, device: str = "cpu") -> list[Seen]:
-    """What tilegrad shows; in the mode `threads` from several threads at once."""
+    """Run with tilegrad; in the mode `threads` from several threads at once."""
     import tilegrad as tg
     from tilegrad.config import changed
 

@@ -1,6 +1,7 @@
-"""What a line of a random program may be. Each move gives an expression, or after "!" a whole statement; the kind says
-what it does to numbers: "exact" keeps them exact, "smooth" rounds, "kink" has no derivative where it bends, and "jump"
-must be given exact numbers. A statement uses the tensor that it writes to first."""
+"""Lines of random programs. Each move gives an expression, or after "!" a whole statement. Its kind says what it does
+to numbers: "exact" keeps them exact, "smooth" rounds, "kink" has no derivative at a point, and "jump" needs exact
+numbers. A statement names the tensor that it writes to first.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ STEPS: list[tuple[Move, str]] = []
 
 
 def move(kind: str = "exact", times: int = 2, table: list[tuple[Move, str]] = MOVES) -> Callable[[Move], Move]:
-    """Adds a move to a table, so many times as likely as others."""
+    """Add a move to a table with a weight."""
 
     def register(function: Move) -> Move:
         table.extend([(function, kind)] * times)

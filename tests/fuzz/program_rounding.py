@@ -20,10 +20,10 @@ from tests.fuzz.programs import Program
 
 RUNS = 8
 BITS = {"float64": 42, "float32": 22, "float16": 9, "bfloat16": 7}
-"""How many bits of a result a run keeps: a few less than its type has, as one operation is several roundings."""
+"""Bits of a result that a perturbed run keeps: a few less than its type has, as one operation is several roundings."""
 
 MARGIN = 8
-"""How many times farther apart than the runs themselves results may be."""
+"""Factor by which results may be farther apart than the perturbed runs are."""
 
 SUMS = re.compile(
     r"aten\.(sum|nansum|mean|var|std|norm|linalg_|mm|bmm|addmm|addmv|addr|baddbmm|addbmm|dot|vdot|mv|conv|prod|cum|log_?cum|"
@@ -33,7 +33,7 @@ SUMS = re.compile(
 """Operations that add up: what they give is what elements that are a rounding off would give exactly."""
 
 EXACT = re.compile(r"aten\.(sum|nansum|mm|bmm|addmm|dot|mv|conv|cumsum|index_add|scatter_add|trace)")
-"""Of these, such as give whole numbers for whole numbers."""
+"""Operations among these that map integers to integers."""
 
 BACKWARD = re.compile(r"aten\._(log_)?softmax_backward_data")
 
@@ -90,7 +90,7 @@ def is_float(x: Any) -> bool:
 
 
 def exact(by: Rounding, function: Any, args: Any, kwargs: Any, writes: bool) -> Any:
-    """What an operation gives in float64; what sums add up is a rounding off, but for what they write to."""
+    """Compute an operation in float64; sums are perturbed by a rounding, except for tensors that they write to."""
     import torch
 
     sums, whole = SUMS.match(str(function)) is not None, EXACT.match(str(function)) is not None
@@ -207,7 +207,7 @@ def compare_within_roundings(program: Program, got: list[Seen], want: list[Seen]
 def explained(
     got: np.ndarray, want: np.ndarray, runs: Sequence[np.ndarray], tolerance: float, overflowed: bool
 ) -> np.ndarray:
-    """Which elements are right: as near to PyTorch's as its own runs are to each other, or where those disagree."""
+    """Tell for each element whether it is correct: as near to PyTorch's as the perturbed runs are to each other."""
     others = np.stack([np.asarray(r) for r in runs])
     if got.dtype.kind not in "fiu":
         return (got == want) | (others != want).any(0)

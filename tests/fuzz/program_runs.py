@@ -30,7 +30,7 @@ FAILURES = ("wrong", "refused", "crash")
 SHRUNK_PER_FAMILY = 2
 PROGRAMS_PER_PROCESS = 2000
 DEFAULT_SEED = 1_000_000
-"""Where the programs of a checkout without git begin."""
+"""The first seed of a checkout without git."""
 
 KNOWN_REFUSALS: tuple[tuple[str, str], ...] = (
     (r"the gradient of (max|min) \(", "PyTorch saves where extremes stand, tilegrad the elements that it compares"),
@@ -57,7 +57,7 @@ class Question(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is wrong with a program."""
+    """A failing program with its failure."""
 
     question: Question
     verdict: str
@@ -163,7 +163,7 @@ class Run:
             yield q
 
     def work(self) -> None:
-        """What each thread does, with a process of its own."""
+        """Run programs in a process of one thread each."""
         shrinker = Child(WORKER, {"TILEGRAD_THREADS": "1", "TILEGRAD_CACHE": "off"})
         for q, verdict, found in work(self.questions()):
             if found is not None and not found.known:
@@ -196,7 +196,7 @@ class Run:
 
 
 def seed_of_commit() -> int:
-    """Where the programs of a commit begin: other commits try others."""
+    """The first seed of a commit: each commit draws other programs."""
     try:
         command = ["git", "rev-parse", "HEAD"]
         said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)

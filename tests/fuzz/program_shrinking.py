@@ -51,7 +51,7 @@ def candidates(p: Program) -> Iterator[Program]:
 
 
 def without(p: Program, start: int, size: int) -> Iterator[Program]:
-    """The program without some lines; a name that one of them gave stands for another one of the same exactness."""
+    """The program without some lines; their names are replaced by others of the same exactness."""
     kept = p.lines[:start] + p.lines[start + size :]
     names = [n for line in p.lines[start : start + size] for n in given_by(line)]
     text = "\n".join(kept) + "\n" + " ".join(p.results)

@@ -30,7 +30,7 @@ OPTIMIZERS = (
     "RMSprop([{p}], lr=0.05, eps=0.25)",
     "Adagrad([{p}], lr=0.05, eps=0.25)",
 )
-"""With a usual eps those that divide by the size of gradients make whole steps of what is rounding."""
+"""Optimizers that divide by the size of gradients need a large eps, or they turn rounding errors into whole steps."""
 
 
 def parameter(d: Drawing) -> tuple[str, str, str]:

@@ -10,7 +10,7 @@ from tests.fuzz.programs import Drawing, Unfit
 
 
 def target(d: Drawing) -> tuple[str, str]:
-    """What is written to, and an expression of it or of a view of it."""
+    """Draw a tensor to write to, with an expression for it or for a view of it."""
     x = d.pick()
     if d.random.random() < 0.4:
         return x, x
@@ -43,7 +43,7 @@ def target(d: Drawing) -> tuple[str, str]:
 
 
 def source(d: Drawing, of: str) -> str:
-    """What is written, in memory of its own."""
+    """Draw the source of a write, in memory of its own."""
     shape = d.torch.zeros(0)
     try:
         shape = eval(of, d.space)

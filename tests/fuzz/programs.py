@@ -20,7 +20,7 @@ FLOATS = ("float32", "float32", "float32", "float64", "float32", "float16", "bfl
 OTHERS = ("int64", "int64", "int32", "bool", "uint8", "int8", "int16")
 MODES = ("plain", "looks", "jit", "gradient", "jit gradient", "threads")
 WEIGHTS = (8, 4, 10, 3, 3, 1)
-"""How often each is drawn."""
+"""Weights of the kinds of lines."""
 MOST_ELEMENTS = 4000
 GRID = {"float64": (256, 256), "float32": (256, 256), "float16": (16, 32), "bfloat16": (4, 16)}
 """The parts of one, and the largest magnitude, of numbers that count as exact in a type."""
@@ -38,9 +38,9 @@ STATE_VIEWS = (
     "S[..., -1]",
     "S",
 )
-"""Views of the state that a program may have at hand."""
+"""Views of the state that a program may keep."""
 REFUSALS = (RuntimeError, IndexError, TypeError, ValueError, ZeroDivisionError, NameError, AttributeError)
-"""What PyTorch raises for a line that does not fit."""
+"""Exceptions of PyTorch for a line that does not fit."""
 
 
 VIEWS_OR_COPIES = re.compile(r"\.(reshape|reshape_as|flatten|view|view_as|contiguous|ravel)\(")
@@ -48,7 +48,7 @@ VIEWS_OR_COPIES = re.compile(r"\.(reshape|reshape_as|flatten|view|view_as|contig
 
 
 class Unfit(Exception):
-    """What was drawn does not fit: something else is."""
+    """A drawn line does not fit; another one is drawn."""
 
 
 class Argument(NamedTuple):

@@ -8,7 +8,7 @@ from tests.fuzz.child import serve
 
 
 def answer(question: dict[str, float]) -> str:
-    """Sleep, or keep the processor busy, for so many seconds."""
+    """Sleep, or keep the processor busy, for some seconds."""
     time.sleep(question.get("sleep", 0))
     end = time.process_time() + question.get("work", 0)
     while time.process_time() < end:

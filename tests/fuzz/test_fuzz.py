@@ -43,7 +43,7 @@ OWN_KERNELS |= {"PartialHistograms", "ExactSums", "SearchSorted", "DigitCounts",
 CHECKED = {"CheckedIndex"}
 """Reports what it is given: tests/test_index_faults.py."""
 OF_USERS = {"Declared", "ExternalCall"}
-"""What they mean is a user's: tests/custom and tests/test_outside.py."""
+"""Operators whose meaning is a user's; tests/custom and tests/test_outside.py cover them."""
 NOT_DRAWN = MADE | OWN_KERNELS | CHECKED | OF_USERS
 
 
@@ -87,7 +87,7 @@ def workers() -> Workers:
 def test_machine_code_computes_what_the_graph_means(
     workers: Workers, choices: list[int], smooth: bool, backward: bool
 ) -> None:
-    """In another process, so that a crash is a failure and not the end."""
+    """Runs in another process, so that a crash is a failed test."""
     answer = workers.answer(choices, smooth or backward, backward)
     assert answer == "right", f"{answer}\n{drawn(choices, smooth or backward)}"
 

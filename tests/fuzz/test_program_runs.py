@@ -124,7 +124,7 @@ def test_roundings_are_let_pass(program: Program) -> None:
 
 @needs_torch
 def test_a_second_look_finds_what_is_wrong() -> None:
-    """Of elements that are a quarter off nearly all are found."""
+    """Finds nearly all elements that are off by a quarter."""
     found = passed = 0
     random = np.random.default_rng(0)
     for seed in range(600, 640):

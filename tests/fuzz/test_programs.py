@@ -19,7 +19,7 @@ from tests.fuzz.program_runs import WORKER, Finding, Question, made_smaller, see
 
 CHUNKS, COUNT = 16, 125
 CHECKED = 5
-"""One program of so many runs in the interpreter, which checks every access, and not as machine code."""
+"""One in this many programs runs in the interpreter, which checks every access."""
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="random programs are compared with PyTorch")
 

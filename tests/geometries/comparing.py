@@ -26,7 +26,7 @@ class Arithmetic(NamedTuple):
     precision: str
     unit: float
     product: float
-    """What the factors of a product are rounded to."""
+    """The precision to which factors of a product are rounded."""
 
 
 ARITHMETICS = {
@@ -43,7 +43,7 @@ which a state of 16 bits is made, for each of which it grows as the root of the 
 
 
 def leaves_of(case: Case) -> list[Array]:
-    """What the layer of a case reads, and the gradient for its result at the end."""
+    """The inputs of the layer of a case, and at the end the upstream gradient."""
     rng = np.random.default_rng(case.number)
     shapes = case.layer.shapes
     if case.layer.exact:
@@ -67,7 +67,7 @@ def _of_few_bits(a: Array) -> Array:
 
 
 def right(case: Case, leaves: list[Array]) -> tuple[Array, list[Array]]:
-    """In float64: the gradient for the result, and the result with the gradients of all leaves."""
+    """Compute in float64 the upstream gradient, the result, and the gradients of all leaves."""
     made, kept = case.layer.forward(*leaves)
     upstream = upstream_of(case, made.shape)
     return upstream, [made, *case.layer.backward(kept, upstream)]
@@ -85,7 +85,7 @@ def both(layer: Layer) -> Callable[..., tuple[tg.Tensor, ...]]:
 
 
 def tensors(arrays: list[Array], how: Arithmetic, place: str) -> list[tg.Tensor]:
-    """What that function is given: leaves, and the gradient for the result at the end."""
+    """The arguments of that function: leaves, and at the end the upstream gradient."""
     made = [tg.tensor(a).to(getattr(tg, how.dtype)).to(place) for a in arrays]
     for x in made[:-1]:
         x.requires_grad = True
@@ -110,7 +110,7 @@ def found(layer: Layer, leaves: list[Array], upstream: Array, how: Arithmetic, p
 
 
 def wrong(layer: Layer, made: Array, wanted: Array, how: Arithmetic) -> str:
-    """What is further off than rounding explains; empty: nothing."""
+    """List the results whose error exceeds rounding."""
     if made.shape != wanted.shape:
         return f"shape {made.shape}, not {wanted.shape}"
     rms = float(np.sqrt(np.mean(wanted**2))) if wanted.size else 0.0
@@ -133,8 +133,9 @@ def wrong(layer: Layer, made: Array, wanted: Array, how: Arithmetic) -> str:
 
 
 def _parts(layer: Layer) -> int:
-    """Of how many results, each rounded, a gradient is the sum: a transposed convolution is made for each phase of its
-    stride, and so is the gradient for what it reads. They are numbers about as large as their sum is elsewhere."""
+    """The number of rounded results that a gradient is the sum of: a transposed convolution is computed for each phase
+    of its stride, and so is the gradient for its input. Elsewhere they are about as large as their sum.
+    """
     return 2 * layer.stride ** len(layer.taps) if isinstance(layer, Transposed) and layer.stride > 1 else 0
 
 

@@ -27,7 +27,7 @@ class Case(NamedTuple):
 
 
 def cases(most: float, batch: int) -> list[Case]:
-    """Every geometry, at the batch of its network or at one, such that about so many products are added up at most."""
+    """All geometries, at the batch of their network or at one, with a limit for the number of products in a sum."""
     found = dict.fromkeys(_all())
     kept = [(network, _smaller(layer, most, batch)) for network, layer in found]
     drawn = random.Random(0)
@@ -59,7 +59,7 @@ def _plain() -> Iterator[tuple[str, Layer]]:
 
 
 def _alexnet() -> Iterator[tuple[str, Layer]]:
-    """With two groups as in the paper, with one as in torchvision, with one channel as in the book, for CIFAR."""
+    """AlexNet with two groups as in the paper, with one as in torchvision, with one channel, and for CIFAR."""
     shapes = ((96, 27, 256, 5, 1, 2, 1, 2), (256, 13, 384, 3, 1, 1), (384, 13, 384, 3, 1, 1, 1, 2))
     yield "alexnet", _square(32, 3, 227, 96, 11, 4)
     for c, side, o, *more in (*shapes, (384, 13, 256, 3, 1, 1, 1, 2)):
@@ -245,9 +245,9 @@ def _recurrences() -> Iterator[tuple[str, Layer]]:
 
 
 def _smaller(layer: Layer, most: float, batch: int) -> Layer:
-    """The layer at a smaller batch, or on smaller images, so that so many products are added up at most.
+    """The layer at a smaller batch, or on smaller images, within a limit for the number of products in a sum.
 
-    Channels stay as they are: what is cut, padded and masked goes by them, and so do widths up to 2048.
+    Channels stay, because tile sizes, padding and masks depend on them; so do widths up to 2048.
     """
     if batch and hasattr(layer, "batch"):
         layer = layer._replace(batch=min(layer.batch, batch))  # type: ignore[attr-defined]

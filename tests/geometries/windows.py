@@ -16,7 +16,7 @@ ROOM = 1 << 23
 
 
 class Geometry(NamedTuple):
-    """What a convolution is besides the shapes of what it reads."""
+    """Parameters of a convolution that are not shapes of its operands."""
 
     stride: int
     padding: int
@@ -73,7 +73,9 @@ def over_channels(y: Array) -> Array:
 def _columns(
     padded: Array, taps: tuple[int, ...], counts: tuple[int, ...], how: Geometry
 ) -> Iterator[tuple[slice, Array]]:
-    """Some images at a time, what each window meets: (images, groups, channels of a group * taps, windows)."""
+    """Yield the elements of each window, several images at a time: (images, groups, channels of a group * taps,
+    windows).
+    """
     batch, channels = padded.shape[:2]
     step = max(1, ROOM // (channels * prod(taps) * prod(counts)))
     for first in range(0, batch, step):
@@ -85,7 +87,7 @@ def _columns(
 
 
 def _met(tap: tuple[int, ...], counts: tuple[int, ...], how: Geometry) -> list[slice]:
-    """Where a tap meets the operand, for all windows."""
+    """The element that a tap reads, for all windows."""
     return [
         slice(t * how.dilation, t * how.dilation + how.stride * (n - 1) + 1, how.stride)
         for t, n in zip(tap, counts, strict=True)

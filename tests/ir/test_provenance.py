@@ -15,9 +15,9 @@ OWN_ATTRIBUTES = {
     "tilegrad.custom.meaning", "tilegrad.functions.conversion", "tilegrad.functions.declared", "tilegrad.nn.module",
     "tilegrad.properties", "tilegrad.torch.host", "tilegrad.optim.hooks",
 }  # fmt: skip
-"""They write attributes of tensors, modules and functions, which are no nodes."""
+"""Modules that write attributes of tensors, modules and functions, which are not nodes."""
 CACHES = {"tilegrad.simt.machine", "tilegrad.schedule.group", "tilegrad.schedule.products"}
-"""They keep what follows from a node that nobody else reads."""
+"""Modules that cache a fact about a node on it, which only they read."""
 CANDIDATES = [
     path for path in FILES if not module_name(path).startswith("tilegrad.ir.") and "__dict__" in path.read_text()
 ]

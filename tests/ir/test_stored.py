@@ -1,4 +1,4 @@
-"""What is kept of programs is what they were: every constant, shared nodes, depth. Random ones: tests/fuzz."""
+"""Stored programs are read back unchanged: every constant, shared nodes, deep nesting. tests/fuzz draws random ones."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What is wrong with a kernel is said with its line; the types of what is right."""
+"""Errors of the checker with their lines, and the types of correct kernels."""
 
 import pytest
 

@@ -115,5 +115,5 @@ def results(conv: Any, shapes: tuple[Any, ...], device: str = "cpu") -> list[tg.
 
 
 def built_in(x: tg.Tensor, w: tg.Tensor, stride: int, pad: int) -> tg.Tensor:
-    """What they are held against."""
+    """The built-in operations to compare with."""
     return tg.nn.functional.conv2d(x, w, stride=stride, padding=pad)

@@ -305,7 +305,7 @@ def test_a_convolution_in_cpp_with_gradients() -> None:
 @checklist(49)
 @pytest.mark.parametrize("which", convolutions.OUTPUTS)
 def test_convolutions_of_alexnet(which: str, request: pytest.FixtureRequest) -> None:
-    """In C++, and in CUDA C++ as far as it goes without a GPU: compiled, with its launch looked at."""
+    """Runs in C++; CUDA C++ is compiled and its launches are checked, as far as that goes without a GPU."""
     *shapes, stride, pad = convolutions.ALEXNET[which]
     x, w = (tg.randn(*shape) * 0.1 for shape in shapes)
     forward, _ = convolutions.in_cpp()

@@ -96,7 +96,7 @@ def test_gradients_of_parts_of_a_batch_add_up() -> None:
 
 
 def lengths(activation: Any, spread: float | None, norm: bool, depth: int = 20, width: int = 64) -> list[float]:
-    """How long the gradient is at each layer of a deep network, from the first to the last."""
+    """The norm of the gradient at each layer of a deep network."""
     tg.manual_seed(1)
     linear = [nn.Linear(width, width, bias=False) for _ in range(depth)]
     for layer in linear:
@@ -159,7 +159,7 @@ def by_hand(w: Any, x: Any, y: Any, lr: float) -> tuple[Any, float]:
 
 @checklist(146, 175, 177)
 def test_logistic_regression_is_that_by_hand(digits: dict[str, Any]) -> None:
-    """1,000 steps of 100 images at 0.5, the first 250 beside numpy; no step after the first allocates."""
+    """1,000 steps of 100 images at a rate of 0.5, the first 250 against numpy; no step after the first allocates."""
     w = tg.zeros(784, 10, requires_grad=True)
     optimizer = tg.optim.SGD([w], lr=0.5)
 
@@ -217,7 +217,7 @@ def test_the_perceptron_of_the_course(digits: dict[str, Any]) -> None:
 
 
 def activations(depth: int, every: int | None) -> int:
-    """Bytes that a step of a chain of layers is planned to take, checkpointed every so many of them."""
+    """Planned bytes of a step through a chain of layers with a checkpoint after every few of them."""
     layers = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(depth)]).to("null")
 
     def step(x: tg.Tensor) -> tuple[tg.Tensor, ...]:

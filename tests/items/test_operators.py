@@ -26,7 +26,7 @@ from tilegrad.schedule.fuse import fuse
 
 @checklist(7)
 def test_every_operator_has_its_rules_and_its_kernels() -> None:
-    """That each has an example which is checked is asked in tests/ops; here, that each becomes kernels."""
+    """tests/ops requires a checked example of each; this test requires kernels of each."""
     for example in all_examples():
         graph = example.graph()
         for value in graph.values():
@@ -66,7 +66,7 @@ def test_means(shape: tuple[int, ...], axes: int | None) -> None:
 
 
 class LinearFunction(tg.autograd.Function):
-    """As in the lab: output = input x weights', and the products of its gradients."""
+    """The function of the lab: output = input @ weight.T, with its gradients."""
 
     @staticmethod
     def forward(ctx: Any, input: tg.Tensor, weight: tg.Tensor) -> tg.Tensor:
@@ -143,7 +143,7 @@ def test_both_layouts_of_a_weight_have_the_gradients_of_the_formula() -> None:
 
 @final
 class Cubed(Unary):
-    """x**3, as somebody might write it who has read docs/adding_an_op.md."""
+    """x**3, written by following docs/adding_an_op.md."""
 
     takes = "f"
 

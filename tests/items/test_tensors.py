@@ -128,7 +128,7 @@ def test_tensors_are_made_on_it_like_on_any_other() -> None:
 
 @checklist(75)
 def test_nothing_asks_which_device_it_is() -> None:
-    """But backends, what is told about them, and PyTorch's doors, where scripts ask it."""
+    """Only backends, descriptions of them, and PyTorch's interface may ask for the kind of device."""
     for path in FILES:
         if not {"backend", "profile", "torch"} & set(module_name(path).split(".")):
             assert '== "cuda' not in path.read_text(), path

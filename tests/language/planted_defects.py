@@ -52,7 +52,7 @@ class Draw:
 
     @property
     def start(self) -> list[str]:
-        """Which elements a program works on."""
+        """The first element of a program."""
         rank = len(self.grid)
         pid = ["tl.program_id(0)", "tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)"][min(rank - 1, 1)]
         if rank == 3:
@@ -256,7 +256,7 @@ def between_elements_of_a_view(d: Draw) -> Planted:
 
 
 def between_rows_of_a_view(d: Draw) -> Planted:
-    """It stores beyond a row of a view, where another tensor's elements are."""
+    """A store past a row of a view, into another tensor."""
     x, y, _ = d.tensors()
     d.noise = list  # type: ignore[method-assign]
     wide = d.chance.randrange(1, d.n)
@@ -310,7 +310,7 @@ def nothing(d: Draw) -> Planted:
 
 
 def several(d: Draw) -> Draw:
-    """More than one program."""
+    """Draw a grid of more than one program."""
     d.grid = d.chance.choice([(3,), (7,), (2, 3), (3, 1, 2)])
     d.programs = int(np.prod(d.grid))
     d.n = d.programs * d.width - d.chance.randrange(1, min(d.width, 4))

@@ -36,7 +36,7 @@ def by_a_global(x, out):
 
 @pytest.fixture
 def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From when it is called on, nothing may go the slow way."""
+    """Make the slow path raise from now on."""
 
     def refuse(*_: Any) -> None:
         raise AssertionError("the slow way")
@@ -53,7 +53,7 @@ def ready(*shape: int, device: str = "cpu") -> list[tg.Tensor]:
 
 
 def calls_of(fn: Callable[[], object]) -> int:
-    """How many functions in Python are called."""
+    """Count the Python functions that are called."""
     seen: list[FrameType] = []
     sys.setprofile(lambda frame, event, _: seen.append(frame) if event == "call" else None)
     try:
@@ -89,7 +89,7 @@ def test_numbers_grids_and_sizes_may_change(refuses: Callable[[], None]) -> None
 
 
 def test_results_made_by_empty(refuses: Callable[[], None]) -> None:
-    """As functions do that launch a kernel: nothing is written to them before."""
+    """Functions that launch a kernel into `empty` tensors write nothing to them before."""
 
     def sums(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
         out = tg.empty_like(x)
@@ -230,7 +230,7 @@ def test_gradients_stop_where_they_do_at_first() -> None:
 
 
 def played(seed: int) -> list[Any]:
-    """What somebody sees who launches, reads, holds, cuts and writes in some order."""
+    """Record what a user sees who launches, reads, keeps, slices and writes in a random order."""
     random, found, held = Random(seed), [], []
     tensors: list[Any] = [tg.arange(6).float() + k for k in range(3)]
     steps: list[Callable[[], Any]] = [

@@ -1,4 +1,4 @@
-"""What the CPU makes of kernels that are launched one by one, and of those with checks, against the interpreter."""
+"""Kernels launched one by one on the CPU, with and without checks, against the interpreter."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a launch does to tensors, which kernel it takes, and what can be asked of it afterwards."""
+"""The effects of launches on tensors, the choice of the kernel, and what a kernel reports afterwards."""
 
 import gc
 import os
@@ -198,7 +198,7 @@ def test_what_a_kernel_became() -> None:
 
 
 def test_kernels_are_printed_as_they_are_read() -> None:
-    """In the notation of the tile language, which its parser reads back."""
+    """Kernels are printed in the notation of the tile language, which its parser reads back."""
     x, out = tg.ones(16), tg.empty(16)
     for body in (CONTROL, "tl.store(x, tl.reduce(tl.load(x + tl.arange(0, 5)), 0, better) if K < 0 else 0.0)"):
         k = made(body, "x, out, n, K: tl.constexpr")
@@ -304,7 +304,7 @@ def test_a_script_as_for_triton(tmp_path: Path) -> None:
 @pytest.mark.checklist(124)
 @pytest.mark.parametrize("tracing", [tg.jit, lambda f: lambda x: tg.vmap(f)(x[None])[0]], ids=["jit", "vmap"])
 def test_autotune_while_a_function_is_traced(tracing: Any) -> None:
-    """It is measured on other tensors of the same types, views included; nothing of the user's is touched."""
+    """Candidates are measured on other tensors of the same types, views included; the user's tensors do not change."""
 
     @autotune([Config({"BLOCK": 16}), Config({"BLOCK": 64})], key=["n"])
     @kernel

@@ -1,4 +1,4 @@
-"""What kernels that were written for Triton use beside the core: all of these run after the import is changed."""
+"""Triton's notation beyond the core: all of these kernels run after changing the import."""
 
 import numpy as np
 import pytest

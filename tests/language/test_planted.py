@@ -1,4 +1,4 @@
-"""Defects of every kind at random places: each is told as it is, and nothing is told of kernels that are right."""
+"""Defects of every kind at random places are reported, and correct kernels raise no alarm."""
 
 from typing import Any
 

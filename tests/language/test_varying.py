@@ -48,7 +48,7 @@ def mapped(x: tg.Tensor) -> tg.Tensor:
 
 
 def in_place(x: tg.Tensor) -> tg.Tensor:
-    """What a kernel counts with changes within it."""
+    """A counter of a kernel that changes within it."""
     k = made("n -= 1\ntl.store(x + n, 7.0)\nn += 1\ntl.store(x, n)", "x, n")
     y = x.clone()
     k[(1,)](y, y.shape[0])

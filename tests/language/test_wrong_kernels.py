@@ -1,4 +1,4 @@
-"""Everything that a wrong kernel can be, with what its author is told, at the line and with a caret."""
+"""Every kind of wrong kernel, with the message for its author, at the line and with a caret."""
 
 import linecache
 import re

@@ -1,4 +1,4 @@
-"""What kernels for many multiprocessors do not store: what is as soon computed again, and sums of one element."""
+"""Intermediates that kernels for many multiprocessors recompute instead of storing, and one-hot sums."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def normalised_gradient() -> list[np.ndarray]:
 
 
 def test_rows_of_blocks_are_computed_again() -> None:
-    """What is made at a row in a block of rows is computed again at that row, in terms of the reader's indices."""
+    """A value at a row of a block of rows is recomputed at that row, in the indices of the reader."""
     right = normalised_gradient()
     with scheduled_for(GPU):
         found = normalised_gradient()

@@ -21,7 +21,7 @@ SECONDS: dict[str, float] = RECORD["seconds"]
 
 
 class OneThread(NullDevice):
-    """What the times were measured on, as far as the search knows."""
+    """The target on which the times were measured."""
 
     @property
     def target(self) -> TargetModel:  # type: ignore[override]

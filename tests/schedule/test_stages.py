@@ -1,4 +1,4 @@
-"""What every stage makes of four small programs, in print. `pytest --update-golden` accepts what is printed now."""
+"""Every stage of four small programs in print. `pytest --update-golden` accepts new output."""
 
 from __future__ import annotations
 

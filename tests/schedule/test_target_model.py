@@ -62,7 +62,7 @@ SMALL = gpu_model(4)._replace(
         max_split_k=128,
     ),
 )
-"""As many small cores, but so small that the examples of ops are large for it."""
+"""Many small cores, so small that the examples of ops are large for them."""
 FEW = TargetModel()._replace(
     workers=3,
     tile_elements=12,
@@ -75,7 +75,7 @@ FEW = TargetModel()._replace(
     transpose_tile_side=3,
     row_block_elements=6,
 )
-"""As few large ones, but as small."""
+"""A few such cores."""
 SOME = [e for n, e in enumerate(all_examples()) if n % 8 == 0]
 
 
@@ -136,7 +136,7 @@ def program_of(value: Value, target: TargetModel) -> Program:
 
 
 def instances(program: Program) -> list[int]:
-    """How many instances each launch has."""
+    """The number of instances of each launch."""
     return [int(np.prod([t.count({}) for t in s.grid])) for s in program.steps if isinstance(s, Launch)]
 
 

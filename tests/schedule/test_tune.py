@@ -144,7 +144,7 @@ def test_time_is_over() -> None:
 
 
 def test_what_was_begun_is_measured_three_times_again() -> None:
-    """As the kernel is, the usual choice, one more until the time is over; then both of them."""
+    """The present kernel and the default choice are measured again, one more until the time is over, then both."""
     bench = Bench(lambda choice: 1.0)
     assert bench.tune(jobs(product()), 2.5).finished == 1
     assert bench.now == 3 + 3 * 2

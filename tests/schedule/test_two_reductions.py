@@ -49,7 +49,7 @@ def test_for_all_sizes(first: str, axes: tuple[int, int]) -> None:
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("first", FIRST)
 def test_beyond_the_longest_row(first: str, axes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What rows are too long for is met by short ones."""
+    """Rows beyond the longest one are handled in short rows."""
     target = device("cpu").target
     short = target._replace(
         max_row_elements=4,

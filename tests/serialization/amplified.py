@@ -28,7 +28,7 @@ from tilegrad.serialization.archive import ArchiveWriter
 class Amplified(NamedTuple):
     read: Callable[[bytes], Any]
     make: Callable[[int], bytes]
-    """For a number that the size of the file grows with."""
+    """Makes the file for a number that its size grows with."""
 
 
 # --- pickles -----------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ KINDS: dict[str, Amplified] = {
 }
 SIZE = 1 << 19
 REFUSED = (TilegradError, NotStored, ValueError, LookupError, TypeError, RecursionError)
-"""Programs on disk end in any exception: whatever it is, they are made anew."""
+"""Damaged programs on disk may raise any exception; they are compiled again."""
 
 
 def read_all(names: list[str]) -> None:

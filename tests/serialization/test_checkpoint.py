@@ -99,7 +99,7 @@ COPIED = (MOVES["windows"], MOVES["diagonal"])
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_strides(move: Callable[[Any], Any], legacy: bool) -> None:
-    """Tensors that PyTorch stores with strides, alone and beside the tensor that they are views of."""
+    """Tensors that PyTorch stores with strides, alone and next to their base."""
     x = torch.arange(60.0).reshape(4, 3, 5)
     for thing in (move(x), [x, move(x)], [move(x), move(x), x[0, 0]]):
         found = from_torch(thing, _use_new_zipfile_serialization=not legacy)
@@ -109,7 +109,7 @@ def test_strides(move: Callable[[Any], Any], legacy: bool) -> None:
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_shared_memory(move: Callable[[Any], Any]) -> None:
-    """What was a view is one when it is loaded, here and there; alone it is as small as it looks."""
+    """Views are views again after loading, in both directions; a view alone is as small as it looks."""
     x = tg.arange(60).float().reshape(4, 3, 5)
     for found in (again([x, move(x)]), in_torch([x, move(x)])):
         whole, view = found
@@ -155,7 +155,7 @@ def test_numbers_of_numpy_and_types() -> None:
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_elements_of_a_type_that_is_not_there(legacy: bool) -> None:
-    """They are harmless, and what the error says of them is true."""
+    """Missing element types do no harm, and the error describes them correctly."""
     with pytest.raises(CheckpointError, match="has a ComplexFloat tensor"):
         from_torch(torch.ones(2, dtype=torch.complex64), _use_new_zipfile_serialization=not legacy)
 
@@ -265,7 +265,7 @@ NETWORKS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("container", ["pt", "legacy", "safetensors"])
 @pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
 def test_weights_travel(make: Callable[[Any], Any], container: str, tmp_path: Path) -> None:
-    """From PyTorch to here and back, with the same results."""
+    """Weights go from PyTorch to tilegrad and back with the same results."""
     theirs, ours, back = make(torch.nn), make(tg.nn), make(torch.nn)
     path = tmp_path / "weights"
     if container == "safetensors":

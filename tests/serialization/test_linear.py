@@ -18,7 +18,7 @@ from tilegrad.lazy import handle
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 100
-"""Of the processor, for all kinds together: they take about ten."""
+"""Limit of the processor time of all kinds together, in seconds; they take about ten."""
 
 
 def operations(kind: Amplified, data: bytes) -> int:
@@ -106,7 +106,7 @@ PIECES = st.sampled_from([*LONG, *NAMES]) | st.sampled_from(SHORT) | st.sampled_
 
 @given(st.lists(st.tuples(PIECES, st.sampled_from([1, 1, 1, 2, 8, 100])), max_size=60))
 def test_random_programs_of_the_pickle_machine(pieces: list[tuple[bytes, int]]) -> None:
-    """They remember long things, and mention them again and again in all ways there are."""
+    """Programs that memoise long objects and refer to them again in every possible way."""
     prepared = b"".join([piece + KEPT[n] + b"0" for n, piece in enumerate([*LONG, *NAMES])])
     data = zipped(prepared + b"N" + b"".join([piece * times for piece, times in pieces]))
     assert operations(Amplified(load, lambda n: b""), data) < 20_000 + 100 * len(data)

@@ -1,4 +1,4 @@
-"""Where files are written: links, devices, pipes, who may read them, threads that save at once, what is left."""
+"""Writing files: links, devices, pipes, permissions, concurrent writers, leftovers."""
 
 import gc
 import io

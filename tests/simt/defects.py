@@ -129,7 +129,7 @@ def neighbours_in_place(x, n):
 
 @simt.kernel
 def warps_without_a_barrier(x, out):
-    """As one could write it for old GPUs, whose warps were always in lockstep."""
+    """Written for old GPUs, whose warps ran in lockstep."""
     part = shared(x.dtype, 32)
     t = threadIdx.x
     part[t] = x[t]

@@ -1,4 +1,4 @@
-"""What the simulator says of kernels that are wrong: the defect, at the line, with block, thread, index and array."""
+"""The simulator's reports of wrong kernels: the defect at its line, with block, thread, index and array."""
 
 from collections.abc import Callable
 from typing import Any

@@ -112,7 +112,7 @@ def histogram(x, out):
 
 
 def test_fences_where_atomics_order_other_accesses() -> None:
-    """On a GPU an atomic operation orders nothing by itself; kernels that only count by them pay for no fence."""
+    """A GPU's atomic operations order no other accesses; kernels that only count by them get no fence."""
     lock, total = tg.zeros(1, dtype=tg.int32), tg.zeros(1, dtype=tg.int32)
     counted[2, 3](lock, total)
     assert total.item() == 6

@@ -137,7 +137,7 @@ def test_tiles_of_a_dynamic_width(width: int) -> None:
 
 @checklist(126)
 def test_loads_of_products() -> None:
-    """For n x n matrices: 2 n^3 loads; n^3 / T for each operand with tiles of T x T."""
+    """n x n matrices take 2 n^3 loads; n^3 / T for each operand with tiles of T x T."""
     n = 32
     A, B = (tg.tensor(RNG.standard_normal((n, n)).astype(np.float32)) for _ in range(2))
     matmul.product("naive", A, B, X=8, Y=8)
@@ -188,7 +188,7 @@ def test_launches_by_threads() -> None:
 
 
 def test_divergence_and_coalescing() -> None:
-    """Of 8 warps each has lanes on both sides; a stride of 2 needs twice the transactions."""
+    """Each of 8 warps has lanes on both sides; a stride of 2 doubles the transactions."""
     out = tg.empty(256, dtype=tg.int32)
     small.odd_and_even[1, 256](out)
     assert out.numpy()[:4].tolist() == [0, -1, 2, -3]
@@ -241,7 +241,7 @@ def test_occupancy_of_a_launch() -> None:
 
 @pytest.mark.parametrize("dtype", [tg.float16, tg.bfloat16])
 def test_arrays_of_16_bits(dtype: tg.DType) -> None:
-    """They are computed with in float32, and rounded when they are stored."""
+    """Arithmetic is in float32, and results are rounded when they are stored."""
     x = tg.tensor(RNG.standard_normal(100).astype(np.float32)).to(dtype)
     out = tg.zeros(100, dtype=tg.bfloat16)
     small.halves_twice[2, 64](x, out, 100)

@@ -109,7 +109,7 @@ SOURCE = {
     "numpy": ("y = np.sqrt(n)", "is not part of the language of kernels"),
     "a large number": ("y = 2 ** 70 + n", "does not fit in 64 bits"),
 }  # fmt: skip
-"""What stands in a kernel, and what its author is told."""
+"""A line of a kernel, and the message for its author."""
 
 X, OUT = tg.tensor(np.ones(8, np.float32)), tg.tensor(np.zeros(8, np.int32))
 

@@ -116,7 +116,7 @@ def test_a_cell_computed_with_tensors_alone(made: ModuleType) -> None:
 
 
 def test_what_is_computed_with_tensors_alone_is_recorded(made: ModuleType) -> None:
-    """It is traced, differentiated and fused like everything else."""
+    """It is traced, differentiated and fused like any other operation."""
     x, w = random(3, 4), random(5, 4, seed=1)
     step = tg.jit(lambda x, w: made.pair(x * 2, w)[0].relu())
     np.testing.assert_allclose(step(x, w).numpy(), (x * 2 @ w.t()).relu().numpy(), rtol=1e-5)

@@ -53,7 +53,7 @@ def arrays(graph: Graph) -> list[np.ndarray]:
 
 
 def arrays_for(graph: Graph) -> list[np.ndarray]:
-    """For a table, entries, and something else."""
+    """Arrays for a table, its indices, and a matrix."""
     rng = np.random.default_rng(1)
     table, _, other = (rng.standard_normal(x.shape).astype(np.float32) for x in graph.inputs)
     return [table, ENTRIES, other]

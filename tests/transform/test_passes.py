@@ -180,7 +180,7 @@ def test_a_cast_that_others_need_stays() -> None:
 
 @checklist(37)
 def test_what_no_output_needs_is_not_there() -> None:
-    """By construction: a graph is what its outputs reach."""
+    """A graph consists of the values that its outputs reach."""
     unused = sort(cumsum(exp(X), 0), 1)
     del unused
     graph = Graph((X, Y), (mul(X, 2.0), sub(Y, fill(0.0, (), float16))))

@@ -67,7 +67,7 @@ def test_constants_are_computed() -> None:
 
 
 def test_a_cast_there_and_back_is_left_out_only_if_nothing_is_lost() -> None:
-    """Of all types there are: the type and the elements stay."""
+    """Every type takes part: the type and the elements stay."""
     types = (bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)
     numbers = np.array([0, 1, 2, 3, 100, 127])
     for first, second, third in itertools.product(types, repeat=3):

@@ -17,7 +17,7 @@ from tilegrad.runtime.target_model import TargetModel
     [((8, 16, 112, 112), (0, 2, 3)), ((100_000, 16), (0,)), ((1 << 19,), (0,)), ((8, 65_537), (1,))],
 )
 def test_parts_are_not_rounded(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str, target: TargetModel) -> None:
-    """Of multiples of a quarter every sum is exact in float32."""
+    """Sums of multiples of a quarter are exact in float32."""
     numbers = np.round(np.random.default_rng(0).standard_normal(shape) * 4) / 4
     short = getattr(tg, dtype)
     with scheduled_for(target):

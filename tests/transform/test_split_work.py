@@ -176,7 +176,7 @@ def test_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sums_by_powers_of_two() -> None:
-    """As exact as in float64, also where large numbers cancel; what is not finite stays so."""
+    """As exact as float64, also where large numbers cancel; infinities and NaN stay."""
     rng = np.random.default_rng(4)
     index, x = given(int64, 4000), given(float32, 4000)
     drawn = (rng.standard_normal(4000) * np.exp2(rng.integers(-140, 120, 4000))).astype(np.float32)

@@ -25,7 +25,7 @@ from tilegrad.transform import winograd
 
 
 def target(least: int, unit: MatmulModel | None = None) -> TargetModel:
-    """Of a CPU that computes convolutions in tiles, from so many channels on."""
+    """A CPU that uses Winograd tiles from a number of channels on."""
     return TargetModel(matmul=MatmulModel(winograd_min_channels=least), matrix_unit=unit)
 
 
@@ -99,7 +99,7 @@ def _odd(x: np.ndarray, w: np.ndarray, kind: str) -> None:
 @pytest.mark.parametrize("taps", [3, 5])
 @pytest.mark.parametrize("kind", ["infinity", "nan", "one of 10 million", "weights", "large", "denormal", "zeros"])
 def test_odd_numbers_at_highest(kind: str, taps: int, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU: infinities and NaN where float32 has them, and errors that know of no neighbours."""
+    """On a CPU, infinities and NaN are where float32 has them, and do not spread to neighbours."""
     x, w = floats(2, 1, 8, 10, 9).astype(np.float32), floats(1, 8, 8, taps, taps, seed=1).astype(np.float32)
     _odd(x, w, kind)
     axes = (sliding(10, taps, 1, 1), sliding(9, taps, 1, 1))
@@ -113,7 +113,7 @@ def test_odd_numbers_at_highest(kind: str, taps: int, always: None, monkeypatch:
 
 @pytest.mark.parametrize("kind", ["infinity", "one of 10 million"])
 def test_odd_numbers_on_the_way_back(kind: str, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same; weights are read from where they lie, turned."""
+    """The same for gradients; weights are read in place, transposed."""
     y, w = floats(2, 1, 8, 10, 9).astype(np.float32), floats(1, 8, 6, 3, 3, seed=1).astype(np.float32)
     _odd(y, w, kind)
     inputs = given(y), given(w)
@@ -180,7 +180,7 @@ def test_it_is_done_where_it_pays() -> None:
 def test_errors_are_what_the_documentation_says(
     precision: Any, taps: int, always: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the CPU: the root mean square of errors, and the greatest, in units of that of the results."""
+    """The root mean square and the maximum of errors on a CPU, relative to the results."""
     monkeypatch.setitem(device("cpu").__dict__, "target", TARGET)
     random = np.random.default_rng(0)
     x = np.maximum(random.standard_normal((2, 96, 28, 28)), 0).astype(np.float32)

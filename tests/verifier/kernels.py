@@ -46,12 +46,12 @@ from tilegrad.ir.tile_access import roots, statements, walk
 from tilegrad.ir.tile_checker import check
 
 MOST_PLACES = 1 << 18
-"""Places that are gone through at most to see whether all of a buffer is written."""
+"""Most places that are enumerated to see whether a buffer is written completely."""
 NOWHERE = const(0, int64)
 
 
 class Access(NamedTuple):
-    """What is touched, where, and under which conditions."""
+    """An access with its position and its conditions."""
 
     name: str
     offset: Expr
@@ -74,8 +74,8 @@ def verdict(
     grid: Sequence[int],
     fresh: Collection[str] | None = None,
 ) -> Verdict:
-    """What is known of a launch: `numbers` are its sizes, `counts` the elements of its buffers; those that are `fresh`
-    (if nothing is said, all) have nothing in them.
+    """Verify a launch: `numbers` are its sizes, `counts` the elements of its buffers; `fresh` buffers (default: all)
+    hold no data yet.
 
     >>> from tilegrad.ir.tile_parser import parse
     >>> kernel = parse('''
@@ -193,7 +193,7 @@ def _span(e: Expr) -> _Span | None:
 
 
 def _factor(x: Expr, whole: Expr) -> int:
-    """By which an expression would be multiplied to give another one, going by their first terms."""
+    """The factor between two expressions by their first terms."""
     one, other = linear(x), linear(whole)
     common = next((t for t in one if t in other), None)
     return max(1, other[common] // one[common]) if common is not None and one[common] else 1
@@ -244,7 +244,7 @@ class _Reading:
                     )
 
     def turns(self, name: str, start: Tile, stop: Tile, step: Tile) -> Conditions:
-        """What the index of a loop is from now on, and what holds of it."""
+        """The index of a loop from now on, with its conditions."""
         self.known.clear()
         begin, end, by = (self.element(x, ()) for x in (start, stop, step))
         first, last, stride = (_number(e) for e in (begin, end, by))
@@ -293,7 +293,7 @@ class _Reading:
         return tuple([NOWHERE if n == 1 else p for n, p in zip(shape, at[len(at) - len(shape) :], strict=True)])
 
     def inside(self, x: Tile, at: Position) -> Position:
-        """Where in its operand the element of a tile is that is arranged anew."""
+        """The position in its operand of the element of a rearranged tile."""
         match x:
             case Expand(_, axes):
                 return tuple([p for n, p in enumerate(at) if n not in axes])
@@ -348,7 +348,7 @@ class _Reading:
         return apply(fn, *args)
 
     def data(self, kind: str, x: object, at: Position, dtype: object) -> Expr:
-        """What is known only when the kernel runs."""
+        """A value that is known only at run time."""
         if isinstance(x, Tile):
             self.kept.append(x)
         return Read(f"%{kind}{id(x)}", at, dtype)

@@ -31,16 +31,16 @@ from tilegrad.schedule.group import Schedule
 TIMES = 2
 """Sizes in which a kernel of one structure is looked at."""
 SIZES = (3, 8)
-"""What sizes that vary are taken to be."""
+"""Values that stand for symbolic sizes."""
 MOST_ELEMENTS, MOST_INSTANCES = 1 << 14, 64
-"""Of a launch that is interpreted."""
+"""Limits of a launch that is interpreted."""
 BY_HAND = 1e5
 """The estimate that kernels have which an op brings along."""
 ALLOWED = Path(__file__).with_name("unproved.txt")
 
 
 class Seen(NamedTuple):
-    """What was found of the kernels of a run, by what tells their structures apart; `reads` are those of groups."""
+    """Verdicts on the kernels of a run, by structure; `reads` are those of groups."""
 
     times: Counter[str]
     proved: set[str]
@@ -180,7 +180,7 @@ def kernels() -> list[str]:
 
 
 def summary() -> list[str]:
-    """What is told at the end of a run."""
+    """The line at the end of a run."""
     counts = f"{len(SEEN.proved)} proved, {len(SEEN.interpreted)} interpreted, {len(SEEN.open)} open"
     names = f"of {len(kernels())} kernels (at most {allowed()})"
     lines = [f"structures of kernels: {counts}, {names}; reads that data place: {len(SEEN.reads)}"]
@@ -190,5 +190,5 @@ def summary() -> list[str]:
 
 
 def allowed() -> int:
-    """Of how many kernels structures may stay open."""
+    """Read the number of kernel structures that may stay unproved."""
     return int(ALLOWED.read_text())

@@ -39,14 +39,14 @@ from tilegrad.ir.scalar import (
 from tilegrad.ir.size import Dim, Size, known
 
 Conditions: TypeAlias = frozenset[Expr]
-"""What holds, all at once."""
+"""A conjunction of conditions."""
 
 MOST_VISITS = 4000
 """Parts of an expression, each with its conditions, that are looked at before it is given up."""
 FEW_VALUES, MOST_VALUES = 1 << 12, 1 << 18
 """Values of all indices of a position together, up to which each is tried: first of all, or if nothing else helps."""
 SIZES = (2, 3, 5, 8)
-"""What names of sizes stand for where all values are tried."""
+"""Sizes that stand for symbols where all values are tried."""
 OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
@@ -138,7 +138,7 @@ def conjuncts(c: Expr | None) -> Conditions:
 
 
 def negated(c: Expr) -> Expr | None:
-    """What holds where a condition does not; None if that is no condition of this kind."""
+    """The negation of a condition; None for other kinds of conditions."""
     match c:
         case Apply("invert", (x,)):
             return x
@@ -216,7 +216,7 @@ def _least_of_terms(e: Expr, holds: Conditions, depth: int) -> float:
 
 
 def _not_below_zero(c: Expr) -> list[Expr]:
-    """What is 0 or more where a condition holds."""
+    """An expression that is not negative where a condition holds."""
     match c:
         case Apply(fn, (x, y)) if x.dtype.is_integer and fn in OPPOSITE and x.dtype is y.dtype and x.dtype.bits == 64:
             if fn in ("lt", "le"):
@@ -261,7 +261,7 @@ def _names(exprs: Iterable[Expr]) -> set[str]:
 
 
 def values(roots: list[Expr], indices: Iterable[Index], sizes: Mapping[str, int]) -> list[np.ndarray]:
-    """What expressions without data are, for all values of indices."""
+    """The values of expressions without data, for all values of indices."""
     indices = list(indices)
     grid = np.indices([known(i.extent, sizes) for i in indices], sparse=True)
     made: dict[Expr, np.ndarray] = dict(zip(indices, grid, strict=True))

@@ -90,7 +90,7 @@ def rows(x: "*f32", at: "*i32", y: "*f32"):
 
 
 def test_covering_is_what_trying_says() -> None:
-    """For sums of two indices, whatever the steps and the bound: what is said to cover does."""
+    """Proofs of covering for sums of two indices agree with enumeration, for any strides and bounds."""
     rng, said = random.Random(0), 0
     p, i = Index("p", 4), Index("i", 5)
     for _ in range(400):
@@ -105,7 +105,7 @@ def test_covering_is_what_trying_says() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ranges_are_what_trying_says(seed: int) -> None:
-    """What is proved holds for all values of large indices, for which not all are tried."""
+    """Proofs for large indices hold where enumeration is possible."""
     rng = random.Random(seed)
     i, j = Index("i", 700), Index("j", 900)
     grid = np.indices((700, 900), sparse=True)
