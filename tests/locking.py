@@ -8,7 +8,7 @@ Lines = list[str]
 
 
 class Words(NamedTuple):
-    """How a language writes an atomic operation on `lock`, a load and a store of `data` and of `out`."""
+    """A language's notation of an atomic operation on `lock`, and of loads and stores of `data` and `out`."""
 
     atomic: Callable[..., str]
     load: Callable[[str], str]
@@ -48,7 +48,7 @@ def indented(lines: Lines) -> Lines:
 
 
 def taken(chance: random.Random, w: Words, lock: str) -> tuple[Lines, Lines]:
-    """How a lock is taken and given back; a ticket lock has two numbers."""
+    """Acquire and release of a lock; a ticket lock has two numbers."""
     way = chance.choice(["cas", "xchg", "ticket"])
     if way == "ticket":
         take = [f"t = {w.atomic('add', lock, 1)}", f"while {w.atomic('add', f'{lock} + 1', 0)} != t:", "    pass"]

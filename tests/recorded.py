@@ -235,7 +235,7 @@ UNSEEN = _Unseen()
 
 
 def _encoded(x: Any) -> Any:
-    """What a test sees of a result, or UNSEEN for something of PyTorch's."""
+    """Encode the parts of a result that a test sees; UNSEEN for objects of PyTorch."""
     if isinstance(x, PLAIN):
         return x
     if isinstance(x, np.ndarray | np.generic):

@@ -125,7 +125,7 @@ SOURCE: dict[str, tuple[str, str]] = {
     "is with a tile": ("y = v is n", "`is` compares with None; tiles are compared with =="),
     "keywords by stars": ("y = tl.load(**n)", "** is not part of the tile language"),
 }  # fmt: skip
-"""What stands in the kernel behind the loading of `v`, and what its author is told."""
+"""The lines of a kernel after the load of `v`, and the message for its author."""
 
 
 def test_the_table_is_long_enough() -> None:

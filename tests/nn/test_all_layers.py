@@ -1,5 +1,6 @@
-"""Every layer beside PyTorch's: the same state and inputs give the same outputs, gradients, buffers and printed
-form, over several steps of training and without training, and when it is traced."""
+"""Every layer against PyTorch's: the same state and inputs give the same outputs, gradients, buffers and printed form,
+over several steps of training, in evaluation, and under jit.
+"""
 
 import warnings
 from typing import Any

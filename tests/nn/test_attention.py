@@ -68,7 +68,7 @@ def test_extents_of_0(empty: int, causal: bool) -> None:
 @pytest.mark.cpu_schedule
 @pytest.mark.parametrize(("length", "side"), [(128, 32), (256, 32), (512, 64)])
 def test_short_causal_tiles_are_smaller(length: int, side: int) -> None:
-    """So that fewer pairs are computed in vain; longer ones have few such pairs."""
+    """Smaller tiles waste fewer masked pairs in short sequences; long ones have few such pairs."""
     x = tg.zeros(1, 2, length, 32, device="cpu")
     for causal in (True, False):
         kernel = tg.explain(tg.jit(lambda x: attend(x, x, x, is_causal=causal)), x).kernels["attention"]  # noqa: B023

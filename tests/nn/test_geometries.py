@@ -15,7 +15,7 @@ from tilegrad.ir.program import Launch
 from tilegrad.runtime.target_model import TargetModel
 
 EVERY = int(os.environ.get("GEOMETRIES", 4))
-"""One in so many is looked at here; `GEOMETRIES=1` is all of them, and `make gpu-test` has all at their own sizes."""
+"""One in this many is tested; `GEOMETRIES=1` tests all, and `make gpu-test` all at their own sizes."""
 ALL = cases(2e7, 0)
 SOME = [case for case in ALL if case.number % EVERY == 0]
 
@@ -38,12 +38,12 @@ WAYS = {
     299: {"contract", "permute"},
     410: {"div_rsqrt_cast"},
 }
-"""By the numbers of layers, kernels that there are for GPUs alone, or mostly."""
+"""Kernels that exist only, or mostly, for GPUs, by the numbers of layers."""
 
 
 @pytest.mark.parametrize("number", WAYS)
 def test_the_ways_of_gpus_are_taken(number: int) -> None:
-    """What is compared above goes the way of GPUs: convolutions over lines of memory, products in pieces."""
+    """The layers above do use the strategies of GPUs: implicit GEMM over packed rows, split-K."""
     layer = ALL[number].layer
     with scheduled_for(GPU), net.not_watching():
         program = tg.jit(both(layer)).prepared(*given(ALL[number], ARITHMETICS["bfloat16"], "cpu"))

@@ -78,7 +78,7 @@ def test_a_lazy_network_trains() -> None:
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("geometry", [(2, None, 0), (3, 2, 1)], ids=str)
 def test_unpooling(rank: int, geometry: tuple[int, int | None, int]) -> None:
-    """Where the size is not given, it must be the one that the geometry leads back to."""
+    """A size that is not given follows from the geometry."""
     extent = 7 if geometry[1] else 6
     x = rng.standard_normal((2, 3, *[extent] * rank)).astype(np.float32)
     found = []

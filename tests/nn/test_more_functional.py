@@ -1,4 +1,4 @@
-"""What layers do not reach: modes of resizing and padding, alignments, distances, drawn values, 16-bit numbers."""
+"""Functions beyond the layers: modes of resizing and padding, alignments, distances, drawn values, 16-bit numbers."""
 
 import warnings
 from typing import Any

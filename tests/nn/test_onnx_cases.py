@@ -30,7 +30,7 @@ LEFT_OUT = {
 """The beginnings of names, and why."""
 
 ATTENTION = {"softcap", "softmax_precision", "left_window_size", "right_window_size"}
-"""What PyTorch's attention has not."""
+"""Features that PyTorch's attention does not have."""
 
 Inputs = Sequence[Any]
 Attributes = dict[str, Any]
@@ -44,7 +44,7 @@ class Export(NamedTuple):
 
 
 def exports() -> list[Export]:
-    """Those of all kinds that have a function here. The package would call them at once; each is called by its test."""
+    """The cases of all kinds that have a function here. The package would run them at once; here each has a test."""
     found: list[Export] = []
 
     def listed(made: type, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> None:
@@ -171,7 +171,7 @@ def max_unpool(inputs: Inputs, a: Attributes) -> Any:
 # --- recurrent layers ------------------------------------------------------------------------------
 
 ORDERS = {"RNN": [0], "LSTM": [0, 2, 3, 1], "GRU": [1, 0, 2]}
-"""Where PyTorch's gates stand in ONNX's weights."""
+"""The places of PyTorch's gates in ONNX's weights."""
 
 
 def recurrent(kind: str) -> Callable[[Inputs, Attributes], Any]:

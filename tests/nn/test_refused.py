@@ -1,4 +1,4 @@
-"""What PyTorch refuses, and numbers that cannot be: the message says which, and what would do."""
+"""Arguments that PyTorch refuses, and impossible numbers: the message names them and the remedy."""
 
 from collections.abc import Callable
 from typing import Any

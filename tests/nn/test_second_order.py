@@ -1,4 +1,4 @@
-"""Gradients of gradients of layers, beside PyTorch's."""
+"""Second-order gradients of layers, against PyTorch's."""
 
 from typing import Any
 

@@ -16,7 +16,7 @@ from tilegrad.backend.cuda.costs import gpu_model
 from tilegrad.ir.program import Launch
 
 TARGETS = {"sm_90a": GPU, "sm_80": gpu_model(108, 163 << 10), "sm_120": gpu_model(84, 99 << 10)}
-"""How work is cut for GPUs that have much shared memory, and less."""
+"""Models of GPUs with much shared memory, and with little."""
 WIDTHS = {"LSTM": (128, 224, 650), "GRU": (100, 256), "RNN": (512,)}
 
 
@@ -58,7 +58,7 @@ CHOSEN = ALL if os.environ.get("EVERY") else ALL[7::97]
 
 @pytest.mark.parametrize(("kind", "width", "dtype"), CHOSEN)
 def test_any_width_compiles(kind: str, width: int, dtype: str) -> None:
-    """With EVERY=1 all of them, for the GPU with the least shared memory, too."""
+    """EVERY=1 compiles all of them, also for the GPU with the least shared memory."""
     for architecture, target in list(TARGETS.items())[:: 2 if os.environ.get("EVERY") else 3]:
         with scheduled_for(target):
             step, x = trained(kind, width, dtype)

@@ -15,12 +15,12 @@ from .drawing import Drawn, mapped
 TOLERANCE = {"float64": 1e-7, "float32": 3e-4, "bfloat16": 4e-2, "float16": 8e-3}
 Found = dict[str, Any]
 NO_KERNEL = "PyTorch has no kernel for it"
-"""What is said of calls that only want for that: they are neither agreement nor difference."""
+"""The outcome of calls that only lack a kernel: neither agreement nor difference."""
 GAPS = (
     "not implemented for", "Autograd not support dtype", "view size is not compatible", "could not infer output dtype",
     "can't be cast to the desired output type", "does not support bool dtypes on CPU",
 )  # fmt: skip
-"""How PyTorch says that: of element types, and of tensors that are transposed."""
+"""PyTorch's messages for missing kernels: of element types, and of transposed tensors."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ def _said(x: Any) -> str:
 
 
 def run(library: Any, call: Call) -> Found:
-    """What a call gives in a library: results and gradients that are not yet computed, or the error."""
+    """Run a call in a library: results and gradients that are not yet computed, or the error."""
     made: list[Any] = []
 
     def make(x: Any) -> Any:
@@ -141,7 +141,7 @@ def tensors_of(found: Found) -> list[Any]:
 
 
 def difference(call: Call, ours: Found, theirs: Found) -> str:
-    """In what two outcomes differ; nothing if they agree."""
+    """The difference between two outcomes; empty if they agree."""
     if "refused" in theirs:
         if "refused" not in ours and any(gap in str(theirs["refused"]) for gap in GAPS):
             return NO_KERNEL

@@ -62,7 +62,7 @@ class Drawn:
 
 @dataclass
 class Scene:
-    """What is drawn for one call: later arguments are made to fit the earlier ones."""
+    """The arguments drawn so far for a call: later ones are made to fit."""
 
     rng: random.Random
     dtype: str

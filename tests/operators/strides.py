@@ -127,7 +127,7 @@ def tensor_of(library: Any, shape: tuple[int, ...]) -> Any:
 
 
 def strides(library: Any, functions: Any) -> dict[str, dict[str, list[int] | str]]:
-    """For each layout, by expression: the strides along axes of more than one element, or "refused"."""
+    """The strides along axes of more than one element, or "refused", by layout and expression."""
     found: dict[str, dict[str, list[int] | str]] = {}
 
     def made(*shape: int) -> Any:

@@ -37,7 +37,7 @@ SKIPPED = (NO_KERNEL, PYTORCH_CRASHES)
 
 
 class Outcome(NamedTuple):
-    """How one call went in both libraries."""
+    """The outcome of one call in both libraries."""
 
     name: str
     form: str
@@ -85,7 +85,7 @@ def batch_outcomes(start: int, stop: int, ask: Callable[[int, int, str], list[li
 
 
 def known() -> dict[str, str]:
-    """What is known to differ: a pattern for "name: difference", and why."""
+    """Known differences: a pattern for "name: difference", and the reason."""
     lines = (Path(__file__).parent / "differences.txt").read_text().splitlines()
     listed = [line.partition(" # ") for line in lines if line and not line.startswith("#")]
     return {pattern.strip(): reason for pattern, _, reason in listed}

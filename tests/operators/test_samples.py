@@ -1,4 +1,4 @@
-"""What PyTorch's own samples found: calls that it takes, with what they give there, and calls that it refuses."""
+"""Findings of PyTorch's own samples: calls that it accepts, with their results, and calls that it refuses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ unique_consecutive(ones(2, 3, 2), dim=1) | [[[1.0, 1.0]], [[1.0, 1.0]]] float32 
 
 
 class Names(dict[str, Any]):
-    """What a library has, by name."""
+    """The functions of a library by name."""
 
     def __init__(self, library: Any) -> None:
         self.library = library

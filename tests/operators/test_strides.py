@@ -66,7 +66,7 @@ def _steps(x: Any) -> list[int]:
 
 
 def drawn_differences(count: int, seed: int) -> tuple[int, list[str]]:
-    """So many results whose strides were compared, and those that differ."""
+    """The number of results whose strides were compared, and those that differ."""
     torch = sys.modules["torch"]
     rng, table, compared, differ = random.Random(seed), recipes(), 0, []
     rng.shuffle(table)

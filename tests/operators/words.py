@@ -60,7 +60,7 @@ def filters(rank: int, turned: bool) -> Callable[[Scene], Drawn]:
 
 
 def second(s: Scene) -> Any:
-    """What stands beside a tensor: one that meets it, of its type or another, one without axes, or a number."""
+    """Draw a second operand: one that broadcasts, of the same type or another, one without axes, or a number."""
     match s.rng.randrange(6):
         case 0:
             return s.number()
@@ -163,7 +163,7 @@ def free_index(s: Scene) -> Drawn:
 
 
 def summand(rank: int, *extents: Any) -> Callable[[Scene], Drawn]:
-    """What a product is added to; its first factor has the scene's shape."""
+    """Draw a tensor to which a product is added; its first factor has the scene's shape."""
 
     def draw(s: Scene) -> Drawn:
         s.shape = s.draw_shape(rank, rank)

@@ -66,7 +66,7 @@ example(AttentionGradient, gradient_of_query, QUERY, KEY, VALUE, floats(2, 2, 9,
 
 
 def by_tiles(query: Value, key: Value, value: Value) -> Value:
-    """As on a device with units for tiles."""
+    """Attention as devices with tensor cores compute it."""
     return in_tiles([cast(x, bfloat16) for x in (query, key, value)], AttentionMask(causal=True, scale=0.125))
 
 

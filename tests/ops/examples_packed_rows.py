@@ -19,7 +19,7 @@ GRID, CHANNELS, COUNTS, TAPS, APART = (5, 7), 3, (3, 4), (2, 2), (2, 3)
 
 
 def windows(x: np.ndarray) -> np.ndarray:
-    """What windows see: (groups, images, *windows, *taps, channels), from two images in rows."""
+    """The windows of two images in rows: (groups, images, *windows, *taps, channels)."""
     lines = x.reshape(x.shape[0], -1, CHANNELS)
     seen = np.zeros((x.shape[0], 2, *COUNTS, *TAPS, CHANNELS))
     for n, i, j, s, t in itertools.product(range(2), *map(range, (*COUNTS, *TAPS))):

@@ -1,7 +1,7 @@
-"""Where examples of ops are kept: `example` adds one, `all_examples` gives them all.
+"""The registry of examples of ops: `example` adds one, `all_examples` returns them all.
 
-From an example follow the tests of the op: its type, its meaning, its gradients to second order, and
-on every backend the same values as the reference.
+Each example is tested for the type of the op, its meaning, its gradients to second order, and equal values on every
+backend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What does not fit is refused when it is written, with the shapes and the remedy."""
+"""Operands that do not fit are refused when the operation is written, with the shapes and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from the examples of every op."""
+"""The tests that every example of an op gets."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_relatives_are_compiled_with_those_that_read_them(number: int) -> None:
 
 
 def readers(y: Value, graph: Graph) -> list[Value]:
-    """What reads a value along its axes, and along others of the same extents."""
+    """Values that read a value along its axes, and along other axes of the same extents."""
     if not y.dtype.is_float or not y.type.rank or y.dtype.bits < 32 or 0 in y.shape:
         return []
     turned = permute(y, tuple(reversed(range(y.type.rank))))

@@ -1,4 +1,4 @@
-"""What tells two ops apart: programs are found again by it."""
+"""Keys of ops differ if their programs do: compiled programs are looked up by key."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is called beside optimizers."""
+"""Hooks of optimizers."""
 
 from typing import Any
 

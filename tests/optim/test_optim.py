@@ -82,7 +82,7 @@ def test_ten_steps(name: str, settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", sorted({name for name, _ in SETTINGS}))
 @pytest.mark.parametrize("shape", [None, (), (1,)], ids=["number", "tensor", "one element"])
 def test_a_learning_rate_that_changes_before_the_first_step(name: str, shape: tuple[int, ...] | None) -> None:
-    """As where a scheduler warms up."""
+    """As a scheduler with a warm-up does."""
     torch = pytorch()
     starting = list(starts())
     ours = [tg.tensor(x, requires_grad=True) for x in starting]
@@ -296,7 +296,7 @@ def test_groups_may_have_names() -> None:
 
 
 def test_names_of_parameters_are_kept() -> None:
-    """As PyTorch does, in groups and in what is saved."""
+    """As in PyTorch, in groups and in state dicts."""
     torch = pytorch()
     groups = []
     for system in (tg, torch):

@@ -286,7 +286,7 @@ def test_a_momentum_that_is_0_at_first(dampening: float, jitted: bool) -> None:
     ids=str,
 )
 def test_state_that_a_later_setting_needs_starts_at_0(name: str, later: dict[str, Any], jitted: bool) -> None:
-    """As if it had been there, without being used."""
+    """It starts as if it had always been there, unused."""
     ends = []
     for known in (False, True):
         w = tg.tensor([1.0, -2.0, 0.5], requires_grad=True)

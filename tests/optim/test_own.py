@@ -18,7 +18,7 @@ STEPS = 5
 
 
 class OwnAdamW(tg.optim.Optimizer):
-    """As in courses: state is made at the first step, and counted in Python."""
+    """AdamW as courses write it: state is created at the first step, and steps are counted in Python."""
 
     def __init__(self, params: Any, lr: float, betas: Any = (0.9, 0.999), eps: float = 1e-8, decay: float = 0.01):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "decay": decay})

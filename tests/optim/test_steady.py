@@ -1,4 +1,4 @@
-"""In its steady state a jitted step of training takes no new memory: what it makes is as large as what it drops."""
+"""A jitted training step in its steady state allocates nothing: it frees as many bytes as it takes."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def step_of(zero_first: bool, place: str = "cpu") -> Any:
 
 @pytest.mark.parametrize("zero_first", [True, False])
 def test_nothing_new_is_allocated(zero_first: bool) -> None:
-    """All that a step takes has been there before: the pool takes nothing from the system, and holds no more."""
+    """The pool takes nothing from the system, and holds no more than before."""
     step, cpu = step_of(zero_first), device("cpu")
     x, y = tg.rand(32, 64), tg.zeros(32, dtype=tg.int64)
     for _ in range(3):

@@ -163,7 +163,7 @@ class Page(HTMLParser):
 
 
 def stands_alone(text: str) -> None:
-    """Nothing in a page comes from elsewhere, and every link leads to a place in it."""
+    """Check that a page loads nothing from elsewhere and that every link has a target in it."""
     page = Page(text)
     assert "prefers-color-scheme: dark" in text
     assert not re.search(r"https?://|@import|url\(|<script", text)

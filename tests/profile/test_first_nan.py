@@ -1,4 +1,4 @@
-"""Who made the first NaN: the op, the user's line, what it read."""
+"""The origin of the first NaN: the op, the user's line, its inputs."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who holds memory: parameters, gradients, optimizer state, activations, tensors; each once, and none left out."""
+"""Owners of memory: parameters, gradients, optimizer state, activations, tensors; each once, none left out."""
 
 import gc
 

@@ -246,7 +246,7 @@ def test_a_fork_within_a_profile() -> None:
 
 @checklist(116)
 def test_three_squares_one_by_one() -> None:
-    """The names are those of the functions that were called, beside what the machine moved."""
+    """Rows have the names of the functions that were called, and the bytes that were moved."""
     x = tg.rand(300, 300).realize()
     with profile(one_by_one=True) as p:
         found = [tg.square(x), x * x, x**2]

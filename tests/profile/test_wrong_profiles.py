@@ -1,4 +1,4 @@
-"""What is wrong with a profile is said in words, and the training goes on where it can."""
+"""Mistakes with profiles are reported in words, and the training goes on where it can."""
 
 import json
 import os

@@ -57,7 +57,7 @@ def residual_layers(n: Any) -> dict[str, Any]:
 
 
 def segmented(t: Any, m: Any, x: Any, y: Any) -> Any:
-    """Down and up again, with what was there before beside it, by two ways of growing."""
+    """A U-Net: down and up again with skip connections, by two kinds of upsampling."""
     F = t.nn.functional
     a = F.silu(m["norm"](m["down"](x)))
     b = F.silu(m["mid"](F.max_pool2d(a, 2)))

@@ -38,7 +38,7 @@ def numbers(T: Any, *shape: int) -> Any:
 
 
 def seen(*tensors: Any) -> list[Any]:
-    """What tensors show, None for what is None."""
+    """The elements of tensors; None for None."""
     return [None if x is None else x.detach().tolist() for x in tensors]
 
 

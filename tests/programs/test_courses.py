@@ -22,7 +22,7 @@ def numbers(x: Any) -> list[np.ndarray]:
 
 
 def trained(library: Any, name: str, way: str) -> list[np.ndarray]:
-    """What each step gives, and what there is after some of them."""
+    """The results of each step, and the state after some steps."""
     rng = np.random.default_rng(5)
 
     def draw(*shape: int) -> Any:

@@ -122,7 +122,7 @@ def test_source_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
 def test_what_somebody_else_could_have_written_is_absent(cache: Cache, tmp_path: Path) -> None:
-    """What is in an entry is executed."""
+    """Entries that others could have written count as absent, because the code in them would be executed."""
     name = key("mine")
     cache.write(name, b"code")
     path = entry(cache, name)

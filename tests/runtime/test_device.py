@@ -49,7 +49,7 @@ class Toy(Device):
 
 @pytest.fixture
 def toy() -> Iterator[Toy]:
-    """It runs one kernel only: nobody else may find it."""
+    """Register a device for one test; no other test may find it."""
     yield Toy("toy:0")
     registry._devices.pop("toy:0", None)
 

@@ -125,7 +125,7 @@ def test_where_a_folder_cannot_be_held_lines_are_written_as_they_come(
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory, and beside it a folder with a script that runs."""
+    """A working directory, and next to it a folder with a script."""
     (tmp_path / "here").mkdir()
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts" / "train.py").touch()

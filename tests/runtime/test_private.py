@@ -248,7 +248,7 @@ def test_what_was_left_aside_goes_after_a_day(cache: Cache) -> None:
 
 
 def test_many_make_a_folder_at_once(tmp_path: Path) -> None:
-    """Nobody takes it for one that others had: what the first has written stays."""
+    """Nobody takes it for a foreign folder: the contents that the first one wrote stay."""
     for n in range(20):
         path, together = tmp_path / str(n) / "folder", threading.Barrier(4)
 

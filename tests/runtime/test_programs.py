@@ -1,4 +1,4 @@
-"""What was compiled once is found on the disk: the same program, and only for the same graph."""
+"""Compiled programs are found on the disk: the same program, and only for the same graph."""
 
 import os
 import pickle
@@ -96,7 +96,7 @@ def test_ops_of_a_user_are_compiled_anew() -> None:
     ids=lambda payload: str(payload[:12]),
 )
 def test_a_wrong_file_is_written_anew(folder: Path, payload: bytes) -> None:
-    """Nothing in it is executed."""
+    """No code in it is executed."""
     graph = graph_of(scaled, 4, 5)
     compiler.compile(graph)
     (entry,) = (folder / "programs").glob("*.entry")

@@ -39,7 +39,7 @@ def test_operands_that_lie_across(m: int, k: int, n: int, dtype: type) -> None:
 def test_what_is_updated_in_place_is_updated_once(
     m: int, k: int, n: int, much: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where tiles overlap, and where they are long rows, because weights that are updated wait for memory."""
+    """Covers tiles that overlap and long rows, because updates of weights must not be repeated."""
     monkeypatch.setattr(matmul_tiles, "MIN_CPU_STREAM_BYTES", much)
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))

@@ -1,4 +1,4 @@
-"""What is free in a kernel: every choice computes the same; what a lock says is done, or refused in words."""
+"""Choices of kernels: every choice computes the same; a lock's choice is used, or refused in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many kernels common programs become, and in how much memory."""
+"""The number of kernels and the memory of common programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mlp() -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention with one head, and a perceptron, each beside a way around it."""
+    """Single-head attention and a perceptron, each with a residual connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def test_long_rows_that_are_few_are_shared() -> None:
 
 
 def test_softmax_backward_is_one_kernel() -> None:
-    """From the result of the forward pass, in memory, and the gradient from above."""
+    """Its inputs are the result of the forward pass and the upstream gradient."""
     made = with_gradients(lambda x: F.softmax(x, -1), given(512, 700, grad=True))
     assert kernels(made) == 1
 
@@ -72,7 +72,7 @@ def test_what_is_dear_is_not_computed_for_every_row() -> None:
 
 @pytest.mark.parametrize("planes", [(300, 300), (90000,)])
 def test_many_planes(planes: tuple[int, ...]) -> None:
-    """More than a grid has instances along its last axes."""
+    """More planes than a grid has instances along its last axes."""
     made = with_gradients(lambda x: F.max_pool2d(x, 3, 1), given(*planes, 6, 6, grad=True))
     assert kernels(made) == 2
 
@@ -142,7 +142,7 @@ def test_an_update_of_adam_is_one_pass_over_memory() -> None:
 
 
 def test_updates_of_adam_happen_where_the_gradients_are_made() -> None:
-    """What is small enough for one instance is no exception: the count of steps keeps no update out of a product."""
+    """A counter of steps, small enough for one instance, does not keep updates out of a product."""
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 96), nn.ReLU(), nn.Linear(96, 10)).to("null")
     optimizer = optim.Adam(model.parameters())
     x, y = given(32, 64), labels(32)

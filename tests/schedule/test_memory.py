@@ -1,4 +1,4 @@
-"""How much memory training steps are planned to take, against what PyTorch takes. Nothing runs: the null device."""
+"""The planned memory of training steps against PyTorch's. Nothing runs: the null device."""
 
 from __future__ import annotations
 

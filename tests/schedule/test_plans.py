@@ -1,6 +1,6 @@
-"""How common programs are cut for three kinds of machines, as it was recorded: read the diff when it changes.
+"""Recorded schedules of common programs for three kinds of targets: read the diff when they change.
 
-A wrong decision computes the same, only slower: no comparison of results shows it. Nothing runs here, so that the sizes
+A bad schedule computes the same, only slower, so that no comparison of results shows it. Nothing runs here; the sizes
 are those of real networks, where thresholds matter.
 """
 

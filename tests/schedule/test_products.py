@@ -37,7 +37,7 @@ def arrays(graph: Graph) -> list[np.ndarray]:
 
 
 def products(graph: Graph) -> list[int]:
-    """How many each kernel computes."""
+    """The number of products in each kernel."""
     return [len(totals(g)) for g in fuse(graph).groups if g.kind == "contraction"]
 
 
@@ -135,7 +135,7 @@ def test_axes_that_vary_are_not_joined(varying: int) -> None:
 
 @pytest.mark.parametrize(("side", "kernels"), [(1024, 3), (64, 1)])
 def test_large_operands_are_computed_before_where_units_fetch_them(side: int, kernels: int) -> None:
-    """On a GPU; on a CPU they are computed while they are packed."""
+    """GPUs compute them before; CPUs compute them while they pack."""
     x, w = given("x w", side, side)
     low = [cast(x, bfloat16), permute(cast(w, bfloat16), (1, 0))]
     graph = Graph((x, w), (matmul(*low),))

@@ -1,4 +1,4 @@
-"""Clipped gradients, and parameters as one vector, beside PyTorch's."""
+"""Clipped gradients, and parameters as one vector, against PyTorch's."""
 
 from typing import Any
 

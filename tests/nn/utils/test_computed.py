@@ -1,4 +1,4 @@
-"""Weights that are computed before each forward, beside PyTorch's older functions; modules as functions."""
+"""Weights that are recomputed before each forward, against PyTorch's older functions; modules as functions."""
 
 import copy
 import warnings

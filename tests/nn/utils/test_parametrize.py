@@ -1,4 +1,4 @@
-"""Parameters that are computed from others, beside PyTorch's."""
+"""Parametrized parameters, against PyTorch's."""
 
 from typing import Any
 
