@@ -29,6 +29,12 @@ NEEDED = {
 """Requirements that a document, or one of its blocks, may declare: `<!-- needs NVRTC -->`, `needs PyTorch`."""
 PATIENCE = 120
 """Seconds for a command."""
+MAX_COLUMNS = 120
+"""Longest line of a document, in characters, outside of tables and fenced blocks."""
+MAX_RECORD_LINES = 60
+"""Longest decision record, in lines."""
+GENERATED = ("docs/performance.md", "docs/reference/")
+"""Documents that a tool writes."""
 
 
 def same(expected: str, actual: str, where: object) -> None:
@@ -179,3 +185,22 @@ def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         if "://" not in target:
             assert (path.parent / target).exists(), f"{path.name} points at {target}, which does not exist"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_lines_are_short(path: Path) -> None:
+    if path.relative_to(ROOT).as_posix().startswith(GENERATED):
+        pytest.skip("a tool writes it")
+    prose = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = enumerate(prose.splitlines(), 1)
+    long = [n for n, line in lines if len(line) > MAX_COLUMNS and not line.startswith("|")]
+    assert not long, f"{path.name}: lines {long} have more than {MAX_COLUMNS} characters"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "decisions").glob("0*.md")), ids=lambda p: p.stem)
+def test_decision_records_are_short_and_complete(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MAX_RECORD_LINES
+    for part in ("Question", "Choice", "Price"):
+        assert f"\n**{part}.**" in text, f"{path.name} has no {part}"
+    assert f"({path.name}) | {text.partition(chr(10))[0][2:]} |" in (path.parent / "README.md").read_text()
