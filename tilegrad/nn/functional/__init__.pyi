@@ -86,7 +86,6 @@ def conv1d(
     dilation: Each = 1,
     groups: int = 1,
 ) -> Tensor: ...
-def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -> Tensor: ...
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -135,6 +134,7 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Each = 1,
 ) -> Tensor: ...
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -> Tensor: ...
 def unfold(input: Tensor, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> Tensor: ...
 def fold(
     input: Tensor, output_size: Each, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1
@@ -467,6 +467,14 @@ def local_response_norm(
 ) -> Tensor: ...
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor: ...
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor: ...
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor: ...
 def max_pool1d(
     input: Tensor,
     kernel_size: Each,
@@ -494,14 +502,6 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled: ...
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor: ...
 def avg_pool2d(
     input: Tensor,
     kernel_size: Each,

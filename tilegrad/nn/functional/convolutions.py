@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.autocasting import lowered, product_precision
@@ -12,7 +12,6 @@ from ...ir.dtype import bool_, int32
 from ...ir.graph import Value
 from ...ir.size import Dim
 from ...lazy.handle import wrap
-from ...lazy.layout import keeping_format
 from ...ops.arithmetic import add
 from ...ops.broadcasting import lower_bound, reshape, shown
 from ...ops.cast import cast
@@ -20,181 +19,108 @@ from ...ops.convolution import Convolve, convolve_back
 from ...ops.pooling import Col2im, Im2col
 from ...ops.sliding import Sliding
 from ...tensor import Tensor
-from .geometry import Each, batched, each, unbatched, window_count
+from .geometry import Each, batched, each, for_ranks, unbatched, window_count
 
 
-def conv1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each | str = 0,
-    dilation: Each = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolve `input` (N, C, L) with `weight` (out, C / groups, taps).
+def _conv(rank: int) -> Callable[..., Tensor]:
+    def conv(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Each = 1,
+        padding: Each | str = 0,
+        dilation: Each = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """Convolve `input` (N, C, {axes}) with `weight` (out, C / groups, {taps}).
 
-    >>> from tilegrad import tensor
-    >>> conv1d(tensor([[[1.0, 2.0, 3.0, 4.0]]]), tensor([[[1.0, -1.0]]]))
-    tensor([[[-1., -1., -1.]]])
-    """
-    return _convolution(1, input, weight, bias, stride, padding, dilation, groups)
+        >>> from tilegrad import tensor
+        >>> conv1d(tensor([[[1.0, 2.0, 3.0, 4.0]]]), tensor([[[1.0, -1.0]]]))
+        tensor([[[-1., -1., -1.]]])
+        """
+        op = f"conv{rank}d"
+        x, w, b = _values(op, rank, input, weight, bias)
+        x, had_batch = batched(x, rank, op)
+        outputs, channels = w.shape[:2]
+        _check_groups(op, groups, outputs, "output channels", w)
+        if x.shape[1] != channels * groups:
+            raise ShapeError(
+                f"{op}: an input of the shape {shown(input.shape)} has {x.shape[1]} channels, but a weight of the "
+                f"shape {shown(w.shape)} takes {channels * groups}"
+                + (f" ({channels} in each of {groups} groups)" * (groups != 1))
+            )
+        taps = _taps(op, w)
+        strides, dilations = each(stride, rank, "stride", op), each(dilation, rank, "dilation", op)
+        before, both = _paddings(op, padding, taps, strides, dilations)
+        axes = []
+        for extent, k, s, p, total, d in zip(x.shape[2:], taps, strides, before, both, dilations, strict=True):
+            axes.append(Sliding(extent, window_count(extent, k, s, total, d, op, input.shape), k, s, p, d))
+        grouped = reshape(x, (x.shape[0], groups, channels, *x.shape[2:]))
+        filters = reshape(w, (groups, outputs // groups, channels, *taps))
+        made = Convolve(grouped, filters, tuple(axes), product_precision(x.dtype))
+        return _finished(op, made, b, had_batch)
+
+    return conv
+
+
+def _conv_transpose(rank: int) -> Callable[..., Tensor]:
+    def conv_transpose(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Each = 1,
+        padding: Each = 0,
+        output_padding: Each = 0,
+        groups: int = 1,
+        dilation: Each = 1,
+    ) -> Tensor:
+        """Convolve (N, C, {axes}) transposed, as the gradient of `conv{rank}d`; `weight` is (C, out / groups, {taps}).
+
+        >>> from tilegrad import tensor
+        >>> conv_transpose1d(tensor([[[1.0, 2.0]]]), tensor([[[1.0, 10.0]]]), stride=2)
+        tensor([[[ 1., 10.,  2., 20.]]])
+        """
+        op = f"conv_transpose{rank}d"
+        y, w, b = _values(op, rank, input, weight, bias)
+        y, had_batch = batched(y, rank, op)
+        outputs, channels = w.shape[:2]
+        _check_groups(op, groups, outputs, "input channels", w)
+        if y.shape[1] != outputs:
+            raise ShapeError(
+                f"{op}: an input of the shape {shown(input.shape)} has {y.shape[1]} channels, but a weight of the "
+                f"shape {shown(w.shape)} takes {outputs}"
+            )
+        taps = _taps(op, w)
+        strides, dilations = each(stride, rank, "stride", op), each(dilation, rank, "dilation", op)
+        paddings, more = each(padding, rank, "padding", op, 0), each(output_padding, rank, "output_padding", op, 0)
+        axes = []
+        for count, k, s, p, m, d in zip(y.shape[2:], taps, strides, paddings, more, dilations, strict=True):
+            if m >= max(s, d):
+                raise ArgumentError(
+                    f"{op}: output_padding={m} must be smaller than the stride ({s}) or the dilation ({d})"
+                )
+            extent = (count - 1) * s - 2 * p + d * (k - 1) + m + 1
+            if lower_bound(extent) < 1:
+                raise ShapeError(
+                    f"{op}: padding={p} takes more than there is: of an input of the shape {shown(input.shape)} an "
+                    f"axis of {extent} elements would be left; use less padding"
+                )
+            axes.append(Sliding(extent, count, k, s, p, d))
+        grouped = reshape(y, (y.shape[0], groups, outputs // groups, *y.shape[2:]))
+        filters = reshape(w, (groups, outputs // groups, channels, *taps))
+        made = convolve_back(grouped, filters, tuple(axes), product_precision(y.dtype))
+        return _finished(op, made, b, had_batch)
+
+    return conv_transpose
+
+
+conv1d, conv2d, conv3d = for_ranks(_conv, channels_last=(2, 3), operands=(0, 1))
+conv_transpose1d, conv_transpose2d, conv_transpose3d = for_ranks(_conv_transpose, channels_last=(2, 3), operands=(0, 1))
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor | None, pad: int = 0) -> Tensor:
     """Apply `conv1d` to an input (length, batch, channels), with weights (taps, channels, out)."""
     return conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, 1, pad).permute(2, 0, 1)
-
-
-@keeping_format(0, 1)
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each | str = 0,
-    dilation: Each = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolve `input` (N, C, H, W) with `weight` (out, C / groups, taps, taps)."""
-    return _convolution(2, input, weight, bias, stride, padding, dilation, groups)
-
-
-@keeping_format(0, 1)
-def conv3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each | str = 0,
-    dilation: Each = 1,
-    groups: int = 1,
-) -> Tensor:
-    """Convolve `input` (N, C, D, H, W) with `weight` (out, C / groups, taps, taps, taps)."""
-    return _convolution(3, input, weight, bias, stride, padding, dilation, groups)
-
-
-def conv_transpose1d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each = 0,
-    output_padding: Each = 0,
-    groups: int = 1,
-    dilation: Each = 1,
-) -> Tensor:
-    """Convolve `input` (N, C, L) transposed, as the gradient of `conv1d` does; `weight` is (C, out / groups, taps).
-
-    >>> from tilegrad import tensor
-    >>> conv_transpose1d(tensor([[[1.0, 2.0]]]), tensor([[[1.0, 10.0]]]), stride=2)
-    tensor([[[ 1., 10.,  2., 20.]]])
-    """
-    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@keeping_format(0, 1)
-def conv_transpose2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each = 0,
-    output_padding: Each = 0,
-    groups: int = 1,
-    dilation: Each = 1,
-) -> Tensor:
-    """Convolve transposed, as the gradient of `conv2d` does; `weight` is (C, out / groups, taps, taps)."""
-    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-@keeping_format(0, 1)
-def conv_transpose3d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Each = 1,
-    padding: Each = 0,
-    output_padding: Each = 0,
-    groups: int = 1,
-    dilation: Each = 1,
-) -> Tensor:
-    """Convolve transposed, as the gradient of `conv3d` does; `weight` is (C, out / groups, taps, taps, taps)."""
-    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
-
-
-def _convolution(
-    rank: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Each,
-    padding: Each | str,
-    dilation: Each,
-    groups: int,
-) -> Tensor:
-    op = f"conv{rank}d"
-    x, w, b = _values(op, rank, input, weight, bias)
-    x, had_batch = batched(x, rank, op)
-    outputs, channels = w.shape[:2]
-    _check_groups(op, groups, outputs, "output channels", w)
-    if x.shape[1] != channels * groups:
-        raise ShapeError(
-            f"{op}: an input of the shape {shown(input.shape)} has {x.shape[1]} channels, but a weight of the shape "
-            f"{shown(w.shape)} takes {channels * groups}"
-            + (f" ({channels} in each of {groups} groups)" * (groups != 1))
-        )
-    taps = _taps(op, w)
-    strides, dilations = each(stride, rank, "stride", op), each(dilation, rank, "dilation", op)
-    before, both = _paddings(op, padding, taps, strides, dilations)
-    axes = []
-    for extent, k, s, p, total, d in zip(x.shape[2:], taps, strides, before, both, dilations, strict=True):
-        axes.append(Sliding(extent, window_count(extent, k, s, total, d, op, input.shape), k, s, p, d))
-    grouped = reshape(x, (x.shape[0], groups, channels, *x.shape[2:]))
-    filters = reshape(w, (groups, outputs // groups, channels, *taps))
-    made = Convolve(grouped, filters, tuple(axes), product_precision(x.dtype))
-    return _finished(op, made, b, had_batch)
-
-
-def _transposed(
-    rank: int,
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Each,
-    padding: Each,
-    output_padding: Each,
-    groups: int,
-    dilation: Each,
-) -> Tensor:
-    op = f"conv_transpose{rank}d"
-    y, w, b = _values(op, rank, input, weight, bias)
-    y, had_batch = batched(y, rank, op)
-    outputs, channels = w.shape[:2]
-    _check_groups(op, groups, outputs, "input channels", w)
-    if y.shape[1] != outputs:
-        raise ShapeError(
-            f"{op}: an input of the shape {shown(input.shape)} has {y.shape[1]} channels, but a weight of the shape "
-            f"{shown(w.shape)} takes {outputs}"
-        )
-    taps = _taps(op, w)
-    strides, dilations = each(stride, rank, "stride", op), each(dilation, rank, "dilation", op)
-    paddings, more = each(padding, rank, "padding", op, 0), each(output_padding, rank, "output_padding", op, 0)
-    axes = []
-    for count, k, s, p, m, d in zip(y.shape[2:], taps, strides, paddings, more, dilations, strict=True):
-        if m >= max(s, d):
-            raise ArgumentError(f"{op}: output_padding={m} must be smaller than the stride ({s}) or the dilation ({d})")
-        extent = (count - 1) * s - 2 * p + d * (k - 1) + m + 1
-        if lower_bound(extent) < 1:
-            raise ShapeError(
-                f"{op}: padding={p} takes more than there is: of an input of the shape {shown(input.shape)} an axis "
-                f"of {extent} elements would be left; use less padding"
-            )
-        axes.append(Sliding(extent, count, k, s, p, d))
-    grouped = reshape(y, (y.shape[0], groups, outputs // groups, *y.shape[2:]))
-    filters = reshape(w, (groups, outputs // groups, channels, *taps))
-    made = convolve_back(grouped, filters, tuple(axes), product_precision(y.dtype))
-    return _finished(op, made, b, had_batch)
 
 
 def _values(

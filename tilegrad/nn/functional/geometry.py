@@ -1,20 +1,57 @@
-"""Check the sizes of windows, strides and paddings that users give as one number or one per axis."""
+"""Make the functions of one, two and three dimensions from one definition, and check the sizes of their windows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.declared import LARGEST
 from ...functions.promotion import kind_of
 from ...ir.graph import Value
 from ...ir.size import Dim
+from ...lazy.layout import keeping_format
 from ...ops.broadcasting import exact_quotient, lower_bound, shown
 from ...ops.movement import squeeze, unsqueeze
 
 Each: TypeAlias = "int | Sequence[int]"
 """One number for all axes, or one per axis."""
+AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
+"""Names of the spatial axes, by their number."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def for_ranks(
+    define: Callable[[int], F],
+    ranks: Sequence[int] = (1, 2, 3),
+    channels_last: Collection[int] = (),
+    operands: Sequence[int] = (0,),
+) -> tuple[F, ...]:
+    """Return a function for each number of spatial axes, which `define` defines: `f` of two axes is named `f2d`.
+
+    In its docstring {rank}, {axes} and {taps} become the number of spatial axes, their names, and "taps" for each; only
+    the first function keeps the example. Those of the ranks in `channels_last` return channels-last results if one of
+    the operands is.
+
+    >>> def define(rank):
+    ...     def area(size):
+    ...         "Return the area of ({axes})."
+    ...         return size ** rank
+    ...     return area
+    >>> area1d, area2d, area3d = for_ranks(define)
+    >>> area2d.__name__, area2d.__doc__, area2d(3)
+    ('area2d', 'Return the area of (H, W).', 9)
+    """
+    made = []
+    for rank in ranks:
+        function: Any = define(rank)
+        text = function.__doc__ if rank == ranks[0] else function.__doc__.partition("\n")[0]
+        for word, meant in (("{rank}", str(rank)), ("{axes}", AXES[rank]), ("{taps}", ", ".join(["taps"] * rank))):
+            text = text.replace(word, meant)
+        function.__doc__ = text
+        function.__name__ = function.__qualname__ = f"{function.__name__}{rank}d"
+        made.append(keeping_format(*operands)(function) if rank in channels_last else function)
+    return tuple(made)
 
 
 def _is_integer(n: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
 from typing import TypeAlias
 
@@ -12,31 +12,38 @@ from ...functions.promotion import value_of
 from ...ir.dtype import int64
 from ...ir.graph import Value
 from ...lazy.handle import wrap
-from ...lazy.layout import keeping_format
 from ...ops.broadcasting import shown
 from ...ops.pooling import average_pool, max_pool, pool_indices
 from ...ops.sliding import Adaptive, Sliding
 from ...tensor import Tensor
-from .geometry import Each, batched, each, unbatched, window_count
+from .geometry import Each, batched, each, for_ranks, unbatched, window_count
 
 Pooled: TypeAlias = "Tensor | tuple[Tensor, Tensor]"
 Sizes: TypeAlias = "int | Sequence[int | None] | None"
 
 
-def _max(
-    rank: int,
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None,
-    padding: Each,
-    dilation: Each,
-    ceil_mode: bool,
-    return_indices: bool,
-) -> Pooled:
-    op = f"max_pool{rank}d"
-    x, had_batch = batched(value_of(input, op), rank, op)
-    axes = _sliding(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
-    return _greatest(x, axes, had_batch, return_indices)
+def _max_pool(rank: int) -> Callable[..., Pooled]:
+    def max_pool(
+        input: Tensor,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        dilation: Each = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Pooled:
+        """Compute the maximum of each window of (N, C, {axes}); of equal elements the first one counts.
+
+        >>> from tilegrad import tensor
+        >>> max_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2, return_indices=True)
+        (tensor([[3., 2.]]), tensor([[1, 2]]))
+        """
+        op = f"max_pool{rank}d"
+        x, had_batch = batched(value_of(input, op), rank, op)
+        axes = _sliding(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
+        return _greatest(x, axes, had_batch, return_indices)
+
+    return max_pool
 
 
 def _greatest(x: Value, axes: tuple[Sliding, ...] | tuple[Adaptive, ...], had_batch: bool, indices: bool) -> Pooled:
@@ -45,76 +52,33 @@ def _greatest(x: Value, axes: tuple[Sliding, ...] | tuple[Adaptive, ...], had_ba
     return (made, wrap(unbatched(pool_indices(x, axes), had_batch))) if indices else made
 
 
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled:
-    """Compute the maximum of each window of (N, C, L); of equal elements the first one counts.
+def _avg_pool(rank: int) -> Callable[..., Tensor]:
+    def avg_pool(
+        input: Tensor,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        """Average each window of (N, C, {axes})."""
+        op = f"avg_pool{rank}d"
+        if divisor_override is not None and (type(divisor_override) is not int or divisor_override == 0):
+            raise ArgumentError(f"{op}: divisor_override={divisor_override!r}: give a whole number other than 0")
+        if input.dtype is int64:  # the quotient of whole numbers, as in PyTorch
+            given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+            return avg_pool(input.double(), *given).trunc().long()
+        x, had_batch = batched(value_of(input, op), rank, op)
+        axes = _sliding(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
+        if rank == 3 and any(isinstance(a.extent, int) and a.taps > a.extent for a in axes):
+            raise ShapeError(  # as in PyTorch, which allows it in one and two dimensions
+                f"{op}: windows of {shown(tuple([a.taps for a in axes]))} are larger than the input of shape "
+                f"{shown(x.shape)}; take a smaller kernel_size"
+            )
+        return wrap(unbatched(average_pool(x, axes, count_include_pad, divisor_override), had_batch))
 
-    >>> from tilegrad import tensor
-    >>> max_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2, return_indices=True)
-    (tensor([[3., 2.]]), tensor([[1, 2]]))
-    """
-    return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@keeping_format(0)
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled:
-    """Compute the maximum of each window of (N, C, H, W); of equal elements the first one counts."""
-    return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-@keeping_format(0)
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled:
-    """Compute the maximum of each window of (N, C, D, H, W); of equal elements the first one counts."""
-    return _max(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-
-
-def _average(
-    rank: int,
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None,
-    padding: Each,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None = None,
-) -> Tensor:
-    op = f"avg_pool{rank}d"
-    if divisor_override is not None and (type(divisor_override) is not int or divisor_override == 0):
-        raise ArgumentError(f"{op}: divisor_override={divisor_override!r}: give a whole number other than 0")
-    if input.dtype is int64:  # the quotient of whole numbers, as in PyTorch
-        given = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _average(rank, input.double(), *given).trunc().long()
-    x, had_batch = batched(value_of(input, op), rank, op)
-    axes = _sliding(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
-    if rank == 3 and any(isinstance(a.extent, int) and a.taps > a.extent for a in axes):
-        raise ShapeError(  # as in PyTorch, which allows it in one and two dimensions
-            f"{op}: windows of {shown(tuple([a.taps for a in axes]))} are larger than the input of shape "
-            f"{shown(x.shape)}; take a smaller kernel_size"
-        )
-    return wrap(unbatched(average_pool(x, axes, count_include_pad, divisor_override), had_batch))
+    return avg_pool
 
 
 def avg_pool1d(
@@ -131,34 +95,7 @@ def avg_pool1d(
     >>> avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 2)
     tensor([[2., 2.]])
     """
-    return _average(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
-
-
-@keeping_format(0)
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Average each window of (N, C, H, W)."""
-    return _average(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Average each window of (N, C, D, H, W)."""
-    return _average(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(1)(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def _sliding(
@@ -207,94 +144,55 @@ def _adaptive(op: str, rank: int, input: Tensor, output_size: Sizes) -> tuple[Va
     return x, had_batch, tuple(axes)
 
 
-def _adaptive_max(rank: int, input: Tensor, output_size: Sizes, return_indices: bool) -> Pooled:
-    x, had_batch, axes = _adaptive(f"adaptive_max_pool{rank}d", rank, input, output_size)
-    return _greatest(x, axes, had_batch, return_indices)
+def _adaptive_max_pool(rank: int) -> Callable[..., Pooled]:
+    def adaptive_max_pool(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
+        """Compute the maximum of the windows that divide (N, C, {axes}) evenly into `output_size`."""
+        x, had_batch, axes = _adaptive(f"adaptive_max_pool{rank}d", rank, input, output_size)
+        return _greatest(x, axes, had_batch, return_indices)
+
+    return adaptive_max_pool
 
 
-def _adaptive_average(rank: int, input: Tensor, output_size: Sizes) -> Tensor:
-    x, had_batch, axes = _adaptive(f"adaptive_avg_pool{rank}d", rank, input, output_size)
-    return wrap(unbatched(average_pool(x, axes), had_batch))
+def _adaptive_avg_pool(rank: int) -> Callable[..., Tensor]:
+    def adaptive_avg_pool(input: Tensor, output_size: Sizes) -> Tensor:
+        """Average the windows that divide (N, C, {axes}) evenly into `output_size`; None keeps the size of an axis.
+
+        >>> from tilegrad import tensor
+        >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 1)
+        tensor([[2.]])
+        """
+        x, had_batch, axes = _adaptive(f"adaptive_avg_pool{rank}d", rank, input, output_size)
+        return wrap(unbatched(average_pool(x, axes), had_batch))
+
+    return adaptive_avg_pool
 
 
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """Compute the maximum of the windows that divide (N, C, L) evenly into `output_size`."""
-    return _adaptive_max(1, input, output_size, return_indices)
+def _lp_pool(rank: int) -> Callable[..., Tensor]:
+    def lp_pool(
+        input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+    ) -> Tensor:
+        """Compute the p-norm of each window of (N, C, {axes}).
+
+        >>> from tilegrad import tensor
+        >>> lp_pool1d(tensor([[3.0, 4.0]]), 2, 2)
+        tensor([[5.]])
+        """
+        if abs(norm_type) == inf:
+            sign = 1 if norm_type > 0 else -1
+            greatest = _max_pool(rank)(input.abs() * sign, kernel_size, stride, ceil_mode=ceil_mode)
+            assert isinstance(greatest, Tensor)
+            return greatest * sign
+        # the sum of a window that reaches over the end counts for a whole one, as in PyTorch
+        average = _avg_pool(rank)(input**norm_type, kernel_size, stride, 0, ceil_mode)
+        total = average * prod(each(kernel_size, rank, "kernel_size", f"lp_pool{rank}d"))
+        # the root of 0 has the gradient 0, as in PyTorch, which leaves the branch of where() that is not taken finite
+        return where(total == 0, 0.0, where(total == 0, 1.0, total) ** (1.0 / norm_type))
+
+    return lp_pool
 
 
-@keeping_format(0)
-def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """Compute the maximum of the windows that divide (N, C, H, W) evenly into `output_size`."""
-    return _adaptive_max(2, input, output_size, return_indices)
-
-
-def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled:
-    """Compute the maximum of the windows that divide (N, C, D, H, W) evenly into `output_size`."""
-    return _adaptive_max(3, input, output_size, return_indices)
-
-
-def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Average the windows that divide (N, C, L) evenly into `output_size`.
-
-    >>> from tilegrad import tensor
-    >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0, 2.0]]), 1)
-    tensor([[2.]])
-    """
-    return _adaptive_average(1, input, output_size)
-
-
-@keeping_format(0)
-def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Average the windows that divide (N, C, H, W) evenly into `output_size`; None keeps the size of an axis."""
-    return _adaptive_average(2, input, output_size)
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor:
-    """Average the windows that divide (N, C, D, H, W) evenly into `output_size`; None keeps the size of an axis."""
-    return _adaptive_average(3, input, output_size)
-
-
-def _norm(
-    rank: int, input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None, ceil_mode: bool
-) -> Tensor:
-    op = f"lp_pool{rank}d"
-    if abs(norm_type) == inf:
-        greatest = _max(rank, input.abs() * _sign(norm_type), kernel_size, stride, 0, 1, ceil_mode, False)
-        assert isinstance(greatest, Tensor)
-        return greatest * _sign(norm_type)
-    # the sum of a window that reaches over the end counts for a whole one, as in PyTorch
-    average = _average(rank, input**norm_type, kernel_size, stride, 0, ceil_mode, True)
-    total = average * prod(each(kernel_size, rank, "kernel_size", op))
-    # the root of 0 has the gradient 0, as in PyTorch, which leaves the branch of where() that is not taken finite
-    return where(total == 0, 0.0, where(total == 0, 1.0, total) ** (1.0 / norm_type))
-
-
-def _sign(x: float) -> int:
-    return 1 if x > 0 else -1
-
-
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """Compute the p-norm of each window of (N, C, L).
-
-    >>> from tilegrad import tensor
-    >>> lp_pool1d(tensor([[3.0, 4.0]]), 2, 2)
-    tensor([[5.]])
-    """
-    return _norm(1, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-@keeping_format(0)
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """Compute the p-norm of each window of (N, C, H, W)."""
-    return _norm(2, input, norm_type, kernel_size, stride, ceil_mode)
-
-
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor:
-    """Compute the p-norm of each window of (N, C, D, H, W)."""
-    return _norm(3, input, norm_type, kernel_size, stride, ceil_mode)
+max_pool1d, max_pool2d, max_pool3d = for_ranks(_max_pool, channels_last=(2, 3))
+avg_pool2d, avg_pool3d = for_ranks(_avg_pool, ranks=(2, 3), channels_last=(2,))
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = for_ranks(_adaptive_max_pool, channels_last=(2,))
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = for_ranks(_adaptive_avg_pool, channels_last=(2,))
+lp_pool1d, lp_pool2d, lp_pool3d = for_ranks(_lp_pool, channels_last=(2,))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from ...errors import ShapeError
-from ...lazy.layout import keeping_format
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
-from .geometry import Each, each
+from .geometry import Each, each, for_ranks
 
 
 def unpooled(
@@ -39,44 +38,25 @@ def unpooled(
     return made.reshape(*leading, *sizes)
 
 
-def max_unpool1d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Place the maxima of `max_pool1d` at the indices that it returned.
+def _max_unpool(rank: int) -> Callable[..., Tensor]:
+    def max_unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Place the maxima of `max_pool{rank}d` at the indices that it returned.
 
-    >>> import tilegrad as tg
-    >>> y, places = tg.nn.functional.max_pool1d(tg.tensor([[1.0, 3.0, 2.0, 0.0]]), 2, return_indices=True)
-    >>> max_unpool1d(y, places, 2)
-    tensor([[0., 3., 2., 0.]])
-    """
-    return unpooled(1, input, indices, kernel_size, stride, padding, output_size)
+        >>> import tilegrad as tg
+        >>> y, places = tg.nn.functional.max_pool1d(tg.tensor([[1.0, 3.0, 2.0, 0.0]]), 2, return_indices=True)
+        >>> max_unpool1d(y, places, 2)
+        tensor([[0., 3., 2., 0.]])
+        """
+        return unpooled(rank, input, indices, kernel_size, stride, padding, output_size)
 
-
-@keeping_format(0)
-def max_unpool2d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Place the maxima of `max_pool2d` at the indices that it returned."""
-    return unpooled(2, input, indices, kernel_size, stride, padding, output_size)
+    return max_unpool
 
 
-def max_unpool3d(
-    input: Tensor,
-    indices: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    output_size: Sequence[int] | None = None,
-) -> Tensor:
-    """Place the maxima of `max_pool3d` at the indices that it returned."""
-    return unpooled(3, input, indices, kernel_size, stride, padding, output_size)
+max_unpool1d, max_unpool2d, max_unpool3d = for_ranks(_max_unpool, channels_last=(2,))
