@@ -59,12 +59,12 @@ def backward(
     values = [x.value for x in outputs]
     if sharing.changes_of_saved_values:
         check_saved(values)
-    wanted = None if inputs is None else _listed(inputs)
     with walking(retain, create_graph):
-        if wanted is None:
+        if inputs is None:
             found = leaf_gradients(values, upstreams, retain)
             arrived = [(_holder(leaf), g) for leaf, g in found.items()]
         else:
+            wanted = _listed(inputs)
             given = gradients(values, upstreams, [x.value for x in wanted], retain)
             arrived = [(x, g) for x, g in zip(wanted, given, strict=True) if g is not None]
         if create_graph:
@@ -126,38 +126,53 @@ def grad(
     results, wanted = _listed(outputs), _listed(inputs)
     upstreams = _upstreams(results, grad_outputs, "grad")
     retain = create_graph if retain_graph is None else retain_graph
-    for x in wanted:
+    _check_inputs(wanted)
+    values = [x.value for x in results]
+    found = _differentiated(values, upstreams, wanted, retain, create_graph)
+    if None in found and not (allow_unused or materialize_grads):
+        raise _unused_input(values, wanted, found.index(None))
+    if create_graph and sharing.changes_of_saved_values:
+        accept_changes([g for g in found if g is not None], values)
+    made = [_returned(g, x, create_graph, materialize_grads) for g, x in zip(found, wanted, strict=True)]
+    if not create_graph:
+        compute_together([x for x in (*results, *made) if x is not None])
+    return tuple(made)
+
+
+def _check_inputs(inputs: Sequence[Tensor]) -> None:
+    for x in inputs:
         if not x.requires_grad:
             raise GradientError(
                 f"grad: an input of shape {shown(x.shape)} does not require gradients; call requires_grad_() on it "
                 "before anything is computed from it"
             )
-    values = [x.value for x in results]
+
+
+def _differentiated(
+    values: list[Value], upstreams: list[Value], inputs: Sequence[Tensor], retain: bool, create_graph: bool
+) -> list[Value | None]:
     if sharing.changes_of_saved_values:
         check_saved(values)
     with walking(retain, create_graph):
-        found = gradients(values, upstreams, [x.value for x in wanted], retain)
+        found = gradients(values, upstreams, [x.value for x in inputs], retain)
         if create_graph:
             found = [None if g is None else _differentiable(g) for g in found]
-    if None in found and not (allow_unused or materialize_grads):
-        n = found.index(None)
-        spent = next(filter(None, (_noted_before(value, "spent") for value in values)), "")
-        raise GradientError(
-            spent
-            or f"grad: the outputs are not computed from input {n}, of shape {shown(wanted[n].shape)}; give "
-            "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
-        )
-    if create_graph and sharing.changes_of_saved_values:
-        accept_changes([g for g in found if g is not None], values)
-    made: list[Tensor | None] = []
-    for x, g in zip(wanted, found, strict=True):
-        if g is None:
-            made.append(wrap(fill(0.0, x.shape, x.dtype, x.value.device)) if materialize_grads else None)
-        else:
-            made.append(wrap(g if create_graph else detached(g)))
-    if not create_graph:
-        compute_together([x for x in (*results, *made) if x is not None])
-    return tuple(made)
+    return found
+
+
+def _unused_input(values: list[Value], inputs: Sequence[Tensor], n: int) -> GradientError:
+    spent = next(filter(None, (_noted_before(value, "spent") for value in values)), "")
+    return GradientError(
+        spent
+        or f"grad: the outputs are not computed from input {n}, of shape {shown(inputs[n].shape)}; give "
+        "allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+    )
+
+
+def _returned(gradient: Value | None, x: Tensor, create_graph: bool, materialize: bool) -> Tensor | None:
+    if gradient is None:
+        return wrap(fill(0.0, x.shape, x.dtype, x.value.device)) if materialize else None
+    return wrap(gradient if create_graph else detached(gradient))
 
 
 def _listed(tensors: Any) -> list[Any]:

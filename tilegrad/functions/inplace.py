@@ -7,7 +7,7 @@ from functools import update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
-from ..ir.dtype import bool_, float64, uint8
+from ..ir.dtype import DType, bool_, float64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, mode, resize
 from ..lazy.storage import kept_separate
@@ -116,6 +116,23 @@ EXACT = frozenset((*names_with("exact"), *names_with("creation")))
 CREATION = frozenset(names_with("creation"))
 
 
+def _targets(name: str, out: Any) -> list[Any]:
+    if not isinstance(out, (tuple, list)):
+        out = [out]
+    elif name == "nonzero":
+        raise ArgumentError("nonzero: out is a tensor, which takes the places as rows, not vectors")
+    for x in out:
+        if not isinstance(x, Handle):
+            raise ArgumentError(f"{name}: out is a tensor, not {kind_of(x)}")
+    return list(out)
+
+
+def _keeps_type(name: str, several: bool, dtype: DType) -> bool:
+    """Whether a function writes only to tensors of its own result type."""
+    truth = name in ("all", "any") and dtype is not uint8
+    return truth or name in EXACT or (name in ("max", "min") and several)
+
+
 def taking_out(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return the variant of a function that writes its result to `out`, if it is given."""
 
@@ -123,24 +140,18 @@ def taking_out(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def into(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         if out is None:
             return function(*args, **kwargs)
-        if name == "nonzero" and isinstance(out, (tuple, list)):
-            raise ArgumentError("nonzero: out is a tensor, which takes the places as rows, not vectors")
-        places = list(out) if isinstance(out, (tuple, list)) else [out]
-        for place in places:
-            if not isinstance(place, Handle):
-                raise ArgumentError(f"{name}: out is a tensor, not {kind_of(place)}")
-        _refuse_history(name, [*args, *kwargs.values(), *places])
-        if name in CREATION and "dtype" not in kwargs and len(places) == 1:
-            kwargs["dtype"] = places[0].dtype
+        targets = _targets(name, out)
+        _refuse_history(name, [*args, *kwargs.values(), *targets])
+        if name in CREATION and "dtype" not in kwargs and len(targets) == 1:
+            kwargs["dtype"] = targets[0].dtype
         result = function(*args, **kwargs)
-        exact = name in EXACT or (name in ("max", "min") and isinstance(result, tuple))
-        results = list(result) if isinstance(result, tuple) else [result]
-        if len(results) != len(places) or isinstance(result, tuple) != isinstance(out, (tuple, list)):
-            raise ArgumentError(f"{name}: {len(results)} results, but {len(places)} tensors for them")
-        for found, place in zip(results, places, strict=True):
-            truth = name in ("all", "any") and place.dtype is not uint8
-            _put(found, place, name, exact or truth)
-        return type(result)(*places) if hasattr(result, "_fields") else out
+        several = isinstance(result, tuple)
+        results = list(result) if several else [result]
+        if len(results) != len(targets) or several != isinstance(out, (tuple, list)):
+            raise ArgumentError(f"{name}: {len(results)} results, but {len(targets)} tensors for them")
+        for found, target in zip(results, targets, strict=True):
+            _put(found, target, name, _keeps_type(name, several, target.dtype))
+        return type(result)(*targets) if hasattr(result, "_fields") else out
 
     return into
 

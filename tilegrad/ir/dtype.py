@@ -106,6 +106,8 @@ LARGEST = {
 
 _OTHERS = (bfloat16, *FLOAT8)
 _NUMPY = {d: np.dtype(d.name) for d in DTYPES if d not in _OTHERS}
+_CATEGORIES = {"bool": 0, "int": 1, "uint": 1, "float": 2}
+"""Rank of the kinds in promotion: the higher one wins, whatever the widths."""
 _BY_NAME = {d.name: d for d in (*DTYPES, *FLOAT8)} | {d.short: d for d in (*DTYPES, *FLOAT8)}
 _FROM_NUMPY = {n: d for d, n in _NUMPY.items()}
 
@@ -141,13 +143,11 @@ def promote(x: DType, y: DType) -> DType:
     """
     if x is y:
         return x
-    if x in FLOAT8 or y in FLOAT8:
-        narrow, other = (x, y) if x in FLOAT8 else (y, x)
-        raise DTypeError(f"{narrow.name} does not meet {other.name}: convert it, as in x.to({other.name})")
-    if x.kind == "bool" or y.kind == "bool":
-        return y if x.kind == "bool" else x
-    if x.is_float != y.is_float:
-        return x if x.is_float else y
+    for narrow, other in ((x, y), (y, x)):
+        if narrow in FLOAT8:
+            raise DTypeError(f"{narrow.name} does not meet {other.name}: convert it, as in x.to({other.name})")
+    if _CATEGORIES[x.kind] != _CATEGORIES[y.kind]:
+        return x if _CATEGORIES[x.kind] > _CATEGORIES[y.kind] else y
     if x.kind == y.kind:
         if x.bits == y.bits:
             return float32  # float16 with bfloat16

@@ -34,6 +34,12 @@ class Function(NamedTuple):
     expensive: bool = False
     """Whether one element takes many instructions."""
 
+    def show(self, args: list[str]) -> str:
+        """Print an application to printed arguments."""
+        if self.symbol and len(args) == 2:
+            return f"({args[0]} {self.symbol} {args[1]})"
+        return f"{self.symbol}{args[0]}" if self.symbol else f"{self.name}({', '.join(args)})"
+
 
 def _safely(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Divide integers; the result is 0 where the divisor is 0."""

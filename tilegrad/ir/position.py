@@ -28,12 +28,10 @@ def normal(fn: str, args: tuple[Expr, ...]) -> Expr | None:
     """Return the normal form of an int64 application, or None if it is already normal."""
     x = args[0]
     match fn:
-        case "add" | "sub":
-            sign = 1 if fn == "add" else -1
-            total = dict(linear(x))
-            for product, c in linear(args[1]).items():
-                total[product] = total.get(product, 0) + sign * c
-            return _sum(total)
+        case "add":
+            return _sum(_with(linear(x), args[1]))
+        case "sub":
+            return _sum(_with(linear(x), args[1], -1))
         case "neg":
             return _sum({product: -c for product, c in linear(x).items()})
         case "mul":
@@ -175,59 +173,86 @@ def _bounds(e: Expr) -> Bounds:
         case Symbol(name):
             return Size.named(name), Size.named(name)
         case Apply("mod", (_, c)):
-            highest = bounds(c)[0]
-            return (0, highest - 1) if highest is not None and _surely_positive(highest) else (None, None)
+            return _bounds_of_remainder(bounds(c)[0])
         case Apply("floordiv", (x, Const(c))) if c > 0:
-            low, high = bounds(x)
-            return (low // int(c) if type(low) is int else None, high // int(c) if type(high) is int else None)
+            low, high = (limit // int(c) if type(limit) is int else None for limit in bounds(x))
+            return low, high
         case Apply("where", (_, x, y)):
-            one, other = bounds(x), bounds(y)
-            least = min(one[0], other[0]) if type(one[0]) is int and type(other[0]) is int else None
-            most = max(one[1], other[1]) if type(one[1]) is int and type(other[1]) is int else None
-            return least, most
+            return _bounds_of_choice(bounds(x), bounds(y))
         case Apply("minimum" | "maximum" as fn, (x, y)):
             return _bounds_of_extreme(fn == "maximum", bounds(x), bounds(y))
         case Apply("inside", (_, extent, _)):
-            end = bounds(extent)[1]
-            return 0, None if end is None else end - 1
+            return 0, _less_one(bounds(extent)[1])
         case Apply("add" | "mul") if e.dtype is int64:
             return _bounds_of_sum(linear(e))
-        case _:
-            return None, None
+    return None, None
+
+
+def _bounds_of_remainder(divisor: Dim | None) -> Bounds:
+    if divisor is None or not _surely_positive(divisor):
+        return None, None
+    return 0, divisor - 1
+
+
+def _less_one(x: Dim | None) -> Dim | None:
+    return None if x is None else x - 1
+
+
+def _bounds_of_choice(x: Bounds, y: Bounds) -> Bounds:
+    """Bound what is one of two values; symbolic bounds are not compared."""
+    low = min(x[0], y[0]) if type(x[0]) is int and type(y[0]) is int else None
+    high = max(x[1], y[1]) if type(x[1]) is int and type(y[1]) is int else None
+    return low, high
 
 
 def _bounds_of_extreme(greater: bool, x: Bounds, y: Bounds) -> Bounds:
     """Bound a minimum or maximum: one side follows from either operand, the other needs both."""
-    one = 0 if greater else 1
-    a, b = x[one], y[one]
-    near = b if a is None else a if b is None or (_least(a - b) >= 0) is greater else b
-    a, b = x[1 - one], y[1 - one]
-    far: Dim | None = None
-    if a is not None and b is not None:
-        far = a if _least((a - b) if greater else (b - a)) >= 0 else None
-        far = b if far is None and _least((b - a) if greater else (a - b)) >= 0 else far
-    return (near, far) if greater else (far, near)
+    if greater:
+        return _bound_from_either(x[0], y[0], greater), _bound_from_both(x[1], y[1], greater)
+    return _bound_from_both(x[0], y[0], greater), _bound_from_either(x[1], y[1], greater)
+
+
+def _bound_from_either(x: Dim | None, y: Dim | None, greater: bool) -> Dim | None:
+    """Return the tighter of two bounds that hold both."""
+    if x is None or y is None:
+        return y if x is None else x
+    return x if (_least(x - y) >= 0) is greater else y
+
+
+def _bound_from_both(x: Dim | None, y: Dim | None, greater: bool) -> Dim | None:
+    """Return the looser of two bounds, or None if they cannot be compared."""
+    if x is None or y is None:
+        return None
+    above, below = (x, y) if greater else (y, x)
+    if _least(above - below) >= 0:
+        return x
+    return y if _least(below - above) >= 0 else None
 
 
 def _bounds_of_sum(total: Sum) -> Bounds:
     low: Dim | None = 0
     high: Dim | None = 0
     for product, c in total.items():
-        least: Dim | None = 1
-        greatest: Dim | None = 1
-        if len(product) == 1:
-            least, greatest = bounds(product[0])
-        for factor in product if len(product) > 1 else ():
-            a, b = bounds(factor)
-            if least is None or a is None or not _surely_natural(a):
-                least = greatest = None
-                break
-            least = least * a
-            greatest = greatest * b if greatest is not None and b is not None else None
+        least, greatest = _bounds_of_product(product)
         if c < 0:
             least, greatest = greatest, least
         low = low + least * c if low is not None and least is not None else None
         high = high + greatest * c if high is not None and greatest is not None else None
+    return low, high
+
+
+def _bounds_of_product(product: Product) -> Bounds:
+    """Bound a product; one of several factors is bounded only if all are non-negative."""
+    if len(product) == 1:
+        return bounds(product[0])
+    low: Dim = 1
+    high: Dim | None = 1
+    for factor in product:
+        a, b = bounds(factor)
+        if a is None or not _surely_natural(a):
+            return None, None
+        low = low * a
+        high = high * b if high is not None and b is not None else None
     return low, high
 
 
@@ -263,11 +288,28 @@ def _divided(fn: str, x: Expr, divisor: Expr) -> Expr | None:
     ((factors, amount),) = products.items()
     if amount <= 0:
         return None
-    if not factors and amount == 1:
+    if products == {(): 1}:
         return x if fn == "floordiv" else const(0, int64)
+    quotient, rest = _divisible(linear(x), factors, amount)
+    if _is_below(rest, divisor):
+        return _sum(quotient if fn == "floordiv" else rest)
+    if factors:
+        return _divided_rest(fn, quotient, rest, divisor)
+    fine, coarse = _fine_and_coarse(rest, amount)
+    if fine:
+        whole = const(amount, int64)
+        return _sum(_with(quotient, coarse // whole) if fn == "floordiv" else _with(fine, coarse % whole))
+    common = math.gcd(amount, *rest.values())
+    if common > 1:
+        rest, divisor = {p: c // common for p, c in rest.items()}, const(amount // common, int64)
+    return _divided_rest(fn, quotient, rest, divisor, common)
+
+
+def _divisible(total: Sum, factors: Product, amount: int) -> tuple[Sum, Sum]:
+    """Split a sum into the quotient of its divisible terms and the rest."""
     quotient: Sum = {}
     rest: Sum = {}
-    for product, c in linear(x).items():
+    for product, c in total.items():
         remaining = list(product)
         fits = all(f in remaining and remaining.remove(f) is None for f in factors)  # type: ignore[func-returns-value]
         if fits and c % amount == 0:
@@ -277,34 +319,41 @@ def _divided(fn: str, x: Expr, divisor: Expr) -> Expr | None:
             rest[()] = c % amount
         else:
             rest[product] = c
+    return quotient, rest
+
+
+def _is_below(rest: Sum, divisor: Expr) -> bool:
+    """Whether a sum is its own remainder."""
     low, high = _bounds_of_sum(rest)
-    if low is not None and high is not None and _surely_natural(low):
-        highest = bounds(divisor)[0]
-        if highest is not None and _least(highest - 1 - high) >= 0:
-            return _sum(quotient) if fn == "floordiv" else _sum(rest)
-    if not factors:
-        for step in sorted({math.gcd(c, amount) for c in rest.values()} - {1}, reverse=True):
-            fine = {p: c for p, c in rest.items() if c % step}
-            low, high = _bounds_of_sum(fine)
-            if fine and type(low) is int and type(high) is int and low >= 0 and high < step:
-                coarse = _sum({p: c for p, c in rest.items() if c % step == 0})
-                if fn == "floordiv":
-                    return _sum(_with(quotient, coarse // const(amount, int64)))
-                return _sum(_with(fine, coarse % const(amount, int64)))
+    if low is None or high is None or not _surely_natural(low):
+        return False
+    highest = bounds(divisor)[0]
+    return highest is not None and _least(highest - 1 - high) >= 0
+
+
+def _fine_and_coarse(rest: Sum, amount: int) -> tuple[Sum, Expr]:
+    """Split off terms that stay below a step that divides the divisor and all other terms."""
+    for step in sorted({math.gcd(c, amount) for c in rest.values()} - {1}, reverse=True):
+        fine = {p: c for p, c in rest.items() if c % step}
+        low, high = _bounds_of_sum(fine)
+        if fine and type(low) is int and type(high) is int and low >= 0 and high < step:
+            return fine, _sum({p: c for p, c in rest.items() if c % step == 0})
+    return {}, _sum(rest)
+
+
+def _divided_rest(fn: str, quotient: Sum, rest: Sum, divisor: Expr, common: int = 1) -> Expr:
+    """Divide what is left after a common factor of the rest and the divisor has been cancelled."""
     left = _sum(rest)
-    common = math.gcd(amount, *rest.values()) if not factors else 1
-    if common > 1:
-        left = _sum({p: c // common for p, c in rest.items()})
-        divisor = const(amount // common, int64)
     if fn == "floordiv":
         return _sum(_with(quotient, _quotient(left, divisor)))
     return _sum({p: c * common for p, c in linear(_remainder(left, divisor)).items()})
 
 
-def _with(total: Sum, e: Expr) -> Sum:
+def _with(total: Sum, e: Expr, sign: int = 1) -> Sum:
+    """Add an expression, or with the sign -1 subtract it."""
     total = dict(total)
     for product, c in linear(e).items():
-        total[product] = total.get(product, 0) + c
+        total[product] = total.get(product, 0) + sign * c
     return total
 
 

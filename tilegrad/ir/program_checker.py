@@ -6,13 +6,13 @@ only if every schedule that respects this runs it later; the predecessors of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..errors import CompileError, KernelError
 from .program import Allocate, Buffer, Copy, Foreign, Free, Launch, Program, Record, Step, Wait
 from .program_printer import show_step
-from .size import Size
-from .tile import Kernel
+from .size import Dim, Size
+from .tile import Kernel, Parameter
 from .tile_access import Accesses, accesses
 from .tile_checker import check as check_kernel
 
@@ -101,12 +101,7 @@ class _ProgramChecker:
                 self.read(number, source)
                 self.write(number, target)
             case Foreign(_, inputs, outputs):
-                for name in (*inputs, *outputs):
-                    self.known(number, name)
-                for name in inputs:
-                    self.read(number, name)
-                for name in outputs:
-                    self.write(number, name)
+                self.foreign(number, inputs, outputs)
             case Record(event):
                 self.events[event] = self.before[number]
             case Wait(event):
@@ -115,18 +110,20 @@ class _ProgramChecker:
                 self.before[number] |= self.events[event]
         self.streams[stream] = self.before[number] | 1 << number
 
+    def foreign(self, number: int, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        for name in (*inputs, *outputs):
+            self.known(number, name)
+        for name in inputs:
+            self.read(number, name)
+        for name in outputs:
+            self.write(number, name)
+
     def launch(self, number: int, step: Launch) -> None:
         parameters = step.kernel.parameters
         if len(parameters) != len(step.arguments):
             raise self.error(f"the kernel takes {len(parameters)} arguments, and not {len(step.arguments)}", number)
         for p, argument in zip(parameters, step.arguments, strict=True):
-            if isinstance(argument, str) != p.pointer:
-                raise self.error(f"`{p.name}` takes a {'buffer' if p.pointer else 'number'}, not {argument}", number)
-            if isinstance(argument, str) and self.known(number, argument).type.dtype is not p.dtype:
-                dtype = self.buffers[argument].type.dtype
-                raise self.error(f"`{p.name}` points to {p.dtype}, and {argument} is of {dtype}", number)
-            if not isinstance(argument, str) and not p.dtype.is_integer:
-                raise self.error(f"`{p.name}` is a number of {p.dtype}, and sizes are integers", number)
+            self.argument(number, p, argument)
         self.grid(number, step)
         found = self.accesses(number, step.kernel)
         names = {p.name: a for p, a in zip(parameters, step.arguments, strict=True) if isinstance(a, str)}
@@ -137,6 +134,15 @@ class _ProgramChecker:
         for name, buffer in names.items():
             if name in found.stored:
                 self.write(number, buffer)
+
+    def argument(self, number: int, p: Parameter, argument: str | Dim) -> None:
+        if isinstance(argument, str) != p.pointer:
+            raise self.error(f"`{p.name}` takes a {'buffer' if p.pointer else 'number'}, not {argument}", number)
+        if isinstance(argument, str) and self.known(number, argument).type.dtype is not p.dtype:
+            dtype = self.buffers[argument].type.dtype
+            raise self.error(f"`{p.name}` points to {p.dtype}, and {argument} is of {dtype}", number)
+        if not isinstance(argument, str) and not p.dtype.is_integer:
+            raise self.error(f"`{p.name}` is a number of {p.dtype}, and sizes are integers", number)
 
     def grid(self, number: int, step: Launch) -> None:
         if len(step.grid) > 3:

@@ -302,7 +302,7 @@ def _facts_from(e: Expr, below: list[Facts]) -> Facts:
         if f.reads and f.reads is not reads:
             reads = tuple(dict.fromkeys(reads + f.reads)) if reads else f.reads
         indices = indices if f.indices <= indices else f.indices | indices
-        loops, symbols, checked = loops or f.loops, symbols or f.symbols, checked or f.checked
+        loops, symbols, checked = loops | f.loops, symbols | f.symbols, checked | f.checked
     if isinstance(e, Read):
         reads = (*reads, e)
     elif isinstance(e, Index):
@@ -475,13 +475,10 @@ def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
     """Print an expression; named parts are printed as their names."""
     if e in names:
         return names[e]
-
     of = partial(show, names=names)
     match e:
         case Const(value, dtype):
-            if dtype is bool_ or dtype is int64:
-                return str(value)
-            return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+            return _show_constant(value, dtype)
         case Index(name) | Symbol(name):
             return name
         case Read(source, position):
@@ -489,12 +486,15 @@ def show(e: Expr, names: Mapping[Expr, str] = {}) -> str:
         case Apply("cast" | "bitcast" as fn, (x,), dtype):
             return f"{dtype}({of(x)})" if fn == "cast" else f"bitcast({of(x)}, {dtype})"
         case Apply(fn, args):
-            symbol = FUNCTIONS[fn].symbol
-            if symbol and len(args) == 2:
-                return f"({of(args[0])} {symbol} {of(args[1])})"
-            return f"{symbol}{of(args[0])}" if symbol else f"{fn}({', '.join(map(of, args))})"
+            return FUNCTIONS[fn].show([of(x) for x in args])
         case Reduce(fn, index, body):
             return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{index.extent})"
         case Scan(fn, index, body, at):
             return f"{REDUCERS[fn].printed}({of(body)} for {of(index)} in 0:{of(at)} + 1)"
     raise NotImplementedError(type(e).__name__)
+
+
+def _show_constant(value: bool | int | float, dtype: DType) -> str:
+    if dtype is bool_ or dtype is int64:
+        return str(value)
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)

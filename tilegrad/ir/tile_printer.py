@@ -130,12 +130,18 @@ class _Printer:
                 return [f"for {index} in range({self.bounds(statement)}):", *self.block(body)]
             case While(condition, body):
                 return [f"while {self.expression(condition)}:", *self.block(body)]
-            case If(condition, body, otherwise):
-                lines = [f"if {self.expression(condition)}:", *self.block(body)]
-                if len(otherwise) == 1 and isinstance(otherwise[0], If):
-                    first, *rest = self.statement(otherwise[0])
-                    return [*lines, "el" + first, *rest]
-                return [*lines, "else:", *self.block(otherwise)] if otherwise else lines
+            case If():
+                return self.conditional(statement)
+
+    def conditional(self, statement: If) -> list[str]:
+        lines = [f"if {self.expression(statement.condition)}:", *self.block(statement.body)]
+        match statement.otherwise:
+            case ():
+                return lines
+            case (If() as following,):
+                first, *rest = self.conditional(following)
+                return [*lines, "el" + first, *rest]
+        return [*lines, "else:", *self.block(statement.otherwise)]
 
     def atomic(self, x: Atomic) -> str:
         if x.name:
@@ -220,30 +226,35 @@ class _Printer:
                 return f"num_programs({axis})"
             case Arange(start, stop):
                 return f"arange({start}, {stop})"
+            case Full(shape, _, dtype) if zero(tile):
+                return f"zeros({list(shape)}, {dtype_text(dtype)})"
+            case Full(shape, value, dtype):
+                return f"full({list(shape)}, {self.expression(value)}, {dtype_text(dtype)})"
             case Load(pointer, mask, other):
                 named = {"mask": mask, "other": other}
                 options = [f", {name}={self.expression(x)}" for name, x in named.items() if x is not None]
                 return f"load({self.expression(pointer)}{''.join(options)})"
-            case Full(shape, value, dtype):
-                if zero(tile):
-                    return f"zeros({list(shape)}, {dtype_text(dtype)})"
-                return f"full({list(shape)}, {self.expression(value)}, {dtype_text(dtype)})"
+            case Dot(x, y, accumulator, precision):
+                operands = (x, y) if accumulator is None else (x, y, accumulator)
+                option = "" if precision == "highest" else f', input_precision="{precision}"'
+                return f"dot({self.listed(*operands)}{option})"
+        return self.axis_call(tile)
+
+    def axis_call(self, tile: Tile) -> str:
+        """Print a call that moves, gathers or reduces along axes."""
+        match tile:
             case BroadcastTo(x, shape):
                 return f"broadcast_to({self.expression(x)}, {list(shape)})"
             case Reshape(x, shape):
                 return f"reshape({self.expression(x)}, {list(shape)})"
+            case Trans(x, (1, 0)):
+                return f"trans({self.expression(x)})"
             case Trans(x, permutation):
-                if permutation == (1, 0):
-                    return f"trans({self.expression(x)})"
                 return f"permute({self.expression(x)}, {list(permutation)})"
             case Reduce(fn, x, axis):
                 return f"{REDUCERS[fn].printed if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
             case Scan(fn, x, axis):
                 return f"{REDUCERS[fn].scan or fn if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
-            case Dot(x, y, accumulator, precision):
-                operands = (x, y) if accumulator is None else (x, y, accumulator)
-                option = "" if precision == "highest" else f', input_precision="{precision}"'
-                return f"dot({self.listed(*operands)}{option})"
             case Gather(x, index, axis):
                 return f"gather({self.expression(x)}, {self.expression(index)}, axis={axis})"
         raise TypeError(f"{type(tile).__name__} is no expression of the tile language")
