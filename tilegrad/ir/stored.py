@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
-from . import graph, program, tile
+from . import contraction, graph, program, tile
 from .dtype import DType, dtype_named
 from .node import Structure
 from .size import Size
 
 PLAIN = (str, int, float, bool, type(None))
-ROOMS = (tile, program, graph)
+ROOMS = (tile, program, graph, contraction)
 """The modules that define the node classes of programs."""
 
 

@@ -38,11 +38,14 @@ Every value is a tile: an array of static shape, `()` for a scalar. Notation and
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .dtype import DType
 from .node import Structure
 from .precision import Precision
+
+if TYPE_CHECKING:
+    from .contraction import Contraction, PartialSums
 
 
 def printers() -> Any:
@@ -308,6 +311,8 @@ class Kernel(Structure):
     body: tuple[Statement, ...]
     origin: str = ""
     """A comment: the user's lines that the kernel computes."""
+    computes: Contraction | PartialSums | None = None
+    """The contraction that the kernel computes, where a library could; no part of its code."""
 
     def digest(self) -> str:
         """A hash of the code, the same in all processes."""
@@ -333,7 +338,7 @@ class Kernel(Structure):
         import re
         from hashlib import sha256
 
-        text = repr(self.replaced(origin=""))
+        text = repr(self.replaced(origin="", computes=None))
         own = self.__dict__
         own["_digest"] = sha256(text.encode()).hexdigest()
         names: dict[str, int] = {}

@@ -13,6 +13,7 @@ from ..ir.program_checker import MOST_INSTANCES
 from ..ir.scalar import Index, Read, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Kernel, Literal, Parameter, ProgramId, Tile
+from .contraction_facts import described
 from .emit import Emitter
 from .flatten import FlatGroup
 from .group import Group
@@ -170,4 +171,5 @@ def finished(
     arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))
     lines = {str(m.value.location): None for m in group.members if m.value.location}
     title = "_".join(dict.fromkeys(s.value.op for s in flat.stores))[:48]
-    return Lowered(Kernel(title, tuple(parameters), body, ", ".join(lines)), arguments, grid, work)
+    kernel = Kernel(title, tuple(parameters), body, ", ".join(lines), described(flat, names))
+    return Lowered(kernel, arguments, grid, work)

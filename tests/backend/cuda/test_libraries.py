@@ -13,6 +13,7 @@ from tests.backend.cuda.conftest import Maker
 from tests.backend.cuda.simulated_dnn import GOOD, SimulatedDnn
 from tests.backend.cuda.test_convolutions import GPU, optimise
 from tests.ops.examples_windows import sliding
+from tests.target_models import scheduled_for
 from tilegrad import config
 from tilegrad.backend.cuda import choosing, libraries
 from tilegrad.backend.cuda.convolutions import ConvolutionProblem, convolution_of
@@ -20,11 +21,11 @@ from tilegrad.backend.cuda.cudnn import CuDnn
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import OpenLibrary
 from tilegrad.backend.cuda.libraries import CUDNN, check_version
-from tilegrad.ir.dtype import bfloat16
+from tilegrad.ir.contraction import Contraction, ContractionAxis, ContractionOperand, IndexDigit
+from tilegrad.ir.dtype import bfloat16, float16, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
 from tilegrad.ir.tile import Kernel
-from tilegrad.ir.tile_parser import parse
 from tilegrad.ops.convolution import Convolve, ConvolveWeight
 from tilegrad.ops.sliding import Sliding
 from tilegrad.schedule.assemble import assemble
@@ -48,11 +49,11 @@ def shape(of_weights: bool, images: int, groups: int, channels: int, outputs: in
     x = Input(TensorType(bfloat16, (images, groups, channels, *[a.extent for a in axes])))
     if of_weights:
         y = Input(TensorType(bfloat16, (images, groups, outputs, *[a.count for a in axes])))
-        ((kernel, grid),) = products(ConvolveWeight(x, y, axes), x, y)
+        ((kernel, _),) = products(ConvolveWeight(x, y, axes), x, y)
     else:
         w = Input(TensorType(bfloat16, (groups, outputs, channels, *[a.taps for a in axes])))
-        ((kernel, grid),) = products(Convolve(x, w, axes), x, w)
-    return str(convolution_of(kernel, grid))
+        ((kernel, _),) = products(Convolve(x, w, axes), x, w)
+    return str(convolution_of(kernel.computes))
 
 
 FIRST = (sliding(224, 11, 4),) * 2
@@ -77,52 +78,75 @@ def test_kernels_that_are_convolutions(found: str, given: tuple[Any, ...]) -> No
     assert shape(*given) == found
 
 
-KERNEL = """
-def kernel(w: "*bf16", x: "*bf16", b: "*bf16", y: "*bf16"):
-    i = tl.program_id(0) * 64 + tl.arange(0, 64)
-    o = tl.program_id(1) * 16 + tl.arange(0, 16)
-    acc = tl.zeros([16, 64], tl.float32)
-    for k in range(3):
-        ks = tl.arange(0, 64)
-        mask = ks < 48
-        ws = tl.load(w + ((o * 144 + k * 48)[:, None] + ks[None, :]), mask=mask[None, :], other=0.0)
-        xs = tl.load(x + ((i * 16 + k * 128)[None, :] + ks[:, None]), mask=mask[:, None], other=0.0)
-        acc = tl.dot(ws, xs, acc)
-    row = i // 8 % 8
-    at = i % 8
-    added = tl.load(b + o)
-    made = tl.maximum(acc.to(tl.bfloat16) + added[:, None], 0.0)
-    place = (i // 64 * 1152 + row * 6 + at)[None, :] + (o * 36)[:, None]
-    tl.store(y + place, made, mask=((row < 6) & (at < 6))[None, :])
-"""
+KERNEL = Contraction(
+    (
+        ContractionAxis(32, 144, 0, False),
+        ContractionAxis(320, 0, 16, False),
+        ContractionAxis(3, 48, 128, True),
+        ContractionAxis(48, 1, 1, True),
+    ),
+    *(ContractionOperand(n, bfloat16, 0) for n in (0, 1, 3)),
+    (IndexDigit(1, 64, 0, 1152), IndexDigit(1, 8, 8, 6, 6), IndexDigit(1, 1, 8, 1, 6), IndexDigit(0, 1, 0, 36)),
+    bias=2,
+    bias_axis=0,
+    relu=True,
+)
 
 
 def test_epilogues() -> None:
-    found = convolution_of(parse(KERNEL), (5, 2))
+    found = convolution_of(KERNEL)
     assert str(found) == "5 x 16 x 8x8, 32 x 3x3 bf16 + bias, relu"
     assert isinstance(found, ConvolutionProblem)
     assert found.operations == 2.0 * 5 * 36 * 32 * 144
 
 
+def with_axis(number: int, **changes: Any) -> Contraction:
+    axes = list(KERNEL.axes)
+    axes[number] = axes[number].replaced(**changes)
+    return KERNEL.replaced(axes=tuple(axes))  # type: ignore[no-any-return]
+
+
+def with_digit(number: int, **changes: Any) -> Contraction:
+    digits = list(KERNEL.digits)
+    digits[number] = digits[number].replaced(**changes)
+    return KERNEL.replaced(digits=tuple(digits))  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize(
-    ("was", "is_now"),
+    "other",
     [
-        ("k * 128", "k * 112"),  # rows that are not as far apart as those of the result
-        ("k * 48)", "k * 64)"),  # weights with gaps
-        ("o * 144", "o * 160"),
-        ("row * 6", "row * row"),
-        ("i // 8 % 8", "i // 8 % 7"),
-        ("row < 6", "row > 6"),
-        ("tl.maximum(", "tl.minimum("),
-        ("b + o)", "b + o * 2)"),
-        ("acc.to(tl.bfloat16)", "acc.to(tl.bfloat16) * 2.0"),
-        ("ks < 48", "ks < 40"),
-        ("acc = tl.zeros([16, 64], tl.float32)", "acc = tl.full([16, 64], 1.0, tl.float32)"),
+        with_axis(2, y=112),  # rows with another pitch than those of the result
+        with_axis(2, x=64),  # weights with gaps
+        with_axis(0, x=160),
+        with_axis(3, extent=40),
+        with_digit(1, modulus=7),
+        with_digit(0, limit=4),
+        KERNEL.replaced(bias_axis=1),
+        KERNEL.replaced(x=ContractionOperand(0, float64, 0)),
+        KERNEL.replaced(out=ContractionOperand(3, float16, 0)),
     ],
 )
-def test_other_kernels_are_not_recognised(was: str, is_now: str) -> None:
-    assert was in KERNEL
-    assert convolution_of(parse(KERNEL.replace(was, is_now)), (5, 2)) is None
+def test_other_kernels_are_not_recognised(other: Contraction) -> None:
+    assert convolution_of(other) is None
+
+
+@pytest.mark.parametrize(
+    ("build", "computed"),
+    [
+        (lambda x, w, b: F.conv2d(x, w, b, padding=1).relu(), " + bias, relu"),
+        (lambda x, w, b: F.conv2d(x, w, padding=1), ""),
+        (lambda x, w, b: F.conv2d(x, w, b, padding=1).exp(), None),
+        (lambda x, w, b: F.conv2d(x, w, b, padding=1) * 2.0, None),
+    ],
+)
+def test_epilogues_of_programs(build: Callable[..., tg.Tensor], computed: str | None) -> None:
+    with scheduled_for(GPU):
+        x, w, b = (tg.zeros(*s, dtype=tg.bfloat16) for s in ((4, 64, 8, 8), (32, 64, 3, 3), (32,)))
+        jitted = tg.jit(build)
+        jitted(x, w, b)
+        steps = jitted.programs[0].compiled.program.steps
+    found = [str(p) for s in steps if isinstance(s, Launch) and (p := convolution_of(s.kernel.computes))]
+    assert found == ([] if computed is None else [f"4 x 64 x 10x10, 32 x 3x3 bf16{computed}"])
 
 
 # --- what comes out ------------------------------------------------------------------------------

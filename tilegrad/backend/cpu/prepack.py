@@ -147,6 +147,7 @@ def _prepacked_launch(
         (*launch.kernel.parameters, *[Parameter(packer.memory, uint8) for packer in packers]),
         launch.kernel.body,
         launch.kernel.origin,
+        None,
         packed,
         tuple(kernels.products) if _is_prepacked_sum(launch.kernel, kernels.products, packed) else (),
     )
@@ -232,6 +233,7 @@ class _PackingKernels:
             (*[p for p in self.kernel.parameters if p.name in used], Parameter(memory, uint8)),
             tuple(body),
             self.kernel.origin,
+            None,
             names,
             Name(memory) + _as_int64(instance * iterations + ProgramId(loop_axis)) * area,
             right,

@@ -15,8 +15,9 @@ import numpy as np
 
 from ...config import settings
 from ...errors import TilegradError
+from ...ir.contraction import PartialSums
 from ...ir.dtype import bfloat16, float16, float32
-from ...ir.tile import Kernel
+from ...ir.node import Structure
 from ...runtime import events
 from ...runtime.cache import key, shared, sources
 from . import libraries
@@ -25,7 +26,6 @@ from .driver import KernelCall, LibraryCall, NodeCall, OpenLibrary
 from .libraries import CUBLASLT, CUDNN, InstalledLibrary, are_allowed, is_enabled
 from .plan import CompiledLaunch
 from .products import ProductProblem, product_of
-from .split_k_sums import split_sum_of
 
 if TYPE_CHECKING:
     from .device import CudaDevice
@@ -59,17 +59,17 @@ class LibraryChoice(NamedTuple):
 Task: TypeAlias = ProductProblem | ConvolutionProblem
 
 
-def _non_overlapping_convolution(kernel: Kernel, extents: Sequence[int]) -> ConvolutionProblem | None:
-    """Return the convolution that a kernel computes, if its rows do not overlap, as cuDNN requires."""
-    found = convolution_of(kernel, extents)
+def _non_overlapping_convolution(computed: Structure | None) -> ConvolutionProblem | None:
+    """Return the convolution that a description stands for, if its rows do not overlap, as cuDNN requires."""
+    found = convolution_of(computed)
     return found if found is not None and (found.of_weights or not found.overlaps) else None
 
 
-RECOGNISERS: dict[str, Callable[[Kernel, Sequence[int]], Task | None]] = {
+PROBLEMS: dict[str, Callable[[Structure | None], Task | None]] = {
     CUBLASLT.name: product_of,
     CUDNN.name: _non_overlapping_convolution,
 }
-"""Recognisers of the problems that each library solves."""
+"""The problem that each library solves in place of a kernel, from what the kernel computes."""
 KERNEL_CHOSEN = LibraryChoice(b"", 0.0, 0.0)
 
 
@@ -85,11 +85,10 @@ class LibraryChoices:
 
     def substitute(self, launched: CompiledLaunch, after: CompiledLaunch | None = None) -> LibraryCall | None:
         """Return the library call that is faster than a kernel, or than a split-K kernel and its sum, if any."""
-        if len(self.absent) == len(RECOGNISERS) or not are_allowed() or settings().cuda == "checked":
+        if len(self.absent) == len(PROBLEMS) or not are_allowed() or settings().cuda == "checked":
             return None
-        kernel, _, extents = launched
-        for name, recognised in RECOGNISERS.items():
-            task = recognised(kernel, extents) if name not in self.absent and is_enabled(name) else None
+        for name, problem_of in PROBLEMS.items():
+            task = problem_of(launched[0].computes) if name not in self.absent and is_enabled(name) else None
             if task is None or task.operations < MIN_OPERATIONS:
                 continue
             whole = _whole_task(task, after)
@@ -145,8 +144,8 @@ def _whole_task(task: Task, after: CompiledLaunch | None) -> ConvolutionProblem 
     """Return the convolution that a split-K kernel and the sum after it compute together, if they do."""
     if after is None or not isinstance(task, ConvolutionProblem):
         return None
-    added = split_sum_of(after[0], after[2])
-    return None if added is None else task.whole(added)
+    added = after[0].computes
+    return task.whole(added) if isinstance(added, PartialSums) else None
 
 
 class _LibraryTrial:

@@ -1,14 +1,15 @@
-"""Recognise kernels that compute a matrix product with a simple epilogue, so that a library can replace them."""
+"""Read a matrix product with a simple epilogue from the description of a kernel, so that a library can compute it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...ir import tile as ir
-from ...ir.dtype import DType, float32
-from .code.dot_operands import Strided
-from .sums import NotRecognised, ProductKernel, Terms, require
+from ...ir.contraction import Contraction, ContractionAxis
+from ...ir.dtype import DType, bfloat16, float16, float32
+from ...ir.node import Structure
+
+MULTIPLIED = (bfloat16, float16, float32)
+"""Types of operands that libraries are asked to multiply."""
 
 
 class Matrix(NamedTuple):
@@ -67,116 +68,63 @@ class ProductProblem(NamedTuple):
         return f"{batch}{self.m} x {self.k} @ {self.k} x {self.n} {self.x.dtype}{more}"
 
 
-def product_of(kernel: ir.Kernel, extents: Sequence[int]) -> ProductProblem | None:
-    """Return the product that a kernel computes on a grid with these extents, or None.
+def product_of(computed: Structure | None) -> ProductProblem | None:
+    """Return the product that a description stands for, or None.
 
-    >>> from ...ir.tile_parser import parse
-    >>> kernel = parse('''
-    ... def contract(x: "*bf16", y: "*bf16", out: "*bf16"):
-    ...     i = tl.program_id(0) * 64 + tl.arange(0, 64)
-    ...     j = tl.program_id(1) * 32 + tl.arange(0, 32)
-    ...     acc = tl.zeros([32, 64], tl.float32)
-    ...     for k in range(0, 96, 32):
-    ...         ks = k + tl.arange(0, 32)
-    ...         acc = tl.dot(tl.load(x + ((j * 96)[:, None] + ks[None, :])),
-    ...                      tl.load(y + ((ks * 128)[:, None] + i[None, :])), acc)
-    ...     tl.store(out + ((j * 128)[:, None] + i[None, :]), acc.to(tl.bfloat16))
-    ... ''')
-    >>> print(product_of(kernel, (2, 3)))
-    96 x 96 @ 96 x 128 bf16
+    >>> from ...ir.contraction import IndexDigit, ContractionOperand
+    >>> x, y, out = (ContractionOperand(n, bfloat16, 0) for n in range(3))
+    >>> axes = ContractionAxis(96, 64, 0, False), ContractionAxis(128, 0, 1, False), ContractionAxis(64, 1, 128, True)
+    >>> print(product_of(Contraction(axes, x, y, out, (IndexDigit(0, 1, 0, 128), IndexDigit(1, 1, 0, 1)))))
+    96 x 64 @ 64 x 128 bf16
     """
-    try:
-        return _ProductRecogniser(kernel, extents).found()
-    except NotRecognised:
+    if not isinstance(computed, Contraction) or not is_multiplied(computed):
         return None
+    c, strides = computed, result_strides(computed)
+    if strides is None or c.x.first or c.y.first or c.out.first:
+        return None
+    rows, columns, summed, others = split_axes(c)
+    if rows < 0 or columns < 0 or len(summed) != 1 or len(others) > 1:
+        return None
+    m, n, (k,) = c.axes[rows], c.axes[columns], summed
+    batch = [(c.axes[a].extent, c.axes[a].x, c.axes[a].y, strides[a]) for a in others]
+    count, apart_x, apart_y, apart = batch[0] if batch else (1, 0, 0, 0)
+    bias = c.bias if c.bias < 0 or c.bias_axis == columns else None
+    dense = strides[columns] == 1 and strides[rows] >= n.extent
+    if (
+        bias is None
+        or not dense
+        or not (_is_matrix(m.x, k.x, k.extent, m.extent) and _is_matrix(k.y, n.y, n.extent, k.extent))
+    ):
+        return None
+    left = Matrix(c.x.parameter, c.x.dtype, m.x, k.x, apart_x)
+    right = Matrix(c.y.parameter, c.y.dtype, k.y, n.y, apart_y)
+    made = Matrix(c.out.parameter, c.out.dtype, strides[rows], 1, apart)
+    return ProductProblem(m.extent, n.extent, k.extent, count, left, right, made, bias, c.relu, c.precision)
 
 
-class _ProductGrid(NamedTuple):
-    """The grid of a product: what counts rows and columns, the shape of all tiles, and the batch with its strides."""
-
-    counted: tuple[Terms, Terms]
-    m: int
-    n: int
-    batch: int
-    strides: tuple[int, int, int]
+def is_multiplied(c: Contraction) -> bool:
+    """Whether a library multiplies these types, into a result of their type or float32."""
+    return c.x.dtype is c.y.dtype and c.x.dtype in MULTIPLIED and c.out.dtype in (c.x.dtype, float32)
 
 
-class _ProductRecogniser(ProductKernel):
-    def __init__(self, kernel: ir.Kernel, extents: Sequence[int]) -> None:
-        super().__init__(kernel, extents)
-        require(len(self.loops) <= 1)
-        self.loop = self.loops[0] if self.loops else None
+def result_strides(c: Contraction) -> list[int] | None:
+    """Return the stride of the result along each axis, or None if it is no sum of multiples of indices."""
+    found = [0] * len(c.axes)
+    for digit in c.digits:
+        if digit.divisor != 1 or digit.modulus or digit.limit:
+            return None
+        found[digit.axis] = digit.stride
+    return found
 
-    def found(self) -> ProductProblem:
-        x, y, pointer = self.operand(self.dot.x), self.operand(self.dot.y), self.store.pointer
-        t = self.definitions.types.of(pointer)
-        steps = (self.definitions.step(pointer, -2) or 0, self.definitions.step(pointer, -1) or 0)
-        target = self.definitions.parameter(pointer)
-        require(target is not None and t.shape == (x.shape[0], y.shape[1]) and t.dtype in (x.dtype, float32))
-        firsts = [self.definitions.linear_form(p) for p in (x.pointer, y.pointer, pointer)]
-        grid = self._grid(x, y, steps, firsts)
-        k, index = self._depth(x.shape[1])
-        if index is not None:
-            require(firsts[0].pop(index, 0) == x.steps[1] and firsts[1].pop(index, 0) == y.steps[0])
-        require(not any(firsts))
-        m, n = self._stored(grid.counted, grid.m, grid.n)
-        k = self._check_bounds(x, y, grid.counted, (m, n, k), {index: 1} if index else {})
-        bias, relu = self.rest(-1, grid.counted[1], n, t.dtype)
-        read = {self.places[x.parameter], self.places[y.parameter]} | ({bias} if bias >= 0 else set())
-        self.check_places(read, str(target))
-        require(x.pitch >= (k if x.along else m) and y.pitch >= (n if y.along else k))
-        require(steps[0] >= n and steps[1] == 1)
-        left = Matrix(self.places[x.parameter], x.dtype, *x.steps, grid.strides[0])
-        right = Matrix(self.places[y.parameter], y.dtype, *y.steps, grid.strides[1])
-        made = Matrix(self.places[str(target)], t.dtype, *steps, grid.strides[2])
-        precision = self.dot.precision if x.dtype is float32 else "highest"
-        return ProductProblem(m, n, k, grid.batch, left, right, made, bias, relu, precision)
 
-    def _grid(self, x: Strided, y: Strided, steps: tuple[int, int], firsts: list[Terms]) -> _ProductGrid:
-        """Match the axes of the grid with rows, columns and batch; removes their terms from the offsets."""
-        rows, columns = x.shape[0], y.shape[1]
-        counted: list[Terms] = [{}, {}]
-        shape, batch, strides = [rows, columns], 1, (0, 0, 0)
-        for axis, extent in enumerate(self.extents):
-            id = ir.ProgramId(axis)
-            moves = (firsts[0].pop(id, 0), firsts[1].pop(id, 0), firsts[2].pop(id, 0))
-            if not counted[0] and moves == (x.steps[0] * rows, 0, steps[0] * rows):
-                counted[0], shape[0] = {id: rows}, rows * extent
-            elif not counted[1] and moves == (0, y.steps[1] * columns, steps[1] * columns):
-                counted[1], shape[1] = {id: columns}, columns * extent
-            elif extent > 1:
-                require(batch == 1 and moves[2])
-                batch, strides = extent, moves
-        return _ProductGrid((counted[0], counted[1]), shape[0], shape[1], batch, strides)
+def split_axes(c: Contraction) -> tuple[int, int, list[ContractionAxis], list[int]]:
+    """Return the last axis of x alone, the last one of y alone, the summed axes, and the numbers of the others."""
+    free = [n for n, axis in enumerate(c.axes) if not axis.summed]
+    rows = max((n for n in free if c.axes[n].x and not c.axes[n].y), default=-1)
+    columns = max((n for n in free if c.axes[n].y and not c.axes[n].x), default=-1)
+    return rows, columns, [a for a in c.axes if a.summed], [n for n in free if n not in (rows, columns)]
 
-    def _check_bounds(
-        self, x: Strided, y: Strided, counted: tuple[Terms, Terms], shape: tuple[int, int, int], index: Terms
-    ) -> int:
-        """Check that masks of the operands only exclude what is not stored; return the depth they leave."""
-        m, n, k = shape
-        for bound, place, extent in ((x.bounds[0], counted[0], m), (y.bounds[1], counted[1], n)):
-            require(bound is None or (self.definitions.linear_form(bound.at) == place and bound.extent >= extent))
-        for bound in (x.bounds[1], y.bounds[0]):
-            require(bound is None or self.definitions.linear_form(bound.at) == index)
-            k = k if bound is None else min(k, bound.extent)
-        return k
 
-    def _depth(self, depth: int) -> tuple[int, ir.Tile | None]:
-        """Return the depth that the loop covers, and its index."""
-        match self.loop:
-            case None:
-                return depth, None
-            case ir.For(index, ir.Literal(0), ir.Literal(int(stop)), ir.Literal(int(step))) if step == depth:
-                return -(-stop // step) * step, ir.Name(index)
-        raise NotRecognised
-
-    def _stored(self, counted: tuple[Terms, Terms], m: int, n: int) -> tuple[int, int]:
-        """Return the shape of what is stored: whole tiles, limited by the mask."""
-        shape = [m, n]
-        for index, extent in self.definitions.comparisons(self.store.mask) if self.store.mask is not None else ():
-            steps = (self.definitions.step(index, -2), self.definitions.step(index, -1))
-            require(extent >= 0 and steps in ((1, 0), (0, 1)))
-            axis = steps.index(1)
-            require(self.definitions.linear_form(index) == counted[axis])
-            shape[axis] = min(shape[axis], extent)
-        return shape[0], shape[1]
+def _is_matrix(line: int, column: int, columns: int, lines: int) -> bool:
+    """Whether the elements of a matrix are contiguous along one axis and do not overlap."""
+    return (column == 1 and line >= columns) or (line == 1 and column >= lines)

@@ -268,10 +268,6 @@ class Definitions:
                 return found
         return {x: 1}
 
-    def linear_form(self, x: ir.Tile) -> dict[ir.Tile, int]:
-        """Return the linear combination without terms whose coefficients cancel."""
-        return {term: factor for term, factor in self.coefficients(x).items() if factor}
-
     def _is_nonnegative_sum(self, terms: dict[ir.Tile, int]) -> bool:
         return all(factor == 0 or (factor > 0 and self.is_nonnegative(term)) for term, factor in terms.items())
 
