@@ -21,7 +21,7 @@ def rewrite(graph: Graph, simpler: Rewrite, of: type[Value] | tuple[type[Value],
 
     Only values of the classes `of` are rewritten: a graph that has none is not walked.
     """
-    if of is not Value and not any(isinstance(v, of) for v in graph.values()):
+    if of is not Value and not any(issubclass(kind, of) for kind in set(map(type, graph.values()))):
         return graph
     given = set(graph.inputs)
     readers = graph.consumers()
@@ -49,7 +49,7 @@ def _rewritten(value: Value, new: dict[Value, Value], simpler: Rewrite, busy: se
             if x not in new:
                 new[x] = x if type(x) is Input else _rewritten(x, new, simpler, busy, of)
         value = on_inputs(value, tuple([new[x] for x in value.inputs]))
-        found = simpler(value, busy) if isinstance(value, of) else None
+        found = simpler(value, busy) if of is Value or isinstance(value, of) else None
         if found is None:
             return new.setdefault(value, value)
         if found in new:

@@ -78,9 +78,9 @@ def _simpler(value: Value) -> Value | None:
 
 def _matches(pattern: Value, value: Value, found: dict[Value, Value]) -> bool:
     """Match a value with a pattern; bind its wildcards in `found`."""
-    if isinstance(pattern, Input):
+    if type(pattern) is Input:
         return found.setdefault(pattern, value) is value
-    if isinstance(pattern, Fill):
+    if type(pattern) is Fill:
         constant = constant_of(value)
         return constant is not None and _same(constant, pattern.value)
     return (

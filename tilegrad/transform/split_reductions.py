@@ -46,15 +46,19 @@ def split_reductions(graph: Graph, target: TargetModel = TargetModel()) -> Graph
             new[value] = value
             continue
         made = on_inputs(value, tuple([new[x] for x in value.inputs]))
-        parts = part_count(made, target) if isinstance(made, Reduction) else 1
-        if isinstance(made, Reduction) and parts > 1:
-            made = _split(made, parts)
-        elif isinstance(made, Reduction) and _reads_row_reductions(made):
-            made = _reduce_rows_first(made)
+        if isinstance(made, Reduction):
+            made = _split_reduction(made, target)
         new[value] = made
     if all(x is y for x, y in new.items()):
         return graph
     return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+
+
+def _split_reduction(value: Reduction, target: TargetModel) -> Value:
+    parts = part_count(value, target)
+    if parts > 1:
+        return _split(value, parts)
+    return _reduce_rows_first(value) if _reads_row_reductions(value) else value
 
 
 def part_count(value: Reduction, target: TargetModel) -> int:
