@@ -15,28 +15,32 @@ from .functional.geometry import Each, each
 from .functional.paddings import MODES, pad
 from .module import Module
 from .parameter import Parameter
+from .wrapped import FunctionModule
 
 
-class _Convolution(Module):
-    """The parameters of a convolution or transposed convolution, with PyTorch's names, shapes and initial values."""
+class _Conv(Module):
+    """A convolution, whose parameters have PyTorch's names, shapes and initial values."""
 
     rank: ClassVar[int]
     function: ClassVar[Callable[..., Tensor]]
     bias: Parameter | None
 
-    def _prepare(
+    def __init__(
         self,
-        channels: tuple[int, int],
+        in_channels: int,
+        out_channels: int,
         kernel_size: Each,
-        stride: Each,
-        padding: Each | str,
-        dilation: Each,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any,
-        dtype: Any,
+        stride: Each = 1,
+        padding: Each | str = 0,
+        dilation: Each = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
+        super().__init__()
+        channels = (in_channels, out_channels)
         name = type(self).__name__
         modes = ("zeros", *MODES[1:])
         if padding_mode not in modes:
@@ -74,38 +78,6 @@ class _Convolution(Module):
             bound = 1 / sqrt(inputs) if inputs > 0 else 0.0
             init.uniform_(self.bias, -bound, bound)
 
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if isinstance(self.padding, str) or any(self.padding):
-            text += f", padding={self.padding}"
-        if any(d != 1 for d in self.dilation):
-            text += f", dilation={self.dilation}"
-        more = getattr(self, "output_padding", ())
-        text += f", output_padding={more}" if any(more) else ""
-        text += f", groups={self.groups}" if self.groups != 1 else ""
-        text += ", bias=False" if self.bias is None else ""
-        return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
-
-
-class _Conv(_Convolution):
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Each,
-        stride: Each = 1,
-        padding: Each | str = 0,
-        dilation: Each = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        channels = (in_channels, out_channels)
-        self._prepare(channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
-
     def forward(self, input: Tensor) -> Tensor:
         padding: Each | str = self.padding
         if self.padding_mode != "zeros":
@@ -122,6 +94,18 @@ class _Conv(_Convolution):
             else:
                 widths += [self.padding[n]] * 2
         return widths
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        if isinstance(self.padding, str) or any(self.padding):
+            text += f", padding={self.padding}"
+        if any(d != 1 for d in self.dilation):
+            text += f", dilation={self.dilation}"
+        more = getattr(self, "output_padding", ())
+        text += f", output_padding={more}" if any(more) else ""
+        text += f", groups={self.groups}" if self.groups != 1 else ""
+        text += ", bias=False" if self.bias is None else ""
+        return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
 
 class Conv1d(_Conv):
@@ -149,7 +133,9 @@ class Conv3d(_Conv):
     function = staticmethod(convolutions.conv3d)
 
 
-class _ConvTranspose(_Convolution):
+class _ConvTranspose(_Conv):
+    """A transposed convolution, the gradient of a convolution."""
+
     def __init__(
         self,
         in_channels: int,
@@ -165,13 +151,13 @@ class _ConvTranspose(_Convolution):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__()
         name = type(self).__name__
         if padding_mode != "zeros" or isinstance(padding, str):
             raise ArgumentError(f"{name}: only numbers of zeros can be put around: padding_mode='zeros', padding=1")
-        self.output_padding = each(output_padding, self.rank, "output_padding", name, 0)
+        more = each(output_padding, self.rank, "output_padding", name, 0)
         channels = (in_channels, out_channels)
-        self._prepare(channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        super().__init__(*channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        self.output_padding = more
 
     def _matrix(self) -> tuple[int, int]:
         return self.in_channels, self.out_channels
@@ -221,34 +207,9 @@ class ConvTranspose3d(_ConvTranspose):
     function = staticmethod(convolutions.conv_transpose3d)
 
 
-class Unfold(Module):
+class Unfold(FunctionModule, function=convolutions.unfold):
     """Extract the windows of images as columns."""
 
-    def __init__(self, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> None:
-        super().__init__()
-        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
 
-    def forward(self, input: Tensor) -> Tensor:
-        return convolutions.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        text = f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}"
-        return f"{text}, stride={self.stride}"
-
-
-class Fold(Module):
+class Fold(FunctionModule, function=convolutions.fold):
     """Sum windows, given as columns, into images."""
-
-    def __init__(
-        self, output_size: Each, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.kernel_size, self.dilation, self.padding, self.stride = kernel_size, dilation, padding, stride
-
-    def forward(self, input: Tensor) -> Tensor:
-        return convolutions.fold(input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride)
-
-    def extra_repr(self) -> str:
-        text = f"output_size={self.output_size}, kernel_size={self.kernel_size}, dilation={self.dilation}"
-        return f"{text}, padding={self.padding}, stride={self.stride}"

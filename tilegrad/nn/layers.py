@@ -12,6 +12,7 @@ from ..tensor import Tensor
 from . import functional, init
 from .module import Module
 from .parameter import Parameter
+from .wrapped import FunctionModule
 
 
 class Identity(Module):
@@ -90,16 +91,10 @@ class Bilinear(Module):
         return f"{inputs}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class CosineSimilarity(Module):
+class CosineSimilarity(FunctionModule, function=functional.cosine_similarity):
     """Compute the cosine of the angle between vectors along `dim`."""
 
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return functional.cosine_similarity(x1, x2, self.dim, self.eps)
+    shown = ()
 
 
 class PairwiseDistance(Module):

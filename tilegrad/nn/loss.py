@@ -98,9 +98,11 @@ class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss):
     """Compute the negative log-likelihood of counts under a Poisson distribution."""
 
 
-class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, inputs=3, keyword_only=True):
+class GaussianNLLLoss(
+    Loss, function=functional.gaussian_nll_loss, inputs=("input", "target", "var"), keyword_only=True
+):
     """Compute the negative log-likelihood under normal distributions of given means and variances."""
 
 
-class CTCLoss(Loss, function=functional.ctc_loss, inputs=4):
+class CTCLoss(Loss, function=functional.ctc_loss, inputs=("log_probs", "targets", "input_lengths", "target_lengths")):
     """Compute the negative log-likelihood of label sequences, summed over their alignments with the inputs."""

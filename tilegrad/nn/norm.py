@@ -13,6 +13,7 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 from .parameter import Parameter
+from .wrapped import FunctionModule
 
 
 class _Running(Module):
@@ -318,21 +319,10 @@ class RMSNorm(_Affine):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class LocalResponseNorm(Module):
+class LocalResponseNorm(FunctionModule, function=functional.local_response_norm):
     """Divide by a power of the sum of squares of `size` neighbouring channels."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+    unnamed = ("size",)
 
 
 class CrossMapLRN2d(LocalResponseNorm):

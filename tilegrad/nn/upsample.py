@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any
 
-from ..tensor import Tensor
 from . import functional
-from .module import Module
+from .wrapped import FunctionModule
 
 
-class Upsample(Module):
+class Upsample(FunctionModule, function=functional.interpolate, without=("antialias",)):
     """Resample to `size` or by `scale_factor`, as `interpolate` does."""
 
-    kind: ClassVar[str] = "Upsample"
-
-    def __init__(
-        self,
-        size: int | Sequence[int] | None = None,
-        scale_factor: float | Sequence[float] | None = None,
-        mode: str = "nearest",
-        align_corners: bool | None = None,
-        recompute_scale_factor: bool | None = None,
-    ) -> None:
-        super().__init__()
-        self.name = self.kind
-        self.size = size
-        self.scale_factor = (
-            tuple(map(float, scale_factor))
-            if isinstance(scale_factor, Sequence)
-            else float(scale_factor)
-            if scale_factor
-            else None
-        )
-        self.mode = mode
-        self.align_corners = align_corners
-        self.recompute_scale_factor = recompute_scale_factor
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.interpolate(
-            input, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor
-        )
+    def _set(self, **settings: Any) -> None:
+        factor = settings.pop("scale_factor")
+        factors = tuple(map(float, factor)) if isinstance(factor, Sequence) else float(factor) if factor else None
+        super()._set(**settings, scale_factor=factors)
+        self.name = "Upsample"
 
     def extra_repr(self) -> str:
         given = f"size={self.size!r}" if self.scale_factor is None else f"scale_factor={self.scale_factor!r}"
@@ -65,43 +41,13 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, "bilinear", align_corners=True)
 
 
-class PixelShuffle(Module):
+class PixelShuffle(FunctionModule, function=functional.pixel_shuffle):
     """Rearrange (..., C r r, H, W) to (..., C, H r, W r)."""
 
-    def __init__(self, upscale_factor: int) -> None:
-        super().__init__()
-        self.upscale_factor = upscale_factor
 
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.pixel_shuffle(input, self.upscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"upscale_factor={self.upscale_factor}"
-
-
-class PixelUnshuffle(Module):
+class PixelUnshuffle(FunctionModule, function=functional.pixel_unshuffle):
     """Rearrange (..., C, H r, W r) to (..., C r r, H, W)."""
 
-    def __init__(self, downscale_factor: int) -> None:
-        super().__init__()
-        self.downscale_factor = downscale_factor
 
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.pixel_unshuffle(input, self.downscale_factor)
-
-    def extra_repr(self) -> str:
-        return f"downscale_factor={self.downscale_factor}"
-
-
-class ChannelShuffle(Module):
+class ChannelShuffle(FunctionModule, function=functional.channel_shuffle):
     """Interleave the channels of the groups."""
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, signature
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .functional.losses import reduction_of
@@ -16,9 +17,9 @@ OUT_OF_USE = ("size_average", "reduce")
 class FunctionModule(Module):
     """A module that calls a function with its settings, which its printed form shows.
 
-    `function` is called. Its leading parameters that are tensors, or as many as `inputs` says, are the inputs of
+    `function` is called. Its leading parameters that are tensors, or those named in `inputs`, are the inputs of
     `forward`; the others, but for those in `without`, are the parameters of the constructor, of the same names and
-    defaults. Tensors among them become buffers.
+    defaults, those in `last` after the others. Tensors among them become buffers.
 
     >>> from tilegrad.nn import functional
     >>> class Mish(FunctionModule, function=functional.mish): ...
@@ -39,29 +40,31 @@ class FunctionModule(Module):
     def __init_subclass__(
         cls,
         function: Callable[..., Any] | None = None,
-        inputs: int | None = None,
+        inputs: Sequence[str] | None = None,
         without: Collection[str] = (),
+        last: Collection[str] = (),
         keyword_only: bool = False,
     ) -> None:
         if function is None:
             return
-        parameters = list(signature(function).parameters.values())
+        parameters, result = signature(function).parameters, signature(function).return_annotation
         if inputs is None:
-            inputs = next((n for n, p in enumerate(parameters) if p.annotation != "Tensor"), len(parameters))
-        cls.settings = {p.name: p for p in parameters[inputs:] if p.name not in (*without, "training")}
-        passed = [name for name in cls.settings if name not in OUT_OF_USE]
-        passed += ["training"] if any(p.name == "training" for p in parameters) else []
-        given = ", ".join(p.name for p in parameters[:inputs])
+            inputs = [p.name for p in takewhile(lambda p: p.annotation == "Tensor", parameters.values())]
+        kept = [name for name in parameters if name not in (*inputs, *without, "training")]
+        cls.settings = {name: parameters[name] for name in sorted(kept, key=lambda name: name in last)}
+        given = [parameters[name] for name in inputs]
+        passed = [p.name if p.default is Parameter.empty else f"{p.name}={p.name}" for p in given]
+        passed += [f"{name}=self.{name}" for name in cls.settings if name not in OUT_OF_USE]
+        passed += ["training=self.training"] if "training" in parameters else []
         starred = ["*"] if keyword_only else []
-        declared = ["self", *starred, *(_declared(p) for p in cls.settings.values())]
-        kept = ", ".join(f"{name}={name}" for name in cls.settings)
-        source = f"def __init__({', '.join(declared)}):\n    self._set({kept})\n"
-        source += f"def forward(self, {given}):\n    return function({given}, "
-        source += ", ".join(f"{name}=self.{name}" for name in passed) + ")\n"
-        space: dict[str, Any] = {"function": function, "settings": cls.settings}
+        source = f"def __init__({', '.join(['self', *starred, *map(_declared, cls.settings.values())])}):\n"
+        source += f"    self._set({', '.join(f'{name}={name}' for name in cls.settings)})\n"
+        source += f"def forward({', '.join(['self', *map(_declared, given)])}):\n"
+        source += f"    return function({', '.join(passed)})\n"
+        space: dict[str, Any] = {"function": function, "parameters": parameters}
         exec(source, space)
         space["__init__"].__annotations__ = {p.name: p.annotation for p in cls.settings.values()} | {"return": "None"}
-        space["forward"].__annotations__ = {p.name: p.annotation for p in parameters[:inputs]} | {"return": "Tensor"}
+        space["forward"].__annotations__ = {p.name: p.annotation for p in given} | {"return": result}
         for name in ("__init__", "forward"):
             if name not in cls.__dict__:
                 made = space[name]
@@ -90,10 +93,10 @@ class FunctionModule(Module):
 
 
 def _declared(parameter: Parameter) -> str:
-    """Return a parameter as it is written in a constructor, with its default from `settings`."""
+    """Return a parameter as it is written in a constructor, with its default from `parameters`."""
     if parameter.default is Parameter.empty:
         return parameter.name
-    return f"{parameter.name}=settings[{parameter.name!r}].default"
+    return f"{parameter.name}=parameters[{parameter.name!r}].default"
 
 
 class Loss(FunctionModule):
