@@ -202,15 +202,17 @@ class Emitter:
             return self.assign("i" if e.dtype is int64 else "mask" if e.dtype is bool_ else "v", value), axes
         return value, axes
 
+    def _leaf(self, e: Const | Index | Symbol) -> tuple[Tile, Axes]:
+        if isinstance(e, Index):
+            return Name(self.variables[e]), (e,) if e in self.axes else ()
+        if isinstance(e, Symbol):
+            self.symbols.add(e.name)
+        return (Literal(e.value) if isinstance(e, Const) else Name(e.name)), ()
+
     def _emitted(self, e: Expr, guard: Expr) -> tuple[Tile, Axes]:
         match e:
-            case Const(number):
-                return Literal(number), ()
-            case Index():
-                return Name(self.variables[e]), (e,) if e in self.axes else ()
-            case Symbol(name):
-                self.symbols.add(name)
-                return Name(name), ()
+            case Const() | Index() | Symbol():
+                return self._leaf(e)
             case Read(source, (offset,), _):
                 return self._load(source, offset, guard)
             case Apply("cast", (x,), dtype):
@@ -225,7 +227,6 @@ class Emitter:
             case Apply("inside", args):
                 return self._kept_inside(args, guard)
             case Apply(fn, args):
-                fn = "mul" if fn in PRECISION_OF else fn  # what no dot computes is as exact as it can be
                 return self._applied(fn, [self.emit(*part) for part in self._guarded(e, guard)], args)
             case Reduce(fn, index, body):
                 value, axes = self.inside(fn, index, body, *self.emit(body, beyond(guard, index)))
@@ -333,6 +334,7 @@ class Emitter:
         return not known.data and not known.symbols
 
     def _applied(self, fn: str, made: list[tuple[Tile, Axes]], args: tuple[Expr, ...]) -> tuple[Tile, Axes]:
+        fn = "mul" if fn in PRECISION_OF else fn  # a product outside a dot is as exact as it can be
         every = tuple(a for a in self.axes if any(a in axes for _, axes in made))
         values = [self.lift(value, axes, every) for value, axes in made]
         typed = [v for v, a in zip(values, args, strict=True) if not isinstance(v, Literal) and a.dtype is not bool_]
@@ -350,14 +352,14 @@ class Emitter:
         """Whether int32 holds the result of an application to positions."""
         if fn == "where" and not self._is_position(args[0]):
             return False  # the choice is no position either: nobody converts it later
-        if any(isinstance(a, Const) and not -(1 << 31) <= a.value < 1 << 31 for a in args):
+        if any(isinstance(a, Const) and not int32.min <= a.value <= int32.max for a in args):
             return False
         if fn in ("lt", "le", "gt", "ge", "eq", "ne", "where", "floordiv", "mod", "minimum", "maximum"):
             return True
         if not all(self._is_position(a) for a in args):
             return True  # the other operand is int64 already
         low, high = bounds(apply(fn, *args))
-        return type(low) is int and type(high) is int and low >= -(1 << 31) and high < 1 << 31
+        return type(low) is int and type(high) is int and low >= int32.min and high <= int32.max
 
     def _deep(self, made: Tile, *inner: Tile) -> Tile:
         self.depth[made] = 1 + max((self.depth.get(v, 0) for v in inner), default=0)

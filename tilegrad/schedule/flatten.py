@@ -79,19 +79,20 @@ def _are_pieces(group: FlatGroup, outer: Index, inner: Index, length: int) -> bo
     data, pair = _data(group), {outer, inner}
     if pair & data or any(pair & facts(s.offset).indices for s in group.stores):
         return False
-    for e in data:
-        match e:
-            case Reduce(fn, index, body) if index is outer:
-                if fn.startswith("arg") or not (isinstance(body, Reduce) and body.index is inner and body.fn == fn):
-                    return False
-            case Read(_, (offset,)) if pair & facts(offset).indices:
-                steps = linear(offset)
-                apart = all(steps.get((i,), 0) >= length for i in (outer, *group.rows))
-                if steps.get((inner,)) != 1 or not apart:
-                    return False
-            case Scan():
-                return False
+    if not all(_keeps_pieces(e, group.rows, outer, inner, length) for e in data):
+        return False
     return not _are_results_of_rows(group, data, outer, inner)
+
+
+def _keeps_pieces(e: Expr, rows: tuple[Index, ...], outer: Index, inner: Index, length: int) -> bool:
+    """Whether an expression reduces both indices together, or reads contiguous pieces along the inner one."""
+    match e:
+        case Reduce(fn, index, body) if index is outer:
+            return not fn.startswith("arg") and isinstance(body, Reduce) and body.index is inner and body.fn == fn
+        case Read(_, (offset,)) if {outer, inner} & facts(offset).indices:
+            steps = linear(offset)
+            return steps.get((inner,)) == 1 and all(steps.get((i,), 0) >= length for i in (outer, *rows))
+    return not isinstance(e, Scan)
 
 
 def _are_results_of_rows(group: FlatGroup, data: set[Expr], outer: Index, inner: Index) -> bool:

@@ -92,20 +92,26 @@ def _declare(
     if not fits(width or 1, index.extent):
         program = tile.Cast(program, int64)
         emitter.long.add(name)
-    value: Tile = program
-    if width is not None:
-        start: Tile | None = None if single else tile.Apply("mul", (program, Literal(width))) if width > 1 else program
-        lanes: Tile = tile.Arange(0, width)
-        extent, aligned = index.extent, divides(width, index.extent)
-        last = extent - width if overlapping and isinstance(extent, int) and not aligned else None
-        if last is not None and start is not None:
-            emitter.begins[index] = start
-            start = tile.Apply("minimum", (start, Literal(last)))
-        value = lanes if start is None else tile.Apply("add", (start, lanes))
-        if last is None and not aligned:
-            emitter.bound[index] = extent
+    value = program if width is None else _lanes(emitter, index, program, width, single, overlapping)
     emitter.body.append(Assign(name, value))
     emitter.variables[index] = name
+
+
+def _lanes(emitter: Emitter, index: Index, program: Tile, width: int, single: bool, overlapping: bool) -> Tile:
+    """Return the elements of an index in a tile; the last tile has a border, or overlaps the one before."""
+    extent, lanes = index.extent, tile.Arange(0, width)
+    aligned = divides(width, extent)
+    shifted = overlapping and isinstance(extent, int) and not aligned
+    if not aligned and not shifted:
+        emitter.bound[index] = extent
+    if single:
+        return lanes
+    start = tile.Apply("mul", (program, Literal(width))) if width > 1 else program
+    if shifted:
+        assert isinstance(extent, int)
+        emitter.begins[index] = start
+        start = tile.Apply("minimum", (start, Literal(extent - width)))
+    return tile.Apply("add", (start, lanes))
 
 
 def extent_of(emitter: Emitter, extent: Dim) -> Tile:

@@ -23,6 +23,8 @@ MIN_FULL_HEIGHT_DEPTH = 1024
 """Shortest sum for which a tile spans all rows: its results are stored more slowly."""
 MIN_ODD_TILE_ROWS = 128
 """Fewest rows of a tile whose width is no power of two."""
+REGISTER_BITS = 32
+"""Bits of a register; limits of tiles count elements of this width."""
 MIN_POW2_SIDE = 16
 """Smallest side of a tile whose sides are powers of two."""
 COMPUTED_OPERAND_ROWS = 384
@@ -205,7 +207,7 @@ def _is_gpu_stream(extents: Extents) -> bool:
     if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM_TILE[0] or n % STREAM_TILE[1]:
         return False
     bound = extents.beside >= MIN_STREAM_BYTES_PER_RESULT and k * extents.turns <= MAX_STREAM_DEPTH
-    return bound and extents.bits <= 32 and extents.sums == 1
+    return bound and extents.bits <= REGISTER_BITS and extents.sums == 1
 
 
 def estimated_cycles(extents: Extents, target: TargetModel) -> float:
@@ -246,14 +248,9 @@ def refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
     """Return why a choice is invalid for a product; empty if it is valid."""
     if choice.strategy or sorted(choice.names) != ["k", "m", "n"]:
         return "a product has the sizes m=... n=... k=..."
-    known = target.pow2_tiles and (choice.size("m"), choice.size("n")) in _pow2_tiles(
-        extents, matmul_limits(extents, target)
-    )
-    if target.pow2_tiles and not known and any(size != power(size) or size < MIN_POW2_SIDE for _, size in choice.sizes):
-        return f"sizes are powers of two here, and at least {MIN_POW2_SIDE}"
-    for name, extent in zip("mnk", extents, strict=False):
-        if not target.pow2_tiles and type(extent) is int and choice.size(name) > extent:
-            return f"{name} is at most {extent}"
+    wrong = _pow2_refusal(extents, choice, target) if target.pow2_tiles else _extent_refusal(extents, choice)
+    if wrong:
+        return wrong
     most = 4 * target.matmul.max_result_elements
     if choice.size("m") * choice.size("n") > most or choice.size("k") > MAX_TILE_DEPTH:
         return f"m times n is at most {most}, and k {MAX_TILE_DEPTH}"
@@ -277,45 +274,77 @@ def _equal_pieces(m: int, n: int, limits: MatmulModel, sums: int) -> list[tuple[
     return [(h, w) for h, w in found if h * w * sums <= limits.max_rows * limits.max_columns] or found[:1]
 
 
+def _pow2_refusal(extents: Extents, choice: Choice, target: TargetModel) -> str:
+    if all(size == power(size) and size >= MIN_POW2_SIDE for _, size in choice.sizes):
+        return ""
+    if (choice.size("m"), choice.size("n")) in _pow2_tiles(extents, matmul_limits(extents, target)):
+        return ""
+    return f"sizes are powers of two here, and at least {MIN_POW2_SIDE}"
+
+
+def _extent_refusal(extents: Extents, choice: Choice) -> str:
+    for name, extent in zip("mnk", extents, strict=False):
+        if type(extent) is int and choice.size(name) > extent:
+            return f"{name} is at most {extent}"
+    return ""
+
+
 def _pow2_tiles(extents: Extents, limits: MatmulModel) -> list[tuple[int, int]]:
     """Yield tiles whose sides are powers of two, no larger than the product, whose results fit an instance.
 
     Those of 16-bit elements may also span all rows or all columns, or have a width that divides the columns: 96 tiles
     of 192 balance better than 72 of 256.
     """
-    bits = extents.bits if extents.across is None else 64 if all(extents.across) else 16
-    if extents.bits == 8:
-        bits = 16 if extents.across == (False, False) else 32
-    area = min(2 * limits.max_result_elements, limits.max_result_elements * 32 // bits) // extents.sums
     sides = [1 << n for n in range(4, 13)]
-    rows, columns = limits.max_rows, limits.max_columns
-    if (
-        extents.bits > 8 and extents.across is not None and any(extents.across)
-    ):  # what lies across goes through registers: of few rows
-        rows, columns = (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
+    rows, columns = _max_pow2_sides(extents, limits)
     heights = [h for h in sides if h <= min(rows, _pow2_cover(extents.m))]
     widths = [w for w in sides if w <= min(columns, _pow2_cover(extents.n))]
     pairs = [(h, w) for h in heights for w in widths]
-    if type(extents.n) is int and extents.n % MIN_POW2_SIDE == 0 and MIN_POW2_SIDE * 4 < extents.n <= columns:
-        pairs += [(h, extents.n) for h in heights if h >= MIN_ODD_TILE_ROWS]
-    if type(extents.n) is int and extents.bits == 16 and extents.n > columns:
-        between = (w for w in (columns * 3 // 4, columns - MIN_POW2_SIDE) if extents.n % w == 0)
-        pairs += [(h, w) for w in between for h in heights if h >= MIN_ODD_TILE_ROWS]
-    grouped = extents.bits == 16 or extents.across == (False, False)
-    deep = number_of(extents.k) * extents.turns >= MIN_FULL_HEIGHT_DEPTH
-    if (
-        type(extents.m) is int
-        and grouped
-        and deep
-        and extents.m % MIN_POW2_SIDE == 0
-        and WARP_GROUP_ROWS < extents.m < rows
-    ):
-        pairs += [
-            (extents.m, w) for w in widths if w in (WARP_GROUP_ROWS, 2 * WARP_GROUP_ROWS) and extents.m not in heights
-        ]
+    pairs += [(h, w) for w in _odd_widths(extents, columns) for h in heights if h >= MIN_ODD_TILE_ROWS]
+    if _has_full_height_tiles(extents, rows) and extents.m not in heights:
+        pairs += [(number_of(extents.m), w) for w in widths if w in (WARP_GROUP_ROWS, 2 * WARP_GROUP_ROWS)]
     if extents.room:  # a line is a number longer there
         pairs = [(h, w) for h, w in pairs if (h + 1) * (w + 1) <= extents.room]
+    area = _max_pow2_elements(extents, limits)
     return [(h, w) for h, w in pairs if h * w <= area] or [(MIN_POW2_SIDE, MIN_POW2_SIDE)]
+
+
+def _max_pow2_elements(extents: Extents, limits: MatmulModel) -> int:
+    """Return the largest tile, in results: the wider the elements on their road to the unit, the smaller."""
+    if extents.bits == 8:
+        bits = 16 if extents.across == (False, False) else 32
+    elif extents.across is None:
+        bits = extents.bits
+    else:
+        bits = 64 if all(extents.across) else 16
+    scaled = limits.max_result_elements * REGISTER_BITS // bits
+    return min(2 * limits.max_result_elements, scaled) // extents.sums
+
+
+def _max_pow2_sides(extents: Extents, limits: MatmulModel) -> tuple[int, int]:
+    """Return the most rows and columns of a tile: half along a transposed operand, which passes through registers."""
+    rows, columns = limits.max_rows, limits.max_columns
+    if extents.bits == 8 or extents.across is None or not any(extents.across):
+        return rows, columns
+    return (rows // 2, columns) if extents.across[0] else (rows, columns // 2)
+
+
+def _odd_widths(extents: Extents, columns: int) -> list[int]:
+    """Return widths that are no powers of two: all columns, or a divisor of them."""
+    n = extents.n
+    if type(n) is not int:
+        return []
+    if n <= columns:
+        return [n] if n % MIN_POW2_SIDE == 0 and n > MIN_POW2_SIDE * 4 else []
+    return [w for w in (columns * 3 // 4, columns - MIN_POW2_SIDE) if extents.bits == 16 and n % w == 0]
+
+
+def _has_full_height_tiles(extents: Extents, rows: int) -> bool:
+    """Whether tiles may span all rows: of whole warp groups in a deep product."""
+    if type(extents.m) is not int or extents.m % MIN_POW2_SIDE or not WARP_GROUP_ROWS < extents.m < rows:
+        return False
+    grouped = extents.bits == 16 or extents.across == (False, False)
+    return grouped and number_of(extents.k) * extents.turns >= MIN_FULL_HEIGHT_DEPTH
 
 
 def _pow2_cover(extent: Dim) -> int:
@@ -323,7 +352,7 @@ def _pow2_cover(extent: Dim) -> int:
 
 
 def _pow2_depth(extents: Extents, limits: MatmulModel) -> int:
-    return max(MIN_POW2_SIDE, min(limits.max_depth * 32 // extents.bits, _pow2_cover(extents.k)))
+    return max(MIN_POW2_SIDE, min(limits.max_depth * REGISTER_BITS // extents.bits, _pow2_cover(extents.k)))
 
 
 def _at_most(extent: Dim, most: int) -> int:

@@ -23,10 +23,14 @@ def alignment(a: Group, b: Group) -> Mapping | str:
     """Map each index of the producer to that of the consumer that coincides with it, or return why there is none."""
     if "opaque" in (a.kind, b.kind):
         return "one of them has a kernel of its own"
-    if b.kind == "contraction" and a.kind != "contraction":
-        return "a matrix product reads its operands many times"
     if b.kind == "contraction":
-        return shared_operand_mapping(a, b)
+        both = a.kind == "contraction"
+        return shared_operand_mapping(a, b) if both else "a matrix product reads its operands many times"
+    return _read_alignment(a, b)
+
+
+def _read_alignment(a: Group, b: Group) -> Mapping | str:
+    """Map each index of the producer to that at which the consumer reads its elements."""
     positions = {m.value: m.position for m in a.members}
     mapping: Mapping = {}
     for read in _reads_of(b, positions):
@@ -90,7 +94,7 @@ def _merge_rows(a: Group, b: Group, mapping: Mapping, few: int) -> Group | str:
     if b.kind == "map":
         inside = {mapping[i] for i in a.columns if i in mapping}
         left = tuple(i for i in b.rows if i not in image)
-        if inside and inside != set(left):
+        if inside not in (set(), set(left)):
             return "the columns of one are rows of the other"
         columns = left
     rows = tuple(i for i in b.rows if i not in columns)
@@ -108,22 +112,31 @@ def _merge_rows(a: Group, b: Group, mapping: Mapping, few: int) -> Group | str:
     return merged(a, b, mapping, "rows", rows, columns)
 
 
+def _stored_map_refusal(a: Group, b: Group, mapping: Mapping, few: int) -> str:
+    """Return why elementwise work whose results are stored does not merge into the group that reads it."""
+    image = set(mapping.values())
+    if image != set(b.rows + b.columns) and not (b.columns and image == set(b.rows)):
+        return "it would be computed, and stored, once for each of its readers"
+    if b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
+        return "they run through their elements in different orders"
+    if b.columns and _too_few(b.rows, b.columns, few):
+        return "together they would have too few rows to share among threads"
+    return ""
+
+
 def _merge_map(a: Group, b: Group, mapping: Mapping, needed: set[Value], few: int) -> Group | str:
     """Merge elementwise work into the group that reads it."""
     space = set(b.rows + b.columns)
     image = set(mapping.values())
     if set(mapping) != set(a.rows):
         return "an axis of one does not exist in the other"
-    stays = any(m.value in needed for m in a.members)
-    if stays and image != space and not (b.columns and image == set(b.rows)):
-        return "it would be computed, and stored, once for each of its readers"
-    again = image != space and (b.rows + b.columns)[-1] in image
-    if again and not stays and _weight(m.expr for m in a.members) > MAX_RECOMPUTED_WEIGHT:
-        return "it would be computed again for every row"
-    if stays and b.kind == "map" and tuple(mapping[i] for i in a.rows) != b.rows:
-        return "they run through their elements in different orders"
-    if stays and b.columns and _too_few(b.rows, b.columns, few):
-        return "together they would have too few rows to share among threads"
+    if any(m.value in needed for m in a.members):
+        refused = _stored_map_refusal(a, b, mapping, few)
+        if refused:
+            return refused
+    elif image != space and (b.rows + b.columns)[-1] in image:
+        if _weight(m.expr for m in a.members) > MAX_RECOMPUTED_WEIGHT:
+            return "it would be computed again for every row"
     kind: Kind = "rows" if b.columns else b.kind
     return merged(a, b, mapping, kind, b.rows, b.columns)
 

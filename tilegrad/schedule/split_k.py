@@ -19,10 +19,10 @@ from ..ir.location import working_for
 from ..ir.node import amend
 from ..ir.position import flat_position, row_major
 from ..ir.scalar import Expr, Index, Position, Read, Reduce, facts, fresh_index, rebuild, size, substitute
-from ..runtime.target_model import TargetModel
+from ..runtime.target_model import MatmulModel, TargetModel
 from .access_patterns import stride
 from .inline import Element
-from .matmul_tiles import Extents, blocks, estimated_cycles
+from .matmul_tiles import REGISTER_BITS, Extents, blocks, estimated_cycles
 from .nests import nest
 from .products import free_indices, operands
 
@@ -115,10 +115,23 @@ def _reading_order(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, .
     return found.pop() if len(found) == 1 else usual
 
 
+def _is_directly_nested(sums: Sequence[Reduce]) -> bool:
+    """Whether there are sums, each of which adds nothing but the next one."""
+    return bool(sums) and all(outer.body is inner for outer, inner in zip(sums, sums[1:], strict=False))
+
+
+def _tiles_to_fill(m: int, n: int, parts: int, limits: MatmulModel) -> int:
+    """Count the tiles of a product that share out among the workers; 1 if a part is long enough for all results."""
+    small = min(m, n) <= SINGLE_TILE[0] and max(m, n) <= SINGLE_TILE[1]
+    if limits.async_copy_bytes and parts >= limits.max_split_k and small:
+        return 1  # operands are read once
+    return -(-m // MIN_TILE_SIDE) * -(-n // MIN_TILE_SIDE)
+
+
 def _choose_split(position: Position, expr: Expr, target: TargetModel) -> tuple[list[Reduce], Index, int] | None:
     """Choose the sum of a product to split, and the number of parts; None: it is not split."""
     sums = nest(expr)
-    if not sums or any(outer.body is not inner for outer, inner in zip(sums, sums[1:], strict=False)):
+    if not _is_directly_nested(sums):
         return None
     rows = tuple(i for i in position if isinstance(i, Index))
     columns = tuple(e.index for e in sums)
@@ -127,28 +140,18 @@ def _choose_split(position: Position, expr: Expr, target: TargetModel) -> tuple[
         return None
     in_x, in_y = map(free_indices, factors)
     x, y, both = (_count(i for i in rows if i in side) for side in (in_x - in_y, in_y - in_x, in_x & in_y))
-    tiles = both * -(-x // MIN_TILE_SIDE) * -(-y // MIN_TILE_SIDE)
     limits = target.matmul
     bits = max((e.dtype.bits for factor in factors for e in facts(factor).reads), default=32)
-    least = limits.min_split_depth * max(1, 32 // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
+    least = limits.min_split_depth * max(1, REGISTER_BITS // bits) ** 2  # a GPU: 128 for float32, 512 for bfloat16
     length = _count(columns) // max(least, limits.min_split_macs // _count(rows))
-    if (
-        limits.async_copy_bytes
-        and length >= limits.max_split_k
-        and min(x, y) <= SINGLE_TILE[0]
-        and max(x, y) <= SINGLE_TILE[1]
-    ):
-        tiles = both  # a piece of such a sum is long enough for all results: operands are read once
-    wanted = min(limits.split_k_tiles // max(1, tiles), length, limits.max_split_k)
+    wanted = min(
+        limits.split_k_tiles // max(1, both * _tiles_to_fill(x, y, length, limits)), length, limits.max_split_k
+    )
     if limits.async_copy_bytes and len(rows) > 2 and all(len(facts(factor).reads) == 1 for factor in factors):
-        sides = (in_x - in_y, in_y - in_x)
-        m, n = (
-            _merged_rows([i for i in rows if i in side], factor) for side, factor in zip(sides, factors, strict=True)
-        )
-        others = _count(rows) // (m * n)
-        count = _parts_for_async_copies(
-            Extents(m, n, _count(columns), others, bits, nested=True), columns, least, target
-        )
+        m = _merged_rows([i for i in rows if i in in_x - in_y], factors[0])
+        n = _merged_rows([i for i in rows if i in in_y - in_x], factors[1])
+        extents = Extents(m, n, _count(columns), _count(rows) // (m * n), bits, nested=True)
+        count = _parts_for_async_copies(extents, columns, least, target)
         best = next(i for i in reversed(columns) if _count([i]) % count == 0)
         return (sums, best, count) if count > 1 else None
     if wanted < 2 and limits.split_k_to_balance:

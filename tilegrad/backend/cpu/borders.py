@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from ...ir.dtype import DType
 from ...ir.tile import (
     Apply,
     Arange,
@@ -168,18 +169,21 @@ class _BorderSpecialiser:
                 return Literal(stop - 1 if greatest else start)
             case Expand(y) | BroadcastTo(y):
                 return self.extreme(y, greatest)
-            case Cast(y, dtype) if dtype.is_integer and dtype.bits >= self.types.of(y).dtype.bits:
-                inner = self.extreme(y, greatest)
-                return None if inner is None or isinstance(inner, Literal) else Cast(inner, dtype)
+            case Cast(y, dtype):
+                return self._extreme_of_cast(y, dtype, greatest)
             case Full(_, value, _):
                 return self.uniform(value)
-            case Apply("add", (y, z)):
-                first, second = self.extreme(y, greatest), self.extreme(z, greatest)
-                return None if first is None or second is None else Apply("add", (first, second))
-            case Apply("sub", (y, z)):
-                first, second = self.extreme(y, greatest), self.uniform(z)
-                return None if first is None or second is None else Apply("sub", (first, second))
+            case Apply("add" | "sub" as fn, (y, z)):
+                first = self.extreme(y, greatest)
+                second = self.extreme(z, greatest) if fn == "add" else self.uniform(z)
+                return _apply_known(fn, first, second)
         return None
+
+    def _extreme_of_cast(self, x: Tile, dtype: DType, greatest: bool) -> Tile | None:
+        if not dtype.is_integer or dtype.bits < self.types.of(x).dtype.bits:
+            return None
+        inner = self.extreme(x, greatest)
+        return None if inner is None or isinstance(inner, Literal) else Cast(inner, dtype)
 
     # --- the copy without masks ------------------------------------------------------------------
 
@@ -257,3 +261,7 @@ def _renamed(part: Any, names: Mapping[str, str]) -> Any:
         case Atomic(name=name) if name in names:
             return part.replaced(name=names[name])
     return None
+
+
+def _apply_known(fn: str, x: Tile | None, y: Tile | None) -> Tile | None:
+    return None if x is None or y is None else Apply(fn, (x, y))

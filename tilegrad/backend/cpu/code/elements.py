@@ -275,14 +275,25 @@ class ElementEvaluator:
     # --- loads -----------------------------------------------------------------------------------
 
     def _load(self, x: ir.Load, at: Position, t: TileType) -> LlvmValue:
-        b, lanes, bytes = self.b, at.lanes, t.dtype.bytes
-        stride = self.lane_stride(x.pointer, at) if lanes else 0
+        stride = self.lane_stride(x.pointer, at) if at.lanes else 0
         if stride is None and is_split_load(self, x, at):
             return load_halves(self, x, at, t.dtype)
         mask = None if x.mask is None else self.operand(x.mask, at, t.shape, bool_)
         other = None if x.other is None else self.operand(x.other, at, t.shape, t.dtype)
         if stride == 0 and (mask is None or not mask.type.lanes):
-            return load_element(b, self.evaluate(x.pointer, at.element, t.dtype), mask, other, t.dtype)
+            return load_element(self.b, self.evaluate(x.pointer, at.element, t.dtype), mask, other, t.dtype)
+        return self._load_lanes(x, at, t, stride, mask, other)
+
+    def _load_lanes(
+        self,
+        x: ir.Load,
+        at: Position,
+        t: TileType,
+        stride: int | None,
+        mask: LlvmValue | None,
+        other: LlvmValue | None,
+    ) -> LlvmValue:
+        b, lanes, bytes = self.b, at.lanes, t.dtype.bytes
         existing = at.mask
         if mask is not None:
             mask = b.splat(mask, lanes)

@@ -47,10 +47,10 @@ class Strides:
         match x:
             case ir.Arange():
                 return 1
-            case ir.Name(name):
-                return self.stride(self.inlined[name], axis, local=local, lanes=lanes) if name in self.inlined else None
-            case ir.Cast(y, target):
-                return self.stride(y, axis, local=local, lanes=lanes) if target.is_integer else None
+            case ir.Name(name) if name in self.inlined:
+                return self.stride(self.inlined[name], axis, local=local, lanes=lanes)
+            case ir.Cast(y, target) if target.is_integer:
+                return self.stride(y, axis, local=local, lanes=lanes)
             case ir.Full():
                 return 0
             case ir.Expand(y, axes):
@@ -70,8 +70,7 @@ class Strides:
                 return self.stride(y, axis, local=local, lanes=lanes) if fn == "mod" else 0
         strides = [self.stride(y, axis, local=local, lanes=lanes) for y in x.args]
         if x.fn in ("add", "sub"):
-            one, two = strides
-            return None if one is None or two is None else one + two if x.fn == "add" else one - two
+            return _stride_of_sum(x.fn, *strides)
         if all(stride == 0 for stride in strides):
             return 0
         if x.fn == "mul":
@@ -94,21 +93,24 @@ class Strides:
             case ir.Arange(start, _):
                 return axis is not None and start % n == 0
             case ir.Name(name):
-                if name in self.inlined:
-                    return self._is_multiple(self.inlined[name], axis, n)
-                if name in self.ranges.values:
-                    return self._is_multiple(self.ranges.values[name], None, n)
-                return self.multiples.get(name, 1) % n == 0
+                return self._is_name_multiple(name, axis, n)
             case ir.Cast(y, _) | ir.BroadcastTo(y, _):
                 return self._is_multiple(y, axis, n)
             case ir.Expand(y, axes):
                 inner = None if axis is None else _axis_before_expansion(len(self.types.of(x).shape), axis, axes)
                 return self._is_multiple(y, inner, n)
-            case ir.Apply("add" | "sub", (y, z)):
-                return self._is_multiple(y, axis, n) and self._is_multiple(z, axis, n)
-            case ir.Apply("mul", (y, z)):
-                return self._is_multiple(y, axis, n) or self._is_multiple(z, axis, n)
+            case ir.Apply("add" | "sub", args):
+                return all(self._is_multiple(y, axis, n) for y in args)
+            case ir.Apply("mul", args):
+                return any(self._is_multiple(y, axis, n) for y in args)
         return False
+
+    def _is_name_multiple(self, name: str, axis: int | None, n: int) -> bool:
+        if name in self.inlined:
+            return self._is_multiple(self.inlined[name], axis, n)
+        if name in self.ranges.values:
+            return self._is_multiple(self.ranges.values[name], None, n)
+        return self.multiples.get(name, 1) % n == 0
 
     def has_one_break(self, pointer: ir.Tile, lanes: int) -> bool:
         """Whether a vector is contiguous with at most one break between two rows."""
@@ -122,3 +124,9 @@ def _axis_before_expansion(rank: int, axis: int, axes: tuple[int, ...]) -> int |
     """The axis of the operand of an expansion, counted from the end; None if it is a new one."""
     place = rank + axis
     return None if place in axes else axis + sum(a > place for a in axes)
+
+
+def _stride_of_sum(fn: str, one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return None
+    return one + other if fn == "add" else one - other

@@ -96,17 +96,22 @@ class Definitions:
         shape = self.types.of(x).shape
         if -axis > len(shape) or shape[axis] == 1:
             return 0
+        return self._step_along(x, axis, len(shape))
+
+    def _step_along(self, x: ir.Tile, axis: int, rank: int) -> int | None:
         match x:
             case ir.Arange():
                 return 1
             case ir.Cast(y) | ir.BroadcastTo(y):
                 return self.step(y, axis)
             case ir.Expand(y, axes):
-                at = len(shape) + axis
+                at = rank + axis
                 return self.step(y, axis + sum(1 for a in axes if a > at))
             case ir.Apply("add" | "sub" as fn, (y, z)):
                 one, other = self.step(y, axis), self.step(z, axis)
-                return None if one is None or other is None else one + other if fn == "add" else one - other
+                if one is None or other is None:
+                    return None
+                return one + other if fn == "add" else one - other
             case ir.Apply("mul", (y, ir.Literal(int(factor)))) | ir.Apply("mul", (ir.Literal(int(factor)), y)):
                 one = self.step(y, axis)
                 return None if one is None else one * factor
@@ -125,8 +130,8 @@ class Definitions:
             case ir.Name(name) if name in self.loops:
                 loop = self.loops[name]
                 return gcd(self.divisor(loop.start), self.divisor(loop.step))
-            case ir.Name(name):
-                return 0 if name in self.parameters and self.parameters[name].pointer else 1
+            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
+                return 0
             case ir.Arange(start, _):
                 return abs(start)
             case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):

@@ -70,8 +70,8 @@ class Patterns:
                 return self._name(name, axis, width)
             case ir.Arange(start) if along:
                 return Pattern(1, min(power_of_two(start), power_of_two(width)))
-            case ir.Arange(start, stop):
-                return Pattern(0, power_of_two(start) if stop == start + 1 else 1)
+            case ir.Arange():
+                return _range_pattern(x)
             case ir.Cast(y, dtype):
                 exact = dtype.is_integer and self._is_integer(y)
                 return self.of(y, axis, width) if exact else self._even(y, axis, width)
@@ -164,12 +164,8 @@ class Patterns:
                 return Pattern(s + t, multiple)
             case ("sub", [int(s), int(t)]):
                 return Pattern(s - t, multiple)
-            case ("mul", [s, t]):
-                multiple = min(ANY_MULTIPLE, parts[0].multiple * parts[1].multiple)
-                for factor, step in ((args[0], t), (args[1], s)):
-                    if isinstance(factor, ir.Literal) and step is not None:
-                        return Pattern(step * int(factor.value), multiple)
-                return Pattern(0 if even else None, multiple)
+            case ("mul", _):
+                return _product_pattern(args, parts)
             case ("floordiv" | "mod", _) if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
                 return self._divided(fn, parts[0], int(args[1].value), width)
             case ("where" | "minimum" | "maximum", _):
@@ -189,13 +185,11 @@ class Patterns:
     def is_nonnegative(self, x: ir.Tile) -> bool:
         """Return whether an integer is known to be non-negative."""
         match x:
-            case ir.Literal(value):
-                return value >= 0
+            case ir.Literal(start) | ir.Arange(start, _):
+                return start >= 0
             case ir.Name(name):
                 first = self.position_values.get(name) or self.strides.get(name, (None,))[0]
                 return first is not None and self.is_nonnegative(first)
-            case ir.Arange(start, _):
-                return start >= 0
             case ir.Apply("maximum", args):
                 return any(map(self.is_nonnegative, args))
             case ir.Apply(fn, args) if fn in _NONNEGATIVE_IF:
@@ -205,3 +199,16 @@ class Patterns:
             case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Full(_, y):
                 return self.is_nonnegative(y)
         return isinstance(x, ir.ProgramId | ir.NumPrograms) or self.types.of(x).dtype.kind == "uint"
+
+
+def _range_pattern(x: ir.Arange) -> Pattern:
+    """Return the pattern of a range along an axis on which it does not vary."""
+    return Pattern(0, power_of_two(x.start) if x.stop == x.start + 1 else 1)
+
+
+def _product_pattern(args: tuple[ir.Tile, ...], parts: list[Pattern]) -> Pattern:
+    multiple = min(ANY_MULTIPLE, parts[0].multiple * parts[1].multiple)
+    for factor, step in ((args[0], parts[1].step), (args[1], parts[0].step)):
+        if isinstance(factor, ir.Literal) and step is not None:
+            return Pattern(step * int(factor.value), multiple)
+    return Pattern(0 if parts[0].step == parts[1].step == 0 else None, multiple)
