@@ -57,13 +57,16 @@ def _statement(statement: Statement, used: set[str], places: Places) -> Statemen
             if not body and isinstance(statement, For):
                 return None
             return statement if _same(body, inner) else statement.replaced(body=body)
-        case If(condition, then, otherwise):
-            first, second = _block(then, used, places), _block(otherwise, used, places)
-            if not first and not second:
-                return None
-            same = _same(first, then) and _same(second, otherwise)
-            return statement if same else If(condition, first, second)
+        case If(_, then, otherwise):
+            return _branches(statement, _block(then, used, places), _block(otherwise, used, places))
     return statement
+
+
+def _branches(statement: If, then: tuple[Statement, ...], otherwise: tuple[Statement, ...]) -> If | None:
+    if not then and not otherwise:
+        return None
+    same = _same(then, statement.body) and _same(otherwise, statement.otherwise)
+    return statement if same else If(statement.condition, then, otherwise)
 
 
 def _same(x: tuple[Statement, ...], y: tuple[Statement, ...]) -> bool:

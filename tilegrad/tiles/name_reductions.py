@@ -62,16 +62,13 @@ def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
     made: list[Statement] = []
     for statement in body:
         match statement:
-            case For(body=inner):
+            case For(body=inner) | While(body=inner):  # a condition is evaluated in each iteration: it stays as it is
                 renewed = _block(inner, types)
                 made.append(statement if renewed is inner else statement.replaced(body=renewed))
             case If(condition, then, otherwise):
                 first, second = _block(then, types), _block(otherwise, types)
                 same = first is then and second is otherwise
                 made.append(statement if same else If(condition, first, second))
-            case While(_, inner):  # the condition is evaluated in each iteration: it stays as it is
-                renewed = _block(inner, types)
-                made.append(statement if renewed is inner else statement.replaced(body=renewed))
             case _:
                 made += _hoisted(statement, types)
     same = len(made) == len(body) and all(x is y for x, y in zip(made, body, strict=True))

@@ -45,8 +45,7 @@ SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mo
 
 def promoted_dtype(x: Operand, y: Operand, division: bool = False) -> DType:
     """Return the common dtype of two operands."""
-    a = x.type.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
-    b = y.type.dtype if isinstance(y, SymbolicTile) else number_dtype(y)
+    a, b = _dtype_of(x), _dtype_of(y)
     if is_number(x) != is_number(y):
         number, tile = (a, b) if is_number(x) else (b, a)
         if KINDS[number.kind] <= KINDS[tile.kind]:
@@ -55,9 +54,19 @@ def promoted_dtype(x: Operand, y: Operand, division: bool = False) -> DType:
         if wide in (a, b):
             return wide
     if float16 in (a, b) or bfloat16 in (a, b):
-        same = a is b or not (a.is_float and b.is_float)
-        return (a if a.is_float else b) if same and not division else float32
+        return _with_half(a, b, division)
     return _integers(a, b)
+
+
+def _with_half(a: DType, b: DType, division: bool) -> DType:
+    """Return the common dtype of a 16-bit float and another dtype of at most 16 bits or of integers."""
+    if division or (a is not b and a.is_float and b.is_float):
+        return float32
+    return a if a.is_float else b
+
+
+def _dtype_of(x: Operand) -> DType:
+    return x.type.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
 
 
 def _integers(a: DType, b: DType) -> DType:
@@ -73,17 +82,19 @@ def binary(w: TileWriter, fn: str, x: Any, y: Any) -> Any:
     """Apply a binary operator to two operands; fold constants."""
     if is_number(x) and is_number(y):
         return _of_numbers(fn, x, y)
-    for operand in (x, y):
-        if not isinstance(operand, SymbolicTile) and not is_number(operand):
-            raise Refused(
-                f"{describe(operand)} is neither a tile nor a number: there is no {SYMBOLS.get(fn, fn)} for it"
-            )
-    if any(isinstance(z, SymbolicTile) and z.type.pointer for z in (x, y)):
+    wrong = [z for z in (x, y) if not isinstance(z, SymbolicTile) and not is_number(z)]
+    if wrong:
+        raise Refused(f"{describe(wrong[0])} is neither a tile nor a number: there is no {SYMBOLS.get(fn, fn)} for it")
+    if _is_pointer(x) or _is_pointer(y):
         return offset_pointer(w, fn, x, y)
     if fn in ("add", "sub", "mul", "floordiv") and is_number(y) and _is_identity(fn, x, y):
         return x
     if fn in ("add", "mul") and is_number(x) and _is_identity(fn, y, x):
         return y
+    return _of_tiles(w, fn, x, y)
+
+
+def _of_tiles(w: TileWriter, fn: str, x: Operand, y: Operand) -> Any:
     dtype = promoted_dtype(x, y, fn in ("div", "mod", "floordiv"))
     if fn == "div" and not dtype.is_float:
         dtype = float32
@@ -124,25 +135,21 @@ def apply(w: TileWriter, fn: str, dtype: DType, *operands: Operand) -> SymbolicT
 
 def offset_pointer(w: TileWriter, fn: str, x: Any, y: Any) -> SymbolicTile:
     """Offset a pointer by a number of elements."""
-    pointer, distance = (x, y) if isinstance(x, SymbolicTile) and x.type.pointer else (y, x)
-    if (
-        fn not in ("add", "sub")
-        or (isinstance(distance, SymbolicTile) and distance.type.pointer)
-        or pointer is not x
-        and fn == "sub"
-    ):
+    pointer, distance = (x, y) if _is_pointer(x) else (y, x)
+    if fn not in ("add", "sub") or _is_pointer(distance) or (pointer is not x and fn == "sub"):
         raise Refused("to a pointer integers can be added and subtracted, and nothing else be done")
     if isinstance(distance, SymbolicTile):
         if not distance.type.dtype.is_integer:
             raise Refused(f"a pointer moves by integers, and not by {describe(distance)}")
-        offset = distance.tile
-    else:
-        if not isinstance(distance, int) or isinstance(distance, bool):
-            raise Refused(f"a pointer moves by integers, and not by {distance!r}")
-        if distance == 0:
-            return pointer
-        offset = Literal(distance)
-    return w.make(Apply(fn, (pointer.tile, offset)))
+        return w.make(Apply(fn, (pointer.tile, distance.tile)))
+    if not isinstance(distance, int) or isinstance(distance, bool):
+        raise Refused(f"a pointer moves by integers, and not by {distance!r}")
+    return pointer if distance == 0 else w.make(Apply(fn, (pointer.tile, Literal(distance))))
+
+
+def _is_pointer(x: Any) -> bool:
+    """Whether an operand is a tile of addresses."""
+    return isinstance(x, SymbolicTile) and x.type.pointer
 
 
 def compare(w: TileWriter, fn: str, x: Any, y: Any) -> Any:

@@ -191,9 +191,8 @@ class FlowReader(TileExpressionReader):
             )
         return self.unrolled(node, whole)
 
-    def counted_loop(self, node: ast.For, call: ast.Call, unroll: bool) -> bool | None:
-        if not isinstance(node.target, ast.Name):
-            raise self.error_at(node.target, "a loop over range has one name")
+    def range_bounds(self, call: ast.Call) -> tuple[Any, Any, Any]:
+        """Evaluate the start, the end and the step of a range."""
         bounds = list(self.positional_arguments(call.args))
         for keyword in call.keywords:  # num_stages, loop_unroll_factor, ...: hints
             self.value(keyword.value)
@@ -202,10 +201,15 @@ class FlowReader(TileExpressionReader):
         for x, part in zip(bounds, call.args, strict=False):
             if not (is_number(x) or isinstance(x, SymbolicTile)) or isinstance(x, float):
                 raise self.error_at(part, f"the bounds of a loop are integers, and not {describe(x)}")
-        start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
-        step = bounds[2] if len(bounds) == 3 else 1
+        start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
         if not isinstance(step, SymbolicTile) and step == 0:
             raise self.error_at(call, "the step of a loop is not 0")
+        return start, stop, step
+
+    def counted_loop(self, node: ast.For, call: ast.Call, unroll: bool) -> bool | None:
+        if not isinstance(node.target, ast.Name):
+            raise self.error_at(node.target, "a loop over range has one name")
+        start, stop, step = self.range_bounds(call)
         if not unroll:
             self.dynamic(node, node.target.id, start, stop, step)
             return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from math import prod
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -55,6 +56,7 @@ PYTHON_FUNCTIONS = {
 }
 """Python functions that kernels may call, most of them on constants only."""
 PYTHON_TYPES = (float, int, bool, tuple, range, str)
+DESCRIPTOR_METHODS = {"load": load_tensor_descriptor, "store": store_tensor_descriptor}
 DTYPE_QUESTIONS: dict[str, Callable[[DType], Any]] = {
     "is_floating": lambda d: d.is_float,
     "is_int": lambda d: d.is_integer,
@@ -201,21 +203,22 @@ class TileExpressionReader(TileWriter):
             return self.module_attribute(whole, name)
         if isinstance(whole, SymbolicTile) or is_number(whole):
             return self.tile_attribute(whole, name)
-        if isinstance(whole, PointerType):
-            if name in ("element_ty", "scalar"):
+        match whole, name:
+            case PointerType(), "element_ty" | "scalar":
                 return whole.element_ty
-            if name in ("is_ptr", "is_block"):
+            case PointerType(), "is_ptr" | "is_block":
                 return PropertyCall(name == "is_ptr")
-        if isinstance(whole, DType) and name in DTYPE_QUESTIONS:
-            answer = DTYPE_QUESTIONS[name](whole)
-            return PropertyCall(answer) if name.startswith("is_") else answer
-        if isinstance(whole, Descriptor) and name in ("load", "store", "shape", "strides", "block_shape"):
-            methods = {"load": load_tensor_descriptor, "store": store_tensor_descriptor}
-            return BoundBuiltin(methods[name], whole) if name in methods else getattr(whole, name)
-        if isinstance(whole, BlockPointer) and name == "advance":
-            return BoundBuiltin(METHODS["advance"], whole)
-        if isinstance(whole, constexpr | type) and hasattr(whole, name):
-            return getattr(whole, name)
+            case DType(), _ if name in DTYPE_QUESTIONS:
+                answer = DTYPE_QUESTIONS[name](whole)
+                return PropertyCall(answer) if name.startswith("is_") else answer
+            case Descriptor(), _ if name in DESCRIPTOR_METHODS:
+                return BoundBuiltin(DESCRIPTOR_METHODS[name], whole)
+            case (Descriptor(), "shape" | "strides" | "block_shape") | (constexpr() | type(), _) if hasattr(
+                whole, name
+            ):
+                return getattr(whole, name)
+            case BlockPointer(), "advance":
+                return BoundBuiltin(METHODS["advance"], whole)
         raise Refused(f"{describe(whole)} has nothing called {name}")
 
     def module_attribute(self, module: Any, name: str) -> Any:
@@ -232,22 +235,19 @@ class TileExpressionReader(TileWriter):
         return self.captured(name, found)
 
     def tile_attribute(self, x: Any, name: str) -> Any:
+        is_tile = isinstance(x, SymbolicTile)
+        shape = x.shape if is_tile else ()
         match name:
-            case "dtype":
-                return x.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
-            case "type":
-                return x.dtype if isinstance(x, SymbolicTile) else number_dtype(x)
+            case "dtype" | "type":
+                return x.dtype if is_tile else number_dtype(x)
             case "shape":
-                return x.shape if isinstance(x, SymbolicTile) else ()
-            case "value" if not isinstance(x, SymbolicTile):
-                return x
-            case "bit_length" | "is_integer" if not isinstance(x, SymbolicTile):
-                return getattr(x, name)
+                return shape
             case "numel":
-                count = 1
-                for extent in x.shape if isinstance(x, SymbolicTile) else ():
-                    count *= extent
-                return count
+                return prod(shape)
+            case "value" if not is_tile:
+                return x
+            case "bit_length" | "is_integer" if not is_tile:
+                return getattr(x, name)
             case "T":
                 return permute.run(self, (x, tuple(reversed(range(len(x.shape))))), {})
         if name not in METHODS:
@@ -361,13 +361,9 @@ class TileExpressionReader(TileWriter):
             raise self.error_at(node, "a pointer is no condition; `p is not None` asks whether it was given")
         return to_bool(self, x)
 
-    def subscript(self, whole: Any, index: ast.expr) -> Any:
-        if isinstance(whole, tuple | str) and not isinstance(whole, BlockPointer | Descriptor | PointerType):
-            return self.index_tuple(whole, index)
-        if not isinstance(whole, SymbolicTile):
-            raise Refused(f"{describe(whole)} has no parts")
+    def new_axes(self, places: Sequence[ast.expr]) -> list[int]:
+        """Return the places of `None` in an index of `:` and `None`."""
         axes: list[int] = []
-        places = index.elts if isinstance(index, ast.Tuple) else [index]
         for n, place in enumerate(places):
             match place:
                 case ast.Slice(lower=None, upper=None, step=None):
@@ -379,6 +375,15 @@ class TileExpressionReader(TileWriter):
                         place, "a tile is indexed by `:` and `None` only, which makes new axes: elements are chosen "
                         "with tl.where and tl.sum, or tl.gather"
                     )  # fmt: skip
+        return axes
+
+    def subscript(self, whole: Any, index: ast.expr) -> Any:
+        if isinstance(whole, tuple | str) and not isinstance(whole, BlockPointer | Descriptor | PointerType):
+            return self.index_tuple(whole, index)
+        if not isinstance(whole, SymbolicTile):
+            raise Refused(f"{describe(whole)} has no parts")
+        places = index.elts if isinstance(index, ast.Tuple) else [index]
+        axes = self.new_axes(places)
         kept = len(places) - len(axes)
         if kept != len(whole.shape) and (kept or whole.shape):
             raise Refused(f"{describe(whole)} has {len(whole.shape)} axes, and the index has {kept}")
