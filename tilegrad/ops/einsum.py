@@ -84,6 +84,13 @@ def _align(x: Value, of_x: str, out: str) -> Value:
     return reshape(x, [next(extents) if a in of_x else 1 for a in out])
 
 
+def _check_letters(equation: str, parts: Sequence[str]) -> None:
+    for part in parts:
+        plain = part.replace("...", "", 1)
+        if plain and not (plain.isascii() and plain.isalpha()):
+            raise ArgumentError(f"einsum: {part!r} in {equation!r}: only letters and one ... are allowed")
+
+
 def _parse(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
     """Parse the letters of each operand and of the result, with `...` expanded."""
     text = equation.replace(" ", "")
@@ -91,10 +98,7 @@ def _parse(equation: str, operands: Sequence[Value]) -> tuple[list[str], str]:
     terms = left.split(",")
     if len(terms) != len(operands):
         raise ArgumentError(f"einsum: {equation!r} has {len(terms)} operands, but {len(operands)} were given")
-    for part in [*terms, right]:
-        plain = part.replace("...", "", 1)
-        if plain and not (plain.isascii() and plain.isalpha()):
-            raise ArgumentError(f"einsum: {part!r} in {equation!r}: only letters and one ... are allowed")
+    _check_letters(equation, [*terms, right])
     unused = [a for a in reversed(LETTERS) if a not in text]
     counts = [x.type.rank - len(t.replace("...", "")) for x, t in zip(operands, terms, strict=True)]
     for x, term, count in zip(operands, terms, counts, strict=True):

@@ -430,17 +430,22 @@ def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None
     if len(distances) != len(places):
         raise ArgumentError(f"roll: {len(distances)} shifts for {len(places)} axes")
     for distance, axis in zip(distances, places, strict=True):
-        n = normal_axis(axis, x.type.rank, "roll")
-        extent = x.shape[n] if x.shape else 1
-        if isinstance(extent, int):
-            moved: Dim = distance % extent if extent else 0
-        elif lower_bound(extent) < abs(distance):
-            raise ShapeError(f"roll: axis {axis} of {shown(x.shape)} varies, and may be shorter than {distance}")
-        else:
-            moved = distance if distance >= 0 else extent + distance
-        if moved != 0:
-            x = Cat((_sliced(x, n, extent - moved, 1, moved), _sliced(x, n, 0, 1, extent - moved)), n)
+        x = _roll_axis(x, distance, axis)
     return x
+
+
+def _roll_axis(x: Value, distance: int, axis: int) -> Value:
+    n = normal_axis(axis, x.type.rank, "roll")
+    extent = x.shape[n] if x.shape else 1
+    if isinstance(extent, int):
+        moved: Dim = distance % extent if extent else 0
+    elif lower_bound(extent) < abs(distance):
+        raise ShapeError(f"roll: axis {axis} of {shown(x.shape)} varies, and may be shorter than {distance}")
+    else:
+        moved = distance if distance >= 0 else extent + distance
+    if moved == 0:
+        return x
+    return Cat((_sliced(x, n, extent - moved, 1, moved), _sliced(x, n, 0, 1, extent - moved)), n)
 
 
 def repeat(x: Value, counts: Sequence[int]) -> Value:

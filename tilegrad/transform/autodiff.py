@@ -154,6 +154,14 @@ def _order(outputs: Iterable[Value], wanted: Callable[[Value], bool]) -> list[Va
     return order
 
 
+def _after_hooks(gradient: Value, hooks: Iterable[Callable[[Value], Value | None]]) -> Value:
+    """Pass a gradient through hooks, each of which may replace it."""
+    for hook in hooks:
+        replaced = hook(gradient)
+        gradient = gradient if replaced is None else replaced
+    return gradient
+
+
 def _shares(
     order: Sequence[Value],
     upstreams: Iterable[tuple[Value, Value]],
@@ -170,9 +178,7 @@ def _shares(
         known = value.provenance
         with working_for(derived(value.location)):
             if upstream is not None:
-                for hook in known.hooks or ():
-                    replaced = hook(upstream)
-                    upstream = upstream if replaced is None else replaced
+                upstream = _after_hooks(upstream, known.hooks or ())
                 if wanted(value):
                     found[value] = upstream
             if known.joint is not None and not known.is_leaf:

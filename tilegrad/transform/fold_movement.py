@@ -114,6 +114,17 @@ def _slice_of_part(value: Slice, x: Cat) -> Value | None:
     return None
 
 
+def _join_neighbours(parts: list[Value], axis: int) -> list[Value]:
+    joined: list[Value] = []
+    for x in parts:
+        both = _neighbours(joined[-1], x, axis) if joined else None
+        if both is None:
+            joined.append(x)
+        else:
+            joined[-1] = both
+    return joined
+
+
 def _fold_cat(value: Cat) -> Value | None:
     axis = value.axis
     parts: list[Value] = []
@@ -122,13 +133,7 @@ def _fold_cat(value: Cat) -> Value | None:
             parts += x.tensors
         elif x.shape[axis] != 0:
             parts.append(x)
-    joined: list[Value] = []
-    for x in parts:
-        both = _neighbours(joined[-1], x, axis) if joined else None
-        if both is None:
-            joined.append(x)
-        else:
-            joined[-1] = both
+    joined = _join_neighbours(parts, axis)
     if not joined:
         return value.tensors[0]
     if len(joined) == 1:

@@ -45,12 +45,16 @@ def pool_gradient(graph: Graph) -> Graph:
     return rewrite(graph, partial(_pushed, pooled)) if pooled else graph
 
 
+def _are_last(axes: tuple[int, ...], count: int, x: Value) -> bool:
+    """Whether axes contain the last ones of a value."""
+    return set(range(x.type.rank - count, x.type.rank)) <= set(axes)
+
+
 def _pushed(pooled: dict[tuple[Value, Any], MaxPool], value: Value, busy: set[Value]) -> Value | None:
     """Push a mask or a sum through the scatter; None for any other value."""
     match value:
-        case Sum(WindowScatter(y, WindowArgmax(), spread), axes, keepdim):
-            over = range(y.type.rank - len(spread), y.type.rank)
-            return Sum(y, axes, keepdim) if set(over) <= set(axes) else None
+        case Sum(WindowScatter(y, WindowArgmax(), spread), axes, keepdim) if _are_last(axes, len(spread), y):
+            return Sum(y, axes, keepdim)
         case Where(condition, x, WindowScatter() as back) if _is_zero(x):
             kept = False
         case Where(condition, WindowScatter() as back, y) if _is_zero(y):

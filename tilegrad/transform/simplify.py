@@ -121,8 +121,7 @@ def _fold(value: Value) -> Value | None:
         return Fill(value.dtype.numpy.type(0).item(), value.type)
     constant = None
     if value.moves:
-        number = constant_of(value)
-        return None if number is None else Fill(number, value.type)
+        return _filled(value, constant_of(value))
     match value:
         case Pad(x):
             constant = _common([constant_of(x), value.value])
@@ -136,7 +135,11 @@ def _fold(value: Value) -> Value | None:
             constant = _fold_reduction(value)
         case Elementwise():
             constant = _evaluated(value)
-    return None if constant is None else Fill(constant, value.type)
+    return _filled(value, constant)
+
+
+def _filled(value: Value, number: float | int | bool | None) -> Fill | None:
+    return None if number is None else Fill(number, value.type)
 
 
 def _common(numbers: list[float | None]) -> float | None:

@@ -78,16 +78,18 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
     count: int = found.to.shape[0]  # type: ignore[assignment]
     if found.in_turn * SERIAL_ENTRY_NS < KERNELS_NS + count * found.columns:
         return None
-    made = _count_entries(value, found, target) or _exact_sums(value, found, target)
-    if made is not None:
-        return reshape(made, value.sizes)
+    made = _count_entries(value, found, target) or _exact_sums(value, found, target) or _sort_entries(value, found)
+    return reshape(made, value.sizes)
+
+
+def _sort_entries(value: Scatter | ScatterAlong, found: FlatScatter) -> Value:
+    """Sort the entries by their rows, and reduce each segment or keep its last entry."""
     order = stable_order(found.to, found.rows)
     starts = SegmentStarts(order, found.rows)
     base = _base(value, found)
-    made = (
-        _reduce_entries(base, found, order, starts, value.fn) if value.fn else _last_entries(base, found, order, starts)
-    )
-    return reshape(made, value.sizes)
+    if value.fn:
+        return _reduce_entries(base, found, order, starts, value.fn)
+    return _last_entries(base, found, order, starts)
 
 
 def _last_entries(base: Value, found: FlatScatter, order: Value, starts: Value) -> Value:

@@ -103,6 +103,14 @@ def winograd(graph: Graph, target: TargetModel) -> Graph:
     return rewrite(graph, lambda value, _: as_winograd(value, target), of=CONVOLUTIONS)
 
 
+def _has_plain_planes(value: Value) -> bool:
+    """Whether a convolution has float32 planes of known size, and square windows with stride and dilation 1."""
+    axes = value.axes  # type: ignore[attr-defined]
+    dims = (*value.shape, *(n for x in value.inputs for n in x.shape))
+    known = all(type(n) is int and n > 0 for n in dims)
+    return known and value.dtype is float32 and len(axes) == 2 and all(_is_plain(a, axes[0].taps) for a in axes)
+
+
 def as_winograd(value: Value, target: TargetModel) -> Value | None:
     """Rewrite a convolution as products of transformed tiles; None where the taps, the precision or the cost do not
     allow it.
@@ -112,10 +120,7 @@ def as_winograd(value: Value, target: TargetModel) -> Value | None:
     axes, precision = value.axes, value.precision
     if target.matrix_unit is not None and precision == "medium":
         return None  # rounded products are cheap in the matrix unit, and transforms would amplify their errors
-    if value.dtype is not float32 or len(axes) != 2 or not all(_is_plain(a, axes[0].taps) for a in axes):
-        return None
-    dims = (*value.shape, *(n for x in value.inputs for n in x.shape))
-    if not all(type(n) is int and n > 0 for n in dims):
+    if not _has_plain_planes(value):
         return None
     match value:
         case Convolve(x, w, axes) if _pays(x.shape, w.shape, axes, precision, target):

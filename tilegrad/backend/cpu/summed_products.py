@@ -33,6 +33,19 @@ class SummedProduct(NamedTuple):
         return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first
 
 
+def _iterations(s: ir.Statement, dots: list[ir.Dot]) -> int | None:
+    """Return how often a statement computes its only product: once, or in each iteration of a loop of known length."""
+    if len(dots) != 1:
+        return None
+    match s:
+        case ir.Assign(_, value) if value is dots[0]:
+            return 1
+        case ir.For(_, ir.Literal(0), ir.Literal(int() as stop), ir.Literal(int() as step), body):
+            direct = any(isinstance(inner, ir.Assign) and inner.value is dots[0] for inner in body)
+            return -(-stop // step) if direct else None
+    return None
+
+
 def consecutive_products(kernel: ir.Kernel, types: Types, target: Target) -> list[SummedProduct]:
     """List the products of a kernel in order, all of one form; none if they are not consecutive."""
     found: list[SummedProduct] = []
@@ -40,23 +53,18 @@ def consecutive_products(kernel: ir.Kernel, types: Types, target: Target) -> lis
         dots = [
             x for x in walk(*(root for inner in statements((s,)) for root in roots(inner))) if isinstance(x, ir.Dot)
         ]
-        match s:
-            case _ if not dots:
-                continue
-            case ir.Assign(_, ir.Dot() as dot) if len(dots) == 1:
-                loop, count = None, 1
-            case ir.For(_, ir.Literal(0), ir.Literal(int() as stop), ir.Literal(int() as step), body) if len(dots) == 1:
-                if not any(isinstance(inner, ir.Assign) and inner.value is dots[0] for inner in body):
-                    return []
-                dot, loop, count = dots[0], s, -(-stop // step)
-            case _:
-                return []
+        if not dots:
+            continue
+        iterations = _iterations(s, dots)
+        if iterations is None:
+            return []
+        dot, loop = dots[0], s if isinstance(s, ir.For) else None
         form = low_precision_form(target, types, dot, bool(found) and found[0].form.parts > 0)
         if form is None and _is_float32(dot, types):
             form = MULTIPLY_ADD
         if form is None or (found and form is not found[0].form):
             return []
-        found.append(SummedProduct(dot, loop, sum(product.iterations for product in found), count, form))
+        found.append(SummedProduct(dot, loop, sum(product.iterations for product in found), iterations, form))
     return found
 
 

@@ -180,15 +180,20 @@ class AmxBlocks:
         if self.sums is not None:
             self._process_step(self.sums, loop.index, before, wide)
         b.close_loop(loop)
+        self._store_tiles(rows, columns)
+        e.begin_nest()
+
+    def _store_tiles(self, rows: list[LlvmValue], columns: list[LlvmValue]) -> None:
+        """Store the accumulators of a block: in the memory for its sums, or as results."""
+        b, wide = self.b, len(columns)
         pitch = wide * WORDS * 4 if self.sums is not None else self._row_bytes()
-        for number in range(tall * wide):
+        for number in range(self.tall * wide):
             r, c = divmod(number, wide)
             if self.sums is None:
                 at = self._tile_address(rows[r], columns[c])
             else:
                 at = b.offset(self.sums, self.out.element, constant((r * ROWS * wide + c) * WORDS, I64))
             amx_instruction(b, "tilestored64", f"i8 {number}, ptr {at}, i64 {pitch}")
-        e.begin_nest()
 
     def _process_step(
         self, sums: LlvmValue, step: LlvmValue, before: tuple[LlvmValue, LlvmValue, LlvmValue], wide: int

@@ -20,6 +20,12 @@ SUPPORTED = ("add", "sub", "mul")
 Made: TypeAlias = dict[tuple[int | str, ...], tuple[LlvmValue, ir.Tile]]
 
 
+def _is_bfloat16_load(e: ElementEvaluator, x: ir.Tile) -> bool:
+    if not isinstance(x, ir.Load) or x.mask is not None:
+        return False
+    return e.types.of(x).dtype is bfloat16 and e.strides.stride(x.pointer) == 1
+
+
 def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
     """Whether an expression consists of bfloat16 numbers converted to float32, contiguous in memory."""
     seen: dict[int, ir.Tile] = {}
@@ -31,10 +37,7 @@ def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
         seen[id(x)] = x
         match x:
             case ir.Cast(y, to):
-                y = e.definition(y)
-                if to is not float32 or not isinstance(y, ir.Load) or y.mask is not None:
-                    return False
-                if e.types.of(y).dtype is not bfloat16 or e.strides.stride(y.pointer) != 1:
+                if to is not float32 or not _is_bfloat16_load(e, e.definition(y)):
                     return False
             case ir.Apply(fn, args) if fn in SUPPORTED and e.types.of(x).dtype is float32:
                 stack.extend(args)

@@ -175,9 +175,12 @@ class _RegisterBlocked:
         is_plain = self._is_plain_load(x) and self._column_stride(x) is not None
         if is_plain and self._is_read_unpacked and self._row_stride(x) is not None:
             return x
-        transposed = (
-            transposed_operand(self.e, x) if self.n > UNPACKED_VECTORS_ANY_ROWS * self.lanes or self.multiply else None
-        )
+        return self._left_in_panels(x) or (x if is_plain else self._stored_tile(x) or self._evaluated_left(x))
+
+    def _left_in_panels(self, x: ir.Tile) -> Panels | None:
+        """Pack the left operand in panels of rows, if that pays."""
+        is_wide = self.multiply or self.n > UNPACKED_VECTORS_ANY_ROWS * self.lanes
+        transposed = transposed_operand(self.e, x) if is_wide else None
         if transposed is not None and (not self.has_few_rows or self.multiply):
             made = self._left_panels()
             pack(self.nests, made, self._converted(transposed), self.m, self.lanes)
@@ -186,11 +189,9 @@ class _RegisterBlocked:
             made = self._left_panels()
             pack_transposed(self.nests, made, self._converted(x), self.m, self.lanes)
             return made
-        if is_plain:
-            return x
-        stored = self._stored_tile(x)
-        if stored is not None:
-            return stored
+        return None
+
+    def _evaluated_left(self, x: ir.Tile) -> StackTile:
         memory = allocate(self.b, self.dtype, (self.m, self.k), "left")
         self.nests.store_tile(memory, self._converted(x))
         return memory

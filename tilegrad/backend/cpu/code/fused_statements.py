@@ -61,6 +61,14 @@ class NameUses:
         self.loads: list[ir.Load] = []
         self._noted: set[int] = set()
 
+    def _classify_name(self, x: ir.Name, name: str) -> None:
+        if name in self.e.inlined:
+            self.classify(self.e.inlined[name])
+        elif self.e.types.of(x).shape == self.shape:
+            self.same_position.add(name)
+        else:
+            self.other_positions.add(name)
+
     def classify(self, x: ir.Tile) -> None:
         """Classify the names in an expression, each shared subexpression once."""
         if isinstance(x, ir.Literal) or id(x) in self._noted:
@@ -68,10 +76,7 @@ class NameUses:
         self._noted.add(id(x))
         match x:
             case ir.Name(name):
-                if name in self.e.inlined:
-                    self.classify(self.e.inlined[name])
-                else:
-                    (self.same_position if self.e.types.of(x).shape == self.shape else self.other_positions).add(name)
+                self._classify_name(x, name)
             case ir.Apply() | ir.Cast() | ir.Bitcast() if not self.e.types.of(x).pointer:
                 for part in ir.parts(x):
                     self.classify(part)

@@ -286,17 +286,20 @@ class Elements:
 
     # --- functions -------------------------------------------------------------------------------
 
+    def _argument(self, a: ir.Tile, dtype: DType, view: View, t: TileType, widening: bool) -> Text:
+        """Return an operand in the type in which a function computes; integers of positions keep their own."""
+        have = self.dtype(a, dtype)
+        plain = widening and dtype.is_integer
+        short = plain and isinstance(a, ir.Literal) and int32.min < a.value <= int32.max
+        made = self.part(a, view, t.shape, int32 if short else have)
+        return made if plain else functions.cast(made, have, dtype)
+
     def _apply(self, x: ir.Apply, view: View, t: TileType) -> Text:
         meeting = self.types.arguments(x)
         wanted = (bool_, meeting, meeting) if x.fn == "where" else (meeting,) * len(x.args)
         position = id(x) in self.positions
-        args = []
-        for a, dtype in zip(x.args, wanted, strict=True):
-            have = self.dtype(a, dtype)
-            plain = position and x.fn in _WIDENING and dtype.is_integer
-            short = plain and isinstance(a, ir.Literal) and int32.min < a.value <= int32.max
-            made = self.part(a, view, t.shape, int32 if short else have)
-            args.append(made if plain else functions.cast(made, have, dtype))
+        widening = position and x.fn in _WIDENING
+        args = [self._argument(a, dtype, view, t, widening) for a, dtype in zip(x.args, wanted, strict=True)]
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
             if meeting.is_integer and self.patterns.is_nonnegative(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)

@@ -50,12 +50,15 @@ class ExpressionNamer:
         self.before = outer
         return tuple(made)
 
+    def _assigned(self, name: str, value: ir.Tile) -> ir.Tile:
+        several = self.counts.get(name, 1) > 1 and not isinstance(value, ir.Load | ir.Dot)
+        whole = isinstance(value, NAMED) and not several
+        return self._parts(value) if whole else self.simple(value)
+
     def _statement(self, statement: ir.Statement) -> ir.Statement:
         match statement:
             case ir.Assign(name, value):
-                several = self.counts.get(name, 1) > 1 and not isinstance(value, ir.Load | ir.Dot)
-                whole = isinstance(value, NAMED) and not several
-                return ir.Assign(name, self._parts(value) if whole else self.simple(value))
+                return ir.Assign(name, self._assigned(name, value))
             case ir.Store(pointer, value, mask):
                 return ir.Store(self.simple(pointer), self.simple(value), None if mask is None else self.simple(mask))
             case ir.Atomic(fn, pointer, value, mask, expected, name):
