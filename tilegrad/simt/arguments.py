@@ -89,6 +89,16 @@ def bind_call(function: SimtFunction, args: tuple[Any, ...], kwargs: Mapping[str
     return BoundCall(described, given, key)
 
 
+def _check_fits(name: str, value: float, declared: DType) -> None:
+    """Refuse a number that the declared dtype of a parameter does not hold."""
+    if declared.is_float:
+        return
+    if isinstance(value, float):
+        raise UnsupportedCode(f"`{name}` is {declared.name}, and {value} is given")
+    if not declared.min <= value <= declared.max:
+        raise UnsupportedCode(f"`{name}` is {declared.name}, in which {value} does not fit")
+
+
 def describe(function: SimtFunction, name: str, value: Any) -> Any:
     """Describe an argument for reading: an array type, a dtype, or a constant."""
     if function.is_static(name):
@@ -107,10 +117,7 @@ def describe(function: SimtFunction, name: str, value: Any) -> Any:
             kind = number_kind(value)
             if declared is None:
                 return kind.dtype
-            if isinstance(value, float) and not declared.is_float:
-                raise UnsupportedCode(f"`{name}` is {declared.name}, and {value} is given")
-            if not declared.is_float and not declared.min <= value <= declared.max:
-                raise UnsupportedCode(f"`{name}` is {declared.name}, in which {value} does not fit")
+            _check_fits(name, value, declared)
             return declared
         case _:
             remedy = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
@@ -23,6 +24,8 @@ from .thread_ir import (
 )
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
+MIN_ATOMIC_BITS = 32
+"""Width of the narrowest elements that atomics update."""
 MAX_DEPTH = 24
 """Maximal nesting depth of calls and of launches."""
 
@@ -134,15 +137,7 @@ class CallReader(ThreadExpressionReader):
             raise UnsupportedCode(
                 f"`{element.array.name}` is a thread's own: no other thread can interrupt, no atomic is needed"
             )
-        allowed = {"atomicAdd": 32, "atomicSub": 32, "atomicExch": 32}.get(name, 32)
-        integers = name not in ("atomicAdd", "atomicSub", "atomicExch")
-        if dtype.bits < allowed or (integers and dtype.is_float):
-            kind = "whole numbers" if integers else "numbers"
-            raise UnsupportedCode(f"{name} is for {kind} of 32 or 64 bits, and `{element.array.name}` is {dtype.name}")
-        if name == "atomicSub" and (dtype.is_float or dtype.bits == 64):
-            raise UnsupportedCode("atomicSub is for int32 and uint32: add the negative with atomicAdd")
-        if name in ("atomicInc", "atomicDec") and dtype is not uint32:
-            raise UnsupportedCode(f"{name} is for uint32, and `{element.array.name}` is {dtype.name}")
+        _check_atomic(name, element.array.name, dtype)
         operands = [self.number(x) for x in rest]
         for x in operands:
             if kind_of(x).dtype.is_float and not dtype.is_float:
@@ -171,6 +166,10 @@ class CallReader(ThreadExpressionReader):
                 )
         return dict(call.arguments)
 
+    def note_accesses(self, array: Array, accesses: Iterable[str]) -> None:
+        for how in accesses:
+            self.scope.access(array, how)
+
     def specialised(
         self, function: Any, arguments: dict[str, Any], node: ast.AST, launched: bool = False
     ) -> tuple[Routine, tuple[Expression | Array, ...]]:
@@ -198,8 +197,7 @@ class CallReader(ThreadExpressionReader):
         routine = self.routine(function, given, node, launched)
         for parameter, x in zip(routine.parameters, passed, strict=True):
             if isinstance(x, Array):
-                for how in routine.accessed.get(parameter.name, ()):
-                    self.scope.access(x, how)
+                self.note_accesses(x, routine.accessed.get(parameter.name, ()))
         if routine not in self.scope.routines:
             self.scope.routines.append(routine)
         return routine, tuple(passed)
@@ -255,3 +253,15 @@ def _why_not_called(callee: Any) -> str:
     if callee is len:
         return "pointers have no length: pass it as an argument"
     return f"{describe(callee)} is not part of the language of kernels"
+
+
+def _check_atomic(name: str, array: str, dtype: DType) -> None:
+    """Refuse elements that an atomic function does not take."""
+    integers = name not in ("atomicAdd", "atomicSub", "atomicExch")
+    if dtype.bits < MIN_ATOMIC_BITS or (integers and dtype.is_float):
+        kind = "whole numbers" if integers else "numbers"
+        raise UnsupportedCode(f"{name} is for {kind} of 32 or 64 bits, and `{array}` is {dtype.name}")
+    if name == "atomicSub" and (dtype.is_float or dtype.bits == 64):
+        raise UnsupportedCode("atomicSub is for int32 and uint32: add the negative with atomicAdd")
+    if name in ("atomicInc", "atomicDec") and dtype is not uint32:
+        raise UnsupportedCode(f"{name} is for uint32, and `{array}` is {dtype.name}")

@@ -62,6 +62,14 @@ class ExpressionWriter:
             case _:
                 return self.bound(x)
 
+    def short_circuit(self, op: str, left: Expression, right: Expression) -> tuple[str, int]:
+        """Return the text of `and` or `or`; && inside || in parentheses, as compilers ask for."""
+        strength, sides = PRECEDENCE[op], (self.bound(left), self.bound(right))
+        if op == "and":
+            return " && ".join([_inside(y, strength) for y in sides]), strength
+        least = [ATOM_PRECEDENCE if y[1] == PRECEDENCE["and"] else strength for y in sides]
+        return " || ".join(map(_inside, sides, least)), strength
+
     def bound(self, x: Expression) -> tuple[str, int]:
         """Return the text and the precedence of its outermost operator."""
         match x:
@@ -76,21 +84,14 @@ class ExpressionWriter:
             case OperatorExpression():
                 return self.operation(x)
             case ShortCircuit(op=op, left=left, right=right):
-                strength = PRECEDENCE[op]
-                first, second = self.bound(left), self.bound(right)
-                mixed = 4 if op == "or" else strength  # && inside || in parentheses, as compilers ask for
-                texts = [
-                    _inside(y, strength if y[1] != mixed or op == "and" else ATOM_PRECEDENCE) for y in (first, second)
-                ]
-                return f" {'&&' if op == 'and' else '||'} ".join(texts), strength
+                return self.short_circuit(op, left, right)
             case Conditional(condition=condition, yes=yes, no=no):
                 texts = [_inside(self.bound(y), 3) for y in (condition, yes, no)]
                 return f"{texts[0]} ? {texts[1]} : {texts[2]}", PRECEDENCE["?"]
             case Conversion(operand=BuiltinVariable(name=name)) if x.dtype is int64:
                 return f"(long long){name}", 13
             case Conversion(operand=operand):
-                text = self.expression(operand)
-                return (f"{TYPES[x.dtype]}({text})" if " " not in TYPES[x.dtype] else f"({TYPES[x.dtype]})({text})"), 13
+                return f"{_cast_name(TYPES[x.dtype])}({self.expression(operand)})", 13
             case _:
                 return self.called(x), ATOM_PRECEDENCE
 
@@ -166,3 +167,8 @@ def cuda_function_name(x: FunctionCall) -> str:
     if x.name == "popc":
         return "__popcll" if x.operands[0].dtype.bits == 64 else "__popc"
     return FUNCTIONS[x.name].spelled or f"{x.name}{'f' if x.dtype is float32 else ''}"
+
+
+def _cast_name(type: str) -> str:
+    """Return a type as a conversion names it: in parentheses if it is several words."""
+    return f"({type})" if " " in type else type

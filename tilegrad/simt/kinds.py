@@ -79,10 +79,8 @@ def convert_to(x: Expression | Constant, dtype: DType) -> Expression:
 
 def common_dtype(x: Expression | Constant, y: Expression | Constant) -> DType:
     """Return the common type of two operands; a Python number adopts that of the other."""
-    if isinstance(x, Expression) and isinstance(y, Expression):
-        return promote(x.dtype, y.dtype)
-    if not isinstance(x, Expression) and not isinstance(y, Expression):
-        return promote(number_kind(x).dtype, number_kind(y).dtype)
+    if isinstance(x, Expression) == isinstance(y, Expression):
+        return promote(kind_of(x).dtype, kind_of(y).dtype)
     known, number = (x, y) if isinstance(x, Expression) else (y, x)
     assert isinstance(known, Expression)
     if known.dtype is bool_:

@@ -187,11 +187,10 @@ def check_launch(
             f"{static} bytes of static shared memory: CUDA allows {MAX_STATIC_SHARED_BYTES} of it, on any GPU",
             "declare the largest with simt.dynamic_shared(dtype), and give its bytes with the launch",
         )
-    if shape.shared < 0 or shared > limits.shared_per_block:
-        one = "static" if static else "dynamic"
-        parts = f"{static} static and {shape.shared} dynamic" if static and shape.shared else one
+    if not 0 <= shape.shared <= limits.shared_per_block - static:
         raise wrong(
-            f"{shared} bytes of shared memory ({parts}): {limits.name} allows {limits.shared_per_block} for a block",
+            f"{shared} bytes of shared memory ({_shared_parts(static, shape.shared)}): {limits.name} allows "
+            f"{limits.shared_per_block} for a block",
             "use smaller tiles",
         )
     if registers * shape.threads > limits.registers_per_block:
@@ -200,3 +199,9 @@ def check_launch(
             f"{limits.registers_per_block} for a block",
             "use fewer threads",
         )
+
+
+def _shared_parts(static: int, dynamic: int) -> str:
+    if static and dynamic:
+        return f"{static} static and {dynamic} dynamic"
+    return "static" if static else "dynamic"

@@ -205,17 +205,7 @@ class RoutineReader(CallReader):
         if dynamic and any(array.space == "dynamic" for array in scope.own):
             raise UnsupportedCode("a kernel has one dynamic_shared array: all would begin at the same byte")
         dtype = element_type(given[0], f"the first argument of {callee.name}")
-        shape: tuple[int, ...] = ()
-        if not dynamic:
-            shape = given[1] if isinstance(given[1], tuple) else (given[1],)
-            if any(isinstance(n, Expression) for n in shape):
-                raise UnsupportedCode(
-                    "the extents of an array are known when the kernel is compiled: make what they come from a "
-                    "parameter "
-                    "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"
-                )
-            if any(not isinstance(n, int) or n < 1 for n in shape) or not shape:
-                raise UnsupportedCode(f"the shape of an array is whole numbers from 1 on, and not {given[1]!r}")
+        shape = () if dynamic else _array_shape(given[1])
         array = Array(name, dtype, "dynamic" if dynamic else callee.name, shape)
         scope.arrays[name] = array
         scope.own.append(array)
@@ -491,3 +481,16 @@ def read_routine(function: Any, given: dict[str, Any]) -> Routine:
         return reader.routine(function, given, function.source_text.tree)
     except UnsupportedCode as refused:
         raise function.source_text.place(function.source_text.tree.args).error(refused.reason) from None
+
+
+def _array_shape(given: Any) -> tuple[int, ...]:
+    """Return the shape of a declared array, or refuse extents that are unknown or no positive integers."""
+    shape = given if isinstance(given, tuple) else (given,)
+    if any(isinstance(n, Expression) for n in shape):
+        raise UnsupportedCode(
+            "the extents of an array are known when the kernel is compiled: make what they come from a parameter "
+            "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"
+        )
+    if not shape or any(not isinstance(n, int) or n < 1 for n in shape):
+        raise UnsupportedCode(f"the shape of an array is whole numbers from 1 on, and not {given!r}")
+    return shape

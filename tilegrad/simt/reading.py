@@ -237,20 +237,18 @@ class ThreadExpressionReader:
         dtype = common_dtype(x, y)
         if not dtype.is_float and dtype.bits < 32 and not (dtype is bool_ and symbol in ("&", "|", "^")):
             dtype = int32  # as in C, small integers are promoted to int
-        if symbol == "/" and not dtype.is_float:
+        if dtype.is_float:
+            _check_float_operator(symbol, dtype)
+            return dtype
+        if symbol == "/":
             if self.scope.final:
                 raise UnsupportedCode(
                     f"`/` of two whole numbers ({describe(x)}, {describe(y)}): // is the quotient as in C, and "
                     "simt.float32(x) / y the fraction"
                 )
             return float32
-        if symbol == "**" and not dtype.is_float:
+        if symbol == "**":
             raise UnsupportedCode("`**` of whole numbers: write the products (x * x), or 1 << n")
-        if dtype.is_float and symbol in ("%", "//"):
-            remedy = "simt.fmod(x, y)" if symbol == "%" else "simt.floor(x / y)"
-            raise UnsupportedCode(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
-        if dtype.is_float and symbol in ("&", "|", "^", "<<", ">>"):
-            raise UnsupportedCode(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
         return dtype
 
     def unary(self, node: ast.AST, op: ast.unaryop, x: Any) -> Any:
@@ -357,3 +355,12 @@ def function_name(callee: Any) -> str | None:
         return PYTHON_FUNCTIONS.get(callee)
     except TypeError:
         return None
+
+
+def _check_float_operator(symbol: str, dtype: DType) -> None:
+    """Refuse operators that floating-point numbers do not have."""
+    if symbol in ("%", "//"):
+        remedy = "simt.fmod(x, y)" if symbol == "%" else "simt.floor(x / y)"
+        raise UnsupportedCode(f"`{symbol}` is for whole numbers, and this is {dtype.name}: write {remedy}")
+    if symbol in ("&", "|", "^", "<<", ">>"):
+        raise UnsupportedCode(f"`{symbol}` is for whole numbers and truth values, and this is {dtype.name}")
