@@ -53,12 +53,23 @@ def _materialize(one: Tensor, kind: type[Tensor], elements: Tensor) -> None:
 
 
 class _Lazy(Module):
-    """A layer that knows all arguments but the first, which it takes from the first input."""
+    """A layer that knows all arguments but the first, which it takes from the first input.
+
+    It becomes a layer of the class `becomes`. The axis of the features is `channels`, counted from the end where it is
+    negative.
+    """
 
     becomes: ClassVar[Any]
-    """Class of the layer."""
     channels: ClassVar[int] = 1
-    """Axis of the features, counted from the end where it is negative."""
+
+    def __init_subclass__(cls, becomes: Any = None, channels: int = 1) -> None:
+        super().__init_subclass__()
+        if becomes is not None:
+            cls.becomes, cls.channels = becomes, channels
+            # the first parameter after `self`
+            name, taken = becomes.__name__, becomes.__init__.__code__.co_varnames[1]
+            made = f"{'An' if name[0] in 'AEIOU' else 'A'} `{name}` that takes `{taken}` from its first input."
+            cls.__doc__ = cls.__doc__ or made
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
@@ -94,7 +105,7 @@ class _Lazy(Module):
         return ", ".join(["?", *shown])
 
 
-class LazyLinear(_Lazy):
+class LazyLinear(_Lazy, becomes=layers.Linear, channels=-1):
     """A `Linear` that takes `in_features` from its first input.
 
     >>> import tilegrad as tg
@@ -103,68 +114,32 @@ class LazyLinear(_Lazy):
     ((2, 3), Linear(in_features=5, out_features=3, bias=True))
     """
 
-    becomes = layers.Linear
-    channels = -1
+
+class LazyConv1d(_Lazy, becomes=conv.Conv1d, channels=-2): ...
 
 
-class LazyConv1d(_Lazy):
-    """A `Conv1d` that takes `in_channels` from its first input."""
-
-    becomes = conv.Conv1d
-    channels = -2
+class LazyConv2d(_Lazy, becomes=conv.Conv2d, channels=-3): ...
 
 
-class LazyConv2d(_Lazy):
-    """A `Conv2d` that takes `in_channels` from its first input."""
-
-    becomes = conv.Conv2d
-    channels = -3
+class LazyConv3d(_Lazy, becomes=conv.Conv3d, channels=-4): ...
 
 
-class LazyConv3d(_Lazy):
-    """A `Conv3d` that takes `in_channels` from its first input."""
-
-    becomes = conv.Conv3d
-    channels = -4
+class LazyConvTranspose1d(_Lazy, becomes=conv.ConvTranspose1d, channels=-2): ...
 
 
-class LazyConvTranspose1d(_Lazy):
-    """A `ConvTranspose1d` that takes `in_channels` from its first input."""
-
-    becomes = conv.ConvTranspose1d
-    channels = -2
+class LazyConvTranspose2d(_Lazy, becomes=conv.ConvTranspose2d, channels=-3): ...
 
 
-class LazyConvTranspose2d(_Lazy):
-    """A `ConvTranspose2d` that takes `in_channels` from its first input."""
-
-    becomes = conv.ConvTranspose2d
-    channels = -3
+class LazyConvTranspose3d(_Lazy, becomes=conv.ConvTranspose3d, channels=-4): ...
 
 
-class LazyConvTranspose3d(_Lazy):
-    """A `ConvTranspose3d` that takes `in_channels` from its first input."""
-
-    becomes = conv.ConvTranspose3d
-    channels = -4
+class LazyBatchNorm1d(_Lazy, becomes=norm.BatchNorm1d): ...
 
 
-class LazyBatchNorm1d(_Lazy):
-    """A `BatchNorm1d` that takes `num_features` from its first input."""
-
-    becomes = norm.BatchNorm1d
+class LazyBatchNorm2d(_Lazy, becomes=norm.BatchNorm2d): ...
 
 
-class LazyBatchNorm2d(_Lazy):
-    """A `BatchNorm2d` that takes `num_features` from its first input."""
-
-    becomes = norm.BatchNorm2d
-
-
-class LazyBatchNorm3d(_Lazy):
-    """A `BatchNorm3d` that takes `num_features` from its first input."""
-
-    becomes = norm.BatchNorm3d
+class LazyBatchNorm3d(_Lazy, becomes=norm.BatchNorm3d): ...
 
 
 class _LazyInstanceNorm(_Lazy):
@@ -177,22 +152,10 @@ class _LazyInstanceNorm(_Lazy):
         super().__init__(*args, **options)
 
 
-class LazyInstanceNorm1d(_LazyInstanceNorm):
-    """An `InstanceNorm1d` that takes `num_features` from its first input."""
-
-    becomes = norm.InstanceNorm1d
-    channels = -2
+class LazyInstanceNorm1d(_LazyInstanceNorm, becomes=norm.InstanceNorm1d, channels=-2): ...
 
 
-class LazyInstanceNorm2d(_LazyInstanceNorm):
-    """An `InstanceNorm2d` that takes `num_features` from its first input."""
-
-    becomes = norm.InstanceNorm2d
-    channels = -3
+class LazyInstanceNorm2d(_LazyInstanceNorm, becomes=norm.InstanceNorm2d, channels=-3): ...
 
 
-class LazyInstanceNorm3d(_LazyInstanceNorm):
-    """An `InstanceNorm3d` that takes `num_features` from its first input."""
-
-    becomes = norm.InstanceNorm3d
-    channels = -4
+class LazyInstanceNorm3d(_LazyInstanceNorm, becomes=norm.InstanceNorm3d, channels=-4): ...

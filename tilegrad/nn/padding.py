@@ -15,7 +15,12 @@ class _Pad(Module):
     """Pad the last axes: one width for all, or two for each, the last axis first."""
 
     axes: ClassVar[int]
-    mode: ClassVar[str] = "constant"
+    mode: ClassVar[str]
+
+    def __init_subclass__(cls, axes: int = 0, mode: str = "constant") -> None:
+        super().__init_subclass__()
+        if axes:
+            cls.axes, cls.mode = axes, mode
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
@@ -50,61 +55,46 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
-    axes = 1
+class ConstantPad1d(_ConstantPad, axes=1): ...
 
 
-class ConstantPad2d(_ConstantPad):
-    axes = 2
+class ConstantPad2d(_ConstantPad, axes=2): ...
 
 
-class ConstantPad3d(_ConstantPad):
-    axes = 3
+class ConstantPad3d(_ConstantPad, axes=3): ...
 
 
-class ZeroPad1d(_Pad):
-    axes = 1
+class ZeroPad1d(_Pad, axes=1): ...
 
 
-class ZeroPad2d(_Pad):
-    axes = 2
+class ZeroPad2d(_Pad, axes=2): ...
 
 
-class ZeroPad3d(_Pad):
-    axes = 3
+class ZeroPad3d(_Pad, axes=3): ...
 
 
-class ReflectionPad1d(_Pad):
-    axes, mode = 1, "reflect"
+class ReflectionPad1d(_Pad, axes=1, mode="reflect"): ...
 
 
-class ReflectionPad2d(_Pad):
-    axes, mode = 2, "reflect"
+class ReflectionPad2d(_Pad, axes=2, mode="reflect"): ...
 
 
-class ReflectionPad3d(_Pad):
-    axes, mode = 3, "reflect"
+class ReflectionPad3d(_Pad, axes=3, mode="reflect"): ...
 
 
-class ReplicationPad1d(_Pad):
-    axes, mode = 1, "replicate"
+class ReplicationPad1d(_Pad, axes=1, mode="replicate"): ...
 
 
-class ReplicationPad2d(_Pad):
-    axes, mode = 2, "replicate"
+class ReplicationPad2d(_Pad, axes=2, mode="replicate"): ...
 
 
-class ReplicationPad3d(_Pad):
-    axes, mode = 3, "replicate"
+class ReplicationPad3d(_Pad, axes=3, mode="replicate"): ...
 
 
-class CircularPad1d(_Pad):
-    axes, mode = 1, "circular"
+class CircularPad1d(_Pad, axes=1, mode="circular"): ...
 
 
-class CircularPad2d(_Pad):
-    axes, mode = 2, "circular"
+class CircularPad2d(_Pad, axes=2, mode="circular"): ...
 
 
-class CircularPad3d(_Pad):
-    axes, mode = 3, "circular"
+class CircularPad3d(_Pad, axes=3, mode="circular"): ...
