@@ -339,15 +339,15 @@ def normal(
     if least is not None and (least < 0).any():
         raise ArgumentError(f"normal: std={least.min()}: a standard deviation is 0 or more")
     given = [x for x in (mean, std) if isinstance(x, Handle)]
-    if given and (size is not None or dtype is not None or device is not None or requires_grad):
+    if not given:
+        if size is None:
+            raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
+        made = randn(size, generator=generator, dtype=dtype, device=device) * std + mean
+        return made.requires_grad_() if requires_grad else made
+    if any(x is not None for x in (size, dtype, device)) or requires_grad:
         raise ArgumentError(
             "normal: shape, type and device are those of the tensor; size and dtype go with two numbers"
         )
-    if not given and size is None:
-        raise ArgumentError("normal: of two numbers the size is needed too, as in normal(0.0, 1.0, (3, 4))")
-    if not given:
-        made = randn(size, generator=generator, dtype=dtype, device=device) * std + mean
-        return made.requires_grad_() if requires_grad else made
     like = given[0]
     if not like.dtype.is_float:
         raise DTypeError(f"normal draws floating-point elements, not {like.dtype.name}; convert the mean: x.float()")

@@ -24,6 +24,7 @@ from .examples import (
     tensors,
 )
 from .operator import Operator
+from .signature import Declaration
 
 Trial = list[Any]
 """Reproducible arguments."""
@@ -128,17 +129,21 @@ def found_by(fn: Any) -> list[str]:
     return [*lines, f"fn = {place}.{inner.__qualname__}"]
 
 
+def _generated(declaration: Declaration) -> tuple[list[Trial], list[Trial], list[Trial]]:
+    """Generate arguments of all sizes, of the first size, and in float64; numbers vary if there are any."""
+    rounds = range(1, SCALAR_ROUNDS if has_numbers(declaration) else 1)
+    varied = [arguments(declaration, SIZES[0], numbers=n) for n in rounds]
+    trials = [*(arguments(declaration, sizes) for sizes in SIZES), *varied]
+    doubles = [arguments(declaration, s, 1) for s in SIZES[:2]]
+    doubles += [arguments(declaration, SIZES[0], 1, numbers=n) for n in rounds]
+    return trials, [arguments(declaration, SIZES[0]), *varied], doubles
+
+
 def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> VerificationReport:
     """Verify an operator on generated arguments and on examples, if given."""
     declaration = op.declaration
     given = [reproducible(e if isinstance(e, tuple) else (e,)) for e in examples]
-    rounds = range(1, SCALAR_ROUNDS if has_numbers(declaration) else 1)
-    usual = given or [arguments(declaration, SIZES[0])]
-    other = [] if given else [arguments(declaration, SIZES[0], numbers=n) for n in rounds]
-    trials = given or [*(arguments(declaration, sizes) for sizes in SIZES), *other]
-    usual = [*usual, *other]
-    doubles = given or [arguments(declaration, s, 1) for s in SIZES[:2]]
-    doubles += [] if given else [arguments(declaration, SIZES[0], 1, numbers=n) for n in rounds]
+    trials, usual, doubles = (given, given, given) if given else _generated(declaration)
     doubles = [t for t in doubles if _are_doubles(t)]
     whole = Verification(op, trials, ulps)
     whole.run("shapes", "deterministic", trials)
@@ -148,16 +153,21 @@ def verify(op: Operator, *examples: Any, ulps: float = checks.ULPS) -> Verificat
     if not given:
         whole.run("strides", "strides", [arguments(declaration, s, strided=True) for s in SIZES[:1]])
     _check_any_function(whole, trials, usual)
-    if doubles and op.arrays and op.rule is None:
-        whole.lines.append(CheckResult("gradients", True, "not tried: it is a function on arrays, and was given none"))
-    elif doubles:
-        whole.run("gradients", "gradients", doubles)
-        if op.rule is not None:
-            whole.run("second order", "gradients", doubles[:1], order=2)
-        whole.run("forward", "forward", doubles[:1])
+    if doubles:
+        _check_gradients(whole, op, doubles)
     if op.rule is not None:
         whole.run("own gradient", "rule", usual)
     return VerificationReport(op.name, whole.lines)
+
+
+def _check_gradients(whole: Verification, op: Operator, doubles: list[Trial]) -> None:
+    if op.arrays and op.rule is None:
+        whole.lines.append(CheckResult("gradients", True, "not tried: it is a function on arrays, and was given none"))
+        return
+    whole.run("gradients", "gradients", doubles)
+    if op.rule is not None:
+        whole.run("second order", "gradients", doubles[:1], order=2)
+    whole.run("forward", "forward", doubles[:1])
 
 
 def _are_doubles(trial: Trial) -> bool:

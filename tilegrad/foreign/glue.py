@@ -197,6 +197,16 @@ def entry(plan: FunctionBinding, dtypes: Mapping[str, DType]) -> str:
     )
 
 
+def _check_const(definition: Definition, name: str, pointer: str, is_input: bool, is_output: bool) -> None:
+    """Raise if a pointer to an input may write, or one to a result may not."""
+    if is_input and "const" not in pointer:
+        raise SignatureError(
+            f"{definition}: `{name}` is an input, which is only read: declare it const {pointer} {name}"
+        )
+    if is_output and "const" in pointer.partition("*")[0]:
+        raise SignatureError(f"{definition}: `{name}` is a result, which is written: declare it without const")
+
+
 def arguments(signature: Signature, definition: Definition) -> list[str]:
     """Return the argument list of a function, matched by parameter names."""
     inputs = {p.name for p in signature.tensors}
@@ -210,12 +220,8 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
                 f"a parameter is the name of an argument, of a result ({', '.join(sorted(outputs)) or 'none'}), or of "
                 "an extent"
             )
-        if p.name in inputs and "*" in p.type and "const" not in p.type:
-            raise SignatureError(
-                f"{definition}: `{p.name}` is an input, which is only read: declare it const {p.type} {p.name}"
-            )
-        if p.name in outputs and "const" in p.type.partition("*")[0] and "*" in p.type:
-            raise SignatureError(f"{definition}: `{p.name}` is a result, which is written: declare it without const")
+        if "*" in p.type:
+            _check_const(definition, p.name, p.type, p.name in inputs, p.name in outputs)
     taken = {p.name for p in definition.parameters}
     returns = definition.returns
     if signature.open and not returns:

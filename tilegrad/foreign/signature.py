@@ -161,18 +161,19 @@ class _SignatureParser:
         default = self.number() if isinstance(pattern, ScalarPattern) and self.took("=") else None
         return SignatureParameter(name, pattern, default)
 
+    def element_type(self, word: str) -> DType | DtypeVariable:
+        if word in NAMED:
+            return NAMED[word]
+        if word[:1].isalpha() and word[0].isupper():
+            return DtypeVariable(word)
+        from difflib import get_close_matches
+
+        near = get_close_matches(word, NAMED, 1)
+        self.refuse(f"there is no dtype {word}{f' (did you mean {near[0]}?)' if near else ''}", word)
+
     def pattern(self, result: bool = False) -> TensorPattern | ScalarPattern:
         before, word = self.at, self.peek()
-        dtype: DType | DtypeVariable
-        if word in NAMED:
-            dtype = NAMED[word]
-        elif word[:1].isalpha() and word[0].isupper():
-            dtype = DtypeVariable(word)
-        else:
-            from difflib import get_close_matches
-
-            near = get_close_matches(word, NAMED, 1)
-            self.refuse(f"there is no dtype {word}{f' (did you mean {near[0]}?)' if near else ''}", word)
+        dtype = self.element_type(word)
         self.take()
         if not self.took("["):
             if isinstance(dtype, DtypeVariable) or result:

@@ -336,11 +336,7 @@ def cov(
         raise DTypeError("cov: takes numbers, not bools")
     x = wrap(floating(input, "cov"))
     x = x.reshape(1, -1) if input.dim() < 2 else x
-    for name, given in (("fweights", fweights), ("aweights", aweights)):
-        if given is not None and tuple(given.shape) != tuple(x.shape[1:]):
-            raise ShapeError(f"cov: {name} has the shape {shown(given.shape)}; there are {x.shape[1]} observations")
-    if fweights is not None and not fweights.dtype.is_integer:
-        raise DTypeError(f"cov: fweights count how often an observation was made, not {fweights.dtype.name} elements")
+    _check_weights(x, fweights, aweights)
     weight = None if fweights is None else fweights.to(x.dtype)
     if aweights is not None:
         weight = aweights if weight is None else weight * aweights
@@ -358,6 +354,14 @@ def cov(
         norm = norm.clamp(min=0)
     result: Tensor = product / norm
     return result.squeeze()
+
+
+def _check_weights(x: Tensor, fweights: Tensor | None, aweights: Tensor | None) -> None:
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None and tuple(given.shape) != tuple(x.shape[1:]):
+            raise ShapeError(f"cov: {name} has the shape {shown(given.shape)}; there are {x.shape[1]} observations")
+    if fweights is not None and not fweights.dtype.is_integer:
+        raise DTypeError(f"cov: fweights count how often an observation was made, not {fweights.dtype.name} elements")
 
 
 def corrcoef(input: Tensor) -> Tensor:

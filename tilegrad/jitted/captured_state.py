@@ -334,27 +334,36 @@ class _StateSearch:
         if module.startswith("numpy.random") and (hasattr(x, "bit_generator") or hasattr(x, "get_state")):
             self.drawn.append(x)
         if own is not None:
-            self.visit(own.get("__wrapped__"))
-            for name in _REGISTRIES:
-                if isinstance(own.get(name), dict):
-                    self._container(own[name])
-            if hasattr(type(x), "_of_ours") and "_hooks" in own:
-                self.layers.append(x)
+            self._visit_layer(x, own)
             if _is_ours(module) and "param_groups" in self.known:
                 self.groups += own.get("param_groups", ())
+        if _is_ours(module):
+            return
         if isinstance(x, ModuleType):
-            if not _is_ours(module):
-                self._watch_module(x)
-        elif not _is_ours(module):
-            for name in sorted((self.known - {ANY}) | (self._attributes_of(own) if own is not None else set())):
-                if own is not None and name in own:
-                    self.watch_variable(own, name)
-                else:
-                    self._watch_inherited(x, own, name)
-            if own is not None and module == "collections":
-                self.visit(own.get("data"))
-                self.visit(own.get("maps"))
-            self.visit(type(x))
+            self._watch_module(x)
+        else:
+            self._watch_attributes(x, own)
+
+    def _visit_layer(self, x: Any, own: dict[str, Any]) -> None:
+        """Visit what a wrapper wraps, and the registries of a layer."""
+        self.visit(own.get("__wrapped__"))
+        for name in _REGISTRIES:
+            if isinstance(own.get(name), dict):
+                self._container(own[name])
+        if hasattr(type(x), "_of_ours") and "_hooks" in own:
+            self.layers.append(x)
+
+    def _watch_attributes(self, x: Any, own: dict[str, Any] | None) -> None:
+        """Watch the attributes that the function may look up on an object of the user."""
+        for name in sorted((self.known - {ANY}) | (self._attributes_of(own) if own is not None else set())):
+            if own is not None and name in own:
+                self.watch_variable(own, name)
+            else:
+                self._watch_inherited(x, own, name)
+        if own is not None and type(x).__module__ == "collections":
+            self.visit(own.get("data"))
+            self.visit(own.get("maps"))
+        self.visit(type(x))
 
     def _watch_module(self, x: ModuleType) -> None:
         """Watch the names of a Python module; follow them in the user's own modules."""

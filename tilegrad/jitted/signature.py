@@ -130,30 +130,41 @@ def generalise(
     known: CallSignature, call: CallArguments, types: list[TensorType | None]
 ) -> list[TensorType | None] | None:
     """Replace sizes that differ from those of a known kind by symbols; None if the kinds differ otherwise."""
-    if known.call.structure != call.structure or known.call.recorded is not call.recorded:
-        return None
-    if any(known.strides) or any(isinstance(x, Handle) and strides_of(x) for x in call.leaves):
+    if (
+        known.call.structure != call.structure
+        or known.call.recorded is not call.recorded
+        or any(known.strides)
+        or any(isinstance(x, Handle) and strides_of(x) for x in call.leaves)
+    ):
         return None
     names: dict[tuple[Dim, Dim], Size] = {}
     result: list[TensorType | None] = []
     for type, before in zip(types, known.types, strict=True):
-        if type is None or before is None:
-            if type is not before:
-                return None
+        if type is None and before is None:
             result.append(None)
             continue
-        if type.dtype is not before.dtype or len(type.shape) != len(before.shape):
+        if type is None or before is None or type.dtype is not before.dtype or len(type.shape) != len(before.shape):
             return None
-        extents: list[Dim] = []
-        for new, old in zip(type.shape, before.shape, strict=True):
-            if new == old:
-                extents.append(new)
-            elif isinstance(old, Size) or isinstance(new, Size) or old < 2 or new < 2:
-                return None
-            else:
-                extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
-        result.append(type.with_shape(tuple(extents)))
+        extents = _generalise_shape(type.shape, before.shape, names)
+        if extents is None:
+            return None
+        result.append(type.with_shape(extents))
     return result if names else None
+
+
+def _generalise_shape(
+    shape: tuple[Dim, ...], before: tuple[Dim, ...], names: dict[tuple[Dim, Dim], Size]
+) -> tuple[Dim, ...] | None:
+    """Replace sizes that differ by symbols, one for each pair of sizes; 0 and 1 have no symbol."""
+    extents: list[Dim] = []
+    for new, old in zip(shape, before, strict=True):
+        if new == old:
+            extents.append(new)
+        elif isinstance(old, Size) or isinstance(new, Size) or old < 2 or new < 2:
+            return None
+        else:
+            extents.append(names.setdefault((old, new), Size.named("nmpq"[len(names) % 4] * (1 + len(names) // 4))))
+    return tuple(extents)
 
 
 def varies(x: Any, before: Any) -> bool:

@@ -200,20 +200,25 @@ class _Reader:
         keys = unpickler.load()
         if not isinstance(keys, list) or any(type(key) is not str or key not in self.stored for key in keys):
             raise source.fault("is damaged: its list of storages is wrong")
-        offsets: dict[str, int] = {}
-        place = unpickler.place
-        for key in keys:
-            stored = self.stored[key]
-            count = struct.unpack("<q" if little else ">q", source.read(place, 8))[0]
-            width = stored.dtype.bytes if stored.dtype else 1
-            if count != stored.elements or place + 8 + count * width > source.size:
-                raise source.fault(f"storage {key!r:.40} has {count:,} elements; {stored.elements:,} were announced")
-            offsets[key] = place + 8
-            place += 8 + count * width
+        offsets = self._legacy_offsets(keys, unpickler.place, little)
         if len(offsets) < len(self.stored):
             raise source.fault("is damaged: not all of its storages are there")
         read = lambda stored, first, count: source.array(offsets[stored.key] + first, count)  # noqa: E731
         return result, read, "little" if little else "big"
+
+    def _legacy_offsets(self, keys: list[str], place: int, little: bool) -> dict[str, int]:
+        """Return the place of the elements of each storage: after a count of elements."""
+        offsets: dict[str, int] = {}
+        for key in keys:
+            stored = self.stored[key]
+            count = struct.unpack("<q" if little else ">q", self.source.read(place, 8))[0]
+            width = stored.dtype.bytes if stored.dtype else 1
+            if count != stored.elements or place + 8 + count * width > self.source.size:
+                announced = f"{stored.elements:,} were announced"
+                raise self.source.fault(f"storage {key!r:.40} has {count:,} elements; {announced}")
+            offsets[key] = place + 8
+            place += 8 + count * width
+        return offsets
 
     def _storage(self, named: Any) -> Stored:
         """Return the storage that a pickle names."""

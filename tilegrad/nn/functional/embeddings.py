@@ -78,18 +78,7 @@ def embedding_bag(
 ) -> Tensor:
     """Compute the sum, mean or maximum of the rows of each bag: a row of `input`, or a range between two `offsets`."""
     check_mode(mode)
-    if not weight.dtype.is_float:
-        raise DTypeError(f"embedding_bag: takes a weight of floating-point elements, not {weight.dtype.name}")
-    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
-        raise ArgumentError(
-            f"embedding_bag: per_sample_weights {tuple(per_sample_weights.shape)} need the mode 'sum' (not {mode!r}) "
-            f"and the shape of the input, {tuple(input.shape)}"
-        )
-    if (input.dim() == 1) == (offsets is None) or input.dim() not in (1, 2):
-        raise ArgumentError(
-            f"embedding_bag: an input of {input.dim()} axes {'with' if offsets is not None else 'without'} offsets; "
-            "give rows of numbers without offsets, or all numbers in one row with offsets"
-        )
+    _check_bags(input, weight, offsets, mode, per_sample_weights)
     rows = embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     used = input == input if padding_idx is None else input != _row(weight, padding_idx)
     if per_sample_weights is not None:
@@ -106,6 +95,23 @@ def embedding_bag(
     # a product with 0 and 1 rather than additions by index: its gradient is a product as well
     shares = member.to(rows.dtype)
     return (shares if mode == "sum" else shares / shares.sum(1, keepdim=True).clamp(min=1)) @ rows
+
+
+def _check_bags(
+    input: Tensor, weight: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None
+) -> None:
+    if not weight.dtype.is_float:
+        raise DTypeError(f"embedding_bag: takes a weight of floating-point elements, not {weight.dtype.name}")
+    if per_sample_weights is not None and (mode != "sum" or per_sample_weights.shape != input.shape):
+        raise ArgumentError(
+            f"embedding_bag: per_sample_weights {tuple(per_sample_weights.shape)} need the mode 'sum' (not {mode!r}) "
+            f"and the shape of the input, {tuple(input.shape)}"
+        )
+    if (input.dim() == 1) == (offsets is None) or input.dim() not in (1, 2):
+        raise ArgumentError(
+            f"embedding_bag: an input of {input.dim()} axes {'with' if offsets is not None else 'without'} offsets; "
+            "give rows of numbers without offsets, or all numbers in one row with offsets"
+        )
 
 
 def check_mode(mode: str) -> None:

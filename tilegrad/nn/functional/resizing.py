@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import ArgumentError, ShapeError
 from ...functions.arithmetic import where
@@ -57,6 +57,19 @@ def interpolate(
     >>> interpolate(tensor([[[1.0, 3.0]]]), size=4, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
     """
+    _check_mode(input, mode, align_corners, antialias)
+    exact = input.dtype is float64
+    x = input.float() if input.dtype.is_float and not exact and mode != "nearest" else input
+    axes = _axes(input, size, scale_factor, bool(align_corners), bool(recompute_scale_factor), mode)
+    for n, axis in reversed([*enumerate(axes)]):
+        if axis.before != axis.after or axis.step != 1 or antialias:
+            x = _resized(x, n + 2, axis, mode, bool(align_corners), antialias, float64 if exact else float32)
+            if input.dtype is uint8 and x.dtype.is_float:  # what is between two numbers, or beyond 255, as in PyTorch
+                x = (x + 0.5).floor().clamp(0, 255)
+    return input.clone() if x is input else x.to(input.dtype)
+
+
+def _check_mode(input: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
     count = input.dim() - 2
     if mode not in MODES:
         raise ArgumentError(f"interpolate: mode {mode!r} is not there; there are {', '.join(MODES)}")
@@ -69,15 +82,6 @@ def interpolate(
         raise ArgumentError(f"interpolate: align_corners goes with {', '.join(AXES)}, not with {mode!r}")
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ArgumentError(f"interpolate: antialias goes with 'bilinear' and 'bicubic', not with {mode!r}")
-    exact = input.dtype is float64
-    x = input.float() if input.dtype.is_float and not exact and mode != "nearest" else input
-    axes = _axes(input, size, scale_factor, bool(align_corners), bool(recompute_scale_factor), mode)
-    for n, axis in reversed([*enumerate(axes)]):
-        if axis.before != axis.after or axis.step != 1 or antialias:
-            x = _resized(x, n + 2, axis, mode, bool(align_corners), antialias, float64 if exact else float32)
-            if input.dtype is uint8 and x.dtype.is_float:  # what is between two numbers, or beyond 255, as in PyTorch
-                x = (x + 0.5).floor().clamp(0, 255)
-    return input.clone() if x is input else x.to(input.dtype)
 
 
 def _axes(
@@ -99,20 +103,27 @@ def _axes(
             f"{len(lengths)} axes behind (N, C)"
         )
     axes = []
+    exact = scale_factor is not None and not recompute and mode != "area"
     for length, number in zip(lengths, each, strict=True):
-        if number is not None and not isfinite(number):
-            raise ArgumentError(f"interpolate: {number} is no factor: it must be finite")
-        after = int(number) if scale_factor is None else floor(length * number)  # type: ignore[operator,arg-type]
-        if after < 1 or length < 1:
-            raise ShapeError(f"interpolate: {length} places cannot become {after}: there must be one at least")
-        if align and mode in AXES:
-            step = (length - 1) / (after - 1) if after > 1 else 0.0
-        elif scale_factor is None or recompute or mode == "area":
-            step = length / after
-        else:
-            step = 1 / number  # type: ignore[operator]
+        after = _length_after(length, number, scale_factor is not None)
+        step = _step(length, after, align and mode in AXES, number if exact else None)
         axes.append(Axis(length, after, step, input.device))
     return axes
+
+
+def _length_after(length: int, number: Any, is_factor: bool) -> int:
+    if number is not None and not isfinite(number):
+        raise ArgumentError(f"interpolate: {number} is no factor: it must be finite")
+    after = floor(length * number) if is_factor else int(number)
+    if after < 1 or length < 1:
+        raise ShapeError(f"interpolate: {length} places cannot become {after}: there must be one at least")
+    return after
+
+
+def _step(before: int, after: int, align: bool, factor: float | None) -> float:
+    if align:
+        return (before - 1) / (after - 1) if after > 1 else 0.0
+    return before / after if factor is None else 1 / factor
 
 
 def _resized(x: Tensor, n: int, axis: Axis, mode: str, align: bool, antialias: bool, dtype: DType) -> Tensor:

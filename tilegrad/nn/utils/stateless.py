@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...errors import ArgumentError
@@ -12,6 +12,14 @@ from ..module import Module
 __all__ = ["functional_call"]
 
 State = Mapping[str, Tensor]
+
+
+def _check_names(kind: str, given: Collection[str], places: Collection[str], strict: bool) -> None:
+    unknown, missing = [n for n in given if n not in places], [n for n in places if n not in given]
+    if unknown:
+        raise ArgumentError(f"functional_call: {kind} has no {', '.join(unknown)}")
+    if strict and missing:
+        raise ArgumentError(f"functional_call: strict=True, and of {kind} there is no {', '.join(missing)}")
 
 
 def functional_call(
@@ -35,21 +43,18 @@ def functional_call(
     for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
         given.update(part)  # type: ignore[arg-type]
     places = {name: (registry, own) for name, registry, own in _places(module)}
-    unknown, missing = [n for n in given if n not in places], [n for n in places if n not in given]
-    if unknown or (strict and missing):
-        raise ArgumentError(
-            f"functional_call: {type(module).__name__} has no {', '.join(unknown)}"
-            if unknown
-            else f"functional_call: strict=True, and of {type(module).__name__} there is no {', '.join(missing)}"
-        )
+    _check_names(type(module).__name__, given, places, strict)
     new = {id(registry[own]): given[n] for n, (registry, own) in places.items() if n in given}
     before = [(registry, own, registry[own]) for registry, own in places.values()]
+    changed = {name: given[name] for name in places if name in given}
+    if tie_weights:
+        changed = {
+            n: new[id(registry[own])] for n, (registry, own) in places.items() if id(registry[own]) in new
+        } | changed
     try:
-        for name, (registry, own) in places.items():
-            if name in given:
-                registry[own] = given[name]
-            elif tie_weights and id(registry[own]) in new:
-                registry[own] = new[id(registry[own])]
+        for name, tensor in changed.items():
+            registry, own = places[name]
+            registry[own] = tensor
         args = () if args is None else args if isinstance(args, tuple) else (args,)
         return module(*args, **(kwargs or {}))
     finally:
