@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 BLOCK = 1024
+"""Elements that an instance counts at a time."""
 
 
 def histogram_part_length(listed: Value, parts: int) -> int:

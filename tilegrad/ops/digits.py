@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .tile_code import OpKernel, TileCode
 
 BITS = 4
+"""Bits of a digit."""
 BLOCK, BLOCKS_PER_INSTANCE = 256, 1
 """Numbers of a block, and blocks of an instance."""
 

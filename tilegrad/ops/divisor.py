@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 BLOCK = 256
+"""Elements of an instance."""
 
 
 @final

@@ -31,6 +31,7 @@ from .trigonometric import cos
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+"""Rounds of Philox, of which seven pass statistical tests."""
 
 
 def philox(counter: Sequence[Expr], key: Sequence[Expr]) -> tuple[Expr, ...]:

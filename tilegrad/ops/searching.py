@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_COMPARED_EDGES = 64
 """Edges up to which all are compared, which fuses with other kernels."""
 VALUES_PER_INSTANCE = 256
+"""Values that an instance searches for."""
 
 
 @final

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .tile_code import TileCode
 
 BLOCK = 512
+"""Elements of an instance."""
 
 
 @final

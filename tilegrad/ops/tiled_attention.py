@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LENGTH_MULTIPLE = 64
 """Multiple of numbers of queries and keys, and of widths."""
 MAX_WIDTH = 128
+"""Largest width of a head, in elements."""
 
 
 def is_tiled(query: Value, key: Value, value: Value, setting: AttentionMask) -> bool:

@@ -24,6 +24,7 @@ from .options import names_of
 SPREAD_BYTES = 64 << 20
 """Bytes over which copies of the operands of a small kernel are spread, so that no cache holds all of them."""
 MAX_COPIES = 8
+"""Most copies of the operands of a kernel."""
 DRAWN_ELEMENTS = (1 << 20) + 7
 """Random elements that are drawn for a tensor; a larger one repeats them, at a length that aligns with no row."""
 WARM_UP_RUNS = 5

@@ -18,6 +18,7 @@ from .rewrite import rewrite
 MIN_MULTIPLICATIONS = 1 << 28
 """Multiplications from which an additional kernel pays off."""
 MIN_EXTENT = 64
+"""Shortest extent of a product for which operands are rearranged."""
 LINE_MULTIPLE = 4
 """Elements of an asynchronous copy: the length of rows is a multiple of it."""
 

@@ -20,6 +20,7 @@ from .rewrite import rewrite
 MIN_ENTRIES, MAX_ENTRIES = 256, 1 << 17
 """Entries of an index: fewer are scattered in little time, and more take long to sort by counting."""
 MIN_COLUMNS = 32
+"""Columns from which sorting the entries costs less than adding them up on a GPU."""
 MIN_CPU_COLUMNS = 128
 """Columns from which sorting the entries costs less than adding them up one after the other on a CPU."""
 
@@ -62,7 +63,7 @@ def row_sums(value: Value, least_columns: int = MIN_COLUMNS) -> Value | None:
     entries, rows, columns = product(index.shape), value.sizes[0], product(value.sizes[1:])
     if not isinstance(entries, int) or not isinstance(rows, int) or not isinstance(columns, int):
         return None
-    if not isinstance(base, Fill) or base.value != 0 or not 0 < rows < 1 << 31:
+    if not isinstance(base, Fill) or base.value != 0 or not 0 < rows <= int32.max:
         return None
     if not MIN_ENTRIES <= entries <= MAX_ENTRIES or columns < least_columns:
         return None

@@ -27,6 +27,7 @@ MIN_ROW, MIN_COMPARISONS = 4096, 1 << 31
 MIN_SELECTION_ROW, SELECTION_BLOCK = 1 << 14, 1 << 12
 """Length of a row from which selection is split, and the approximate length of a part."""
 SIGN_BIT = -(1 << 31)
+"""Sign bit of an int32, as a number."""
 
 
 def radix_sorts(graph: Graph, target: TargetModel) -> Graph:
@@ -49,7 +50,7 @@ def radix_sort(value: Value) -> Value | None:
         return None
     keys = value.keys
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
-    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_ROW <= length < 1 << 31:
+    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_ROW <= length <= int32.max:
         return None
     if rows * length * length < MIN_COMPARISONS:
         return None
@@ -97,7 +98,7 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
         return None
     keys, count = value.keys, value.count
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
-    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_SELECTION_ROW <= length < 1 << 31:
+    if not isinstance(length, int) or not isinstance(rows, int) or not MIN_SELECTION_ROW <= length <= int32.max:
         return None
     size = max(SELECTION_BLOCK, 1 << (32 * count - 1).bit_length())
     parts = -(-length // size)

@@ -73,7 +73,7 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
     if not all(type(d) is int and d > 0 for d in dims):
         return None
     found = _flat_scatter(value) if isinstance(value, Scatter) else _flat_scatter_along(value)
-    if found is None or found.rows >= 1 << 31:
+    if found is None or found.rows > int32.max:
         return None
     count: int = found.to.shape[0]  # type: ignore[assignment]
     if found.in_turn * SERIAL_ENTRY_NS < KERNELS_NS + count * found.columns:

@@ -47,7 +47,9 @@ from ...ir.tile_rewrite import rewrite
 from ...ir.tile_types import Types
 
 MAX_SPLITS = 4
+"""Maximal depth of nested splits."""
 MAX_STATEMENTS = 300
+"""Most statements of a kernel with its copies for interiors and borders."""
 
 
 def specialise_borders(kernel: Kernel) -> Kernel:

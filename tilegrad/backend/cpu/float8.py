@@ -19,6 +19,7 @@ class Float8Format(NamedTuple):
 
 FORMATS = {float8_e4m3fn: Float8Format(3, 7, 0x7E, 0x7F), float8_e5m2: Float8Format(2, 15, 0x7C, 0x7F)}
 SIGN = 0x80
+"""Bit of the sign."""
 
 
 def widen_float8(b: Builder, x: LlvmValue, source: DType) -> LlvmValue:

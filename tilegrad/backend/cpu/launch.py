@@ -25,6 +25,7 @@ from .partition import NativeCall, partition
 from .task_table import ArgumentPatch, TaskTable
 
 MAX_TABLES = 256
+"""Most task tables that a launch keeps."""
 MEASURED_RUNS = 3
 """Measured runs of a launch, beginning with its second."""
 

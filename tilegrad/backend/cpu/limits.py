@@ -23,6 +23,7 @@ from .task_table import ArgumentPatch, TaskTable
 ACCUMULATORS = 12
 """Independent accumulators: more than two units with a latency of five cycles need, fewer than there are registers."""
 FMA_STEPS = 100_000
+"""Multiply-adds of an accumulator when their rate is measured."""
 CACHE_READS = 1 << 20
 """Reads of 256 bytes with which a cache is measured."""
 MIN_SECONDS = 0.15

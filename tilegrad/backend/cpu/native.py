@@ -19,6 +19,7 @@ from ...runtime.singletons import once
 from . import objects
 
 WORD_BYTES = 8
+"""Bytes of a word."""
 LINE_WORDS = 8
 """Words of a cache line."""
 

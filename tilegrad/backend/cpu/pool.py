@@ -20,6 +20,7 @@ from ...runtime.singletons import lock
 from ..shortage import REMEDIES, largest_tensors
 
 ALIGNMENT = 64
+"""Alignment of buffers, in bytes: a cache line."""
 CHUNK_BYTES = 1 << 21
 MIN_MAPPED_BYTES = 1 << 18
 """Bytes from which on a block is a mapping of its own."""

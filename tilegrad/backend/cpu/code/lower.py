@@ -49,6 +49,7 @@ from .transpose_tiles import store_transposed
 LOOP_EXPRESSIONS = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape)
 """Expressions that need loops of their own."""
 MAX_STACK_BYTES = 4 << 20
+"""Most bytes of tiles that a kernel keeps on the stack."""
 
 
 def lower(kernel: ir.Kernel, target: Target) -> str:

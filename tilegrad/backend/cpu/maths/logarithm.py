@@ -11,6 +11,7 @@ from .vector import Vector, absolute, bits_of, convert, copysign, fma, from_bits
 INFINITY = float("inf")
 NAN = float("nan")
 _LN2 = 0.6931471805599453
+"""Natural logarithm of 2, rounded to float64."""
 GREAT = 2.0**60
 """Magnitude from which on adding 1 changes nothing; its square is far from overflow."""
 _HALF_ROOT = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
