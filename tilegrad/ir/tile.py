@@ -314,6 +314,15 @@ class Kernel(Structure):
     computes: Contraction | PartialSums | None = None
     """The contraction that the kernel computes, where a library could; no part of its code."""
 
+    def field_values(self) -> tuple[Any, ...]:
+        """Return the fields that are compared: `computes` follows from the code."""
+        own = self.__dict__
+        return tuple([own[name] for name in self.fields if name != "computes"])
+
+    def __repr__(self) -> str:
+        shown = [f"{name}={self.__dict__[name]!r}" for name in self.fields if name != "computes"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def digest(self) -> str:
         """A hash of the code, the same in all processes."""
         own = self.__dict__
@@ -338,7 +347,7 @@ class Kernel(Structure):
         import re
         from hashlib import sha256
 
-        text = repr(self.replaced(origin="", computes=None))
+        text = repr(self.replaced(origin=""))
         own = self.__dict__
         own["_digest"] = sha256(text.encode()).hexdigest()
         names: dict[str, int] = {}

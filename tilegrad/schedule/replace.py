@@ -62,7 +62,7 @@ def launch_line(program: Program, launch: Launch) -> str:
 
 def _digest(kernel: Kernel) -> str:
     """Digest a kernel, to distinguish it from others of its name."""
-    return key("kernel", repr(kernel.replaced(origin="", computes=None)))[:8]
+    return key("kernel", repr(kernel.replaced(origin="")))[:8]
 
 
 def _takes(program: Program, launch: Launch) -> str:

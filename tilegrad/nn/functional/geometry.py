@@ -49,7 +49,8 @@ def for_ranks(
         for word, meant in (("{rank}", str(rank)), ("{axes}", AXES[rank]), ("{taps}", ", ".join(["taps"] * rank))):
             text = text.replace(word, meant)
         function.__doc__ = text
-        function.__name__ = function.__qualname__ = f"{function.__name__}{rank}d"
+        name = function.__name__ = function.__qualname__ = f"{function.__name__}{rank}d"
+        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # profiles and tracebacks show it
         made.append(keeping_format(*operands)(function) if rank in channels_last else function)
     return tuple(made)
 
