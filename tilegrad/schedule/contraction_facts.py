@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from ..ir.contraction import Contraction, ContractionAxis, ContractionOperand, IndexDigit, PartialSums
-from ..ir.dtype import float32
+from ..ir.dtype import bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.position import linear
 from ..ir.scalar import TRUE, Apply, Const, Expr, Index, Read, Reduce
@@ -91,10 +91,12 @@ class _Description:
         return e
 
     def _read(self, e: Expr) -> Read:
-        """Return the read that a factor is, perhaps widened."""
-        if isinstance(e, Apply) and e.fn == "cast":
+        """Return the read that a factor is, perhaps widened to float32: any other conversion rounds or is wider."""
+        widened = isinstance(e, Apply) and e.fn == "cast" and e.dtype is float32
+        if isinstance(e, Apply) and widened:
             e = e.args[0]
         require(isinstance(e, Read) and e.source in self.parameters)
+        require(not widened or e.dtype in (bfloat16, float16, float32))
         assert isinstance(e, Read)
         return e
 

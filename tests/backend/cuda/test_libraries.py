@@ -21,10 +21,12 @@ from tilegrad.backend.cuda.cudnn import CuDnn
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.driver import OpenLibrary
 from tilegrad.backend.cuda.libraries import CUDNN, check_version
+from tilegrad.backend.cuda.products import product_of
 from tilegrad.ir.contraction import Contraction, ContractionAxis, ContractionOperand, IndexDigit
 from tilegrad.ir.dtype import bfloat16, float16, float64
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.program import Launch
+from tilegrad.ir.stored import node_of, text_of
 from tilegrad.ir.tile import Kernel
 from tilegrad.ops.convolution import Convolve, ConvolveWeight
 from tilegrad.ops.sliding import Sliding
@@ -147,6 +149,35 @@ def test_epilogues_of_programs(build: Callable[..., tg.Tensor], computed: str | 
         steps = jitted.programs[0].compiled.program.steps
     found = [str(p) for s in steps if isinstance(s, Launch) and (p := convolution_of(s.kernel.computes))]
     assert found == ([] if computed is None else [f"4 x 64 x 10x10, 32 x 3x3 bf16{computed}"])
+
+
+def rounded(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    return x.bfloat16() @ y.bfloat16()
+
+
+def accumulated_in_float64(x: tg.Tensor, y: tg.Tensor) -> tg.Tensor:
+    return (x.double() @ y.double()).float()
+
+
+@pytest.mark.parametrize(
+    ("build", "computed"),
+    [(lambda x, y: x @ y, "64 x 96 @ 96 x 128 f32"), (rounded, None), (accumulated_in_float64, None)],
+)
+def test_conversions_of_operands_belong_to_a_product(build: Callable[..., tg.Tensor], computed: str | None) -> None:
+    """A library that reads the operands as they are in memory would compute something else."""
+    jitted = tg.jit(build)
+    jitted(tg.ones(64, 96), tg.ones(96, 128))
+    steps = jitted.programs[0].compiled.program.steps
+    found = [str(p) for s in steps if isinstance(s, Launch) and (p := product_of(s.kernel.computes))]
+    assert found == ([] if computed is None else [computed])
+
+
+def test_stored_kernels_keep_what_they_compute() -> None:
+    jitted = tg.jit(lambda x, y: x @ y)
+    jitted(tg.ones(64, 96), tg.ones(96, 128))
+    program = jitted.programs[0].compiled.program
+    (launch,) = node_of(text_of(program)).steps
+    assert launch.kernel.computes == program.steps[0].kernel.computes is not None
 
 
 # --- what comes out ------------------------------------------------------------------------------

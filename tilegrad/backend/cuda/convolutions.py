@@ -178,6 +178,7 @@ class _Convolution:
         places = sorted([d for d in c.digits if d.axis == self.free[across]], key=lambda d: -d.divisor)
         linear = {d.axis: d.stride for d in c.digits if d not in places}
         require(all(d.divisor == 1 and not d.modulus and not d.limit for d in c.digits if d not in places))
+        require(places and self.free[of_w] in linear)
         channels, outputs = self._stride(windows_axis, across), outputs_axis.extent
         require((self.inner.x, self.inner.y) == (1, 1) and self.inner.extent % channels == 0)
         inside = all(self._stride(loop, across) < places[0].divisor * channels for loop in self.loops)

@@ -86,20 +86,16 @@ def product_of(computed: Structure | None) -> ProductProblem | None:
     if rows < 0 or columns < 0 or len(summed) != 1 or len(others) > 1:
         return None
     m, n, (k,) = c.axes[rows], c.axes[columns], summed
+    if not (_are_matrices(m, n, k) and strides[columns] == 1 and strides[rows] >= n.extent):
+        return None
+    if c.bias >= 0 and c.bias_axis != columns:
+        return None
     batch = [(c.axes[a].extent, c.axes[a].x, c.axes[a].y, strides[a]) for a in others]
     count, apart_x, apart_y, apart = batch[0] if batch else (1, 0, 0, 0)
-    bias = c.bias if c.bias < 0 or c.bias_axis == columns else None
-    dense = strides[columns] == 1 and strides[rows] >= n.extent
-    if (
-        bias is None
-        or not dense
-        or not (_is_matrix(m.x, k.x, k.extent, m.extent) and _is_matrix(k.y, n.y, n.extent, k.extent))
-    ):
-        return None
     left = Matrix(c.x.parameter, c.x.dtype, m.x, k.x, apart_x)
     right = Matrix(c.y.parameter, c.y.dtype, k.y, n.y, apart_y)
     made = Matrix(c.out.parameter, c.out.dtype, strides[rows], 1, apart)
-    return ProductProblem(m.extent, n.extent, k.extent, count, left, right, made, bias, c.relu, c.precision)
+    return ProductProblem(m.extent, n.extent, k.extent, count, left, right, made, c.bias, c.relu, c.precision)
 
 
 def is_multiplied(c: Contraction) -> bool:
@@ -123,6 +119,11 @@ def split_axes(c: Contraction) -> tuple[int, int, list[ContractionAxis], list[in
     rows = max((n for n in free if c.axes[n].x and not c.axes[n].y), default=-1)
     columns = max((n for n in free if c.axes[n].y and not c.axes[n].x), default=-1)
     return rows, columns, [a for a in c.axes if a.summed], [n for n in free if n not in (rows, columns)]
+
+
+def _are_matrices(m: ContractionAxis, n: ContractionAxis, k: ContractionAxis) -> bool:
+    """Whether both operands are matrices that libraries read in place."""
+    return _is_matrix(m.x, k.x, k.extent, m.extent) and _is_matrix(k.y, n.y, n.extent, k.extent)
 
 
 def _is_matrix(line: int, column: int, columns: int, lines: int) -> bool:
