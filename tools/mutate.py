@@ -56,7 +56,7 @@ MEMORY = 6 << 30
 
 
 class Found(NamedTuple):
-    """How the tests ended with a fault: `test` failed, if any did."""
+    """Outcome of the tests with a fault: `test` failed, if any did."""
 
     caught: bool
     test: str

@@ -1,4 +1,4 @@
-"""How often each of 64 numbers occurs: who counts in one place waits for the others."""
+"""Count each of 64 numbers with atomic additions, which take turns at the same place."""
 
 import tilegrad as tg
 import tilegrad.language as tl

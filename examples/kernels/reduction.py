@@ -27,7 +27,7 @@ def element(x, out):
 
 @tg.kernel
 def block(x, out, n, BLOCK: tl.constexpr):
-    """What is beyond the end counts as 0. (Halving a block that is no power of two would drop elements.)"""
+    """Elements past the end count as 0. (Halving a block that is no power of two would drop elements.)"""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.atomic_add(out, tl.sum(tl.load(x + i, mask=i < n, other=0.0)))
 

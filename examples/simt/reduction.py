@@ -61,7 +61,7 @@ def total(x: tg.Tensor, blocks: int = 8, threads: int = 192) -> tg.Tensor:
 
 
 def mean(x: tg.Tensor) -> float:
-    """Of the elements that there are, not of those with which blocks are filled up."""
+    """Sum the elements that exist; threads past the end contribute nothing."""
     return total(x).item() / x.numel()
 
 

@@ -17,7 +17,7 @@ def add(x, y, out, n):
 
 
 def vector_add(x: np.ndarray, y: np.ndarray, device: str = "cpu") -> np.ndarray:
-    """What the host does: memory on the device, copies there, a launch, a copy back."""
+    """Run the host's part: allocate device memory, copy there, launch, copy back."""
     n = len(x)
     device_x, device_y = tg.tensor(x, device=device), tg.tensor(y, device=device)
     out = tg.empty(n, dtype=device_x.dtype, device=device)

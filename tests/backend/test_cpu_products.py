@@ -61,7 +61,7 @@ def test_a_product_divides_all_numbers_that_there_are(divisor: int, most: int) -
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.architecture}-{target.vector_bytes}")
 def test_integers_of_eight_bits_are_multiplied_in_pairs(target: Target) -> None:
-    """Where the processor can; they are packed as 16 bits, so that no sum of two products overflows."""
+    """Bytes are packed as 16 bits, so that no sum of two products overflows, where the processor multiplies them."""
     x, y = tg.ones(40, 64, dtype=tg.int8), tg.ones(64, 48, dtype=tg.int8)
     (launch,) = tg.explain(lambda x, y: x.int() @ y.int(), x, y).kernels.launches
     assert isinstance(launch, Launch)

@@ -109,7 +109,7 @@ class Value(Node, ABC):
     is_held: ClassVar[bool] = False
     """Whether a tensor has had this value."""
     provenance: ClassVar[Provenance] = NOTHING
-    """What holders of tensors know of the value: to be read; `note` has what can be changed."""
+    """Facts that tensors keep about the value, for reading; `note` returns those that can be changed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -18,7 +18,7 @@ class Provenance:
     is_leaf: bool = False
     """Whether history ends here, although the value was computed from others (an updated parameter)."""
     holder: Any = None
-    """Of a leaf: a weak reference to the tensor that keeps its gradient."""
+    """Weak reference to the tensor that keeps the gradient of a leaf."""
     hooks: list[Any] | None = None
     """Functions that see the accumulated gradient and may replace it."""
     joint: Any = None

@@ -39,7 +39,7 @@ from .tile_types import Refused, TileType, Types
 
 T = TypeVar("T")
 Constant: TypeAlias = "int | float | bool | DType | Tile"
-"""What a constant of a kernel may stand for; a tile is an expression of the kernel's parameters."""
+"""Value of a constant of a kernel; a tile is an expression of the kernel's parameters."""
 
 BINARY = {
     ast.Add: "add",

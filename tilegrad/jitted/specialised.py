@@ -83,7 +83,7 @@ class Specialised:
         self._guard_generations = 0
         self._surroundings = Surroundings.changes
         self.moves = 0
-        """How often captured tensors were found on other memory."""
+        """Number of calls that found captured tensors on other memory."""
         self.different: list[tuple[Size, Dim]] = []
         """Sizes that the trace took for unequal: the program does not handle calls in which they are equal."""
         self.unjitted_reason = ""

@@ -87,7 +87,7 @@ class Trace:
         self.arguments: set[int] = set()
         """Tensors made inside that represent arguments."""
         self.asked: set[int] = set()
-        """Those of them whose gradient was requested or assigned."""
+        """The inputs whose gradient was requested or assigned."""
         self.numbers: list[HostNumber] = []
         self.late: dict[Base, Value] = {}
         self.parts: list[Value] = []

@@ -121,7 +121,7 @@ class ScatterAlong(Opaque):
     sizes: Shape
     fn: str = ""
     check: Check | None = None
-    """How the kernel checks the index, if it does."""
+    """The check of the index in the kernel, if any."""
 
     def infer(self) -> TensorType:
         require("i", self.index.dtype, "the index of scatter")
@@ -214,7 +214,7 @@ class Scatter(Opaque):
     sizes: Shape
     fn: str = ""
     checks: tuple[Check | None, ...] = ()
-    """How the kernel checks each index; empty if it does not."""
+    """The checks of the indices in the kernel; empty if there are none."""
 
     @property
     def checked_indices(self) -> tuple[Value, ...]:

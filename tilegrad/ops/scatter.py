@@ -27,7 +27,7 @@ COPY_ELEMENTS = 512
 """Elements that are copied at a time."""
 
 FUNCTIONS = {"": None, "add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-"""How old and new elements are combined; None replaces the old one."""
+"""Function that combines old and new elements; None replaces the old one."""
 
 
 class ColumnAxis(Node):
@@ -52,7 +52,7 @@ class IndexedAxis(Node):
     index: str
     """Name of the index."""
     check: Check | None = None
-    """How the index is checked, if it is."""
+    """The check of the index, if any."""
 
 
 class ScatterSpec(Node):

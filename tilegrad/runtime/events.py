@@ -25,7 +25,7 @@ class Event(NamedTuple):
     start: int
     stop: int
     bytes: int = 0
-    """Of a launch: total size of its buffers, in bytes, each counted once."""
+    """Total size of the buffers of a launch, in bytes, each counted once."""
     operations: float = 0.0
     origin: str = ""
     """The user's line, as `file.py:12`, where it is known."""

@@ -99,7 +99,7 @@ class Emitter:
         self.bound: dict[Index, Dim] = {}
         """Extents of the axes that tiles overhang: elements beyond are masked."""
         self.begins: dict[Index, Tile] = {}
-        """Where tiles overlap the one before: the first index that no other tile writes."""
+        """First index that no earlier tile writes, where the last tile overlaps the one before."""
         self.masks: dict[tuple[Index, ...], tuple[Tile, Axes]] = {}
         self.used: set[str] = set(names.values())
         self.uses: dict[Expr, int] = {}

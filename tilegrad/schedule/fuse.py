@@ -28,7 +28,7 @@ from .small_tensors import in_one_piece
 from .split_k import split_k
 
 Relation = Literal["producer", "sibling", "partial sums"]
-"""What a group is to the one that it is fused into."""
+"""Relation of a group to the one that it is fused into."""
 MAX_MEMBERS, MAX_BUFFERS = 64, 24
 """Most values of a group, and most tensors that its kernel reads: longer kernels compile slowly."""
 MIN_SHARED_ELEMENTS = 256

@@ -170,7 +170,7 @@ def _number(kernel: Kernel, p: Parameter, given: Any) -> Any:
 
 
 class Misstep(KernelError):
-    """What a run refuses: where, and why. `statement` is None for what only shows at the end."""
+    """An error of a run: its place and reason. `statement` is None for errors that show only at the end."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class Misstep(KernelError):
 
 
 def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
-    """What nobody had written must have been written by the kernel, if it writes there at all."""
+    """Refuse gaps in a tensor that the kernel alone writes: each element, or none, must be written."""
     for name in unwritten:
         history = memories[name].history
         if history is None or not history.written.any():

@@ -88,8 +88,8 @@ def _configuration() -> str:
 
 
 class BlockSums(NamedTuple):
-    """How the sums of blocks are stored: `begins` says whether they overwrite the result or are added to it; the last
-    ones (`ends`) go through the epilogue `finish` instead.
+    """Storing of the sums of blocks: `begins` says whether they overwrite the result or are added to it; the last ones
+    (`ends`) go through the epilogue `finish` instead.
     """
 
     begins: LlvmValue
