@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module that the largest share belongs to."""
+        """Path of the module with the largest share."""
         return next((line.module for line in self.lines if line.module), "")
 
 

@@ -43,7 +43,7 @@ class Average:
         self.limit = self._limit(limits)
 
     def _limit(self, limits: Mapping[str, Mapping[str, Any]]) -> tuple[float, str] | None:
-        """The seconds that the machine needs for all of it, and what bounds it."""
+        """Return the shortest seconds that the machine allows for all calls together, and what bounds them."""
         known = limits.get(self.device)
         if not known or self.work is None or self.kind not in ("launch", "operation"):
             return None
@@ -84,14 +84,14 @@ class Average:
 
     @property
     def share_of_limit(self) -> float | None:
-        """How much of what the machine allows was reached; None where it is not known."""
+        """Ratio of the machine's limit to the measured time; None if either is not known."""
         if self.limit is None or not self.timed or self.timed != self.count or not self.limit[0]:
             return None
         return self.limit[0] / (self.self_time * 1e-6) if self.self_time else None
 
     @property
     def bound(self) -> str:
-        """What holds it up: memory, cache, arithmetic, launch; waiting for what computes nothing itself."""
+        """Bottleneck: memory, cache, arithmetic or launch of a kernel; data, compiler, Python of other rows."""
         if self.limit is not None:
             return self.limit[1]
         return {"load": "data", "compile": "compiler", "step": "Python", "range": "Python", "run": "launch"}.get(
@@ -100,7 +100,7 @@ class Average:
 
     @property
     def lines(self) -> dict[str, float]:
-        """The user's lines, with their shares of its own time, the largest first."""
+        """The user's lines with their shares of the row's own time, the largest first."""
         found: dict[str, float] = {}
         for record in self.records:
             for line in record.source.lines:
@@ -112,13 +112,13 @@ class Average:
 
     @property
     def line(self) -> str:
-        """The line with the largest share, and how many others there are."""
+        """The line with the largest share, with the number of others."""
         lines = list(self.lines)
         return f"{lines[0]}" + (f" +{len(lines) - 1}" if len(lines) > 1 else "") if lines else ""
 
     @property
     def module(self) -> str:
-        """The path of the module that it was computed for."""
+        """Path of the first module that the row belongs to."""
         return next((r.source.module for r in self.records if r.source.module), "")
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class Average:
 
 
 def _within_own(record: Record, key: str) -> bool:
-    """Whether a record is part of one of the same name, whose time has it already."""
+    """Test whether a record is nested in one of the same name, whose time includes it."""
     above = record.parent
     while above is not None:
         if above.name == record.name and above.kind == record.kind:
@@ -169,14 +169,14 @@ class Averages(list[Average]):
         self.notes = list(notes)
 
     def total_average(self) -> Average:
-        """All of them as one row."""
+        """Return the sum of all rows as one row."""
         total = Average("Total", [r for row in self for r in row.records])
         total.cpu_time_total = total.self_cpu_time_total  # the parts of others are not counted twice
         return total
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, *, top_level_events_only: bool = False,
               max_name_column_width: int = 55, **_: Any) -> str:  # fmt: skip
-        """The rows as text: `sort_by` one of PyTorch's names for times; `row_limit` -1 for all."""
+        """Format the rows as text: `sort_by` is one of PyTorch's names for times; `row_limit` -1 prints all."""
         from .table import table
 
         if sort_by is not None and sort_by not in SORTS:
@@ -196,7 +196,7 @@ def averages(
     records: Sequence[Record], key: Callable[[Record], tuple[Any, ...]], whole: Timeline | None = None,
     notes: Sequence[str] = (),
 ) -> Averages:  # fmt: skip
-    """A row for each key."""
+    """Group records by key, one row for each."""
     found: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         found.setdefault((record.kind, record.device, *key(record)), []).append(record)

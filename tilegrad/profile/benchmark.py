@@ -214,7 +214,7 @@ class Measurement(NamedTuple):
 
     @property
     def iqr(self) -> float:
-        """The distance of the quartiles: half of all times are within it."""
+        """Interquartile range, in seconds."""
         if len(self.times) < 2:
             return 0.0
         low, _, high = quantiles(self.times, n=4)

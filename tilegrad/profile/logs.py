@@ -103,7 +103,7 @@ def flags(arguments: Sequence[str] | None = None) -> list[str]:
 
 
 def v(level: int, message: object, *args: object, module: str = "") -> None:
-    """A verbose log: printed where the level is set to this number or more."""
+    """Log verbosely: printed if the level is set to this number or more."""
     logger(module).log(level_of(level), str(message), *args, stacklevel=2)
 
 

@@ -51,7 +51,7 @@ class Snapshot(NamedTuple):
 
     @property
     def by_kind(self) -> dict[str, int]:
-        """The bytes of each kind."""
+        """Bytes of each kind."""
         found = {kind: sum(o.bytes for o in self.owners if o.kind == kind) for kind in KINDS}
         return {kind: bytes for kind, bytes in found.items() if bytes}
 
@@ -108,7 +108,7 @@ def _owners(places: set[str]) -> Iterator[Owner]:
 
 
 def _alive() -> tuple[list[Any], list[Module], list[Optimizer], list[Value]]:
-    """The tensors, modules, optimizers and values of the process."""
+    """List the tensors, modules, optimizers and values of the process."""
     kinds: tuple[list[Any], list[Any], list[Any], list[Any]] = ([], [], [], [])
     for thing in gc.get_objects():
         cls = type(thing)
@@ -119,7 +119,7 @@ def _alive() -> tuple[list[Any], list[Module], list[Optimizer], list[Value]]:
 
 
 def _labels(tensors: list[Any], modules: list[Module], optimizers: list[Optimizer]) -> dict[int, tuple[str, str]]:
-    """What tensors are for, and their names, by identity."""
+    """Map the identity of each tensor to its purpose and its name."""
     found: dict[int, tuple[str, str]] = {id(x): ("parameter", "") for x in tensors if isinstance(x, Parameter)}
     parts = {id(m) for module in modules for m in module._modules.values() if m is not None}
     for root in [m for m in modules if id(m) not in parts]:

@@ -127,7 +127,7 @@ OPERATORS = {
 
 @cache
 def _public() -> frozenset[str]:
-    """The names of functions."""
+    """List the names of public functions."""
     from .. import functional
     from ..nn import functional as layers
 

@@ -211,7 +211,7 @@ class profile:  # noqa: N801 - PyTorch's name
 
     @property
     def timeline(self) -> Timeline:
-        """All records, with their times."""
+        """All records with their times."""
         recorder = self._recorder
         if self._timeline is None or recorder.recording:
             if recorder.recording:
@@ -223,7 +223,7 @@ class profile:  # noqa: N801 - PyTorch's name
         return self._timeline
 
     def events(self) -> list[Record]:
-        """The records one by one, those of a thread or a device in the order of time."""
+        """List the records, those of a thread or a device in order of time."""
         return self.timeline.records
 
     def key_averages(
@@ -245,11 +245,11 @@ class profile:  # noqa: N801 - PyTorch's name
         return found
 
     def by_line(self) -> dict[str, float]:
-        """The user's lines with the microseconds of their share of all launches, the largest first."""
+        """Sum the microseconds of launches by line of the user, the largest first; a launch is shared by its lines."""
         return self._shared(str)
 
     def by_module(self) -> dict[str, float]:
-        """The paths of modules with the microseconds of their share of all launches, the largest first."""
+        """Sum the microseconds of launches by path of the module, the largest first."""
         return self._shared(lambda line: line.module)
 
     def _shared(self, key: Callable[[Any], str]) -> dict[str, float]:
@@ -260,11 +260,11 @@ class profile:  # noqa: N801 - PyTorch's name
         return dict(sorted(found.items(), key=lambda kv: -kv[1]))
 
     def total_average(self) -> Average:
-        """All of them as one row."""
+        """Return the sum of all rows as one row."""
         return self.key_averages().total_average()
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
-        """The rows as text."""
+        """Format the rows as text."""
         return self.key_averages().table(sort_by, row_limit, **options)
 
     def diff(self, other: profile | Mapping[str, Any] | str | os.PathLike[str]) -> Difference:
@@ -272,7 +272,7 @@ class profile:  # noqa: N801 - PyTorch's name
         return differences(other.summary() if isinstance(other, profile) else other, self.summary())
 
     def summary(self) -> dict[str, Any]:
-        """The rows as plain data, which `python -m tilegrad compare` reads from a file."""
+        """Return the rows as plain data, which `python -m tilegrad compare` reads from a file."""
         from .difference import summary
 
         return summary(self.timeline)
@@ -320,7 +320,7 @@ def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The kinds of devices that can be profiled here."""
+    """List the kinds of devices that can be profiled here."""
     from ..runtime.device import devices
 
     return {a for a in ProfilerActivity if a.name.lower() in {d.kind for d in devices()}}

@@ -60,7 +60,7 @@ class progress(Generic[T]):  # noqa: N801 - called like a function
         sys.stderr.flush()
 
     def line(self, seconds: float) -> str:
-        """What is shown after so many seconds.
+        """Format the line as shown after `seconds`.
 
         >>> shown = progress(range(8), "epoch 1")
         >>> shown.done = 2

@@ -83,7 +83,7 @@ class Recorder:
         self.cost += events.now() - start
 
     def run(self, run: events.Run) -> None:
-        """A run of a program."""
+        """Record a run of a program."""
         start = events.now()
         self._keep(run)
         self.note(run)
@@ -99,7 +99,7 @@ class Recorder:
             self.compiled[run.launches] = origin and origin()
 
     def operation(self, what: Range) -> None:
-        """An operation that was computed by itself."""
+        """Record an operation that was computed by itself."""
         start = events.now()
         for run in what.runs:
             self._keep(run)
@@ -151,7 +151,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def user_stack() -> tuple[str, ...]:
-    """The user's frames, outermost first, as `file.py(12): function`."""
+    """List the user's frames, outermost first, as `file.py(12): function`."""
     frame: FrameType | None = sys._getframe(1)
     found: list[str] = []
     while frame is not None and len(found) < MAX_FRAMES:

@@ -32,7 +32,7 @@ def duration(microseconds: float) -> str:
 
 
 def figure(x: float | None) -> str:
-    """A rate in three digits; a dash for what is not known.
+    """Format a rate in three digits; a dash if it is not known.
 
     >>> figure(123.4), figure(1.25), figure(None)
     ('123', '1.2', '–')
@@ -41,7 +41,7 @@ def figure(x: float | None) -> str:
 
 
 def table(rows: Sequence[Average], everything: Averages, name_width: int) -> str:
-    """The rows as text."""
+    """Format the rows as text."""
     host = sum(a.self_cpu_time_total for a in everything)
     on_device = sum(a.self_device_time_total for a in everything)
     has_device = any(not is_host(a.device) for a in everything)

@@ -55,7 +55,7 @@ class Record:
 
     @property
     def line(self) -> str:
-        """The user's line, where it is known, with the number of further ones."""
+        """The user's line, if known, with the number of further ones."""
         lines = self.source.lines
         if not lines:
             return self.origin
@@ -63,7 +63,7 @@ class Record:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of what it is part of, outermost first, and its own."""
+        """Names of the enclosing records, outermost first, and its own."""
         above = self.parent or (self.run if self.run is not self else None)
         return (*(above.path if above is not None else self.stack), self.name)
 
@@ -82,7 +82,7 @@ class Timeline(NamedTuple):
     cost: int = 0
 
     def of(self, *kinds: str) -> list[Record]:
-        """The records of some kinds."""
+        """List the records of some kinds."""
         return [r for r in self.records if r.kind in kinds]
 
     @property
@@ -94,7 +94,7 @@ class Timeline(NamedTuple):
         return covered((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
 
     def gaps(self, device: str) -> list[tuple[int, int]]:
-        """The times between launches in which a device had nothing to do, the longest first."""
+        """List the times between launches in which a device was idle, the longest first."""
         spans = sorted((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
         found, end = [], 0
         for start, stop in spans:
@@ -105,7 +105,7 @@ class Timeline(NamedTuple):
 
 
 def covered(spans: Iterable[tuple[int, int]]) -> int:
-    """The length of the union of spans.
+    """Measure the union of spans.
 
     >>> covered([(0, 4), (2, 6), (10, 11)])
     7
@@ -160,7 +160,7 @@ def _sources(run: events.Run, recorder: Recorder, known: dict[events.Launches, l
 
 
 def _of_run(run: events.Run, lane: str, sources: Sequence[Source], stack: tuple[str, ...]) -> Iterator[Record]:
-    """The record of a run and those of its launches."""
+    """Make the record of a run and those of its launches."""
     plan, stamps = run.launches, run.stamps
     whole = Record("run", plan.name, plan.device, lane, run.start, run.stop, stack=stack)
     yield whole
@@ -179,7 +179,7 @@ def _of_run(run: events.Run, lane: str, sources: Sequence[Source], stack: tuple[
 
 
 def _workers(run: events.Run, before: int, stamp: int) -> Iterator[tuple[int, int, int]]:
-    """The workers that took part in what ended at a stamp and began after another."""
+    """List the workers that took part in the segments after one stamp up to another."""
     segments = len(run.stamps) - 1
     if not run.workers or segments < 1:
         return
@@ -192,7 +192,7 @@ def _workers(run: events.Run, before: int, stamp: int) -> Iterator[tuple[int, in
 
 
 def is_host(device: str) -> bool:
-    """Whether the host waits for each launch of a device."""
+    """Test whether the host waits for each launch of a device."""
     return not device.startswith("cuda")
 
 

@@ -33,7 +33,7 @@ def trace_text(
     timeline: Timeline, metadata: Mapping[str, str] = {}, max_bytes: int = MAX_TRACE_BYTES,
     summary: Mapping[str, Any] = {},
 ) -> str:  # fmt: skip
-    """The text of a trace."""
+    """Format a trace as text."""
     lanes = _Lanes()
     rows = [
         (r, [json.dumps(row) for row in _rows(r, timeline.began, lanes, n)]) for n, r in enumerate(timeline.records)
@@ -54,7 +54,7 @@ def trace_text(
 
 
 def _within(rows: Sequence[tuple[Record, list[str]]], room: int) -> tuple[list[str], str]:
-    """The rows that have room: all, or those of the slowest steps; and what is left out, in words."""
+    """Choose the rows that fit into `room` bytes: all, or those of the slowest steps; say in words what is left out."""
     sizes = [sum(len(text) + 2 for text in texts) for _, texts in rows]
     if sum(sizes) <= room:
         return [text for _, texts in rows for text in texts], ""
@@ -86,7 +86,7 @@ class _Lanes:
         self.numbers: dict[tuple[str, str], int] = {}
 
     def of(self, process: str, name: str) -> dict[str, int]:
-        """Where an event of a lane stands."""
+        """Return the process and the number of a lane."""
         number = self.numbers.setdefault((process, name), len(self.numbers) + 1)
         return {"pid": PIDS[process], "tid": number}
 
@@ -98,7 +98,7 @@ class _Lanes:
 
 
 def _rows(r: Record, began: int, lanes: _Lanes, number: int) -> Iterator[dict[str, Any]]:
-    """The events of a record: its own, one on each worker, and the arrows from its call."""
+    """Make the events of a record: its own, one for each worker, and the arrows from its call."""
     process = COMPILER if r.kind == "compile" else HOST if is_host(r.device) or r.kind == "run" else DEVICES
     own = lanes.of(process, r.lane)
     yield _span(r.name, r.kind, r.start - began, r.nanoseconds, own, _about(r))
@@ -136,7 +136,7 @@ def _span(name: str, kind: str, start: int, length: int, at: Mapping[str, int], 
 
 
 def _counters(timeline: Timeline) -> Iterator[dict[str, Any]]:
-    """The live memory over time."""
+    """Make counter events of the live memory over time."""
     for sample in timeline.samples:
         yield {
             "name": f"memory of {sample.device}", "ph": "C", "ts": (sample.at - timeline.began) / 1e3,

@@ -41,7 +41,7 @@ def read_trace(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def faults(trace: dict[str, Any]) -> list[str]:
-    """What is wrong with a trace, in words; nothing if it is right."""
+    """List what is wrong with a trace, in words; empty if it is valid."""
     events = trace["traceEvents"]
     found = [fault for n, event in enumerate(events) for fault in _of_event(n, event)]
     if found:
@@ -69,7 +69,7 @@ def _of_event(number: int, event: Any) -> Iterator[str]:
 
 
 def _of_nesting(lane: Any, spans: Sequence[tuple[float, float, str]]) -> Iterator[str]:
-    """Spans of a lane are one within the other, or one after the other."""
+    """Check that the spans of a lane are nested or disjoint."""
     open_: list[tuple[float, float, str]] = []
     for start, stop, name in sorted(spans, key=lambda s: (s[0], -s[1])):
         while open_ and open_[-1][1] <= start + RESOLUTION_US:
@@ -80,7 +80,7 @@ def _of_nesting(lane: Any, spans: Sequence[tuple[float, float, str]]) -> Iterato
 
 
 def _of_flows(events: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Each arrow has a beginning and an end."""
+    """Check that each arrow has a beginning and an end."""
     ends: dict[Any, set[str]] = {}
     for event in events:
         if event["ph"] in ("s", "f"):

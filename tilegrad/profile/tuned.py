@@ -39,7 +39,7 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
 
 
 def _target(script: Path) -> Path:
-    """The file that a run of the script will find."""
+    """Choose the file that a run of the script will find."""
     wanted = settings().lock
     if wanted not in ("", "off"):
         return Path(wanted)
