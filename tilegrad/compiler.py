@@ -1,4 +1,4 @@
-"""Compile a graph to an executable: every stage is one line of `compiled_in_stages`.
+"""Compile a graph to an executable: every stage is one line of `run_stages`.
 
     graph -> (passes of transform/) -> schedule -> program -> executable
 
@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from .config import VERSION, settings
 from .errors import DeviceError
@@ -114,6 +114,30 @@ class Compiled:
         return found
 
 
+class Job(NamedTuple):
+    """A graph, with everything else that its program depends on."""
+
+    graph: Graph
+    target: TargetModel
+    updates: Mapping[int, int] = {}
+    """Outputs, by number, that update an input in place."""
+    name: str = "program"
+    lock: Lock = Lock()
+    """Tuned kernel choices."""
+    fit: int = 0
+    """Bytes that the program may take; 0: any number."""
+    constant_inputs: tuple[int, ...] = ()
+    """Inputs that seldom change between calls (`Executable.hoisted`)."""
+
+    @property
+    def key(self) -> programs.ProgramKey | None:
+        """The key of the program in the disk cache, if it may be there."""
+        if settings().use:
+            return None
+        choices = (self.target, self.lock.digest, self.fit, self.constant_inputs)
+        return programs.name_of(self.graph, self.updates, self.name, *choices)
+
+
 def compile(
     graph: Graph,
     updates: Mapping[int, int] = {},
@@ -122,43 +146,26 @@ def compile(
     fit: int = 0,
     constant_inputs: tuple[int, ...] = (),
 ) -> Compiled:
-    """Compile a graph, or find its program in the disk cache. `updates` maps outputs (by number) to inputs that they
-    update in place. The device is that of the outputs. If `fit` is not 0, the program takes at most so many bytes.
-    `constant_inputs` inputs seldom change between calls (`Executable.hoisted`).
-    """
+    """Compile a graph for the device of its outputs, or find its program in the disk cache: see `Job`."""
+    place = on or device(_device_of(graph))
     with _one_at_a_time:
-        return _compiled(graph, updates, name, on or device(_device_of(graph)), fit, constant_inputs)
+        elsewhere = inputs_elsewhere(graph, place.name)
+        job = Job(graph, place.target, updates, name, lock_for(place), fit, constant_inputs)
+        key = job.key
+        program = None if key is None else programs.read(key)
+        stages = None
+        if program is None:
+            with events.timed("compile", name, "cpu"):
+                stages = run_stages(job)
+            program = stages.program
+            if key is not None:
+                programs.write(key, program)
+        executable = place.load(program, frozenset([program.inputs[n] for n in constant_inputs]))
+    again = partial(compile, graph, updates, name, place, fit, constant_inputs)
+    return Compiled(program, executable, lambda: stages or run_stages(job), place.name, elsewhere, job.lock, again)
 
 
 _one_at_a_time = new_lock()
-
-
-def _compiled(
-    graph: Graph, updates: Mapping[int, int], name: str, place: Device, fit: int, constant_inputs: tuple[int, ...]
-) -> Compiled:
-    elsewhere = inputs_elsewhere(graph, place.name)
-    lock = lock_for(place)
-    kept = (
-        None
-        if settings().use
-        else programs.name_of(graph, updates, name, place.target, lock.digest, fit, constant_inputs)
-    )
-    program = None if kept is None else programs.read(kept)
-    stages = None
-    if program is None:
-        with events.timed("compile", name, "cpu"):
-            stages = compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)
-        program = stages.program
-        if kept is not None:
-            programs.write(kept, program)
-    executable = (
-        place.load_for(program, {program.inputs[n] for n in constant_inputs})
-        if constant_inputs
-        else place.load(program)
-    )
-    made = lambda: stages or compiled_in_stages(graph, updates, name, place.target, lock, fit, constant_inputs)  # noqa: E731
-    again = lambda: compile(graph, updates, name, place, fit, constant_inputs)  # noqa: E731
-    return Compiled(program, executable, made, place.name, elsewhere, lock, again)
 
 
 def lock_for(place: Device) -> Lock:
@@ -178,15 +185,7 @@ def settle(place: Device, found: Mapping[str, LockEntry]) -> None:
 _locks: dict[tuple[str, str], Lock] = {}
 
 
-def compiled_in_stages(
-    graph: Graph,
-    updates: Mapping[int, int],
-    name: str,
-    target: TargetModel,
-    lock: Lock,
-    fit: int = 0,
-    constant_inputs: tuple[int, ...] = (),
-) -> Stages:
+def run_stages(job: Job) -> Stages:
     """Run the stages of the compiler."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
@@ -195,22 +194,21 @@ def compiled_in_stages(
     from .transform.hoist_constants import hoist_constants
     from .transform.pipeline import PASSES
 
-    stages = Stages()
-    graph = stages.keep("graph", lambda: graph)
+    stages, target = Stages(), job.target
+    graph = stages.keep("graph", lambda: job.graph)
     if has_declared(graph):
         graph = stages.keep("expand", partial(expand, graph), graph)
     for step in PASSES:
         skipped = "" if step.applies(target) else f"skipped on {_device_of(graph)}"
         graph = stages.keep(step.name, partial(step, graph, target), graph, skipped)
-    if constant_inputs:
-        graph = stages.keep(
-            "hoist_constants", partial(hoist_constants, graph, {graph.inputs[n] for n in constant_inputs}), graph
-        )
-    if fit:
-        graph = stages.keep("rematerialise", partial(_fitted, graph, updates, target, fit), graph)
+    if job.constant_inputs:
+        constant = {graph.inputs[n] for n in job.constant_inputs}
+        graph = stages.keep("hoist_constants", partial(hoist_constants, graph, constant), graph)
+    if job.fit:
+        graph = stages.keep("rematerialise", partial(_fitted, graph, job), graph)
     found = stages.keep("fuse", lambda: fuse(graph, target))
-    schedule = stages.keep("order", lambda: order(found, updates), found)
-    program = stages.keep("program", lambda: assemble(schedule, updates, name, lock))
+    schedule = stages.keep("order", lambda: order(found, job.updates), found)
+    program = stages.keep("program", lambda: assemble(schedule, job.updates, job.name, job.lock))
     if settings().use:
         from .schedule.replace import replace
 
@@ -218,12 +216,12 @@ def compiled_in_stages(
     return stages
 
 
-def _fitted(graph: Graph, updates: Mapping[int, int], target: TargetModel, fit: int) -> Graph:
+def _fitted(graph: Graph, job: Job) -> Graph:
     """Rematerialise values so that the graph's program fits a byte budget."""
     from .schedule.planned import planned
     from .transform.rematerialise import rematerialise
 
-    return rematerialise(graph, lambda trial: planned(trial, updates, target), fit)
+    return rematerialise(graph, lambda trial: planned(trial, job.updates, job.target), job.fit)
 
 
 def inputs_elsewhere(graph: Graph, place: str) -> tuple[int, ...]:

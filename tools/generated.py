@@ -26,12 +26,11 @@ from tilegrad.backend.cpu.costs import cpu_model
 from tilegrad.backend.cpu.target import Target
 from tilegrad.backend.cuda.code import lower as cuda
 from tilegrad.backend.cuda.costs import gpu_model
-from tilegrad.compiler import compiled_in_stages
+from tilegrad.compiler import Job, run_stages
 from tilegrad.ir.graph import Graph
 from tilegrad.ir.program import Launch, Program
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_printer import show_kernel
-from tilegrad.runtime.lock import Lock
 
 PROCESSORS = {
     "amx": Target("x86", 64, 32, 48 << 10, 2 << 20, 32 << 20, matrix_unit=True, pairs=True),
@@ -76,7 +75,7 @@ def programs() -> Iterator[tuple[str, str, Program]]:
     examples = ((f"op.{e.name}", e.graph()) for e in all_examples())
     for name, graph in chain(examples, networks()):
         for kind, model in MODELS.items():
-            yield name, kind, compiled_in_stages(graph, {}, "program", model, Lock()).program
+            yield name, kind, run_stages(Job(graph, model)).program
 
 
 def texts(kernel: Kernel, kind: str) -> dict[str, str]:

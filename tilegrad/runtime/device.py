@@ -129,15 +129,11 @@ class Device(ABC):
         """Compile a kernel to a function."""
         raise DeviceError(f"{self.name} does not run kernels")
 
-    def load(self, program: Program) -> Executable:
-        """Compile a program for this device."""
+    def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
+        """Compile a program for this device; `constant_inputs` seldom change between calls (`Executable.hoisted`)."""
         from .executor import StepExecutable
 
         return StepExecutable(self, program)
-
-    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
-        """Compile a program for calls in which some inputs stay constant: see `Executable.hoisted`."""
-        return self.load(program)
 
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Wait until all work started here is done."""

@@ -82,10 +82,7 @@ class CpuDevice(Device):
 
         return LaunchedKernel(kernel)
 
-    def load(self, program: Program) -> Executable:
-        return self.load_for(program, frozenset())
-
-    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
+    def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         from .executable import CpuExecutable  # loads LLVM
 
         return CpuExecutable(self, program, constant_inputs)

@@ -281,10 +281,7 @@ class CudaDevice(Device):
 
         return CudaLauncher(self, kernel)
 
-    def load(self, program: Program) -> Executable:
-        return self.load_for(program, frozenset())
-
-    def load_for(self, program: Program, constant_inputs: Set[str]) -> Executable:
+    def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         from .executable import CudaExecutable
 
         return CudaExecutable(self, program, constant_inputs)

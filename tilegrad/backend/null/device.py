@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ class NullDevice(Device):
 
         return compiled
 
-    def load(self, program: Program) -> Executable:
+    def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         check_program(program)
         return NullExecutable(self, program)
 

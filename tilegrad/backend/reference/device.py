@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class ReferenceDevice(Device):
     def overwrite(self, target: Buffer, source: Buffer) -> None:
         target.memory[: source.bytes] = source.memory
 
-    def load(self, program: Program) -> Executable:
+    def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         check_program(program)
         return super().load(program)
 
