@@ -15,7 +15,7 @@ from tests.recorded import pytorch
 from tilegrad.backend.cpu.build import kernel_ir
 from tilegrad.backend.cpu.code.blocks import padded_shape, register_block
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.code.ranges import _scale
+from tilegrad.backend.cpu.code.peepholes import _scale
 from tilegrad.backend.cpu.costs import ALIASING_STRIDE_BYTES, PADDING_BYTES
 from tilegrad.backend.cpu.target import Target
 from tilegrad.compiler import compile

@@ -26,6 +26,24 @@ def rewrite(part: Any, change: Callable[[Any], Any]) -> Any:
     return made if found is None else found
 
 
+def map_operands(x: Tile, change: Callable[[Tile], Tile]) -> Tile:
+    """Rebuild an expression with each operand changed; the same object if none is.
+
+    >>> print(map_operands(Name("x") + Name("y"), lambda operand: operand * 2))
+    x * 2 + y * 2
+    """
+    changed: dict[str, Any] = {}
+    for field in x.children:
+        value = x.__dict__[field]
+        if isinstance(value, tuple):
+            new = tuple([change(v) for v in value])
+            if any(a is not b for a, b in zip(new, value, strict=True)):
+                changed[field] = new
+        elif value is not None and (one := change(value)) is not value:
+            changed[field] = one
+    return x.replaced(**changed) if changed else x
+
+
 def substitute(part: T, values: Mapping[str, Tile]) -> T:
     """Substitute expressions for names; the same object if none of the names occurs."""
     if not values:

@@ -297,9 +297,7 @@ class AmxPacker:
         loads = [
             y.pointer for y in subexpressions(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape
         ]
-        return [
-            pointer for pointer in loads if e.strides.stride(pointer) == 1 and e.strides.stride(pointer, -2) is not None
-        ]
+        return [pointer for pointer in loads if e.affine.step(pointer) == 1 and e.affine.step(pointer, -2) is not None]
 
     def _prefetch(self, at: Position, rows: int) -> None:
         """Prefetch memory some rows ahead: rows are too short and too far apart for the hardware prefetcher."""

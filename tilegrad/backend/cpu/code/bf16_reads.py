@@ -23,7 +23,7 @@ Made: TypeAlias = dict[tuple[int | str, ...], tuple[LlvmValue, ir.Tile]]
 def _is_bfloat16_load(e: ElementEvaluator, x: ir.Tile) -> bool:
     if not isinstance(x, ir.Load) or x.mask is not None:
         return False
-    return e.types.of(x).dtype is bfloat16 and e.strides.stride(x.pointer) == 1
+    return e.types.of(x).dtype is bfloat16 and e.affine.step(x.pointer) == 1
 
 
 def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:

@@ -143,7 +143,7 @@ class _RegisterBlocked:
     def _row_stride(self, y: ir.Tile) -> int | None:
         """Stride between rows in memory."""
         y = self.e.definition(y)
-        return self.e.strides.stride(y.pointer, -2) if isinstance(y, ir.Load) else None
+        return self.e.affine.step(y.pointer, -2) if isinstance(y, ir.Load) else None
 
     def _prepacked(self, x: ir.Tile, right: bool) -> Panels | None:
         """The panels of a prepacked operand."""
@@ -160,7 +160,7 @@ class _RegisterBlocked:
 
     def _column_stride(self, x: ir.Tile) -> int | None:
         x = self.e.definition(x)
-        return self.e.strides.stride(x.pointer) if isinstance(x, ir.Load) else None
+        return self.e.affine.step(x.pointer) if isinstance(x, ir.Load) else None
 
     def _converted(self, x: ir.Tile) -> ir.Tile:
         return x if self.e.types.of(x).dtype is self.dtype else ir.Cast(x, self.dtype)
@@ -338,7 +338,7 @@ class _RegisterBlocked:
     def _prefetch_epilogue(self, finish: Epilogue, at: Position, rows: int) -> None:
         """Prefetch what the epilogue reads to the L1 cache while the block is computed."""
         for x in finish.loads:
-            if self.e.strides.stride(x.pointer) == 1 and self.e.strides.stride(x.pointer, -2) != 0:
+            if self.e.affine.step(x.pointer) == 1 and self.e.affine.step(x.pointer, -2) != 0:
                 for r in range(rows):
                     place = at.moved(self.b.op("add", at.indices[0], constant(r, I64)), at.indices[1])
                     self.b.prefetch(self.e.evaluate(x.pointer, place, self.dtype), 1)

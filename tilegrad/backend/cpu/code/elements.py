@@ -14,6 +14,7 @@ from typing import Any
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, int32, int64
 from ....ir.tile_types import TileType, Types, literal_dtype
+from ....tiles.affine import Affine
 from .. import vectors
 from ..emit import I32, I64, Builder, LlvmValue, Type, constant, dtype_constant, element_type, lane_constants
 from .chains import MAX_RECURSION, names_below
@@ -22,8 +23,6 @@ from .gathering import is_small_stride, is_split_load, load_halves, load_irregul
 from .memory import StackTile, gather, load_element, load_vector
 from .peepholes import simpler
 from .position import Position
-from .ranges import IntegerRanges
-from .strides import Strides
 
 
 class ElementEvaluator:
@@ -37,8 +36,7 @@ class ElementEvaluator:
         """Scalars that are assigned once, and the addresses of parameters."""
         self.memory: dict[str, StackTile] = {}
         self.inlined: dict[str, ir.Tile] = {}
-        self.ranges = IntegerRanges(types)
-        self.strides = Strides(types, self.inlined, self.ranges)
+        self.affine = Affine(types, {}, {})
         self.computed: dict[int, StackTile] = {}
         """Memory of the reductions, scans, products and reshapes of the current statement."""
         self.reduction: Callable[[ir.Reduce, Position], LlvmValue]
@@ -51,9 +49,13 @@ class ElementEvaluator:
         """Nesting depth of the expression being evaluated."""
 
     def begin_nest(self) -> None:
-        """Begin a loop nest: memory may have changed, and names may stand for other expressions."""
+        """Begin a loop nest: memory may have changed."""
         self.b.begin_nest()
-        self.strides.forget()
+
+    def inline(self, name: str, value: ir.Tile) -> None:
+        """Evaluate a name where it is used."""
+        self.inlined[name] = value
+        self.affine.define(name, value)
 
     @contextmanager
     def loop(self, counter: str, following: LlvmValue | None) -> Iterator[None]:
@@ -64,7 +66,7 @@ class ElementEvaluator:
 
     def lane_stride(self, x: ir.Tile, at: Position) -> int | None:
         """Stride of an address from lane to lane of a vector."""
-        return self.strides.stride(x, lanes=at.lanes if at.aligned else 0)
+        return self.affine.step(x, lanes=at.lanes if at.aligned else 0)
 
     def definition(self, x: ir.Tile) -> ir.Tile:
         """Look through names of inlined expressions."""
@@ -250,7 +252,7 @@ class ElementEvaluator:
     def split_offset(self, x: ir.Tile, at: Position) -> tuple[LlvmValue, LlvmValue | None]:
         """Split an offset into a uniform part and a part that varies among lanes."""
         own = self.shape(x)
-        if self.strides.stride(x) == 0:
+        if self.affine.step(x) == 0:
             return self._offset(x, at, own), None
         match x:
             case ir.Name(name) if name in self.inlined:
@@ -315,7 +317,7 @@ class ElementEvaluator:
         """Load elements of a stored tile at indices along an axis."""
         b, lanes, last, source = self.b, at.lanes, len(at.indices) - 1, self.computed[id(x.x)]
         have = self.dtype(x.index, int32)
-        stride = self.strides.stride(x.index) if lanes else 0
+        stride = self.affine.step(x.index) if lanes else 0
         if not lanes or stride == (1 if x.axis == last else 0):
             index = vectors.cast(b, self.evaluate(x.index, at.element, have), have, int64)
             return source.load(b, at.moved(*[index if n == x.axis else i for n, i in enumerate(at.indices)]))

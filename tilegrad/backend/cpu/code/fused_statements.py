@@ -275,7 +275,7 @@ class _FusionSearch:
         if any(self._may_alias(x.pointer, pointer) for x in reads.loads for pointer in self.stored):
             return False
         if t.shape:
-            self.e.inlined[name] = self.e.ranges.values[name] = value
+            self.e.inline(name, value)
         return True
 
     def _assigned(self) -> set[str]:
@@ -316,7 +316,7 @@ class _FusionSearch:
         shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
         steps = []
         for axis, extent in enumerate(shape):
-            step = self.e.strides.stride(pointer, axis - len(shape))
+            step = self.e.affine.step(pointer, axis - len(shape))
             if step is None:
                 return None
             steps += [(abs(step), extent)] if extent > 1 else []

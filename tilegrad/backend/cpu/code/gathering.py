@@ -26,13 +26,48 @@ def is_split_load(e: ElementEvaluator, x: ir.Load, at: Position) -> bool:
     half = at._replace(lanes=at.lanes // 2)
     if half.lanes < MIN_PART_LANES or e.types.of(x).dtype.bytes < e.min_masked_bytes:
         return False
-    if e.strides.has_one_break(x.pointer, at.lanes):
+    if has_one_break(e, x.pointer, at.lanes):
         return False
-    return (
-        e.lane_stride(x.pointer, half) == 1
-        or e.strides.has_one_break(x.pointer, half.lanes)
-        or is_split_load(e, x, half)
-    )
+    return e.lane_stride(x.pointer, half) == 1 or has_one_break(e, x.pointer, half.lanes) or is_split_load(e, x, half)
+
+
+def has_one_break(e: ElementEvaluator, pointer: ir.Tile, lanes: int) -> bool:
+    """Whether a vector is contiguous with at most one break: all quotients change at the same lane."""
+    match pointer:
+        case ir.Apply("add", (ir.Name() as base, offset)) if (
+            not e.shape(base) and e.affine.step(pointer, typical=True) == 1
+        ):
+            pass
+        case _:
+            return False
+    found = [x for x in _varying(e, offset) if isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod")]
+    divisors = [x.args[1].value if isinstance(x.args[1], ir.Literal) else 0 for x in found]
+    least = min(divisors, default=0)
+    if least < lanes or any(divisor % least for divisor in divisors):
+        return False
+    dividends = [_dividend(e, x) for x in found]
+    return all(x == dividends[0] for x in dividends)
+
+
+def _dividend(e: ElementEvaluator, x: ir.Tile) -> ir.Tile:
+    """The dividend of the innermost remainder."""
+    while isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod"):
+        x = x.args[0]
+        named = e.affine.resolved(x)
+        x = named if isinstance(named, ir.Apply) and named.fn in ("floordiv", "mod") else x
+    return x
+
+
+def _varying(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
+    """Subexpressions that vary along the last axis, through names."""
+    found: dict[int, ir.Tile] = {}
+    stack = [x]
+    while stack:
+        x = e.affine.resolved(stack.pop())
+        if id(x) not in found and e.affine.step(x) != 0:
+            found[id(x)] = x
+            stack += ir.parts(x)
+    return list(found.values())
 
 
 def load_halves(e: ElementEvaluator, x: ir.Load, at: Position, dtype: DType) -> LlvmValue:
@@ -82,7 +117,7 @@ def load_irregular(
             start = b.offset(e.evaluate(base, at.scalar, t.dtype), type.element, uniform)
         case _:
             return gather(b, b.splat(e.evaluate(pointer, at, t.dtype), lanes), type, mask, default, bytes)
-    if bytes < e.min_masked_bytes or not e.strides.has_one_break(pointer, lanes):
+    if bytes < e.min_masked_bytes or not has_one_break(e, pointer, lanes):
         return gather(b, b.offset(start, type.element, varying), type, mask, default, bytes)
     first, last = b.extract(varying, 0), b.extract(varying, lanes - 1)
     before = b.op("sub", varying, b.splat(first, lanes))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import gcd
 
 from ....errors import CompileError
 from ....ir import tile as ir
@@ -258,10 +257,10 @@ class KernelLowering:
         once = self.flow.assigned[name] == 1
         if once and not t.shape:
             self.e.registers[name] = self.e.evaluate(value, position(), t.dtype)
-            self.e.ranges.values[name] = value
+            self.e.affine.define(name, value)
             return
         if once and self.flow.is_inlined(name, value):
-            self.e.inlined[name] = self.e.ranges.values[name] = value
+            self.e.inline(name, value)
             return
         memory = self.memory(name, t.dtype, t.shape, t.pointer)
         if isinstance(value, ir.Dot) and self.e.computed.get(id(value)) == memory:
@@ -284,14 +283,9 @@ class KernelLowering:
         start, stop, step = limit(loop.start), limit(loop.stop), limit(loop.step)
         opened = b.open_loop(counter, start, stop, step, guarded=True, pinned=True)
         e.registers[counter] = opened.index
-        e.strides.multiples.pop(counter, None)
         constant_counter = counter not in self.flow.assigned
-        match loop.start, loop.step:
-            case ir.Literal(int() as first), ir.Literal(int() as stride) if constant_counter:
-                e.strides.multiples[counter] = gcd(first, stride)
-        match loop.start, loop.stop:
-            case ir.Literal(int() as first), ir.Literal(int() as end) if constant_counter:
-                e.ranges.set_counter(counter, first, end)
+        if constant_counter:
+            e.affine.enter(loop)
         with e.loop(counter, b.op("add", opened.index, step) if constant_counter else None):
             self._block(loop.body)
         b.close_loop(opened)

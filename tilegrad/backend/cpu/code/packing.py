@@ -151,7 +151,7 @@ def _prefetch(nests: LoopNests, x: ir.Tile, at: Position) -> None:
     """Prefetch rows that are too far apart for the hardware prefetcher."""
     e, x = nests.e, nests.e.definition(x)
     if isinstance(x, ir.Load):
-        stride = e.strides.stride(x.pointer, -2) or 0
+        stride = e.affine.step(x.pointer, -2) or 0
         if stride * e.types.of(x).dtype.bytes >= MIN_PANEL_PREFETCH_STRIDE_BYTES:
             e.b.prefetch(e.evaluate(x.pointer, at, int32), 1)
 
@@ -203,7 +203,7 @@ def _all_subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
 def _is_contiguous(e: ElementEvaluator, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only loads contiguous memory."""
     loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load)]
-    return all(y.mask is None and e.strides.stride(y.pointer, lanes=lanes) in (0, 1) for y in loads)
+    return all(y.mask is None and e.affine.step(y.pointer, lanes=lanes) in (0, 1) for y in loads)
 
 
 def pack_transposed(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes: int) -> None:
@@ -235,9 +235,7 @@ def transposed_operand(e: ElementEvaluator, x: ir.Tile, lanes: int = 0) -> ir.Ti
     """Transpose the expression of an operand whose memory has the other layout; `lanes`: within aligned vectors."""
     shape = e.types.of(x).shape
     loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
-    if not loads or any(
-        e.strides.stride(y.pointer) == 1 or e.strides.stride(y.pointer, -2, lanes=lanes) != 1 for y in loads
-    ):
+    if not loads or any(e.affine.step(y.pointer) == 1 or e.affine.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
     return transposed_expression(e, x)
 

@@ -7,12 +7,11 @@ from math import copysign, sqrt
 from typing import TYPE_CHECKING, TypeAlias
 
 from ....ir import tile as ir
-from ....ir.dtype import float32, int32
+from ....ir.dtype import float32, int32, int64
 from ....ir.tile_types import TileType
 from ..elementary import one_plus_erf
-from ..emit import LlvmValue, constant
+from ..emit import Builder, LlvmValue, constant
 from .position import Position
-from .ranges import divide_by_constant
 
 if TYPE_CHECKING:
     from .elements import ElementEvaluator
@@ -33,9 +32,9 @@ def _natural_division(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileTyp
     """Divide a natural number by a constant: multiply and shift."""
     match x.args:
         case (y, ir.Literal(int() as divisor)) if divisor > 0:
-            span = e.ranges.of(y)
-            if span is not None and span[0] >= 0 and e.types.of(y).dtype is t.dtype:
-                return divide_by_constant(e.b, x.fn, e.operand(y, at, t.shape, t.dtype), divisor, span[1])
+            low, high = e.affine.interval(y)
+            if low is not None and low >= 0 and high is not None and e.types.of(y).dtype is t.dtype:
+                return divide_by_constant(e.b, x.fn, e.operand(y, at, t.shape, t.dtype), divisor, high)
     return None
 
 
@@ -60,11 +59,12 @@ def _normal_distribution(e: ElementEvaluator, x: ir.Apply, at: Position, t: Tile
 
 def _range_check(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileType) -> LlvmValue | None:
     """`(y >= 0) & (y < n)` by one unsigned comparison."""
-    between = e.ranges.matched_range_check(x)
-    if between is None:
-        return None
-    value = e.operand(between[0], at, t.shape, e.types.of(between[0]).dtype)
-    return e.b.compare("ult", value, constant(between[1], value.type))
+    match x.args:
+        case (ir.Apply("ge", (y, ir.Literal(0))), ir.Apply("lt", (z, ir.Literal(int(n))))):
+            if y == z and n > 0 and e.types.of(y).dtype in (int32, int64):
+                value = e.operand(y, at, t.shape, e.types.of(y).dtype)
+                return e.b.compare("ult", value, constant(n, value.type))
+    return None
 
 
 def _masked_load(e: ElementEvaluator, x: ir.Apply, at: Position, t: TileType) -> LlvmValue | None:
@@ -86,3 +86,36 @@ PEEPHOLES: Mapping[str, tuple[Peephole, ...]] = {
     "where": (_masked_load,),
 }
 """The peepholes of each function, in the order in which they are tried."""
+
+
+def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, max_dividend: int) -> LlvmValue:
+    """Divide numbers from 0 to `max_dividend` by a constant: quotient (floordiv) or remainder (mod).
+
+    The division becomes a multiplication and a shift, as long as the product does not overflow.
+    """
+    if divisor & (divisor - 1) == 0:
+        if fn == "mod":
+            return b.op("and", x, constant(divisor - 1, x.type))
+        shift = divisor.bit_length() - 1
+        return b.op("lshr", x, constant(shift, x.type)) if shift else x
+    scale = _scale(divisor, max_dividend, x.type.bits)
+    if scale is None:
+        return b.op("udiv" if fn == "floordiv" else "urem", x, constant(divisor, x.type))
+    factor, shift = scale
+    quotient = b.op("lshr", b.op("mul", x, constant(factor, x.type)), constant(shift, x.type))
+    return quotient if fn == "floordiv" else b.op("sub", x, b.op("mul", quotient, constant(divisor, x.type)))
+
+
+def _scale(divisor: int, max_dividend: int, bits: int) -> tuple[int, int] | None:
+    """A factor and a shift that divide the numbers up to `max_dividend`.
+
+    >>> _scale(9, 255, 32)
+    (57, 9)
+    >>> all(x * 57 >> 9 == x // 9 for x in range(256))
+    True
+    """
+    for shift in range(bits):
+        factor = -(-(1 << shift) // divisor)
+        if (factor * divisor - (1 << shift)) * max_dividend < 1 << shift:
+            return (factor, shift) if factor * max_dividend < 1 << bits else None
+    return None

@@ -41,7 +41,7 @@ def tiles_to_prefetch(e: ElementEvaluator, operands: Sequence[ir.Tile], cache: i
             continue
         if cache and _span_bytes(e, x, e.next_counter[0]) <= cache:
             continue
-        along = next((axis for axis in (1, 0) if e.strides.stride(x.pointer, axis - 2, local=True) == 1), None)
+        along = next((axis for axis in (1, 0) if e.affine.step(x.pointer, axis - 2, typical=True) == 1), None)
         if along is not None:
             lines = -(-shape[along] * e.types.of(x).dtype.bytes // LINE_BYTES)
             found += (
@@ -76,9 +76,7 @@ def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -
         return
     counter, following = e.next_counter
     every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends_on(e, y.pointer, counter)]
-    loads = [
-        y for y in every if e.strides.stride(y.pointer, -1, local=True) == 1 and _span_bytes(e, y, counter) > cache
-    ]
+    loads = [y for y in every if e.affine.step(y.pointer, -1, typical=True) == 1 and _span_bytes(e, y, counter) > cache]
     ahead = at._replace(names=at.names | {counter: following}, known={}, lanes=0)
     for y in loads:
         t = e.types.of(y)
@@ -88,9 +86,9 @@ def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -
 
 def _span_bytes(e: ElementEvaluator, x: ir.Load, counter: str) -> int:
     """Approximate bytes between the first and last row that a loop reads."""
-    span = e.ranges.of(ir.Name(counter))
-    stride = max(abs(e.strides.stride(x.pointer, axis) or 0) for axis in (-1, -2))
-    return 0 if span is None else (span[1] + 1) * stride * e.types.of(x).dtype.bytes
+    last = e.affine.interval(ir.Name(counter)).high
+    stride = max(abs(e.affine.step(x.pointer, axis) or 0) for axis in (-1, -2))
+    return 0 if last is None else (last + 1) * stride * e.types.of(x).dtype.bytes
 
 
 def _share(tile: PrefetchTile, blocks: int) -> int:

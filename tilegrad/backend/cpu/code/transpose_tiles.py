@@ -25,7 +25,7 @@ def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) 
         return False
     even = not any(extent % lanes for extent in t.shape)
     within = lanes if even else 0
-    if not (even or twice) or any(s.mask is not None or e.strides.stride(s.pointer, lanes=within) != 1 for s in stores):
+    if not (even or twice) or any(s.mask is not None or e.affine.step(s.pointer, lanes=within) != 1 for s in stores):
         return False
     found = [_transposed_loads(e, s.value, t.shape, within) for s in stores]
     loads = {id(x): (x, transposed) for pairs in found if pairs is not None for x, transposed in pairs}
@@ -46,9 +46,9 @@ def _transposed_loads(
         if (
             isinstance(y, ir.Load)
             and e.types.of(y).shape == shape
-            and e.strides.stride(y.pointer, lanes=lanes) not in (0, 1)
+            and e.affine.step(y.pointer, lanes=lanes) not in (0, 1)
         ):
-            transposed = transposed_expression(e, y) if e.strides.stride(y.pointer, -2, lanes=lanes) == 1 else None
+            transposed = transposed_expression(e, y) if e.affine.step(y.pointer, -2, lanes=lanes) == 1 else None
             if not isinstance(transposed, ir.Load):
                 return None
             found.append((y, transposed))

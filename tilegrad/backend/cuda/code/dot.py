@@ -312,7 +312,7 @@ class DotLowering:
         inlined = dict(low.elements.inlined)
         low.scopes.append({loop.index for loop in loops})
         for s in loops[-1].body:
-            if isinstance(s, ir.Assign) and s.name in low.position_values:
+            if isinstance(s, ir.Assign) and s.name in low.affine.definitions:
                 if self.types.of(s.value).shape:
                     low.elements.inlined[s.name] = s.value
                 else:

@@ -7,14 +7,13 @@ to shared memory asynchronously; the divisor of its first address gives the size
 from __future__ import annotations
 
 from collections import Counter
-from math import gcd, prod
+from math import gcd
 from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType
-from ....ir.tile_access import statements
 from ....ir.tile_types import Types
-from .memoised import Memo, memoised
+from ....tiles.affine import Affine, memoised, once_assigned
 
 
 class Bound(NamedTuple):
@@ -52,98 +51,14 @@ class Strided(NamedTuple):
         return self.steps[1 - self.along]
 
 
-class Definitions:
-    """Resolves the names of a kernel and answers questions about its integer expressions."""
+class Definitions(Affine):
+    """Resolves the names of a kernel and answers questions about the operands of its products."""
 
     def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
-        self.types = types
-        self.memo: Memo = {}
+        super().__init__(types, *once_assigned(kernel))
         self.capability = capability
         """Compute capability of the GPU, 80 for sm_80."""
         self.parameters = {p.name: p for p in kernel.parameters}
-        self.values: dict[str, ir.Tile] = {}
-        self.loops: dict[str, ir.For] = {}
-        several = set(self.parameters)
-        for s in statements(kernel.body):
-            match s:
-                case ir.Assign(name, value):
-                    if name in self.values or name in self.loops:
-                        several.add(name)
-                    self.values[name] = value
-                case ir.For(index):
-                    if index in self.values or index in self.loops:
-                        several.add(index)
-                    self.loops[index] = s
-        for name in several:
-            self.values.pop(name, None)
-            self.loops.pop(name, None)
-
-    def resolved(self, x: ir.Tile) -> ir.Tile:
-        """Return the expression that a name is assigned, if it is assigned once."""
-        while isinstance(x, ir.Name) and x.name in self.values:
-            x = self.values[x.name]
-        return x
-
-    @memoised
-    def step(self, x: ir.Tile, axis: int) -> int | None:
-        """Return the constant step of an integer or address along an axis, or None.
-
-        `axis` counts from the last (-1), as in broadcasting.
-        """
-        x = self.resolved(x)
-        if isinstance(x, ir.Literal | ir.Name | ir.ProgramId | ir.NumPrograms | ir.Full):
-            return 0 if not isinstance(x, ir.Name) or not self.types.of(x).shape else None
-        shape = self.types.of(x).shape
-        if -axis > len(shape) or shape[axis] == 1:
-            return 0
-        return self._step_along(x, axis, len(shape))
-
-    def _step_along(self, x: ir.Tile, axis: int, rank: int) -> int | None:
-        match x:
-            case ir.Arange():
-                return 1
-            case ir.Cast(y) | ir.BroadcastTo(y):
-                return self.step(y, axis)
-            case ir.Expand(y, axes):
-                at = rank + axis
-                return self.step(y, axis + sum(1 for a in axes if a > at))
-            case ir.Apply("add" | "sub" as fn, (y, z)):
-                one, other = self.step(y, axis), self.step(z, axis)
-                if one is None or other is None:
-                    return None
-                return one + other if fn == "add" else one - other
-            case ir.Apply("mul", (y, ir.Literal(int(factor)))) | ir.Apply("mul", (ir.Literal(int(factor)), y)):
-                one = self.step(y, axis)
-                return None if one is None else one * factor
-        return 0 if all(self.step(y, axis) == 0 for y in ir.parts(x)) else None
-
-    @memoised
-    def divisor(self, x: ir.Tile) -> int:
-        """Return a divisor of the first element of an integer tile (of an address: in elements).
-
-        0 if the element is 0. Parameters count as aligned to everything.
-        """
-        x = self.resolved(x)
-        match x:
-            case ir.Literal(int(value)):
-                return abs(value)
-            case ir.Name(name) if name in self.loops:
-                loop = self.loops[name]
-                return gcd(self.divisor(loop.start), self.divisor(loop.step))
-            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
-                return 0
-            case ir.Arange(start, _):
-                return abs(start)
-            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
-                return self.divisor(y)
-            case ir.Apply("mul", args):
-                return prod(map(self.divisor, args))
-            case ir.Apply("add" | "sub" | "minimum" | "maximum" | "mod", args):
-                return gcd(*map(self.divisor, args))
-            case ir.Apply("floordiv", (y, ir.Literal(int(by)))) if by:
-                whole = self.divisor(y)
-                return whole // abs(by) if whole % by == 0 else 1
-        return 1
 
     @memoised
     def divisor_within(self, x: ir.Tile, line: int) -> int:
@@ -230,26 +145,8 @@ class Definitions:
         last = self._upper_bound_of_sum(column)
         return last is not None and self._is_nonnegative_sum(column) and last + width <= memory.pitch
 
-    @memoised
-    def upper_bound(self, x: ir.Tile) -> int | None:
-        """Return an upper bound of the first element of a non-negative integer tile, or None."""
-        x = self.resolved(x)
-        match x:
-            case ir.Literal(int(value)):
-                return value
-            case ir.Name(name) if name in self.loops:
-                match self.loops[name]:
-                    case ir.For(start=ir.Literal(int(start)), stop=ir.Literal(int(stop)), step=ir.Literal(int(step))):
-                        return start + max(0, stop - start - 1) // step * step
-            case ir.Apply("mod", (_, ir.Literal(int(by)))):
-                return by - 1
-            case ir.Apply("floordiv", (y, ir.Literal(int(by)))):
-                last = self._upper_bound_of_sum(self.coefficients(y))
-                return None if last is None else last // by
-        return None
-
     def _upper_bound_of_sum(self, terms: dict[ir.Tile, int]) -> int | None:
-        found = [(factor, self.upper_bound(term)) for term, factor in terms.items() if factor]
+        found = [(factor, self.interval(term, True).high) for term, factor in terms.items() if factor]
         return None if any(last is None for _, last in found) else sum(factor * (last or 0) for factor, last in found)
 
     @memoised
@@ -275,30 +172,6 @@ class Definitions:
 
     def _is_nonnegative_sum(self, terms: dict[ir.Tile, int]) -> bool:
         return all(factor == 0 or (factor > 0 and self.is_nonnegative(term)) for term, factor in terms.items())
-
-    @memoised
-    def is_nonnegative(self, x: ir.Tile) -> bool:
-        """Return whether an integer is known to be non-negative."""
-        x = self.resolved(x)
-        match x:
-            case ir.Literal(int(value)) | ir.Arange(value, _):
-                return value >= 0
-            case ir.ProgramId() | ir.NumPrograms():
-                return True
-            case ir.Name(name) if name in self.loops:
-                loop = self.loops[name]
-                return self.is_nonnegative(loop.start) and self.is_nonnegative(loop.step)
-            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
-                return self.is_nonnegative(y)
-            case ir.Apply("mod", (_, by)):
-                return self.is_nonnegative(by)
-            case ir.Apply("inside"):
-                return True
-            case ir.Apply("add" | "mul" | "minimum" | "floordiv", args):
-                return all(map(self.is_nonnegative, args))
-            case ir.Apply("maximum", args):
-                return any(map(self.is_nonnegative, args))
-        return False
 
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)

@@ -39,7 +39,7 @@ def write_prefetched_loop(products: DotLowering, low: CudaLowering, loop: ir.For
     tiling = products.tilings[product.name]
     names = [x.name for x in (dot.x, dot.y) if isinstance(x, ir.Name)]
     inside = {s.name for s in loop.body[:-1] if isinstance(s, ir.Assign)}
-    if any(name not in inside or name in low.position_values for name in names) or any(
+    if any(name not in inside or name in low.affine.definitions for name in names) or any(
         map(_needs_other_threads, loop.body[:-1])
     ):
         return False

@@ -248,7 +248,7 @@ class _SpecialisationPlanner:
 
     def _registers(self, x: ir.Tile, earlier: Sequence[ir.Statement], own: dict[str, ir.Assign]) -> str:
         """Return the variable whose rounded, unmodified copy an operand is."""
-        _need(isinstance(x, ir.Name) and x.name in own and x.name in self.definitions.values)
+        _need(isinstance(x, ir.Name) and x.name in own and x.name in self.definitions.definitions)
         assert isinstance(x, ir.Name)
         rounded = own[x.name]
         match rounded.value:
@@ -263,9 +263,9 @@ class _SpecialisationPlanner:
         """Return the names that lead from an operand to a load, if it is one, and whether it is transposed."""
         names, transposed = [], False
         while True:
-            if isinstance(x, ir.Name) and x.name in self.definitions.values:
+            if isinstance(x, ir.Name) and x.name in self.definitions.definitions:
                 names.append(x.name)
-                x = self.definitions.values[x.name]
+                x = self.definitions.definitions[x.name]
             elif isinstance(x, ir.Trans) and x.permutation == (1, 0):
                 transposed, x = not transposed, x.x
             else:

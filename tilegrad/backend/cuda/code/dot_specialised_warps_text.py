@@ -143,7 +143,7 @@ class IterationWriter:
             if is_dot(s):
                 grouper.flush()
                 self._begin(self.plan.products[id(s)])
-            elif isinstance(s, ir.Assign) and s.name in low.position_values and low.types.of(s.value).shape:
+            elif isinstance(s, ir.Assign) and s.name in low.affine.definitions and low.types.of(s.value).shape:
                 low.elements.inlined[s.name] = s.value
             elif isinstance(s, ir.Assign) and not low.types.of(s.value).shape and not isinstance(s.value, ir.Reduce):
                 grouper.add_scalar(s)

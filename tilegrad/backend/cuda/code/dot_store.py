@@ -73,9 +73,9 @@ def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
     t = low.types.of(store.pointer)
     for each in (VECTOR_BYTES // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
-            pattern = low.patterns.of(store.pointer, 1, each)
-            masked = store.mask is not None and low.patterns.of(store.mask, 1, each).step != 0
-            if pattern.step == 1 and pattern.multiple >= each and not masked:
+            growth = low.affine.growth(store.pointer, -1, each)
+            masked = store.mask is not None and low.affine.step(store.mask, -1, each) != 0
+            if growth.step == 1 and growth.is_multiple(each) and not masked:
                 return each
     return 1
 
@@ -112,7 +112,7 @@ def stores_in_pieces(low: CudaLowering, store: ir.Store, columns: int, bytes: in
     if any(n * bytes % VECTOR_BYTES for n in (columns, line, definitions.divisor(store.pointer))):
         return False
     return (
-        store.mask is None or low.patterns.of(store.mask, 1, VECTOR_BYTES // bytes).step == 0
+        store.mask is None or low.affine.step(store.mask, -1, VECTOR_BYTES // bytes) == 0
     )  # a mask along columns would split pieces
 
 

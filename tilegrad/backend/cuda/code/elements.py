@@ -16,11 +16,11 @@ from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, bool_, float16, float32, int32, uint32
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType, Types
+from ....tiles.affine import Affine
 from . import functions
 from .functions import PRODUCT, SUM, TYPES, Text, binary, literal
 from .hardware import REGISTER_BITS
 from .layout import Digit, RegisterLayout
-from .patterns import Patterns
 
 LANE = "v"
 """Index variable of loops over the elements of a vector."""
@@ -67,10 +67,8 @@ class SharedTile(NamedTuple):
 class Elements:
     """Evaluates the expressions of one kernel."""
 
-    def __init__(
-        self, types: Types, patterns: Patterns, positions: frozenset[int], name_of: Callable[[str], str]
-    ) -> None:
-        self.types, self.patterns, self.positions, self.name_of = types, patterns, positions, name_of
+    def __init__(self, types: Types, affine: Affine, positions: frozenset[int], name_of: Callable[[str], str]) -> None:
+        self.types, self.affine, self.positions, self.name_of = types, affine, positions, name_of
         self.inlined: dict[str, ir.Tile] = {}
         self.register_tiles: dict[str, RegisterTile] = {}
         self.shared_tiles: dict[str, SharedTile] = {}
@@ -247,7 +245,7 @@ class Elements:
         if t.dtype is bool_ and not t.pointer:
             return self.of(meaning, view, t.dtype)
         vector = next((n for n, a in enumerate(view) if a.width), None)
-        step = 0 if vector is None else self.patterns.of(ir.Name(name), vector, view[vector].width).step
+        step = 0 if vector is None else self.affine.step(ir.Name(name), vector - len(view), view[vector].width)
         if step is None or self.declare is None:
             return self.of(meaning, view, t.dtype)
         start = view if vector is None else tuple([a._replace(width=0) for a in view])
@@ -301,7 +299,7 @@ class Elements:
         widening = position and x.fn in _WIDENING
         args = [self._argument(a, dtype, view, t, widening) for a, dtype in zip(x.args, wanted, strict=True)]
         if x.fn in ("floordiv", "mod") and isinstance(x.args[1], ir.Literal) and x.args[1].value > 0:
-            if meeting.is_integer and self.patterns.is_nonnegative(x.args[0]):
+            if meeting.is_integer and self.affine.is_nonnegative(x.args[0]):
                 made = self._natural(x.fn, meeting, args, x.args[1].value)
                 return made if meeting.bits >= REGISTER_BITS else functions.call(TYPES[meeting.name], made)
         if meeting is float32 and x.fn in self.fast_functions:

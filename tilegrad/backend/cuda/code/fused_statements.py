@@ -41,6 +41,8 @@ class FusedLoop:
 
     def __init__(self, low: CudaLowering, layout: RegisterLayout, members: Sequence[ir.Assign | ir.Store]) -> None:
         self.low, self.layout, self.members = low, layout, list(members)
+        self.axis = layout.vector - len(layout.shape)
+        """Axis along which vectors run, counted from the last."""
         self.elements = low.elements
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
@@ -264,33 +266,25 @@ class FusedLoop:
 
     def _is_vector(self, pointer: ir.Tile) -> bool:
         """Return whether an access is one contiguous vector."""
-        width, axis = self.layout.width, self._axis(pointer)
-        if width == 1 or axis < 0 or not self.low.is_positional(pointer):
-            return False
-        return self.low.patterns.of(pointer, axis, width).step == 1
-
-    def _axis(self, x: ir.Tile) -> int:
-        """Return the axis of an operand along which vectors run; -1 if there is none."""
-        own = self.elements.shape(x)
-        axis = self.layout.vector - (len(self.layout.shape) - len(own))
-        return axis if axis >= 0 and own and own[axis] == self.layout.shape[self.layout.vector] else -1
+        positional = self.layout.width > 1 and self.low.is_positional(pointer)
+        return positional and self.low.affine.step(pointer, self.axis, self.layout.width) == 1
 
     def _is_uniform(self, x: ir.Tile | None) -> bool:
         """Return whether a mask is the same for all elements of a vector."""
         if x is None:
             return True
-        return self.low.is_positional(x) and self.low.patterns.of(x, self._axis(x), self.layout.width).step == 0
+        return self.low.is_positional(x) and self.low.affine.step(x, self.axis, self.layout.width) == 0
 
     def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
-        multiple = self.low.patterns.of(pointer, self._axis(pointer), self.layout.width).multiple
-        return multiple * t.dtype.bytes >= min(VECTOR_BYTES, self.layout.width * t.dtype.bytes)
+        alignment = self.low.affine.growth(pointer, self.axis, self.layout.width).alignment
+        return alignment * t.dtype.bytes >= min(VECTOR_BYTES, self.layout.width * t.dtype.bytes)
 
     def _load(self, name: str, load: ir.Load) -> None:
         t = self.low.types.variables[name]
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
-        each, other = contiguous_run(self.low, load, self.layout.width, self._axis), self._replacement(load, t)
+        each, other = contiguous_run(self.low, load, self.layout.width, self.axis), self._replacement(load, t)
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
@@ -302,7 +296,7 @@ class FusedLoop:
     def _load_element(self, name: str, load: ir.Load, t: TileType) -> None:
         """Load each element by itself, or once for the whole vector."""
         broadcast = is_broadcast_load(
-            self.low, load, self.layout.width, self._axis(load.pointer), self._is_uniform
+            self.low, load, self.layout.width, self.axis, self._is_uniform
         ) and self._is_local(name)
         view, evaluate = (self.view, self._vector_start) if broadcast else (self.element_view, self._current)
         value = functions.from_memory(self._memory(load.pointer, view), t.dtype)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ....errors import CompileError
 from ....ir import tile as ir
@@ -16,6 +16,7 @@ from ....ir.dtype import bool_
 from ....ir.tile_access import stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
+from ....tiles.affine import Affine
 from ..tensor_map import TensorMap
 from .checked_indices import PLACE, RECORD, checks_indices, fault_declaration, fault_report
 from .deferred_reductions import defer_reductions
@@ -26,9 +27,7 @@ from .elements import Elements
 from .functions import MEMORY, TYPES, Text, cast, from_memory
 from .guard import HazardTracker
 from .layout import SCALAR
-from .memoised import Memo, memoised
 from .name_expressions import ExpressionNamer, count_assignments, position_parts
-from .patterns import Patterns
 from .plan import LayoutPlan
 from .prefetch import LoopPrefetch
 from .prelude import prelude
@@ -92,21 +91,18 @@ class CudaLowering(Registers):
         body = wrap_lone_product(name_operands(named, self.types, self.counts), self.types)
         self.body = sink_tile_loads(body, self.types)
         self.products = DotLowering(kernel, self.body, self.types, architecture, allow_persistent)
-        self.memo: Memo = {}
-        self.position_values: dict[str, ir.Tile] = {}
-        self.strides: dict[str, tuple[ir.Tile, ir.Tile]] = {}
+        self.affine = Affine(self.types, {}, {})
         self._find_positions(self.body)
-        self.patterns = Patterns(self.types, self.position_values, self.strides)
-        self.plan = LayoutPlan(self.body, self.types, self.patterns, self.products.threads)
+        self.plan = LayoutPlan(self.body, self.types, self.affine, self.products.threads)
         self.plan.layouts |= self.products.layouts
         sums = [t.layout for t in self.products.tilings.values() if t.kind != "thread"]
         self.plan.follow_accumulators(sums, self.body, self._updated_in_place())
         self.threads = self.plan.threads
         self.names = Names()
-        self.elements = Elements(self.types, self.patterns, position_parts(self.body), self.names.of)
+        self.elements = Elements(self.types, self.affine, position_parts(self.body), self.names.of)
         self.out = Lines()
         self.memory = SharedMemory()
-        self.hazards = HazardTracker(kernel, self.types, self.body, self.expanded)
+        self.hazards = HazardTracker(kernel, self.types, self.body, self.affine.expanded)
         self.hazards.threads = self.threads
         self.stored_parameters = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
@@ -126,9 +122,9 @@ class CudaLowering(Registers):
         for statement in body:
             match statement:
                 case ir.Assign(name, value) if self.counts.get(name) == 1 and self._is_position(value):
-                    self.position_values[name] = value
-                case ir.For(index, start, _, step, inner):
-                    self.strides[index] = (start, step)
+                    self.affine.define(name, value)
+                case ir.For(body=inner):
+                    self.affine.enter(statement)
                     self._find_positions(inner)
                 case ir.While(_, inner):
                     self._find_positions(inner)
@@ -155,39 +151,17 @@ class CudaLowering(Registers):
         if not all(map(self._follows_from_position, nodes)):
             return False
         cost = sum(isinstance(x, ir.Apply) for x in nodes)
-        return cost <= MAX_POSITION_OPERATIONS and self._size(value) <= MAX_POSITION_NODES
+        return cost <= MAX_POSITION_OPERATIONS and self.affine.expanded_size(value) <= MAX_POSITION_NODES
 
     def _follows_from_position(self, x: ir.Tile) -> bool:
         """Return whether a node of an expression needs no data but scalars."""
         match x:
             case ir.Name(name):
-                known = name in self.position_values or name in self.strides
+                known = name in self.affine.definitions or name in self.affine.loops
                 return known or not (self.types.variables[name].shape or self.counts.get(name, 0) > 1)
             case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.Gather():
                 return False
         return isinstance(x, ir.Apply | ir.Literal) or not self.types.of(x).dtype.is_float
-
-    @memoised
-    def _size(self, x: ir.Tile) -> int:
-        """Return the number of nodes of an expression with positions inlined."""
-        if isinstance(x, ir.Name):
-            return self._size(self.position_values[x.name]) if x.name in self.position_values else 1
-        return 1 + sum(map(self._size, ir.parts(x)))
-
-    @memoised
-    def expanded(self, x: ir.Tile) -> ir.Tile:
-        """Inline the names of positions."""
-        if isinstance(x, ir.Name):
-            meaning = self.position_values.get(x.name)
-            return x if meaning is None else self.expanded(meaning)
-        changed: dict[str, Any] = {}
-        for field in x.children:
-            value = x.__dict__[field]
-            if isinstance(value, tuple):
-                changed[field] = tuple([self.expanded(v) for v in value])
-            elif value is not None:
-                changed[field] = self.expanded(value)
-        return x.replaced(**changed) if changed else x
 
     # --- the source ------------------------------------------------------------------------------
 
@@ -287,7 +261,7 @@ class CudaLowering(Registers):
             if self.products.write_specialised(self, statement, grouper.flush):
                 continue
             match statement:
-                case ir.Assign(name, value) if name in self.position_values and self.types.of(value).shape:
+                case ir.Assign(name, value) if name in self.affine.definitions and self.types.of(value).shape:
                     self.elements.inlined[name] = value
                 case ir.Assign(_, value) if not self.types.of(value).shape and not isinstance(value, ir.Reduce):
                     grouper.add_scalar(statement)

@@ -6,10 +6,10 @@ What remains inside expressions is evaluated element by element.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ....ir import tile as ir
 from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_rewrite import map_operands
 from ....ir.tile_types import Types
 
 NAMED = (ir.Load, ir.Reduce, ir.Scan, ir.Dot)
@@ -53,7 +53,7 @@ class ExpressionNamer:
     def _assigned(self, name: str, value: ir.Tile) -> ir.Tile:
         several = self.counts.get(name, 1) > 1 and not isinstance(value, ir.Load | ir.Dot)
         whole = isinstance(value, NAMED) and not several
-        return self._parts(value) if whole else self.simple(value)
+        return map_operands(value, self.simple) if whole else self.simple(value)
 
     def _statement(self, statement: ir.Statement) -> ir.Statement:
         match statement:
@@ -95,7 +95,7 @@ class ExpressionNamer:
         found = self.made.get(id(x))
         if found is not None:
             return found[1]
-        new = self._parts(x)
+        new = map_operands(x, self.simple)
         if isinstance(x, NAMED):
             name = self._fresh(x)
             self.types.variables[name] = self.types.of(x)
@@ -103,18 +103,6 @@ class ExpressionNamer:
             new = ir.Name(name)
         self.made[id(x)] = (x, new)  # keeps x alive, so that its id is not reused
         return new
-
-    def _parts(self, x: ir.Tile) -> ir.Tile:
-        changed: dict[str, Any] = {}
-        for field in x.children:
-            value = x.__dict__[field]
-            if isinstance(value, tuple):
-                new = tuple([self.simple(v) for v in value])
-                if any(a is not b for a, b in zip(new, value, strict=True)):
-                    changed[field] = new
-            elif value is not None and (one := self.simple(value)) is not value:
-                changed[field] = one
-        return x.replaced(**changed) if changed else x
 
     def _fresh(self, x: ir.Tile) -> str:
         match x:

@@ -13,9 +13,9 @@ from ....ir import tile as ir
 from ....ir.dtype import float64
 from ....ir.tile_access import roots, statements, walk
 from ....ir.tile_types import TileType, Types
+from ....tiles.affine import Affine, power_of_two
 from .hardware import BANK_BYTES, VECTOR_BYTES
 from .layout import SCALAR, RegisterLayout, blocked
-from .patterns import Patterns, power_of_two
 
 MIN_THREADS, MAX_THREADS = 32, 1024
 """Bounds on the threads of a block."""
@@ -28,8 +28,8 @@ MIN_ALIGNED_BYTES = 8
 class LayoutPlan:
     """Chooses the layouts of one kernel, on demand."""
 
-    def __init__(self, body: Sequence[ir.Statement], types: Types, patterns: Patterns, threads: int = 0) -> None:
-        self.types, self.patterns = types, patterns
+    def __init__(self, body: Sequence[ir.Statement], types: Types, affine: Affine, threads: int = 0) -> None:
+        self.types, self.affine = types, affine
         self.statements = list(statements(tuple(body)))
         self.values: dict[str, list[ir.Tile]] = {}
         for s in self.statements:
@@ -99,9 +99,9 @@ class LayoutPlan:
             t = self.types.of(s.pointer) if isinstance(s, ir.Store) else None
             if isinstance(s, ir.Store) and t is not None and t.shape:
                 axis = self.order(s.pointer)[0]
-                pattern = self.patterns.of(s.pointer, axis, VECTOR_BYTES // t.dtype.bytes)
-                if pattern.step == 1 and pattern.multiple * t.dtype.bytes < MIN_ALIGNED_BYTES:
-                    found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR_BYTES), pattern.multiple)
+                growth = self.affine.growth(s.pointer, axis - len(t.shape), VECTOR_BYTES // t.dtype.bytes)
+                if growth.step == 1 and growth.alignment * t.dtype.bytes < MIN_ALIGNED_BYTES:
+                    found[t.shape[axis]] = min(found.get(t.shape[axis], VECTOR_BYTES), growth.alignment)
         return found
 
     def _adjacent_windows(self) -> dict[int, int]:
@@ -113,16 +113,16 @@ class LayoutPlan:
             match x:
                 case ir.Apply("floordiv", (index, ir.Literal(2 | 4 as apart))):
                     shape = () if isinstance(index, ir.Literal) else self.types.of(index).shape
-                    if len(shape) == 1 and shape[0] % apart == 0 and self.patterns.of(index, 0, 4).step == 1:
+                    if len(shape) == 1 and shape[0] % apart == 0 and self.affine.step(index, -1, 4) == 1:
                         found[shape[0]] = int(apart)
         return found
 
     def _contiguous_run(self, pointer: ir.Tile, axis: int) -> int:
         """Return the length of contiguous runs along an axis."""
+        shape = self.types.of(pointer).shape
         for width in (16, 8, 4, 2):
-            if self.types.of(pointer).shape[axis] % width == 0:
-                if self.patterns.of(pointer, axis, width).step == 1:
-                    return width
+            if shape[axis] % width == 0 and self.affine.step(pointer, axis - len(shape), width) == 1:
+                return width
         return 1
 
     def _threads(self) -> int:
@@ -143,7 +143,7 @@ class LayoutPlan:
         return max(MIN_THREADS, min(MAX_THREADS, 1 << (wanted - 1).bit_length()))
 
     def _is_position(self, name: str) -> bool:
-        return name in self.patterns.position_values
+        return name in self.affine.definitions
 
     # --- layouts ---------------------------------------------------------------------------------
 
@@ -179,18 +179,19 @@ class LayoutPlan:
     def _is_vectorised(self, pointer: ir.Tile) -> bool:
         """Return whether a tile is contiguous in aligned pieces of 16 bytes."""
         width = VECTOR_BYTES // self.types.of(pointer).dtype.bytes
-        pattern = self.patterns.of(pointer, self.order(pointer)[0], width)
-        return pattern.step == 1 and pattern.multiple >= width
+        axis = self.order(pointer)[0] - len(self.types.of(pointer).shape)
+        growth = self.affine.growth(pointer, axis, width)
+        return growth.step == 1 and growth.is_multiple(width)
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """Return the axes of an access, fastest in memory first."""
         shape = self.types.of(pointer).shape
         axes = list(reversed(range(len(shape))))
-        steps = {n: self.patterns.typical_step(pointer, n) if shape[n] > 1 else None for n in axes}
+        steps = {n: self.affine.step(pointer, n - len(shape), 2, True) if shape[n] > 1 else None for n in axes}
         known = {n: abs(step) for n, step in steps.items() if step}
         if not known:
             return tuple(axes)
-        first = min(known, key=lambda n: (known[n], self.patterns.of(pointer, n, 2).step is None, -n))
+        first = min(known, key=lambda n: (known[n], self.affine.step(pointer, n - len(shape), 2) is None, -n))
         return (first, *[n for n in axes if n != first])
 
     def default_layout(self, shape: tuple[int, ...]) -> RegisterLayout:
@@ -277,7 +278,7 @@ class LayoutPlan:
 
     def _is_dense(self, pointer: ir.Tile, axis: int) -> bool:
         """Return whether pairs along an axis are certainly contiguous."""
-        return self.patterns.of(pointer, axis, 2).step == 1
+        return self.affine.step(pointer, axis - len(self.types.of(pointer).shape), 2) == 1
 
     def _of_load(self, load: ir.Load) -> RegisterLayout | None:
         """Return the layout of a gather's indices, or None."""

@@ -156,7 +156,7 @@ def _find_loads(low: CudaLowering, loop: ir.For) -> list[PrefetchedLoad]:
     found = []
     for s in loop.body:
         if isinstance(s, ir.Assign) and isinstance(s.value, ir.Load) and s.value.mask is None:
-            pointer = low.expanded(s.value.pointer)
+            pointer = low.affine.expanded(s.value.pointer)
             if _is_prefetchable(low, loop, pointer) and _is_vector(low, s.name, pointer):
                 found.append(PrefetchedLoad(s.name, low.plan.of_name(s.name), pointer))
     return found
@@ -165,8 +165,8 @@ def _find_loads(low: CudaLowering, loop: ir.For) -> list[PrefetchedLoad]:
 def _is_piece_aligned(low: CudaLowering, w: PrefetchedLoad) -> bool:
     """Return whether vectors are aligned pieces of 16 bytes."""
     bytes = low.types.of(w.pointer).dtype.bytes
-    pattern = low.patterns.of(w.pointer, w.layout.vector, w.layout.width)
-    return w.layout.width * bytes == VECTOR_BYTES and pattern.multiple * bytes >= VECTOR_BYTES
+    growth = low.affine.growth(w.pointer, w.layout.vector - len(w.layout.shape), w.layout.width)
+    return w.layout.width * bytes == VECTOR_BYTES and growth.alignment * bytes >= VECTOR_BYTES
 
 
 def _vectors_per_thread(layout: RegisterLayout) -> int:
@@ -187,7 +187,7 @@ def _is_prefetchable(low: CudaLowering, loop: ir.For, pointer: ir.Tile) -> bool:
 
 def _is_vector(low: CudaLowering, name: str, pointer: ir.Tile) -> bool:
     layout = low.plan.of_name(name)
-    return layout.vector >= 0 and low.patterns.of(pointer, layout.vector, layout.width).step == 1
+    return layout.vector >= 0 and low.affine.step(pointer, layout.vector - len(layout.shape), layout.width) == 1
 
 
 def _replaced(x: ir.Tile, name: str, by: ir.Tile) -> ir.Tile:

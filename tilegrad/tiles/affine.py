@@ -1,0 +1,332 @@
+"""Affine analysis: how integers, masks and addresses grow along an axis of a tile, what divides them, and their bounds.
+
+    x + i // 16 * 4096 + i % 16        step 1 along the axis of i, in vectors of 4, 8 or 16 elements
+
+Quotients and remainders have no constant step. But if vectors begin at multiples of their length, and the
+dividend does, and the divisor is such a multiple too, no vector crosses a border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from math import gcd, prod
+from typing import Any, NamedTuple, TypeVar, cast
+
+from ..ir.tile import (
+    Apply,
+    Arange,
+    Assign,
+    Atomic,
+    BroadcastTo,
+    Cast,
+    Expand,
+    For,
+    Full,
+    Kernel,
+    Literal,
+    Name,
+    NumPrograms,
+    ProgramId,
+    Tile,
+    Trans,
+    parts,
+)
+from ..ir.tile_access import statements
+from ..ir.tile_rewrite import map_operands
+from ..ir.tile_types import Types
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+ABSENT_AXIS = -(1 << 30)
+"""An axis that no tile has."""
+
+
+class Growth(NamedTuple):
+    """The growth of a value along an axis, by vectors of adjacent elements."""
+
+    step: int | None
+    """Step from element to element of a vector; None: not constant."""
+    divisor: int
+    """Divisor of the value at the start of each vector; 0: the value is 0, or the address of a parameter."""
+
+    def is_multiple(self, n: int) -> bool:
+        return self.divisor % n == 0
+
+    @property
+    def alignment(self) -> int:
+        """The largest power of two that divides the start of each vector."""
+        return power_of_two(self.divisor)
+
+
+class Interval(NamedTuple):
+    """The least and greatest value of an integer; None: unknown."""
+
+    low: int | None
+    high: int | None
+
+
+UNIFORM, UNKNOWN = Growth(0, 1), Growth(None, 1)
+ANY = Interval(None, None)
+
+
+def power_of_two(n: int) -> int:
+    """Return the largest power of two that divides a number."""
+    return n & -n or 1 << 30
+
+
+def memoised(question: Method) -> Method:
+    """Memoise a method that analyses expressions in `self.memo`, which keeps them alive."""
+    called = question.__name__
+
+    @wraps(question)
+    def wrapper(self: Any, x: Tile, *arguments: Any) -> Any:
+        key = (called, x.name if isinstance(x, Name) else id(x), *arguments)
+        known = self.memo.get(key)
+        if known is None:
+            known = self.memo[key] = question(self, x, *arguments), x
+        return known[0]
+
+    return cast(Method, wrapper)
+
+
+class Affine:
+    """Analyses the integer expressions of one kernel.
+
+    Axes count from the last, -1, as in broadcasting. `lanes` is the length of vectors that begin at multiples of it; 0:
+    the axis as a whole. The answers for typical elements ignore jumps between rows: `i // 13 * 24 + i % 13` has step 1.
+
+    >>> i, x = Arange(0, 64), Affine(Types({}), {}, {})
+    >>> x.growth(i // 16 * 4096 + i % 16, -1, 8), x.growth(i // 16 * 4096 + i % 16, -1, 32)
+    (Growth(step=1, divisor=8), Growth(step=None, divisor=16))
+    >>> x.interval(i * 3 + 1)
+    Interval(low=1, high=190)
+    """
+
+    def __init__(self, types: Types, definitions: Mapping[str, Tile], loops: Mapping[str, For]) -> None:
+        self.types = types
+        self.definitions = dict(definitions)
+        """Expressions of names that are assigned once."""
+        self.loops = dict(loops)
+        """Loops by their counters."""
+        self.memo: dict[tuple[Any, ...], tuple[Any, Tile]] = {}
+
+    def define(self, name: str, value: Tile) -> None:
+        """Add the expression of a name."""
+        if self.definitions.get(name) is not value:
+            self.definitions[name] = value
+            self.memo.clear()
+
+    def enter(self, loop: For) -> None:
+        """Add a loop; its counter may have been that of another one."""
+        self.loops[loop.index] = loop
+        self.memo.clear()
+
+    def resolved(self, x: Tile) -> Tile:
+        """Return the expression of a name, if it is known."""
+        while isinstance(x, Name) and x.name in self.definitions:
+            x = self.definitions[x.name]
+        return x
+
+    @memoised
+    def expanded(self, x: Tile) -> Tile:
+        """Inline the names in an expression."""
+        if isinstance(x, Name):
+            return self.expanded(self.definitions[x.name]) if x.name in self.definitions else x
+        return map_operands(x, self.expanded)
+
+    @memoised
+    def expanded_size(self, x: Tile) -> int:
+        """Return the number of nodes of an expression with its names inlined."""
+        if isinstance(x, Name):
+            return self.expanded_size(self.definitions[x.name]) if x.name in self.definitions else 1
+        return 1 + sum(map(self.expanded_size, parts(x)))
+
+    # --- growth ----------------------------------------------------------------------------------
+
+    def step(self, x: Tile, axis: int = -1, lanes: int = 0, typical: bool = False) -> int | None:
+        """Return the constant step of an integer or address along an axis, or None."""
+        return self.growth(x, axis, lanes, typical).step
+
+    def divisor(self, x: Tile) -> int:
+        """Return a divisor of the first element of an integer tile (of an address: in elements)."""
+        return self.growth(x, None).divisor
+
+    def growth(self, x: Tile, axis: int | None, lanes: int = 0, typical: bool = False) -> Growth:
+        """Return the growth along an axis; `None`: only the first element of the tile is looked at."""
+        if isinstance(x, Literal):
+            return Growth(0, abs(int(x.value)) if float(x.value).is_integer() else 1)
+        key = (x.name if isinstance(x, Name) else id(x), axis, lanes, typical)
+        known = self.memo.get(key)
+        if known is None:
+            known = self.memo[key] = self._growth(x, axis, lanes, typical), x
+        return known[0]
+
+    def _growth(self, x: Tile, axis: int | None, lanes: int, typical: bool) -> Growth:
+        t = self.types.of(x)
+        along = axis is not None and -axis <= len(t.shape) and t.shape[axis] > 1
+        match x:
+            case Name(name) if name in self.definitions:
+                return self.growth(self.definitions[name], axis, lanes, typical)
+            case Name(name) if name in self.loops:
+                loop = self.loops[name]
+                return Growth(0, gcd(self.divisor(loop.start), self.divisor(loop.step)))
+            case Name() if t.pointer and not t.shape:
+                return Growth(0, 0)
+            case Arange(start, stop):
+                if along:
+                    return Growth(1, gcd(start, lanes))
+                return Growth(0, abs(start) if axis is None or stop == start + 1 else 1)
+            case Cast(y, dtype):
+                inner = self.growth(y, axis, lanes, typical)
+                exact = dtype.is_integer and self.types.of(y).dtype.is_integer
+                return inner if exact else UNIFORM if inner.step == 0 else UNKNOWN
+            case Apply(fn, args):
+                return _growth_of(fn, args, [self.growth(a, axis, lanes, typical) for a in args], lanes, typical)
+            case Full(_, y) | Expand(y) | BroadcastTo(y) | Trans(y):
+                return self.growth(y, _source_axis(x, axis, len(t.shape)), lanes, typical)
+        return UNKNOWN if along else UNIFORM
+
+    # --- bounds ----------------------------------------------------------------------------------
+
+    def is_nonnegative(self, x: Tile) -> bool:
+        """Return whether an integer is known to be non-negative."""
+        low = self.interval(x).low
+        return low is not None and low >= 0
+
+    @memoised
+    def interval(self, x: Tile, first: bool = False) -> Interval:
+        """Return the bounds of the elements of an integer tile, or of its `first` one, unless it may overflow."""
+        if isinstance(x, Literal):
+            return Interval(x.value, x.value) if isinstance(x.value, int) and type(x.value) is int else ANY
+        t = self.types.of(x)
+        if t.pointer or t.dtype.kind != "int":
+            return Interval(0, None) if t.dtype.kind == "uint" and not t.pointer else ANY
+        low, high = self._interval(x, first)
+        fits = -(1 << t.dtype.bits - 1) <= (low or 0), (high or 0) < 1 << t.dtype.bits - 1
+        return Interval(low if fits[0] else None, high if fits[1] else None)
+
+    def _interval(self, x: Tile, first: bool) -> Interval:
+        match x:
+            case Name(name) if name in self.definitions:
+                return self.interval(self.definitions[name], first)
+            case Name(name) if name in self.loops:
+                return self._interval_of_counter(self.loops[name])
+            case ProgramId() | NumPrograms():
+                return Interval(0, (1 << 31) - 1)
+            case Arange(start, stop):
+                return Interval(start, start if first else stop - 1)
+            case Cast(y) | Full(_, y) | Expand(y) | BroadcastTo(y) | Trans(y):
+                return self.interval(y, first)
+            case Apply(fn, args):
+                return _interval_of(fn, [self.interval(y, first) for y in args])
+        return ANY
+
+    def _interval_of_counter(self, loop: For) -> Interval:
+        match loop:
+            case For(_, Literal(int(start)), Literal(int(stop)), Literal(int(step))) if step > 0:
+                return Interval(start, start + max(0, stop - start - 1) // step * step)
+        rises = self.is_nonnegative(loop.step)
+        return Interval(self.interval(loop.start).low if rises else None, None)
+
+
+def once_assigned(kernel: Kernel) -> tuple[dict[str, Tile], dict[str, For]]:
+    """Return the expressions of the names that are assigned once, and the loops by their counters."""
+    values: dict[str, Tile] = {}
+    loops: dict[str, For] = {}
+    seen, several = {p.name for p in kernel.parameters}, {p.name for p in kernel.parameters}
+    for s in statements(kernel.body):
+        name = s.index if isinstance(s, For) else s.name if isinstance(s, Assign | Atomic) else ""
+        several |= {name} if name in seen else set()
+        seen.add(name)
+        if isinstance(s, Assign):
+            values[name] = s.value
+        elif isinstance(s, For):
+            loops[name] = s
+    return {n: x for n, x in values.items() if n not in several}, {n: x for n, x in loops.items() if n not in several}
+
+
+def _source_axis(x: Tile, axis: int | None, rank: int) -> int | None:
+    """Return the axis of the operand of a rearranged tile that corresponds to one of the tile."""
+    if axis is None or -axis > rank:
+        return axis if axis is None else ABSENT_AXIS
+    match x:
+        case Expand(_, axes):
+            return ABSENT_AXIS if rank + axis in axes else axis + sum(a > rank + axis for a in axes)
+        case Trans(_, permutation):
+            return permutation[axis] - rank
+    return axis
+
+
+def _growth_of(fn: str, args: Sequence[Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    """Return the growth of a function of values."""
+    steps, divisors = [p.step for p in parts], [p.divisor for p in parts]
+    uniform = all(step == 0 for step in steps)
+    match fn, steps:
+        case "add" | "sub", [one, other]:
+            known = one is not None and other is not None
+            total = (one or 0) + (other or 0) if fn == "add" else (one or 0) - (other or 0)
+            return Growth(total if known else None, gcd(*divisors))
+        case "mul", [one, other]:
+            for step, factor in ((one, args[1]), (other, args[0])):
+                if step is not None and isinstance(factor, Literal):
+                    return Growth(step * int(factor.value), prod(divisors))
+            return Growth(0 if uniform else None, prod(divisors))
+        case "floordiv" | "mod", _ if isinstance(args[1], Literal) and int(args[1].value) > 0:
+            return _divided(fn, parts[0], int(args[1].value), lanes, typical)
+        case "mod" | "where" | "minimum" | "maximum", _:
+            return Growth(0 if uniform else None, gcd(*divisors[-2:]))
+        case ("lt" | "ge", [1, 0]) | ("gt" | "le", [0, 1]):
+            return UNIFORM if lanes and all(p.is_multiple(lanes) for p in parts) else UNKNOWN
+    return UNIFORM if uniform else UNKNOWN
+
+
+def _divided(fn: str, x: Growth, divisor: int, lanes: int, typical: bool) -> Growth:
+    """Return the growth of a quotient or remainder by a positive constant."""
+    even = lanes > 0 and divisor % lanes == 0 and x.is_multiple(lanes) and x.step == 1
+    if typical and x.step is not None:
+        even |= 2 * abs(x.step) <= divisor
+    if fn == "mod":
+        return Growth(x.step if even or x.step == 0 else None, gcd(x.divisor, divisor))
+    whole = x.divisor // divisor if x.is_multiple(divisor) else 1
+    return Growth(0 if even or x.step == 0 else None, whole)
+
+
+def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
+    """Return the bounds of a function of integers."""
+    match fn, args:
+        case "add", [(a, b), (c, d)]:
+            return Interval(_sum(a, c), _sum(b, d))
+        case "sub", [(a, b), (c, d)]:
+            return Interval(_sum(a, d, -1), _sum(b, c, -1))
+        case "mul", [(int(a), b), (int(c), d)] if b is None or d is None:
+            return Interval(a * c, None) if a >= 0 and c >= 0 else ANY
+        case "mul", [(int(a), int(b)), (int(c), int(d))]:
+            ends = [a * c, a * d, b * c, b * d]
+            return Interval(min(ends), max(ends))
+        case "minimum" | "maximum", [x, y]:
+            return _extreme_of(fn, x, y)
+        case "where", [_, (a, b), (c, d)]:
+            return Interval(
+                None if a is None or c is None else min(a, c), None if b is None or d is None else max(b, d)
+            )
+        case "floordiv", [(a, b), (int(c), d)] if c == d and c > 0:
+            return Interval(None if a is None else a // c, None if b is None else b // c)
+        case "floordiv", [(int(a), b), (int(c), _)] if a >= 0 and c >= 0:
+            return Interval(0, b)
+        case "mod", [(a, b), (int(c), d)] if c >= 0:
+            inside = c == d and a is not None and b is not None and 0 <= a and b < c
+            return Interval(a, b) if inside else Interval(0, None if d is None else d - 1)
+        case "inside", [_, (_, end), _]:
+            return Interval(0, None if end is None else end - 1)
+    return ANY
+
+
+def _sum(x: int | None, y: int | None, sign: int = 1) -> int | None:
+    return None if x is None or y is None else x + sign * y
+
+
+def _extreme_of(fn: str, x: Interval, y: Interval) -> Interval:
+    lows, highs = ([n for n in ends if n is not None] for ends in zip(x, y, strict=True))
+    if fn == "minimum":
+        return Interval(min(lows) if len(lows) == 2 else None, min(highs, default=None))
+    return Interval(max(lows, default=None), max(highs) if len(highs) == 2 else None)
