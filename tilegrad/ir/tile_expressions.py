@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import KernelError
 from .dtype import DType, bool_, dtype_named, float32
@@ -38,8 +38,6 @@ from .tile_printer import SPELLED
 from .tile_types import Refused, TileType, Types
 
 T = TypeVar("T")
-Constant: TypeAlias = "int | float | bool | DType | Tile"
-"""Value of a constant of a kernel; a tile is an expression of the kernel's parameters."""
 
 BINARY = {
     ast.Add: "add",
@@ -91,10 +89,10 @@ class KernelText:
 
 
 class ExpressionParser:
-    """Parses expressions; `constants` are values of names."""
+    """Parses expressions, and keeps where each was written."""
 
-    def __init__(self, source: KernelText, constants: Mapping[str, Constant]) -> None:
-        self.source, self.constants = source, constants
+    def __init__(self, source: KernelText) -> None:
+        self.source = source
         self.types = Types({})
         self.places: dict[int, tuple[Tile, ast.AST]] = {}
 
@@ -125,7 +123,7 @@ class ExpressionParser:
             case ast.Constant(value=bool() | int() | float() as value):
                 return Literal(value)
             case ast.Name(id=name):
-                return self.constant(self.constants[name], node) if name in self.constants else Name(name)
+                return Name(name)
             case ast.UnaryOp(op=op, operand=operand):
                 return self.unary(op, operand)
             case ast.BinOp(left=left, op=op, right=right):
@@ -140,23 +138,7 @@ class ExpressionParser:
                 return self.transposed(value)
             case ast.Call():
                 return self.call(node)
-            case ast.IfExp(test=test, body=body, orelse=otherwise):
-                return self.tile(body if self.condition(test) else otherwise)
         raise self.error(node, "this is no expression of the tile language")
-
-    def constant(self, value: Constant, node: ast.expr) -> Tile:
-        if isinstance(value, DType):
-            raise self.error(node, "an element type is no number")
-        return value if isinstance(value, Tile) else Literal(value)
-
-    def condition(self, node: ast.expr) -> bool:
-        """Evaluate a static condition: a constant or its negation."""
-        match node:
-            case ast.Name(id=name) if isinstance(self.constants.get(name), bool | int):
-                return bool(self.constants[name])
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return not self.condition(operand)
-        raise self.error(node, "`x if c else y` takes a constant c: elements are chosen with tl.where")
 
     def unary(self, op: ast.unaryop, operand: ast.expr) -> Tile:
         x = self.tile(operand)
@@ -268,8 +250,6 @@ class ExpressionParser:
         match node:
             case ast.Constant(value=int(value)):
                 return int(value)
-            case ast.Name(id=name) if isinstance(number := self.constants.get(name), int):
-                return int(number)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -self.static(operand)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in STATIC:
@@ -283,8 +263,6 @@ class ExpressionParser:
 
     def dtype(self, node: ast.expr) -> DType:
         match node:
-            case ast.Name(id=name) if isinstance(found := self.constants.get(name), DType):
-                return found
             case ast.Attribute(value=inner, attr="element_ty"):
                 return self.dtype(inner)
             case ast.Attribute(value=ast.Name(id="tl" | "tg"), attr=name):

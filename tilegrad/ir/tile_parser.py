@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Mapping
 
 from ..errors import KernelError
 from .dtype import dtype_named
@@ -29,7 +28,7 @@ from .tile import (
     While,
 )
 from .tile_checker import Mistake, TileType, check, loop_dtype
-from .tile_expressions import BINARY, Constant, ExpressionParser, KernelText
+from .tile_expressions import BINARY, ExpressionParser, KernelText
 from .tile_types import Refused
 
 
@@ -55,41 +54,14 @@ def parse(text: str) -> Kernel:
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     if len(functions) != 1:
         raise KernelError(f"a kernel's text defines one function, and this one {len(functions)}")
-    return StatementParser(source, {}).kernel(functions[0])
-
-
-def parse_expression(text: str) -> Tile:
-    """Parse an expression of numbers and names.
-
-    >>> print(parse_expression("2*n + 1"))
-    2 * n + 1
-    """
-    return ExpressionParser(KernelText(text), {}).tile(ast.parse(text, mode="eval").body)
-
-
-def parse_function(
-    text: str, function: ast.FunctionDef, parameters: tuple[Parameter, ...], constants: Mapping[str, Constant]
-) -> Kernel:
-    """Parse and check a kernel written as a Python function, given its parameters and constants.
-
-    >>> from .dtype import float32
-    >>> text = "def fill(out, VALUE): tl.store(out + tl.program_id(0), VALUE)"
-    >>> function = ast.parse(text).body[0]
-    >>> print(parse_function(text, function, (Parameter("out", float32),), {"VALUE": 3}))
-    @tg.kernel
-    def fill(out: "*f32"):
-        tl.store(out + tl.program_id(0), 3)
-    """
-    source = KernelText(text)
-    source.name = function.name
-    return StatementParser(source, constants).checked(function, parameters, "")
+    return StatementParser(source).kernel(functions[0])
 
 
 class StatementParser(ExpressionParser):
     """Parses statements and keeps the line of each part for the checker's errors."""
 
-    def __init__(self, source: KernelText, constants: Mapping[str, Constant]) -> None:
-        super().__init__(source, constants)
+    def __init__(self, source: KernelText) -> None:
+        super().__init__(source)
         self.statements: dict[int, tuple[Statement, ast.stmt]] = {}
 
     def kernel(self, function: ast.FunctionDef) -> Kernel:

@@ -20,7 +20,8 @@ from ..ir.graph import TensorType, Value
 from .opaque import Opaque
 
 if TYPE_CHECKING:
-    from .tile_code import OpKernel, TileCode
+    from .op_kernel import OpKernel
+    from .tile_code import TileCode
 
 BITS = 4
 """Bits of a digit."""

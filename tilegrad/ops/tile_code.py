@@ -6,18 +6,17 @@ that needs scratch memory enlarges its output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..ir.dtype import DType, int64
+from ..ir.dtype import int64
 from ..ir.graph import TensorType
 from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
 from ..ir.size import Dim, Shape, Size
 from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
-from ..ir.tile_parser import parse, parse_expression, parse_function
+from ..ir.tile_parser import parse
 from ..ir.tile_rewrite import rewrite, strings_in
-from ..tiles.read.source import FunctionSource
 
 
 class TileCode(NamedTuple):
@@ -30,43 +29,11 @@ class TileCode(NamedTuple):
 
 def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, grid: tuple[Tiles, ...]) -> TileCode:
     """Parse a kernel from its text, with the parameters in place of `PARAMETERS`."""
-    names = _size_names([d for t in inputs.values() for d in t.shape])
+    names = size_names([d for t in inputs.values() for d in t.shape])
     pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
     sizes = [f'{size_parameter(n)}: "i64"' for n in names]
     kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
     return TileCode(kernel, grid, tuple(map(Size.named, names)))
-
-
-class OpKernel:
-    """A kernel of an opaque op: a Python function of pointers and constants, in the notation of printed kernels.
-
-    Its parameters are the inputs, `out`, and constants (annotated `tl.constexpr`). The text is read when a kernel is
-    first compiled.
-    """
-
-    def __init__(self, fn: Callable[..., None]) -> None:
-        self.fn = fn
-        self._source: FunctionSource | None = None
-
-    def code(
-        self,
-        inputs: Mapping[str, TensorType],
-        output: TensorType,
-        grid: tuple[Tiles, ...],
-        **constants: Dim | float | bool | DType,
-    ) -> TileCode:
-        """Read the function for these types and constants; a constant may be a size that varies."""
-        if self._source is None:
-            self._source = FunctionSource(self.fn)
-        names = _size_names([d for t in inputs.values() for d in t.shape])
-        pointers = [Parameter(n, t.dtype) for n, t in {**inputs, "out": output}.items()]
-        sizes = [Parameter(size_parameter(n), int64, pointer=False) for n in names]
-        values = {n: parse_expression(show_size(x)) if isinstance(x, Size) else x for n, x in constants.items()}
-        source = self._source
-        declared = [a.arg for a in source.tree.args.args]
-        assert set(declared) == {*inputs, "out", *constants}, f"{source.name} takes {declared}"
-        kernel = parse_function("\n".join(source.lines), source.tree, (*pointers, *sizes), values)
-        return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
 
 def with_precision(code: TileCode, precision: Precision) -> TileCode:
@@ -161,7 +128,7 @@ def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[
         if has_axis
     }
     body = rewrite(kernel.body, lambda part: moved.get(part) if isinstance(part, Tile) else None)
-    names = _size_names([entries, *sizes, *(d for t in types for d in t.shape)])
+    names = size_names([entries, *sizes, *(d for t in types for d in t.shape)])
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
@@ -172,7 +139,7 @@ def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[
     return TileCode(made, (*grid, Tiles(entries, 1)), tuple(map(Size.named, names)))
 
 
-def _size_names(dims: Sequence[Dim]) -> list[str]:
+def size_names(dims: Sequence[Dim]) -> list[str]:
     return sorted({name for d in dims if isinstance(d, Size) for name in d.names()})
 
 

@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..tile_code import OpKernel
-
-if TYPE_CHECKING:
-    from ...tiles.read import core as tl
+from ...tiles.read import core as tl
+from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
@@ -23,7 +19,7 @@ def partial_histograms(
     for first in range(0, BINS, BLOCK):
         number = first + tl.arange(0, BLOCK)
         tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int32), mask=number < BINS)
-    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
+    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, int64(COUNT)), BLOCK):
         place = begin + tl.arange(0, BLOCK)
         met = tl.load(numbers + place, mask=place < COUNT, other=0)
         tl.atomic_add(out + (own + met), 1, mask=place < COUNT)
@@ -47,7 +43,7 @@ def exact_sums(
     for first in range(0, COUNTERS, BLOCK):
         number = first + tl.arange(0, BLOCK)
         tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int64), mask=number < COUNTERS)
-    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, (COUNT).to(tl.int64)), BLOCK):
+    for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, int64(COUNT)), BLOCK):
         at = begin + tl.arange(0, BLOCK)
         inside = at < COUNT
         place = tl.load(places + at, mask=inside, other=0)
@@ -57,8 +53,8 @@ def exact_sums(
         power = tl.maximum(exponent, 1) - 1
         whole = (fraction + tl.where(exponent > 0, 8388608, 0)).to(tl.int64) << (power & 7).to(tl.int64)
         value = tl.where(bits < 0, -whole, whole)
-        sign = tl.where(bits < 0, (2147483648).to(tl.int64), (1).to(tl.int64))
-        odd = tl.where(fraction > 0, (2147483649).to(tl.int64), sign)
+        sign = tl.where(bits < 0, int64(2147483648), int64(1))
+        odd = tl.where(fraction > 0, int64(2147483649), sign)
         word = tl.where(exponent == 255, POWERS, power >> 3)
         added = tl.where(exponent == 255, odd, value)
         tl.atomic_add(out + (own + place.to(tl.int64) * WORDS + word), added, mask=inside & (added != 0))

@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..tile_code import OpKernel
-
-if TYPE_CHECKING:
-    from ...tiles.read import core as tl
+from ...tiles.read import core as tl
+from ..op_kernel import OpKernel, remainder
 
 
 @OpKernel
@@ -19,7 +15,7 @@ def gcd(x, y, out, BLOCK: tl.constexpr, COUNT: tl.constexpr):
     a = tl.load(x + i, mask=i < COUNT, other=0)
     b = tl.load(y + i, mask=i < COUNT, other=0)
     while tl.max((b != 0).to(tl.int32), axis=0) > 0:
-        rest = tl.where(b != 0, tl.fmod(a, b), 0)
+        rest = tl.where(b != 0, remainder(a, b), 0)
         a = tl.where(b != 0, b, a)
         b = rest
     tl.store(out + i, tl.where(a < 0, 0 - a, a), mask=i < COUNT)

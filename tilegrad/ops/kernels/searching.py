@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..tile_code import OpKernel
-
-if TYPE_CHECKING:
-    from ...tiles.read import core as tl
+from ...tiles.read import core as tl
+from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
@@ -25,7 +21,7 @@ def segment_starts(
 ):
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     before = row * 0
-    step = (FIRST_STEP).to(tl.int64)
+    step = int64(FIRST_STEP)
     for turn in range(STEPS):
         at = before + step
         key = tl.load(order + (ENTRIES - 1 + at), mask=at <= ENTRIES, other=9223372036854775807)
@@ -53,7 +49,7 @@ def searchsorted(
     x = tl.load(values + lane, mask=inside)
     begin = lane // COLUMNS * LENGTH if IN_ROWS else lane * 0
     before = lane * 0
-    step = (FIRST_STEP).to(tl.int64)
+    step = int64(FIRST_STEP)
     for turn in range(STEPS):
         at = before + step
         there = inside & (at <= LENGTH)

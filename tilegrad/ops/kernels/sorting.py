@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..tile_code import OpKernel
-
-if TYPE_CHECKING:
-    from ...tiles.read import core as tl
+from ...tiles.read import core as tl
+from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
@@ -34,18 +30,18 @@ def count_keys(keys, out, LENGTH: tl.constexpr, KEYS: tl.constexpr, STEP: tl.con
 def sort_keys(keys, out, LENGTH: tl.constexpr):
     # Pack key << 32 | place, so that one comparison also breaks ties.
     row = tl.program_id(0).to(tl.int64)
-    length = (LENGTH).to(tl.int64)
+    length = int64(LENGTH)
     near = row * length * 2
     far = near + length
-    for first in range((0).to(tl.int64), length, 256):
+    for first in range(int64(0), length, 256):
         place = first + tl.arange(0, 256)
         key = tl.load(keys + (row * length + place), mask=place < length).to(tl.int64)
-        tl.store(out + (near + place), key << (32).to(tl.int64) | place, mask=place < length)
+        tl.store(out + (near + place), key << int64(32) | place, mask=place < length)
 
     # Merge neighbouring runs of 1, 2, 4 ... elements from `near` to `far`, then swap the two.
-    run = (1).to(tl.int64)
+    run = int64(1)
     while run < length:
-        for start in range((0).to(tl.int64), length, run * 2):
+        for start in range(int64(0), length, run * 2):
             middle = tl.minimum(start + run, length)
             end = tl.minimum(middle + run, length)
             i = start
@@ -62,30 +58,30 @@ def sort_keys(keys, out, LENGTH: tl.constexpr):
         run *= 2
 
     order = row * length * 2
-    for first in range((0).to(tl.int64), length, 256):
+    for first in range(int64(0), length, 256):
         place = first + tl.arange(0, 256)
         packed = tl.load(out + (near + place), mask=place < length)
-        tl.store(out + (order + place), packed & (4294967295).to(tl.int64), mask=place < length)
-        tl.store(out + (order + length + place), packed >> (32).to(tl.int64), mask=place < length)
+        tl.store(out + (order + place), packed & int64(4294967295), mask=place < length)
+        tl.store(out + (order + length + place), packed >> int64(32), mask=place < length)
 
 
 @OpKernel
 def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
     # Pack key << 32 | place. The smallest so far are kept sorted at `best`.
     row = tl.program_id(0).to(tl.int64)
-    length = (LENGTH).to(tl.int64)
+    length = int64(LENGTH)
     best = row * (2 * COUNT)
-    worst = (9223372036854775807).to(tl.int64)
-    for k in range((0).to(tl.int64), COUNT):
+    worst = int64(9223372036854775807)
+    for k in range(int64(0), COUNT):
         tl.store(out + (best + k), worst)
-    for first in range((0).to(tl.int64), length, 64):
+    for first in range(int64(0), length, 64):
         place = first + tl.arange(0, 64)
         many = tl.load(keys + (row * length + place), mask=place < length, other=2147483647).to(tl.int64)
-        if tl.min(many << (32).to(tl.int64) | place, axis=0) < worst:
+        if tl.min(many << int64(32) | place, axis=0) < worst:
             for n in range(first, tl.minimum(first + 64, length)):
-                x = tl.load(keys + (row * length + n)).to(tl.int64) << (32).to(tl.int64) | n
+                x = tl.load(keys + (row * length + n)).to(tl.int64) << int64(32) | n
                 if x < worst:
-                    hole = (COUNT - 1).to(tl.int64)
+                    hole = int64(COUNT - 1)
                     before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
                     while (hole > 0) & (before > x):
                         tl.store(out + (best + hole), before)
@@ -93,10 +89,10 @@ def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
                         before = tl.load(out + (best + hole - 1), mask=hole > 0, other=0)
                     tl.store(out + (best + hole), x)
                     worst = tl.load(out + (best + (COUNT - 1)))
-    for k in range((0).to(tl.int64), COUNT):
+    for k in range(int64(0), COUNT):
         packed = tl.load(out + (best + k))
-        tl.store(out + (best + k), packed & (4294967295).to(tl.int64))
-        tl.store(out + (best + COUNT + k), packed >> (32).to(tl.int64))
+        tl.store(out + (best + k), packed & int64(4294967295))
+        tl.store(out + (best + COUNT + k), packed >> int64(32))
 
 
 @OpKernel
@@ -114,14 +110,14 @@ def digit_counts(
     place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = place < LENGTH
     number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
-    digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
+    digit = (number >> int64(SHIFT)).to(tl.int32) & 15
     # A word holds the counts of four digits.
     word = tl.arange(0, 4)
     mine = (digit >> 2)[None, :, :] == word[:, None, None]
-    one = tl.where(inside, (1).to(tl.int64) << ((digit & 3) * 16).to(tl.int64), (0).to(tl.int64))
-    counts = tl.sum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
+    one = tl.where(inside, int64(1) << ((digit & 3) * 16).to(tl.int64), int64(0))
+    counts = tl.sum(tl.where(mine, one[None, :, :], int64(0)), axis=2)
     for k in range(4):
-        count = counts >> (k * 16).to(tl.int64) & (65535).to(tl.int64)
+        count = counts >> (k * 16).to(tl.int64) & int64(65535)
         to = (row * 16 + word[:, None] * 4 + k) * BLOCKS + block[None, :]
         tl.store(out + to, count.to(tl.int32), mask=(block < BLOCKS)[None, :])
 
@@ -142,13 +138,13 @@ def sort_by_digit(
     place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = place < LENGTH
     number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
-    digit = (number >> (SHIFT).to(tl.int64)).to(tl.int32) & 15
+    digit = (number >> int64(SHIFT)).to(tl.int32) & 15
     # A word holds the counts of eight digits, modulo 256 (if a block has only one digit).
     word = tl.arange(0, 2)
     bit = ((digit & 7) * 8).to(tl.int64)
     mine = (digit >> 3)[None, :, :] == word[:, None, None]
-    one = tl.where(inside, (1).to(tl.int64) << bit, (0).to(tl.int64))
-    running = tl.cumsum(tl.where(mine, one[None, :, :], (0).to(tl.int64)), axis=2)
-    upto = tl.sum(tl.where(mine, running, (0).to(tl.int64)), axis=0) >> bit
+    one = tl.where(inside, int64(1) << bit, int64(0))
+    running = tl.cumsum(tl.where(mine, one[None, :, :], int64(0)), axis=2)
+    upto = tl.sum(tl.where(mine, running, int64(0)), axis=0) >> bit
     before = tl.load(starts + ((row * 16 + digit) * BLOCKS + block[:, None]), mask=inside, other=0)
-    tl.store(out + (row * LENGTH + before + (upto - 1 & (255).to(tl.int64))), number, mask=inside)
+    tl.store(out + (row * LENGTH + before + (upto - 1 & int64(255))), number, mask=inside)

@@ -19,7 +19,6 @@ from ...ir.tile_types import Refused, TileType
 from .arithmetic import binary, common_dtype
 from .expressions import TileExpressionReader
 from .loops import LoopRange
-from .scope import assigned_names
 from .values import (
     Operand,
     SymbolicTile,
@@ -102,10 +101,10 @@ class FlowReader(TileExpressionReader):
             for x in parts
         )
 
-    def carry_variables(self, names: set[str]) -> dict[str, Any]:
+    def carry_variables(self, names: frozenset[str]) -> dict[str, Any]:
         """Store the names that a loop assigns in variables before it starts."""
         carried: dict[str, Any] = {}
-        for name in sorted(names & set(self.frame.names)):
+        for name in sorted(names & self.frame.names.keys()):
             value = self.frame.names[name]
             if value_leaves(value) and not isinstance(value, Unbound):
                 carried[name] = self.frame.names[name] = map_leaves(value, partial(self.variable, name))
@@ -239,7 +238,7 @@ class FlowReader(TileExpressionReader):
         dtype = common_dtype(tuple([x for x in (first, last, width) if isinstance(x, SymbolicTile)] or [0]))
         bounds = [self.operand(x, dtype) for x in (first, last, width)]
         names = set(self.frame.names)
-        carried = self.carry_variables(assigned_names(node.body) - {target})
+        carried = self.carry_variables(self.frame.source.assigned_names(node.body) - {target})
         probe = For("_", bounds[0], bounds[1], bounds[2], ())
         index = self.fresh(target, TileType(loop_dtype(self.types, probe)))
         self.home[index] = -1
@@ -282,7 +281,7 @@ class FlowReader(TileExpressionReader):
         if node.orelse:
             raise self.error_at(node.orelse[0], "a loop has no else: put it behind the loop")
         names = set(self.frame.names)
-        carried = self.carry_variables(assigned_names(node.body))
+        carried = self.carry_variables(self.frame.source.assigned_names(node.body))
         with self.block() as probe:
             condition = self.condition(node.test)
         if not isinstance(condition, SymbolicTile):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
@@ -60,7 +59,7 @@ class FunctionScope:
         self.kernel, self.fn, self.source = kernel, kernel.fn, kernel.source_text
         self.names = names
         self.mine: dict[str, set[str]] = {}
-        self.locals = assigned_names(self.source.tree.body) | set(kernel.signature.parameters)
+        self.locals = self.source.assigned_names(self.source.tree.body) | set(kernel.signature.parameters)
         self.captured = captured
         self.loops = 0
 
@@ -79,13 +78,3 @@ class FunctionScope:
         found = self.outside(name)
         if found is not None:
             self.captured[id(self.kernel), name] = (self, value)
-
-
-def assigned_names(body: list[ast.stmt]) -> set[str]:
-    """Return the names that statements assign."""
-    found: set[str] = set()
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-    return found

@@ -32,6 +32,16 @@ class FunctionSource:
         if not isinstance(parsed, ast.FunctionDef) or parsed.name != inspect.unwrap(fn).__code__.co_name:
             raise self._unknown()  # text of another program, whose file has the same name: "<string>"
         self.tree = parsed
+        self._assigned: dict[int, frozenset[str]] = {}
+
+    def assigned_names(self, body: list[ast.stmt]) -> frozenset[str]:
+        """Return the names that the statements of a block of this function assign."""
+        found = self._assigned.get(id(body))
+        if found is None:
+            nodes = (node for statement in body for node in ast.walk(statement))
+            found = frozenset(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            self._assigned[id(body)] = found
+        return found
 
     def place(self, node: ast.AST) -> KernelLocation:
         return KernelLocation(self, node)
