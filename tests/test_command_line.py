@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.profile.test_explanation import stands_alone
+from tests.view.saved import data_alone
 
 SCRIPT = """
 import sys
@@ -96,7 +96,7 @@ def test_explain_writes_a_page(script: Path, tmp_path: Path) -> None:
     done = tilegrad("explain", "--html", tmp_path / "page.html", script)
     assert done.returncode == 0, done.stderr
     assert "weights: " in done.stdout
-    stands_alone((tmp_path / "page.html").read_text())
+    data_alone((tmp_path / "page.html").read_text())
 
 
 def test_a_script_without_jitted_functions_is_told_what_to_do(tmp_path: Path) -> None:

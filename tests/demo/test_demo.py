@@ -6,9 +6,8 @@ import math
 import time
 from pathlib import Path
 
-from tests.profile.test_explanation import stands_alone
 from tests.test_command_line import tilegrad
-from tilegrad.demo.report import curve
+from tests.view.saved import data_alone
 from tilegrad.demo.training import train
 
 
@@ -21,10 +20,16 @@ def test_it_learns_to_read_and_reports(tmp_path: Path) -> None:
     assert accuracy >= 97.0
     for words in ("epochs", "steps in", "of limit", "bound by", "GFLOP/s on", "░", "digits.html"):
         assert words in done.stdout
-    text = (tmp_path / "digits.html").read_text()
-    stands_alone(text)
-    for words in ("Learning", "Reading", "Graph", "Groups", "Kernels", "Program and memory", "taken for", "tl.dot"):
-        assert words in text
+    data = data_alone((tmp_path / "digits.html").read_text())
+    (step,), (run,) = data["steps"], data["runs"]
+    assert len(step["kernels"]) > 5
+    assert any("tl.dot" in kernel["text"] for kernel in step["kernels"])
+    assert {node["name"] for node in step["nodes"]} >= {"0.weight", "6.bias"}
+    assert len(run["curves"]["loss"]) == 660
+    (matrix,) = run["matrices"]
+    assert sum(map(sum, matrix["rows"])) == 360
+    wrong = 360 - sum(matrix["rows"][n][n] for n in range(10))
+    assert len(run["pictures"]) == min(24, wrong)
 
 
 def test_every_stage_of_it_can_be_explained(tmp_path: Path) -> None:
@@ -43,7 +48,3 @@ def test_the_same_seed_gives_the_same_network() -> None:
     assert not any(map(math.isnan, first))
     assert losses(3) == first
     assert losses(4) != first
-
-
-def test_a_curve_of_one_value_is_drawn() -> None:
-    assert "<path" in curve([1.0], "epoch")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from tilegrad.ir.tile_parser import parse
 from tilegrad.profile import explain
 from tilegrad.profile.count import Work
 from tilegrad.profile.explanation import Explanation
+from tilegrad.profile.step_model import step_of
 
 STAGES = ("lines", "graph", "simplify", "fuse", "kernels", "program")
 
@@ -111,6 +110,7 @@ def test_nothing_is_measured_where_nothing_runs(tmp_path: Path) -> None:
     assert "null runs nothing here: there are no times" in str(e.measured)
     assert "a run" not in e.summary()
     assert "null runs nothing here" in e.save(tmp_path / "nothing.html").read_text()
+    assert all(kernel["seconds"] is None for kernel in step_of(e)["kernels"])
 
 
 def test_a_module_is_called_by_its_class() -> None:
@@ -134,56 +134,6 @@ def test_what_is_computed_already_is_refused() -> None:
         explain(3)
 
 
-class Page(HTMLParser):
-    """Checks that tags close in order, and collects what a page refers to."""
-
-    VOID = {"meta", "link", "br", "img", "input", "hr"}
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.references: list[str] = []
-        self.places: set[str] = set()
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in self.VOID:
-            self.open.append(tag)
-        self.references += [v or "" for k, v in attrs if k in ("href", "src", "xlink:href", "srcset", "data")]
-        self.places |= {v or "" for k, v in attrs if k == "id"}
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open
-        assert self.open.pop() == tag
-
-
-def stands_alone(text: str) -> None:
-    """Check that a page loads nothing from elsewhere and that every link has a target in it."""
-    page = Page(text)
-    assert "prefers-color-scheme: dark" in text
-    assert not re.search(r"https?://|@import|url\(|<script", text)
-    assert all(r.startswith("#") and r[1:] in page.places for r in page.references), page.references
-
-
-def test_the_page_is_one_file(tmp_path: Path) -> None:
-    saved = softmax().save(tmp_path / "softmax.html")
-    text = saved.read_text()
-    stands_alone(text)
-    for words in ("Your lines", "Groups", "Kernels", "Program and memory", "Measured", "tl.load", "<svg"):
-        assert words in text
-
-
-def test_a_page_of_several_functions_stands_alone() -> None:
-    from tilegrad.profile.page import pages
-
-    stands_alone(pages([softmax(), explain(two_layers, ones(8, 16), ones(16, 4), ones(4, 2))]))
-
-
 def test_sizes_that_vary_are_explained() -> None:
     fn = tg.jit(lambda x: (x * 2.0).sum(0))
     fn(ones(3, 2))
@@ -191,7 +141,7 @@ def test_sizes_that_vary_are_explained() -> None:
     e = explain(fn, ones(7, 2))
     assert e.sizes == {"n": 7}
     assert e.measured.rows[0].work.read == 4 * 14
-    stands_alone(__import__("tilegrad.profile.page", fromlist=["page"]).page(e))
+    assert step_of(e)["memory"]["live"][0] == 4 * (7 * 2 + 2)
 
 
 def test_what_differentiation_added_is_a_stage() -> None:

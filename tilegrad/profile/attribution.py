@@ -1,36 +1,18 @@
-"""Attribute the launches of a program to the user's lines and modules, and count the work of each.
-
-A fused kernel computes something for several lines. Its time is divided among them by the operations that each line
-asked for, an estimate: inside a kernel the time of one line cannot be measured.
-"""
+"""Attribute the launches of a program to the user's lines and modules, and count the work of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..ir.graph import Value
 from ..ir.program import Copy, Foreign, Launch, Program
 from ..ir.size import known
 from ..ir.stored import NotStored
 from ..runtime import events
-from ..schedule.group import Group
-from .count import Work, operations_of
+from .count import Work
 from .explanation import Explanation
-from .lines import Place, values_of
 from .measure import works_of
-
-
-class Share(NamedTuple):
-    """A user's line with its share of a launch, from 0 to 1."""
-
-    place: Place
-    share: float
-    module: str = ""
-    """The path of the module that the line ran in, as `layer2.0.conv1`."""
-
-    def __str__(self) -> str:
-        return str(self.place)
+from .shares import Share, shares_of
 
 
 class Source(NamedTuple):
@@ -88,28 +70,3 @@ def _shapes(program: Program, step: Launch | Copy | Foreign, sizes: Mapping[str,
     declared = {b.name: b.type for b in program.buffers}
     for name in names:
         yield tuple(known(extent, sizes) for extent in declared[name].shape)
-
-
-def shares_of(explained: Explanation, sizes: Mapping[str, int]) -> list[tuple[Share, ...]]:
-    """Return the lines of each group with their shares; the shares of a group add up to 1."""
-    found = []
-    for group, values in zip(explained.groups, values_of(explained.simplified, explained.groups), strict=True):
-        found.append(_shares(group, values, sizes))
-    return found
-
-
-def _shares(group: Group, values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Share, ...]:
-    members = {m.value: m for m in group.members}
-    weights: dict[tuple[Place, str], float] = {}
-    for value in values:
-        at = value.location
-        if at is None or not value.inputs:
-            continue
-        count = max(1, known(value.type.count, sizes))
-        member = members.get(value)
-        weight = float(count if member is None else max(count, operations_of([member.expr], sizes)))
-        key = Place(at.file, at.line), at.module
-        weights[key] = weights.get(key, 0.0) + weight
-    whole = sum(weights.values())
-    shares = [Share(place, weight / whole, module) for (place, module), weight in weights.items()]
-    return tuple(sorted(shares, key=lambda s: (-s.share, s.place)))

@@ -263,12 +263,10 @@ class Explanation:
         return self.text()
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to one self-contained HTML file."""
-        from .page import page
+        """Write everything to one HTML file that needs nothing but itself, or its data to a `.json` file."""
+        from .step_model import save
 
-        target = Path(path)
-        target.write_text(page(self), encoding="utf-8")
-        return target
+        return save(path, [self])
 
 
 def explain(thing: Any, *args: Any, **kwargs: Any) -> Explanation:

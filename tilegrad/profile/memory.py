@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..ir.graph import Value
@@ -88,6 +88,24 @@ def snapshot(on: str | Device | None = None) -> Snapshot:
 def summary(on: str | Device | None = None) -> str:
     """Return the snapshot as text."""
     return str(snapshot(on))
+
+
+def labels_of(buffers: Sequence[Any]) -> list[tuple[str, str]]:
+    """Return the kind and the name of the tensor that holds each buffer; empty texts where none does."""
+    tensors, modules, optimizers, _ = _alive()
+    named = _labels(tensors, modules, optimizers)
+    found: dict[tuple[str, int], tuple[str, str]] = {}
+    for x in tensors:
+        owned = x._base.storage.owned if x._base is not None else None  # in-place updates are there
+        held = owned or x._value.__dict__.get("buffer")
+        if held is not None and id(x) in named:
+            found.setdefault(_place(held), named[id(x)])
+    return [found.get(_place(b), ("", "")) for b in buffers]
+
+
+def _place(b: Any) -> tuple[str, int]:
+    """Identify memory by its address, which a program's handle and a tensor's have in common."""
+    return b.device.name, b.address or id(b.owner)
 
 
 def _owners(places: set[str]) -> Iterator[Owner]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import ArgumentError
 from ..jitted import function as jitted
 from .explanation import Explanation, of_prepared
+from .step_model import save
 
 
 def explain_script(script: Path, arguments: Sequence[str], html: Path | None, full: bool = False) -> int:
@@ -22,7 +23,7 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
             + (f" (the script ended with status {status})" if status else "")
         )
     if html is not None:
-        _save(found, html)
+        save(html, found)
     for explanation in found:
         print(explanation.text(full=full) if html is None else explanation.summary())
     if html is not None:
@@ -66,9 +67,3 @@ def _is_module(name: str) -> bool:
         return find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _save(explanations: Sequence[Explanation], html: Path) -> None:
-    from .page import pages
-
-    html.write_text(pages(explanations), encoding="utf-8")

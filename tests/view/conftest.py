@@ -1,0 +1,24 @@
+"""A browser for the tests of this folder; they are skipped where there is none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.view.devtools import Tab, browser, chromium
+
+
+@pytest.fixture(scope="module")
+def shared_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    if chromium() is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    with browser(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(shared_tab: Tab) -> Iterator[Tab]:
+    """The browser, in which nothing may go wrong."""
+    shared_tab.problems.clear()
+    shared_tab.size(1280)
+    yield shared_tab
+    assert shared_tab.problems == []

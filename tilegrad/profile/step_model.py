@@ -1,0 +1,398 @@
+"""Describe an explanation for the viewer (`view/model.py`): nodes, lines, kernels, passes, memory."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from ..ir.graph import Graph, Value
+from ..ir.program import Launch
+from ..ir.program_printer import peak, show_step
+from ..ir.size import known
+from ..schedule.group import Group
+from ..transform.pipeline import PASSES
+from ..view.launches import computing_steps, memory_of, title_of
+from ..view.model import Kernel, Line, Memory, Node, Pass, Phase, Role, Step, clipped, page_of
+from ..view.page import json_text, page
+from .files import write_whole
+from .lines import Place, kernel_numbers, kernels_of
+from .listing import cleaned, inner_loops
+from .measure import Row, duration
+from .memory import labels_of
+from .shares import Share, shares_of
+
+if TYPE_CHECKING:
+    from .explanation import Explanation
+
+LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
+"""Nanoseconds that a launch takes at least, by kind of device."""
+LOW_SHARE = 0.3
+"""Fraction of the limit below which a kernel gets a hint."""
+MAX_OPERATIONS = 3
+"""Operations that a kernel's title names."""
+WORDS = {"contract": "matmul", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negate"}
+"""Names of operations in titles and sentences, where they differ from those of the graph."""
+SILENT = ("reshape", "permute", "expand", "cast", "slice", "detach", "fill", "iota", "where", "bitcast")
+"""Operations that move or select elements: titles do not name them."""
+STAGES = {
+    "graph": "Records the operations that the function asked for, gradients included.",
+    "fuse": "Groups operations so that each group is one kernel, and values within it stay out of memory.",
+    "order": "Orders the kernels so that few temporaries live at the same time.",
+    "program": "Makes a tile kernel of each group, and gives temporaries their places in one block of memory.",
+    "expand": "Replaces declared operators by the operations that they are made of.",
+    "hoist_constants": "Moves what depends on seldom changing inputs to a program of its own.",
+    "rematerialise": "Computes values again instead of keeping them, to fit into the memory budget.",
+    "replace": "Puts kernels that were edited by hand in the place of generated ones.",
+}
+"""Sentences for the stages that are not passes of `transform/`."""
+
+
+def step_of(e: Explanation) -> Step:
+    """Describe one explanation."""
+    return _Described(e).step()
+
+
+def save(path: str | Path, explanations: Sequence[Explanation]) -> Path:
+    """Write explanations as one page, or as the page's data if the name ends in `.json`."""
+    title = ", ".join(dict.fromkeys(e.name for e in explanations))
+    data = page_of(f"{title}: explained", steps=[step_of(e) for e in explanations])
+    return write_whole(path, json_text(data) if Path(path).suffix == ".json" else page(data))
+
+
+class _Described:
+    """The tables of one explanation."""
+
+    def __init__(self, e: Explanation) -> None:
+        self.e = e
+        self.graph = e.simplified
+        self.kernels = kernels_of(self.graph, e.groups)
+        self.labels = dict(zip(self.graph.inputs, labels_of(e._inputs()), strict=False))
+        given = set(self.graph.inputs)
+        self.values = [
+            v for v in dict.fromkeys([*self.graph.inputs, *self.graph.values()]) if v in given or v.inputs
+        ]  # constants are left out
+        self.number = {v: n for n, v in enumerate(self.values)}
+        self.phases = _phases(self.graph)
+        self.steps = computing_steps(e.program)
+        self.shares = shares_of(e, e.sizes)
+        self.names = e.compiled.stages["order"].artifact.names()  # type: ignore[attr-defined]
+        self.lines = self._lines()
+        self.places = {(line["file"], line["number"]): n for n, line in enumerate(self.lines)}
+
+    def step(self) -> Step:
+        e = self.e
+        kernels = [self._kernel(n, row) for n, row in enumerate(e.measured.rows)]
+        for line, share in zip(self.lines, self._line_shares(), strict=True):
+            line["share"] = share
+        return Step(
+            name=e.name, device=e.device.name, facts=self._facts(), nodes=[self._node(v) for v in self.values],
+            lines=self.lines, kernels=kernels, passes=self._passes(), memory=self._memory(kernels),
+            roof=_roof(e.device.limits), note=e.measured.advice,
+        )  # fmt: skip
+
+    def _facts(self) -> list[list[str]]:
+        e, whole = self.e, self.e.measured.whole
+        facts = [["operations", f"{len(e.differentiated.values()) - len(e.differentiated.inputs):,}"]]
+        facts.append(["kernels", str(len(e.kernels))])
+        facts.append(["memory", _bytes(sum(known(x, e.sizes) for x in peak(e.program)))])
+        if whole.seconds:
+            facts.append(["a run", duration(whole.seconds)])
+        if whole.share:
+            facts.append(["of the limit", f"{100 * whole.share:.0f} %"])
+        return facts
+
+    # -- the graph
+
+    def _node(self, v: Value) -> Node:
+        kind, label = self.labels.get(v, ("", ""))
+        given = v in self.graph.inputs
+        name = (label or self.graph.names()[v]) if given else self.names.get(v, "")
+        return Node(
+            name=name, op="" if given else _word(v.op), type=str(v.type), bytes=known(v.type.bytes, self.e.sizes),
+            role=_role(kind, v) if given else "operation", phase=self.phases[v],
+            module=v.location.module if v.location and not given else name.rpartition(".")[0] if label else "",
+            line=self._line_of(v), kernels=self.kernels.get(v, []),
+            reads=[] if given else sorted({self.number[x] for x in v.inputs if x in self.number}),
+            output=v in self.graph.outputs,
+        )  # fmt: skip
+
+    def _line_of(self, v: Value) -> int | None:
+        if not v.location or not v.inputs:
+            return None
+        return self.places.get((Path(v.location.file).name, v.location.line))
+
+    # -- the lines
+
+    def _lines(self) -> list[Line]:
+        """The source of every function that recorded something, in the order of the lines."""
+        codes = {v.location.code for v in self.values if v.location and v.inputs}
+        found: dict[Place, str] = {line.place: line.text for line in self.e.lines}
+        for code in codes:
+            found |= _source(code)
+        for v in self.values:
+            if v.location and v.inputs:
+                place = Place(v.location.file, v.location.line)
+                found.setdefault(place, linecache.getline(*place).rstrip())
+        kernels: dict[Place, set[int]] = {}
+        for n, shares in enumerate(self.shares):
+            for share in shares:
+                kernels.setdefault(share.place, set()).add(n)
+        return [
+            Line(file=Path(p.file).name, number=p.line, text=found[p], kernels=sorted(kernels.get(p, ())), share=None)
+            for p in sorted(found)
+        ]
+
+    def _line_shares(self) -> list[float | None]:
+        """The part of each line in the time of all kernels."""
+        rows = self._launch_rows()
+        whole = sum(row.seconds for row in rows)
+        if not whole:
+            return [None] * len(self.lines)
+        spent = [0.0] * len(self.lines)
+        for row, shares in zip(rows, self.shares, strict=True):
+            for share in shares:
+                at = self._at(share)
+                if at is not None:
+                    spent[at] += share.share * row.seconds / whole
+        return list(spent)
+
+    def _at(self, share: Share) -> int | None:
+        return self.places.get((Path(share.place.file).name, share.place.line))
+
+    def _launch_rows(self) -> list[Row]:
+        """The measured rows of launches, without those of copies: one for each group."""
+        groups = [type(s).__name__ != "Copy" for s in self.steps]
+        return [row for row, is_group in zip(self.e.measured.rows, groups, strict=True) if is_group]
+
+    # -- the kernels
+
+    def _kernel(self, number: int, row: Row) -> Kernel:
+        step, group = self.steps[number], self._group(number)
+        shares = self.shares[self._groups_before(number)] if group else ()
+        heart = _heart(group) if group else None
+        source, machine = self._codes(step)
+        hot = [[machine[: machine.index(loop)].count("\n"), 0, loop.count("\n")] for loop in inner_loops(machine)]
+        seconds = row.seconds or None
+        limit = row.limit.seconds
+        share = min(1.0, row.share) if seconds and limit else None
+        bound = self._bound(row)
+        return Kernel(
+            title=self._title(group, heart) if group and heart else title_of(step), name=title_of(step),
+            phase=self.phases[heart] if heart else "forward",
+            module=heart.location.module if heart and heart.location else "",
+            lines=sorted({at for s in shares if (at := self._at(s)) is not None}),
+            why=self._why(number, group) if group else [],
+            text=clipped(str(step.kernel.replaced(origin="")) if isinstance(step, Launch) else show_step(step)),
+            source=clipped(source), language="CUDA C++" if self.e.device.kind == "cuda" else "LLVM IR",
+            machine=clipped(machine), hot=[[first, first + more] for first, _, more in hot],
+            seconds=seconds, bytes=row.work.bytes, operations=row.work.operations, limit=limit, share=share,
+            bound=bound, hint=_hint(share, bound, row),
+        )  # fmt: skip
+
+    def _groups_before(self, number: int) -> int:
+        return sum(type(s).__name__ != "Copy" for s in self.steps[:number])
+
+    def _group(self, number: int) -> Group | None:
+        if type(self.steps[number]).__name__ == "Copy":
+            return None
+        return self.e.groups[self._groups_before(number)]
+
+    def _codes(self, step: Any) -> tuple[str, str]:
+        """The backend's source of a kernel, and its machine code."""
+        if not isinstance(step, Launch):
+            return "", ""
+        device = self.e.device
+        return device.source(step.kernel), cleaned(device.assembly(step.kernel) or "")
+
+    def _bound(self, row: Row) -> str:
+        launch = LAUNCH_NS.get(self.e.device.kind, 0.0) * 1e-9
+        return "launch" if row.limit.bound and row.limit.seconds < launch and row.share < LOW_SHARE else row.limit.bound
+
+    def _title(self, group: Group, heart: Value) -> str:
+        """Name a kernel by its module and its main operations."""
+        where = heart.location.module if heart.location else ""
+        if not where and heart.location:
+            where = linecache.getline(heart.location.file, heart.location.line).strip().partition("(")[0][:40]
+            where = where.rpartition("= ")[2].rpartition(".")[2]
+        said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
+        prefix = said[self.phases[heart]]
+        updated = [name for name in map(self._updated, group.stored) if name]
+        words = list(dict.fromkeys(_word(v.op) for v in group.values() if v.op not in SILENT and not self._updates(v)))
+        main = _word(heart.op)
+        words = [main, *(w for w in words if w != main)] if main in words or not words else words
+        what = ", ".join(words[:MAX_OPERATIONS]) + (" …" if len(words) > MAX_OPERATIONS else "")
+        if updated:
+            what += f" → {', '.join(updated[:2])}" + (" …" if len(updated) > 2 else "")
+        return f"{prefix}: {what}" if prefix else what
+
+    def _updates(self, v: Value) -> bool:
+        return self.phases[v] == "update"
+
+    def _updated(self, v: Value) -> str:
+        """The name of the parameter or state that a value is written over."""
+        schedule = self.e.compiled.stages["order"].artifact
+        old = dict(schedule.overwritten).get(v)  # type: ignore[attr-defined]
+        if old is None and self._updates(v) and v in self.graph.outputs:
+            same = [x for x in v.inputs if x in self.labels and x.type == v.type]
+            old = same[0] if same else None
+        return self.labels.get(old, ("", ""))[1] if old is not None else ""
+
+    def _why(self, number: int, group: Group) -> list[str]:
+        """Say what is fused into a kernel, and why its neighbours are not."""
+        maker = {m.value: n for n, g in enumerate(self.e.groups) for m in g.members}
+        own = self._groups_before(number)
+        told: dict[str, set[int]] = {}
+        for producer, consumer, reason in self.e.schedule.apart:
+            ends = {maker.get(producer, own), maker.get(consumer, own)} - {own}
+            if len(ends) == 1 and own in (maker.get(producer), maker.get(consumer)):
+                told.setdefault(reason, set()).update(ends)
+        fused = sum(own in kernels for kernels in self.kernels.values())
+        return [
+            _fusion(group, fused),
+            *(f"Not fused with {kernel_numbers(sorted(others))}: {reason}." for reason, others in told.items()),
+        ]
+
+    # -- the rest
+
+    def _passes(self) -> list[Pass]:
+        found = []
+        for stage in self.e.compiled.stages.made:
+            graph = stage.artifact
+            values = len(graph.values()) - len(graph.inputs) if isinstance(graph, Graph) else len(self.e.groups)
+            state = "changed" if stage.changed else stage.skipped or "unchanged"
+            text = clipped(str(graph)) if stage.changed and isinstance(graph, Graph) else ""
+            found.append(
+                Pass(
+                    name=stage.name, sentence=_sentence(stage.name), state=state, seconds=stage.seconds,
+                    operations=values, text=text,
+                )
+            )  # fmt: skip
+        return found
+
+    def _memory(self, kernels: Sequence[Kernel]) -> Memory:
+        """The memory plan, with the owners called by what the user knows."""
+        found = memory_of(self.e.program, self.e.sizes, [k["title"] for k in kernels])
+        values = {name: v for v, name in self.names.items()}
+        last = len(kernels) - 1
+        for owner in found["owners"]:
+            v = values.get(owner["name"])
+            if v is None:
+                continue
+            node = owner["node"] = self.number.get(v)
+            owner["line"] = self._line_of(v)
+            kind, label = self.labels.get(v, ("", ""))
+            if label:
+                owner["name"] = label
+            if kind in ("parameter", "gradient", "optimizer state", "buffer"):
+                owner["kind"] = kind
+            elif owner["kind"] == "output" and self.phases.get(v) == "backward":
+                owner["kind"] = "gradient"
+            elif owner["kind"] == "temporary" and node is not None and self._is_kept(v, kernels, owner["last"], last):
+                owner["kind"] = "activation"
+        return found
+
+    def _is_kept(self, v: Value, kernels: Sequence[Kernel], until: int, last: int) -> bool:
+        """Whether a value of the forward pass is read in the backward pass."""
+        return self.phases[v] == "forward" and kernels[min(until, last)]["phase"] != "forward"
+
+
+def _phases(graph: Graph) -> dict[Value, Phase]:
+    """Tell forward, backward and update apart: an update reads gradients, and is no gradient itself."""
+    found: dict[Value, Phase] = dict.fromkeys(graph.inputs, "forward")
+    for v in graph.values():
+        if v in found:
+            continue
+        if v.location is not None and v.location.derived:
+            found[v] = "backward"
+        else:
+            reads = any(found[x] != "forward" for x in v.inputs)
+            found[v] = "update" if reads else "forward"
+    return found
+
+
+def _role(kind: str, v: Value) -> Role:
+    match kind:
+        case "parameter" | "optimizer state" | "buffer":
+            return kind
+    return "number" if not v.shape else "input"
+
+
+def _word(op: str) -> str:
+    return WORDS.get(op, op.replace("_", " "))
+
+
+def _heart(group: Group) -> Value:
+    """The value that a kernel is about: its matrix product, or the first reduction, or what it stores."""
+    members = group.values()
+    for wanted in ("contract", "reduce", "sum", "max"):
+        for v in members:
+            if v.contracts if wanted == "contract" else v.op == wanted:
+                return v
+    return group.stored[0]
+
+
+def _fusion(group: Group, count: int) -> str:
+    """Say what a kernel computes, and what stays out of memory."""
+    fused = f"{count} operations are one kernel" if count > 1 else "One operation is one kernel"
+    rows = " × ".join(str(i.extent) for i in group.rows)
+    columns = " × ".join(str(i.extent) for i in group.columns)
+    stored = f"{len(group.stored)} of its values are stored" if len(group.stored) > 1 else "only its result is stored"
+    match group.kind:
+        case "contraction":
+            return (
+                f"{fused}: a matrix product of {rows or 1} elements, each a sum over {columns}. What is computed of "
+                f"its operands is computed as they are loaded, what follows it before it is stored; {stored}."
+            )
+        case "rows":
+            what = f"each of {rows} rows is reduced along {columns}" if rows else f"{columns} elements are reduced"
+            return f"{fused}: {what}, and used again while it is in the cache; {stored}."
+        case "map":
+            return f"{fused}: {rows or 1} elements, each computed from the same place of its inputs; {stored}."
+    return "The operation brings a kernel of its own; nothing is fused into it."
+
+
+def _hint(share: float | None, bound: str, row: Row) -> str:
+    if share is None or share >= LOW_SHARE:
+        return ""
+    if bound == "launch":
+        return (
+            f"{100 * share:.0f} % of the limit: it computes for {duration(row.limit.seconds)} at best, less than a "
+            "launch takes. Larger batches, or more of the loop under jit, give it more to do."
+        )
+    return f"{100 * share:.0f} % of the limit, bound by {bound}: `python -m tilegrad tune` looks for better tiles."
+
+
+def _sentence(name: str) -> str:
+    """The first sentence of a pass's docstring."""
+    if name in STAGES:
+        return STAGES[name]
+    run = next((p.run for p in PASSES if p.name == name), None)
+    text = inspect.getdoc(run) or "" if run is not None else ""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def _source(code: CodeType) -> Iterator[tuple[Place, str]] | dict[Place, str]:
+    """The lines of a function; none where its file is not there."""
+    try:
+        texts, first = inspect.getsourcelines(code)
+    except (OSError, TypeError):
+        return {}
+    if code.co_name == "<module>":
+        return {}
+    return {Place(code.co_filename, first + n): text.rstrip() for n, text in enumerate(texts)}
+
+
+def _roof(limits: Any) -> dict[str, float]:
+    memory = max((float(limits.get(k, 0.0)) for k in ("read", "copy", "triad")), default=0.0)
+    return {"bytes": memory, "operations": float(limits.get("fma", 0.0))}
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"

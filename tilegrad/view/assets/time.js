@@ -1,0 +1,2 @@
+import { el } from "./dom.js";
+export function timeView(panel) { panel.append(el("p", {}, "later")); }

@@ -1,0 +1,2 @@
+import { el } from "./dom.js";
+export function trainingView(panel) { panel.append(el("p", {}, "later")); }
