@@ -14,7 +14,7 @@ import tilegrad as tg
 from tests.checklist import checklist
 from tilegrad import nn
 from tilegrad.errors import ArgumentError, ShapeError
-from tilegrad.profile.event_files import checksum
+from tilegrad.serialization.event_files import checksum
 from tilegrad.tensorboard import SummaryWriter
 
 Message = dict[int, list[Any]]

@@ -11,8 +11,8 @@ from tests.checklist import checklist
 from tests.profile.training import made
 from tilegrad.errors import ArgumentError
 from tilegrad.profile.trace import trace_text
-from tilegrad.profile.trace_checker import faults, read_trace
 from tilegrad.profiler import profile, record_function
+from tilegrad.serialization.trace_files import faults, read_trace
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +117,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         file.truncate(100_000_000)
     with pytest.raises(ArgumentError, match="has 100 MB: traces of at most 64 MB are read"):
         read_trace(large)
+
+
+def test_a_file_that_unpacks_to_too_much(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", 1) as file:
+        for _ in range(70):
+            file.write(bytes(1_000_000))
+    assert path.stat().st_size < 1_000_000
+    with pytest.raises(ArgumentError, match="64 MB are read"):
+        read_trace(path)

@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError
+from ..serialization.trace_files import read_trace
 from .table import duration
 from .timeline import Timeline
-from .trace_checker import read_trace
 
 SLOWER = 1.1
 """Ratio of medians from which on something counts as slower, if the spreads do not overlap."""

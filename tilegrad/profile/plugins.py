@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
+from ..serialization.event_files import field, single
 from ..tensor import Tensor
-from .event_files import field, single
 
 EXPERIMENT, START, END = "_hparams_/experiment", "_hparams_/session_start_info", "_hparams_/session_end_info"
 TEXT, TRUTH, NUMBER = 1, 2, 3

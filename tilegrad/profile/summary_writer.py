@@ -19,9 +19,9 @@ import numpy as np
 
 from ..errors import ArgumentError, ShapeError
 from ..ir.graph import Input, Value, topological
+from ..serialization.event_files import EventFile, doubles, field, single
 from ..tensor import Tensor
 from ..tree import flatten
-from .event_files import EventFile, doubles, field, single
 from .files import write_whole
 from .plugins import END, EXPERIMENT, START, curve, hyperparameters, plugin, projector_entry, sound, tensor_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ..errors import ArgumentError
 
 MAX_READ_BYTES = 64_000_000
 """Bytes of a trace that is read."""
+HINT = "Record fewer steps, with tilegrad.profiler.schedule"
 RESOLUTION_US = 0.002
 """Microseconds by which parts may stick out: times are rounded to nanoseconds."""
 
@@ -21,23 +23,31 @@ def read_trace(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a trace; an error in words for what is damaged, too large, or something else."""
     file = Path(path)
     try:
-        if file.stat().st_size > MAX_READ_BYTES:
-            size = file.stat().st_size / 1e6
-            raise ArgumentError(
-                f"{file.name} has {size:,.0f} MB: traces of at most {MAX_READ_BYTES / 1e6:.0f} MB are read. "
-                "Record fewer steps, with tilegrad.profiler.schedule"
-            )
-        data = file.read_bytes()
-        found = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
-    except OSError as problem:
-        raise ArgumentError(f"{file} cannot be read: {problem}") from None
-    except (ValueError, EOFError, RecursionError) as problem:
+        found = json.loads(read_within(file, MAX_READ_BYTES, "traces", HINT))
+    except (ValueError, RecursionError) as problem:
         raise ArgumentError(f"{file.name} is no trace, or it is damaged: {problem}") from None
     if isinstance(found, list):
         found = {"traceEvents": found}
     if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
         raise ArgumentError(f"{file.name} is no trace: it has no list `traceEvents`")
     return found
+
+
+def read_within(file: Path, most: int, what: str, hint: str) -> bytes:
+    """Read a file, unpacked if its name ends in `.gz`; an error in words if it has more bytes, or cannot be read."""
+    try:
+        size = file.stat().st_size
+        if size <= most:
+            with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as source:
+                data = source.read(most + 1)
+            if len(data) <= most:
+                return data
+            size = len(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
+        raise ArgumentError(f"{file.name} is no trace, or it is damaged: {problem}") from None
+    except OSError as problem:
+        raise ArgumentError(f"{file} cannot be read: {problem}") from None
+    raise ArgumentError(f"{file.name} has {size / 1e6:,.0f} MB: {what} of at most {most / 1e6:.0f} MB are read. {hint}")
 
 
 def faults(trace: dict[str, Any]) -> list[str]:
