@@ -18,6 +18,7 @@ from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
 from .declared import publish
+from .pointwise import binary, unary
 from .promotion import (
     Number,
     Operand,
@@ -132,19 +133,17 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
 
 
-def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """Divide and round down."""
-    return elementwise(ops.floor_divide(*_divided(input, other, "floor_divide")), input, other)
-
-
-def remainder(input: Operand, other: Operand) -> Tensor:
-    """Compute the remainder of a division rounded down; it has the sign of the divisor, as Python's %."""
-    return elementwise(ops.remainder(*_divided(input, other, "remainder")), input, other)
-
-
-def fmod(input: Operand, other: Operand) -> Tensor:
-    """Compute the remainder of a division rounded towards 0; it has the sign of the dividend, as C's %."""
-    return elementwise(ops.fmod(*_divided(input, other, "fmod")), input, other)
+floor_divide = binary(ops.floor_divide, _divided, "Divide and round down.")
+remainder = binary(
+    ops.remainder,
+    _divided,
+    "Compute the remainder of a division rounded down; it has the sign of the divisor, as Python's %.",
+)
+fmod = binary(
+    ops.fmod,
+    _divided,
+    "Compute the remainder of a division rounded towards 0; it has the sign of the dividend, as C's %.",
+)
 
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
@@ -180,24 +179,10 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def abs(input: Tensor) -> Tensor:
-    """Compute the absolute value."""
-    return elementwise(ops.absolute(numbers_of(input, "abs")), input)
-
-
-def sign(input: Tensor) -> Tensor:
-    """Compute the sign: -1, 0 or 1."""
-    return elementwise(ops.sign(value_of(input, "sign")), input)
-
-
-def signbit(input: Tensor) -> Tensor:
-    """Test whether the sign bit is set."""
-    return elementwise(ops.signbit(value_of(input, "signbit")), input)
-
-
-def reciprocal(input: Tensor) -> Tensor:
-    """Compute 1 / input."""
-    return elementwise(ops.reciprocal(floating(input, "reciprocal")), input)
+abs = unary(ops.absolute, numbers_of, "Compute the absolute value.", "abs")
+sign = unary(ops.sign, value_of, "Compute the sign: -1, 0 or 1.")
+signbit = unary(ops.signbit, value_of, "Test whether the sign bit is set.")
+reciprocal = unary(ops.reciprocal, floating, "Compute 1 / input.")
 
 
 def square(input: Tensor) -> Tensor:
@@ -206,14 +191,10 @@ def square(input: Tensor) -> Tensor:
     return elementwise(ops.square(cast(x, int64) if x.dtype is bool_ else x), input)
 
 
-def hypot(input: Tensor, other: Tensor) -> Tensor:
-    """Compute sqrt(input ** 2 + other ** 2) without overflow."""
-    return elementwise(ops.hypot(*pair(input, other, "hypot")), input, other)
-
-
-def copysign(input: Tensor, other: Operand) -> Tensor:
-    """Return the magnitude of input with the sign of other."""
-    return elementwise(ops.copysign(*floating_pair(input, other, "copysign")), input, other)
+hypot = binary(ops.hypot, pair, "Compute sqrt(input ** 2 + other ** 2) without overflow.", takes="Tensor Tensor")
+copysign = binary(
+    ops.copysign, floating_pair, "Return the magnitude of input with the sign of other.", takes="Tensor Operand"
+)
 
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
@@ -248,14 +229,12 @@ def _factor(value: object, op: str) -> Number:
 # --- the greater and the less ------------------------------------------------------------------
 
 
-def maximum(input: Tensor, other: Tensor) -> Tensor:
-    """Compute the element-wise maximum; NaN if either element is NaN."""
-    return elementwise(ops.maximum(*pair(input, other, "maximum")), input, other)
-
-
-def minimum(input: Tensor, other: Tensor) -> Tensor:
-    """Compute the element-wise minimum; NaN if either element is NaN."""
-    return elementwise(ops.minimum(*pair(input, other, "minimum")), input, other)
+maximum = binary(
+    ops.maximum, pair, "Compute the element-wise maximum; NaN if either element is NaN.", takes="Tensor Tensor"
+)
+minimum = binary(
+    ops.minimum, pair, "Compute the element-wise minimum; NaN if either element is NaN.", takes="Tensor Tensor"
+)
 
 
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
@@ -326,76 +305,32 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 # --- logic and bits ----------------------------------------------------------------------------
 
 
-def _logical(op: Callable[[Value, Value], Value], input: Tensor, other: Tensor, name: str) -> Tensor:
-    return elementwise(op(to_bool(value_of(input, name)), to_bool(value_of(other, name))), input, other)
+def _truth(input: Tensor, op: str) -> Value:
+    return to_bool(value_of(input, op))
 
 
-def logical_and(input: Tensor, other: Tensor) -> Tensor:
-    """Test whether both elements are nonzero."""
-    return _logical(bits.logical_and, input, other, "logical_and")
+def _truths(input: Tensor, other: Tensor, op: str) -> tuple[Value, Value]:
+    return _truth(input, op), _truth(other, op)
 
 
-def logical_or(input: Tensor, other: Tensor) -> Tensor:
-    """Test whether at least one element is nonzero."""
-    return _logical(bits.logical_or, input, other, "logical_or")
-
-
-def logical_xor(input: Tensor, other: Tensor) -> Tensor:
-    """Test whether exactly one element is nonzero."""
-    return _logical(bits.logical_xor, input, other, "logical_xor")
-
-
-def logical_not(input: Tensor) -> Tensor:
-    """Test whether the element is zero."""
-    return elementwise(bits.logical_not(to_bool(value_of(input, "logical_not"))), input)
-
-
-def bitwise_and(input: Operand, other: Operand) -> Tensor:
-    """Compute input & other."""
-    return elementwise(bits.bitwise_and(*pair(input, other, "bitwise_and")), input, other)
-
-
-def bitwise_or(input: Operand, other: Operand) -> Tensor:
-    """Compute input | other."""
-    return elementwise(bits.bitwise_or(*pair(input, other, "bitwise_or")), input, other)
-
-
-def bitwise_xor(input: Operand, other: Operand) -> Tensor:
-    """Compute input ^ other."""
-    return elementwise(bits.bitwise_xor(*pair(input, other, "bitwise_xor")), input, other)
-
-
-def bitwise_not(input: Tensor) -> Tensor:
-    """Compute ~input."""
-    return elementwise(bits.bitwise_not(value_of(input, "bitwise_not")), input)
-
-
-def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
-    """Compute input << other."""
-    return elementwise(bits.shift_left(*pair(input, other, "bitwise_left_shift")), input, other)
-
-
-def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
-    """Compute input >> other."""
-    return elementwise(bits.shift_right(*pair(input, other, "bitwise_right_shift")), input, other)
+logical_and = binary(bits.logical_and, _truths, "Test whether both elements are nonzero.", takes="Tensor Tensor")
+logical_or = binary(bits.logical_or, _truths, "Test whether at least one element is nonzero.", takes="Tensor Tensor")
+logical_xor = binary(bits.logical_xor, _truths, "Test whether exactly one element is nonzero.", takes="Tensor Tensor")
+logical_not = unary(bits.logical_not, _truth, "Test whether the element is zero.")
+bitwise_and = binary(bits.bitwise_and, pair, "Compute input & other.")
+bitwise_or = binary(bits.bitwise_or, pair, "Compute input | other.")
+bitwise_xor = binary(bits.bitwise_xor, pair, "Compute input ^ other.")
+bitwise_not = unary(bits.bitwise_not, value_of, "Compute ~input.")
+bitwise_left_shift = binary(bits.shift_left, pair, "Compute input << other.", "bitwise_left_shift")
+bitwise_right_shift = binary(bits.shift_right, pair, "Compute input >> other.", "bitwise_right_shift")
 
 
 # --- rounding ----------------------------------------------------------------------------------
 
 
-def floor(input: Tensor) -> Tensor:
-    """Round down to an integer."""
-    return elementwise(rounding.floor(numbers_of(input, "floor")), input)
-
-
-def ceil(input: Tensor) -> Tensor:
-    """Round up to an integer."""
-    return elementwise(rounding.ceil(numbers_of(input, "ceil")), input)
-
-
-def trunc(input: Tensor) -> Tensor:
-    """Round towards 0."""
-    return elementwise(rounding.trunc(numbers_of(input, "trunc")), input)
+floor = unary(rounding.floor, numbers_of, "Round down to an integer.")
+ceil = unary(rounding.ceil, numbers_of, "Round up to an integer.")
+trunc = unary(rounding.trunc, numbers_of, "Round towards 0.")
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
@@ -403,9 +338,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     return elementwise(rounding.round_digits(numbers_of(input, "round"), decimals), input)
 
 
-def frac(input: Tensor) -> Tensor:
-    """Compute the fractional part: input - trunc(input)."""
-    return elementwise(rounding.frac(floats_of(input, "frac")), input)
+frac = unary(rounding.frac, floats_of, "Compute the fractional part: input - trunc(input).")
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:

@@ -13,68 +13,37 @@ from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
 from .declared import publish
+from .pointwise import named, unary
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-def _compared(op: Callable[[Value, Value], Value], input: Operand, other: Operand, name: str) -> Tensor:
-    """Compare. A number outside the range of the dtype is less, or greater, than all elements."""
-    try:
-        return elementwise(op(*pair(input, other, name)), input, other)
-    except RangeError as beyond:
-        number, x = (other, input) if isinstance(input, Handle) else (input, other)
-        if not isinstance(x, Handle) or isinstance(number, Handle):
-            raise
-        above = (beyond.number > 0) == (number is other)
-        truth = above if name in ("lt", "le") else not above if name in ("gt", "ge") else name == "ne"
-        return elementwise(fill(truth, x.value.shape, bool_, x.value.device), input, other)
+def _comparison(op: Callable[[Value, Value], Value], symbol: str) -> Callable[..., Tensor]:
+    """Return a comparison. A number outside the range of the dtype is less, or greater, than all elements."""
+    name = op.__name__
+
+    def compare(input: Operand, other: Operand) -> Tensor:
+        try:
+            return elementwise(op(*pair(input, other, name)), input, other)
+        except RangeError as beyond:
+            number, x = (other, input) if isinstance(input, Handle) else (input, other)
+            if not isinstance(x, Handle) or isinstance(number, Handle):
+                raise
+            above = (beyond.number > 0) == (number is other)
+            truth = above if name in ("lt", "le") else not above if name in ("gt", "ge") else name == "ne"
+            return elementwise(fill(truth, x.value.shape, bool_, x.value.device), input, other)
+
+    return named(compare, name, f"Compare element-wise: input {symbol} other.")
 
 
-def eq(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input == other."""
-    return _compared(comparison.eq, input, other, "eq")
-
-
-def ne(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input != other."""
-    return _compared(comparison.ne, input, other, "ne")
-
-
-def lt(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input < other."""
-    return _compared(comparison.lt, input, other, "lt")
-
-
-def le(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input <= other."""
-    return _compared(comparison.le, input, other, "le")
-
-
-def gt(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input > other."""
-    return _compared(comparison.gt, input, other, "gt")
-
-
-def ge(input: Operand, other: Operand) -> Tensor:
-    """Compare element-wise: input >= other."""
-    return _compared(comparison.ge, input, other, "ge")
-
-
-def isnan(input: Tensor) -> Tensor:
-    """Test each element for NaN."""
-    return elementwise(comparison.isnan(value_of(input, "isnan")), input)
-
-
-def isinf(input: Tensor) -> Tensor:
-    """Test each element for an infinity."""
-    return elementwise(comparison.isinf(value_of(input, "isinf")), input)
-
-
-def isfinite(input: Tensor) -> Tensor:
-    """Test each element for being neither infinite nor NaN."""
-    return elementwise(comparison.isfinite(value_of(input, "isfinite")), input)
+eq, ne = _comparison(comparison.eq, "=="), _comparison(comparison.ne, "!=")
+lt, le = _comparison(comparison.lt, "<"), _comparison(comparison.le, "<=")
+gt, ge = _comparison(comparison.gt, ">"), _comparison(comparison.ge, ">=")
+isnan = unary(comparison.isnan, value_of, "Test each element for NaN.")
+isinf = unary(comparison.isinf, value_of, "Test each element for an infinity.")
+isfinite = unary(comparison.isfinite, value_of, "Test each element for being neither infinite nor NaN.")
 
 
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:

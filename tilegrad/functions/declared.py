@@ -319,6 +319,9 @@ def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequenc
     Call it at the end of a module with its `globals()`. Private names and the `internal` functions, which other modules
     of the package use, are left out; `others` are public objects that are no functions.
     """
+    for found in space.values():
+        if isinstance(found, FunctionType) and not found.__module__:  # made by a function of `pointwise`
+            found.__module__ = space["__name__"]
     wrapped = {
         name: checking_arguments(found)
         for name, found in space.items()

@@ -17,7 +17,8 @@ from ..ops.broadcasting import normal_axis
 from ..ops.cast import cast
 from .autocasting import widened
 from .declared import publish
-from .promotion import Operand, floating, floating_pair, value_of
+from .pointwise import binary, unary
+from .promotion import floating, floating_pair, value_of
 from .views import numpy_names
 
 if TYPE_CHECKING:
@@ -27,150 +28,44 @@ if TYPE_CHECKING:
 # --- exponentials and logarithms -----------------------------------------------------------------
 
 
-def exp(input: Tensor) -> Tensor:
-    """Compute e ** input."""
-    return elementwise(exponential.exp(floating(input, "exp")), input)
-
-
-def exp2(input: Tensor) -> Tensor:
-    """Compute 2 ** input."""
-    return elementwise(exponential.exp2(floating(input, "exp2")), input)
-
-
-def expm1(input: Tensor) -> Tensor:
-    """Compute exp(input) - 1, accurately near 0."""
-    return elementwise(exponential.expm1(floating(input, "expm1")), input)
-
-
-def log(input: Tensor) -> Tensor:
-    """Compute the natural logarithm."""
-    return elementwise(exponential.log(floating(input, "log")), input)
-
-
-def log2(input: Tensor) -> Tensor:
-    """Compute the logarithm to the base 2."""
-    return elementwise(exponential.log2(floating(input, "log2")), input)
-
-
-def log10(input: Tensor) -> Tensor:
-    """Compute the logarithm to the base 10."""
-    return elementwise(exponential.log10(floating(input, "log10")), input)
-
-
-def log1p(input: Tensor) -> Tensor:
-    """Compute log(1 + input), accurately near 0."""
-    return elementwise(exponential.log1p(floating(input, "log1p")), input)
-
-
-def sqrt(input: Tensor) -> Tensor:
-    """Compute the square root."""
-    return elementwise(exponential.sqrt(floating(input, "sqrt")), input)
-
-
-def rsqrt(input: Tensor) -> Tensor:
-    """Compute 1 / sqrt(input)."""
-    return elementwise(exponential.rsqrt(floating(input, "rsqrt")), input)
+exp = unary(exponential.exp, floating, "Compute e ** input.")
+exp2 = unary(exponential.exp2, floating, "Compute 2 ** input.")
+expm1 = unary(exponential.expm1, floating, "Compute exp(input) - 1, accurately near 0.")
+log = unary(exponential.log, floating, "Compute the natural logarithm.")
+log2 = unary(exponential.log2, floating, "Compute the logarithm to the base 2.")
+log10 = unary(exponential.log10, floating, "Compute the logarithm to the base 10.")
+log1p = unary(exponential.log1p, floating, "Compute log(1 + input), accurately near 0.")
+sqrt = unary(exponential.sqrt, floating, "Compute the square root.")
+rsqrt = unary(exponential.rsqrt, floating, "Compute 1 / sqrt(input).")
 
 
 # --- trigonometry and the hyperbolic functions ---------------------------------------------------
 
 
-def sin(input: Tensor) -> Tensor:
-    """Compute the sine."""
-    return elementwise(trigonometric.sin(floating(input, "sin")), input)
-
-
-def cos(input: Tensor) -> Tensor:
-    """Compute the cosine."""
-    return elementwise(trigonometric.cos(floating(input, "cos")), input)
-
-
-def tan(input: Tensor) -> Tensor:
-    """Compute the tangent."""
-    return elementwise(trigonometric.tan(floating(input, "tan")), input)
-
-
-def asin(input: Tensor) -> Tensor:
-    """Compute the inverse sine."""
-    return elementwise(trigonometric.asin(floating(input, "asin")), input)
-
-
-def acos(input: Tensor) -> Tensor:
-    """Compute the inverse cosine."""
-    return elementwise(trigonometric.acos(floating(input, "acos")), input)
-
-
-def atan(input: Tensor) -> Tensor:
-    """Compute the inverse tangent."""
-    return elementwise(trigonometric.atan(floating(input, "atan")), input)
-
-
-def sinh(input: Tensor) -> Tensor:
-    """Compute the hyperbolic sine."""
-    return elementwise(trigonometric.sinh(floating(input, "sinh")), input)
-
-
-def cosh(input: Tensor) -> Tensor:
-    """Compute the hyperbolic cosine."""
-    return elementwise(trigonometric.cosh(floating(input, "cosh")), input)
-
-
-def tanh(input: Tensor) -> Tensor:
-    """Compute the hyperbolic tangent."""
-    return elementwise(trigonometric.tanh(floating(input, "tanh")), input)
-
-
-def asinh(input: Tensor) -> Tensor:
-    """Compute the inverse hyperbolic sine."""
-    return elementwise(trigonometric.asinh(floating(input, "asinh")), input)
-
-
-def acosh(input: Tensor) -> Tensor:
-    """Compute the inverse hyperbolic cosine."""
-    return elementwise(trigonometric.acosh(floating(input, "acosh")), input)
-
-
-def atanh(input: Tensor) -> Tensor:
-    """Compute the inverse hyperbolic tangent."""
-    return elementwise(trigonometric.atanh(floating(input, "atanh")), input)
-
-
-def erf(input: Tensor) -> Tensor:
-    """Compute the error function."""
-    return elementwise(trigonometric.erf(floating(input, "erf")), input)
-
-
-def erfc(input: Tensor) -> Tensor:
-    """Compute 1 - erf(input), accurately where erf is near 1."""
-    return elementwise(trigonometric.erfc(floating(input, "erfc")), input)
-
-
-def sinc(input: Tensor) -> Tensor:
-    """Compute sin(pi x) / (pi x), 1 at 0."""
-    return elementwise(trigonometric.sinc(floating(input, "sinc")), input)
-
-
-def deg2rad(input: Tensor) -> Tensor:
-    """Convert degrees to radians."""
-    return elementwise(trigonometric.deg2rad(floating(input, "deg2rad")), input)
-
-
-def rad2deg(input: Tensor) -> Tensor:
-    """Convert radians to degrees."""
-    return elementwise(trigonometric.rad2deg(floating(input, "rad2deg")), input)
+sin = unary(trigonometric.sin, floating, "Compute the sine.")
+cos = unary(trigonometric.cos, floating, "Compute the cosine.")
+tan = unary(trigonometric.tan, floating, "Compute the tangent.")
+asin = unary(trigonometric.asin, floating, "Compute the inverse sine.")
+acos = unary(trigonometric.acos, floating, "Compute the inverse cosine.")
+atan = unary(trigonometric.atan, floating, "Compute the inverse tangent.")
+sinh = unary(trigonometric.sinh, floating, "Compute the hyperbolic sine.")
+cosh = unary(trigonometric.cosh, floating, "Compute the hyperbolic cosine.")
+tanh = unary(trigonometric.tanh, floating, "Compute the hyperbolic tangent.")
+asinh = unary(trigonometric.asinh, floating, "Compute the inverse hyperbolic sine.")
+acosh = unary(trigonometric.acosh, floating, "Compute the inverse hyperbolic cosine.")
+atanh = unary(trigonometric.atanh, floating, "Compute the inverse hyperbolic tangent.")
+erf = unary(trigonometric.erf, floating, "Compute the error function.")
+erfc = unary(trigonometric.erfc, floating, "Compute 1 - erf(input), accurately where erf is near 1.")
+sinc = unary(trigonometric.sinc, floating, "Compute sin(pi x) / (pi x), 1 at 0.")
+deg2rad = unary(trigonometric.deg2rad, floating, "Convert degrees to radians.")
+rad2deg = unary(trigonometric.rad2deg, floating, "Convert radians to degrees.")
 
 
 # --- activations ---------------------------------------------------------------------------------
 
 
-def sigmoid(input: Tensor) -> Tensor:
-    """Compute 1 / (1 + exp(-input))."""
-    return elementwise(activation.sigmoid(floating(input, "sigmoid")), input)
-
-
-def relu(input: Tensor) -> Tensor:
-    """Compute max(input, 0)."""
-    return elementwise(activation.relu(value_of(input, "relu")), input)
+sigmoid = unary(activation.sigmoid, floating, "Compute 1 / (1 + exp(-input)).")
+relu = unary(activation.relu, value_of, "Compute max(input, 0).")
 
 
 @numpy_names
@@ -196,24 +91,20 @@ def _dimension(dim: int | None, x: Value, op: str) -> int:
 # --- functions of two tensors ------------------------------------------------------------------
 
 
-def atan2(input: Operand, other: Operand) -> Tensor:
-    """Compute the angle of the point (other, input)."""
-    return elementwise(trigonometric.atan2(*floating_pair(input, other, "atan2")), input, other)
-
-
-def logaddexp(input: Tensor, other: Tensor) -> Tensor:
-    """Compute log(exp(input) + exp(other)) without overflow."""
-    return elementwise(exponential.logaddexp(*floating_pair(input, other, "logaddexp")), input, other)
-
-
-def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
-    """Compute log2(2 ** input + 2 ** other) without overflow."""
-    return elementwise(exponential.logaddexp2(*floating_pair(input, other, "logaddexp2")), input, other)
-
-
-def xlogy(input: Operand, other: Operand) -> Tensor:
-    """Compute input * log(other), 0 where input is 0."""
-    return elementwise(exponential.xlogy(*floating_pair(input, other, "xlogy")), input, other)
+atan2 = binary(trigonometric.atan2, floating_pair, "Compute the angle of the point (other, input).")
+logaddexp = binary(
+    exponential.logaddexp,
+    floating_pair,
+    "Compute log(exp(input) + exp(other)) without overflow.",
+    takes="Tensor Tensor",
+)
+logaddexp2 = binary(
+    exponential.logaddexp2,
+    floating_pair,
+    "Compute log2(2 ** input + 2 ** other) without overflow.",
+    takes="Tensor Tensor",
+)
+xlogy = binary(exponential.xlogy, floating_pair, "Compute input * log(other), 0 where input is 0.")
 
 
 def logit(input: Tensor, eps: float | None = None) -> Tensor:

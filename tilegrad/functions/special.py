@@ -15,6 +15,7 @@ from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
 from .declared import publish
+from .pointwise import binary, of_special, unary
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ def lgamma(input: Tensor) -> Tensor:
     return elementwise(special.lgamma(floating(input, "lgamma")), input)
 
 
-def digamma(input: Tensor) -> Tensor:
-    """Compute the derivative of `lgamma`."""
-    from ..ops import special
-
-    return elementwise(special.digamma(floating(input, "digamma")), input)
+digamma = unary(of_special("digamma"), floating, "Compute the derivative of `lgamma`.")
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
@@ -59,11 +56,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
-def erfinv(input: Tensor) -> Tensor:
-    """Compute the inverse of the error function."""
-    from ..ops import special
-
-    return elementwise(special.erfinv(floating(input, "erfinv")), input)
+erfinv = unary(of_special("erfinv"), floating, "Compute the inverse of the error function.")
 
 
 def i0(input: Tensor) -> Tensor:
@@ -89,11 +82,12 @@ def real(input: Tensor) -> Tensor:
     return input
 
 
-def nextafter(input: Tensor, other: Tensor) -> Tensor:
-    """Return the next floating-point number after `input` towards `other`."""
-    from ..ops import special
-
-    return elementwise(special.nextafter(*pair(input, other, "nextafter")), input, other)
+nextafter = binary(
+    of_special("nextafter"),
+    pair,
+    "Return the next floating-point number after `input` towards `other`.",
+    takes="Tensor Tensor",
+)
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:
