@@ -11,38 +11,26 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..functions.promotion import kind_of
-from ..ir.dtype import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
+from ..ir import dtype as dtypes
 from ..nn.parameter import Parameter
 from ..runtime.device import Device
 from ..tensor import Tensor
 
 STORAGES = {
-    float32: "FloatStorage",
-    float64: "DoubleStorage",
-    float16: "HalfStorage",
-    bfloat16: "BFloat16Storage",
-    int64: "LongStorage",
-    int32: "IntStorage",
-    int16: "ShortStorage",
-    int8: "CharStorage",
-    uint8: "ByteStorage",
-    bool_: "BoolStorage",
+    dtypes.float32: "FloatStorage",
+    dtypes.float64: "DoubleStorage",
+    dtypes.float16: "HalfStorage",
+    dtypes.bfloat16: "BFloat16Storage",
+    dtypes.int64: "LongStorage",
+    dtypes.int32: "IntStorage",
+    dtypes.int16: "ShortStorage",
+    dtypes.int8: "CharStorage",
+    dtypes.uint8: "ByteStorage",
+    dtypes.bool_: "BoolStorage",
 }
 """PyTorch's names for typed storages; other dtypes are stored as bytes."""
 DEEPEST = 100
-SCALARS = (type(None), bool, int, float, complex, str, bytes, bytearray, DType, Device)
+SCALARS = (type(None), bool, int, float, complex, str, bytes, bytearray, dtypes.DType, Device)
 
 
 class Placed(NamedTuple):
@@ -191,7 +179,7 @@ class Pickler:
                 self.call("_codecs/encode", x.decode("latin1"), "latin1")
             case bytearray():
                 self.call("__builtin__/bytearray", bytes(x))
-            case DType():
+            case dtypes.DType():
                 self.name(f"torch/{x.name}")
             case Device():
                 self.call("torch/device", x.name)

@@ -23,23 +23,7 @@ import numpy as np
 from ..errors import ArgumentError, DTypeError
 from ..functions.creation import from_array, place
 from ..functions.promotion import kind_of
-from ..ir.dtype import (
-    bfloat16,
-    bool_,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from ..ir import dtype as dtypes
 from ..lazy.evaluation import array_of, compute
 from ..lazy.handle import Handle
 from ..runtime.device import Device
@@ -47,21 +31,21 @@ from ..tensor import Tensor
 from .files import File, Source, replacing
 
 NAMES = {
-    float64: "F64",
-    float32: "F32",
-    float16: "F16",
-    bfloat16: "BF16",
-    float8_e4m3fn: "F8_E4M3",
-    float8_e5m2: "F8_E5M2",
-    bool_: "BOOL",
-    int64: "I64",
-    int32: "I32",
-    int16: "I16",
-    int8: "I8",
-    uint64: "U64",
-    uint32: "U32",
-    uint16: "U16",
-    uint8: "U8",
+    dtypes.float64: "F64",
+    dtypes.float32: "F32",
+    dtypes.float16: "F16",
+    dtypes.bfloat16: "BF16",
+    dtypes.float8_e4m3fn: "F8_E4M3",
+    dtypes.float8_e5m2: "F8_E5M2",
+    dtypes.bool_: "BOOL",
+    dtypes.int64: "I64",
+    dtypes.int32: "I32",
+    dtypes.int16: "I16",
+    dtypes.int8: "I8",
+    dtypes.uint64: "U64",
+    dtypes.uint32: "U32",
+    dtypes.uint16: "U16",
+    dtypes.uint8: "U8",
 }
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
 FOREIGN = {"F8_E8M0": 1, "C64": 8}
@@ -205,7 +189,7 @@ class safe_open:
         if dtype is None:
             raise DTypeError(f"{self.source.name}: {name!r} is of the type {entry.dtype}, which tilegrad does not have")
         bytes = self.source.array(entry.offset, entry.bytes)
-        if dtype is bool_:
+        if dtype is dtypes.bool_:
             bytes = (bytes != 0).view(np.uint8)
         return _little(bytes.view(dtype.numpy)).reshape(entry.shape)
 

@@ -9,19 +9,10 @@ from typing import Any
 
 from ..ir.dtype import DType, bool_, float32, float64, int32, uint32
 from ..tiles.read.scope import TileFunction
+from . import thread_ir as ir
 from .builtin import FUNCTIONS, VOTES, ThreadBuiltin
 from .kinds import UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, rounded
 from .reading import ThreadExpressionReader, function_name
-from .thread_ir import (
-    Array,
-    AtomicOperation,
-    DeviceCall,
-    Expression,
-    FunctionCall,
-    LaunchStatement,
-    Routine,
-    WarpExchange,
-)
 
 TYPES: dict[Any, DType] = {int: int32, float: float32, bool: bool_}
 MIN_ATOMIC_BITS = 32
@@ -33,7 +24,7 @@ MAX_DEPTH = 24
 class CallReader(ThreadExpressionReader):
     """Reads the calls in a kernel."""
 
-    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
+    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> ir.Routine:
         raise NotImplementedError
 
     def call(self, node: ast.Call) -> Any:
@@ -73,15 +64,15 @@ class CallReader(ThreadExpressionReader):
         x = self.number(argument)
         if is_half(dtype):
             return rounded(x, dtype)
-        if not isinstance(x, Expression) and dtype.is_integer:
+        if not isinstance(x, ir.Expression) and dtype.is_integer:
             x = int(x)
-        return convert_to(x, dtype) if isinstance(x, Expression) or dtype is not bool_ else bool(x)
+        return convert_to(x, dtype) if isinstance(x, ir.Expression) or dtype is not bool_ else bool(x)
 
     def function(self, name: str, node: ast.Call) -> Any:
         found = FUNCTIONS[name]
         folded = name in ("min", "max")
         given = [self.number(x) for x in self.positional(node, name, found.count, 8 if folded else None)]
-        if not any(isinstance(x, Expression) for x in given):
+        if not any(isinstance(x, ir.Expression) for x in given):
             if name in ("min", "max", "abs"):
                 now: dict[str, Any] = {"min": min, "max": max, "abs": abs}
                 return now[name](*given)
@@ -95,12 +86,12 @@ class CallReader(ThreadExpressionReader):
             if dtype.kind not in found.kinds:
                 raise UnsupportedCode(f"{name} takes whole numbers, and this is {dtype.name}")
             operands = (convert_to(result, dtype),) if y is None else (convert_to(result, dtype), convert_to(y, dtype))
-            result = FunctionCall(int32 if name == "popc" else dtype, name, operands)
+            result = ir.FunctionCall(int32 if name == "popc" else dtype, name, operands)
         return result
 
     # --- together --------------------------------------------------------------------------------
 
-    def exchange(self, callee: ThreadBuiltin, node: ast.Call) -> WarpExchange:
+    def exchange(self, callee: ThreadBuiltin, node: ast.Call) -> ir.WarpExchange:
         """Read a shuffle or vote."""
         names = ["mask", "condition"] if callee.name in VOTES else ["mask", "value", "lane", "width"]
         keywords = {str(k.arg): k.value for k in node.keywords}
@@ -114,18 +105,18 @@ class CallReader(ThreadExpressionReader):
         if callee.name in VOTES:
             condition = convert_to(self.condition(arguments["condition"]), bool_)
             dtype = uint32 if callee.name == "ballot_sync" else bool_
-            return WarpExchange(dtype, callee.name, (convert_to(mask, uint32), condition), 32, place)
+            return ir.WarpExchange(dtype, callee.name, (convert_to(mask, uint32), condition), 32, place)
         value = self.number(arguments["value"])
         dtype = kind_of(value).dtype
         lane = convert_to(self.integer(arguments["lane"], "a lane"), int32)
         width = self.value(arguments["width"]) if "width" in arguments else 32
         if width not in (1, 2, 4, 8, 16, 32):
             raise UnsupportedCode("the width of a shuffle is a constant, 1, 2, 4, 8, 16 or 32")
-        return WarpExchange(
+        return ir.WarpExchange(
             dtype, callee.name, (convert_to(mask, uint32), convert_to(value, dtype), lane), width, place
         )
 
-    def atomic(self, callee: ThreadBuiltin, node: ast.Call) -> AtomicOperation:
+    def atomic(self, callee: ThreadBuiltin, node: ast.Call) -> ir.AtomicOperation:
         name = callee.name
         count = 3 if name == "atomicCAS" else 2
         target, *rest = self.positional(node, name, count)
@@ -144,7 +135,7 @@ class CallReader(ThreadExpressionReader):
                 raise UnsupportedCode(
                     f"{describe(x)} is given to {name} of `{element.array.name}`, which is {dtype.name}"
                 )
-        return AtomicOperation(
+        return ir.AtomicOperation(
             dtype, name, element, tuple([convert_to(x, dtype) for x in operands]), self.scope.place(node)
         )
 
@@ -160,31 +151,31 @@ class CallReader(ThreadExpressionReader):
             raise UnsupportedCode(f"{function.fn.__name__}: {error}; it takes {function.shown_signature}") from None
         call.apply_defaults()
         for name, x in call.arguments.items():
-            if function.is_static(name) and isinstance(x, Expression | Array):
+            if function.is_static(name) and isinstance(x, ir.Expression | ir.Array):
                 raise UnsupportedCode(
                     f"`{name}` of {function.fn.__name__} is a constexpr, and {describe(x)} is known only when it runs"
                 )
         return dict(call.arguments)
 
-    def note_accesses(self, array: Array, accesses: Iterable[str]) -> None:
+    def note_accesses(self, array: ir.Array, accesses: Iterable[str]) -> None:
         for how in accesses:
             self.scope.access(array, how)
 
     def specialised(
         self, function: Any, arguments: dict[str, Any], node: ast.AST, launched: bool = False
-    ) -> tuple[Routine, tuple[Expression | Array, ...]]:
+    ) -> tuple[ir.Routine, tuple[ir.Expression | ir.Array, ...]]:
         """Return the routine specialised for these arguments, and the arguments that it is passed at run time."""
         given: dict[str, Any] = {}
-        passed: list[Expression | Array] = []
+        passed: list[ir.Expression | ir.Array] = []
         for name, x in arguments.items():
             if function.is_static(name):
                 given[name] = x
-            elif isinstance(x, Array):
-                given[name] = Array(name, x.dtype, x.space, x.shape)
+            elif isinstance(x, ir.Array):
+                given[name] = ir.Array(name, x.dtype, x.space, x.shape)
                 passed.append(x)
-            elif isinstance(x, Expression | int | float):
+            elif isinstance(x, ir.Expression | int | float):
                 dtype = function.declared(name) or kind_of(x).dtype
-                if isinstance(x, Expression) and x.dtype.is_float and not dtype.is_float:
+                if isinstance(x, ir.Expression) and x.dtype.is_float and not dtype.is_float:
                     raise UnsupportedCode(
                         f"`{name}` of {function.fn.__name__} is {dtype.name}, and {describe(x)} is given"
                     )
@@ -196,17 +187,17 @@ class CallReader(ThreadExpressionReader):
                 )
         routine = self.routine(function, given, node, launched)
         for parameter, x in zip(routine.parameters, passed, strict=True):
-            if isinstance(x, Array):
+            if isinstance(x, ir.Array):
                 self.note_accesses(x, routine.accessed.get(parameter.name, ()))
         if routine not in self.scope.routines:
             self.scope.routines.append(routine)
         return routine, tuple(passed)
 
-    def device_call(self, function: Any, node: ast.Call) -> DeviceCall:
+    def device_call(self, function: Any, node: ast.Call) -> ir.DeviceCall:
         routine, passed = self.specialised(function, self.bound(function, node), node)
-        return DeviceCall(routine.result or int32, routine, passed, self.scope.place(node))
+        return ir.DeviceCall(routine.result or int32, routine, passed, self.scope.place(node))
 
-    def launch(self, node: ast.Call) -> LaunchStatement:
+    def launch(self, node: ast.Call) -> ir.LaunchStatement:
         """Read a launch inside a kernel: `child[grid, block](...)`."""
         assert isinstance(node.func, ast.Subscript)
         function = self.value(node.func.value)
@@ -221,14 +212,14 @@ class CallReader(ThreadExpressionReader):
         shared = convert_to(self.integer(parts[2], "the bytes of shared memory") if len(parts) == 3 else 0, int32)
         arguments = self.bound(function, node)
         for x in arguments.values():
-            if isinstance(x, Array) and x.space != "global":
+            if isinstance(x, ir.Array) and x.space != "global":
                 raise UnsupportedCode(
                     f"{describe(x)} ends with its block: a kernel that is launched can be given global memory only"
                 )
         routine, passed = self.specialised(function, arguments, node, True)
-        return LaunchStatement(self.scope.place(node), routine, grid, block, shared, passed)
+        return ir.LaunchStatement(self.scope.place(node), routine, grid, block, shared, passed)
 
-    def extents(self, node: ast.expr) -> tuple[Expression, ...]:
+    def extents(self, node: ast.expr) -> tuple[ir.Expression, ...]:
         parts = node.elts if isinstance(node, ast.Tuple) else [node]
         if not 1 <= len(parts) <= 3:
             raise UnsupportedCode("a grid and a block have one to three axes")

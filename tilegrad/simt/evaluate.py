@@ -10,19 +10,9 @@ import numpy as np
 
 from ..ir.dtype import DType
 from ..tiles.read.source import KernelLocation
+from . import thread_ir as ir
 from .builtin import FUNCTIONS
 from .lanes import LaneGroup
-from .thread_ir import (
-    BuiltinVariable,
-    Conditional,
-    Conversion,
-    Expression,
-    FunctionCall,
-    NumberLiteral,
-    OperatorExpression,
-    ShortCircuit,
-    VariableReference,
-)
 
 Evaluate: TypeAlias = Callable[[LaneGroup], Any]
 
@@ -42,36 +32,36 @@ PLAIN: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def compile_expression(x: Expression, rename: Callable[[str], str]) -> Evaluate:
+def compile_expression(x: ir.Expression, rename: Callable[[str], str]) -> Evaluate:
     """Compile an expression to a function; `rename` maps variables to their names in the chunk."""
 
-    def made(y: Expression) -> Evaluate:
+    def made(y: ir.Expression) -> Evaluate:
         return compile_expression(y, rename)
 
     match x:
-        case NumberLiteral(dtype=dtype, value=value):
+        case ir.NumberLiteral(dtype=dtype, value=value):
             number = dtype.numpy.type(value)
             return lambda lanes: number
-        case VariableReference(name=name):
+        case ir.VariableReference(name=name):
             full = rename(name)
             return lambda lanes: lanes.variable(full)
-        case BuiltinVariable(name=name):
+        case ir.BuiltinVariable(name=name):
             return lambda lanes: lanes.of(lanes.chunk.special(name))
-        case Conversion(dtype=dtype, operand=operand):
+        case ir.Conversion(dtype=dtype, operand=operand):
             inner, wanted = made(operand), dtype.numpy
             return lambda lanes: inner(lanes).astype(wanted)
-        case OperatorExpression():
+        case ir.OperatorExpression():
             return operation(x, [made(y) for y in x.operands])
-        case FunctionCall(name=name, operands=operands):
+        case ir.FunctionCall(name=name, operands=operands):
             return function(FUNCTIONS[name].meaning, [made(y) for y in operands], x.dtype)
-        case ShortCircuit(op=op, left=left, right=right):
+        case ir.ShortCircuit(op=op, left=left, right=right):
             first, second = made(left), made(right)
             return (
                 (lambda lanes: first(lanes) & second(lanes))
                 if op == "and"
                 else (lambda lanes: first(lanes) | second(lanes))
             )
-        case Conditional(dtype=dtype, condition=condition, yes=yes, no=no):
+        case ir.Conditional(dtype=dtype, condition=condition, yes=yes, no=no):
             return choice(made(condition), made(yes), made(no), dtype)
         case _:
             raise NotImplementedError(type(x).__name__)
@@ -97,7 +87,7 @@ def choice(condition: Evaluate, yes: Evaluate, no: Evaluate, dtype: DType) -> Ev
     return chosen
 
 
-def operation(x: OperatorExpression, operands: list[Evaluate]) -> Evaluate:
+def operation(x: ir.OperatorExpression, operands: list[Evaluate]) -> Evaluate:
     if len(operands) == 1:
         (operand,) = operands
         match x.op:
@@ -116,7 +106,7 @@ def operation(x: OperatorExpression, operands: list[Evaluate]) -> Evaluate:
     return lambda lanes: plain(left(lanes), right(lanes))
 
 
-def division(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
+def division(x: ir.OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
     """Divide as in C: quotient truncated towards zero, and remainder."""
     place, remainder = x.place, x.op == "%"
 
@@ -131,7 +121,7 @@ def division(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate
     return divided
 
 
-def shift(x: OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
+def shift(x: ir.OperatorExpression, left: Evaluate, right: Evaluate) -> Evaluate:
     place, bits, plain = x.place, x.dtype.bits, PLAIN[x.op]
 
     def shifted(lanes: LaneGroup) -> Any:

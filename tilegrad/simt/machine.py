@@ -11,27 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import instructions
 from .builtin import WARP
 from .counters import Counters
 from .deadlock import blocked_error
 from .evaluate import EvaluationFault
 from .happens_before import RaceTracker
-from .instructions import (
-    AssertInstruction,
-    AtomicInstruction,
-    BarrierInstruction,
-    BranchInstruction,
-    EndInstruction,
-    ExchangeInstruction,
-    InstructionList,
-    JumpInstruction,
-    LaunchInstruction,
-    LoadInstruction,
-    LoopBackInstruction,
-    SetInstruction,
-    StoreInstruction,
-    lower_to_instructions,
-)
 from .lanes import WARP_BARRIER_BITS, Chunk, LaneGroup, LaunchShape
 from .limits import Gpu, check_launch
 from .memory import ArrayStorage, resident_storage, shared_layout
@@ -51,7 +36,7 @@ MAX_LAUNCH_DEPTH = 24
 class ChildLaunch(NamedTuple):
     """A pending launch by a thread."""
 
-    start: LaunchInstruction
+    start: instructions.LaunchInstruction
     shape: LaunchShape
     storages: dict[int, ArrayStorage]
     numbers: dict[str, Any]
@@ -90,18 +75,18 @@ class ThreadSimulator(MemorySimulator):
         layout, static = shared_layout(self.code.arrays, shape.shared)
         check_launch(gpu, routine.name, shape, static, str(routine.place))
         self.does: dict[type, Callable[[LaneGroup, Any], LaneGroup | None]] = {
-            SetInstruction: self.set,
-            BranchInstruction: self.branch,
-            JumpInstruction: self.jump,
-            LoopBackInstruction: self.loop_back,
-            BarrierInstruction: self.wait,
-            ExchangeInstruction: self.exchange,
-            LaunchInstruction: self.start,
-            AssertInstruction: self.check,
-            EndInstruction: self.end,
-            LoadInstruction: self.continuing(self.load),
-            StoreInstruction: self.continuing(self.save),
-            AtomicInstruction: self.continuing(self.change),
+            instructions.SetInstruction: self.set,
+            instructions.BranchInstruction: self.branch,
+            instructions.JumpInstruction: self.jump,
+            instructions.LoopBackInstruction: self.loop_back,
+            instructions.BarrierInstruction: self.wait,
+            instructions.ExchangeInstruction: self.exchange,
+            instructions.LaunchInstruction: self.start,
+            instructions.AssertInstruction: self.check,
+            instructions.EndInstruction: self.end,
+            instructions.LoadInstruction: self.continuing(self.load),
+            instructions.StoreInstruction: self.continuing(self.save),
+            instructions.AtomicInstruction: self.continuing(self.change),
         }
 
     # --- the launch ------------------------------------------------------------------------------
@@ -229,12 +214,12 @@ class ThreadSimulator(MemorySimulator):
 
     # --- instructions ----------------------------------------------------------------------------
 
-    def set(self, lanes: LaneGroup, one: SetInstruction) -> LaneGroup:
+    def set(self, lanes: LaneGroup, one: instructions.SetInstruction) -> LaneGroup:
         lanes.assign(one.name, one.value(lanes), one.dtype)
         lanes.pc += 1
         return lanes
 
-    def branch(self, lanes: LaneGroup, one: BranchInstruction) -> LaneGroup | None:
+    def branch(self, lanes: LaneGroup, one: instructions.BranchInstruction) -> LaneGroup | None:
         holds = one.condition(lanes)
         if self.counters is not None:
             self.counters.branches += lanes.warps()
@@ -251,11 +236,11 @@ class ThreadSimulator(MemorySimulator):
         self.park(lanes.part(~holds, one.target))
         return lanes.part(holds, lanes.pc + 1)
 
-    def jump(self, lanes: LaneGroup, one: JumpInstruction) -> LaneGroup:
+    def jump(self, lanes: LaneGroup, one: instructions.JumpInstruction) -> LaneGroup:
         lanes.pc = one.target
         return lanes
 
-    def loop_back(self, lanes: LaneGroup, one: LoopBackInstruction) -> LaneGroup | None:
+    def loop_back(self, lanes: LaneGroup, one: instructions.LoopBackInstruction) -> LaneGroup | None:
         """Suspend threads that begin an iteration with unchanged values and memory."""
         found = self.snapshots.get(lanes.pc)
         values = self.chunk.values
@@ -279,7 +264,7 @@ class ThreadSimulator(MemorySimulator):
         lanes.pc = one.target
         return lanes if lanes.count else None
 
-    def wait(self, lanes: LaneGroup, one: BarrierInstruction) -> LaneGroup | None:
+    def wait(self, lanes: LaneGroup, one: instructions.BarrierInstruction) -> LaneGroup | None:
         chunk = self.chunk
         if one.kind == "syncthreads":
             released = self.complete_groups(lanes, chunk.block, np.full(len(chunk.blocks), chunk.threads))
@@ -326,7 +311,7 @@ class ThreadSimulator(MemorySimulator):
         released = np.sort(index[out])
         return LaneGroup(self.chunk, None if len(released) == self.chunk.count else released, lanes.pc)
 
-    def exchange(self, lanes: LaneGroup, one: ExchangeInstruction) -> LaneGroup | None:
+    def exchange(self, lanes: LaneGroup, one: instructions.ExchangeInstruction) -> LaneGroup | None:
         named = ((one.mask >> lanes.of(self.chunk.lane)) & 1).astype(bool)
         if not named.all():
             raise EvaluationFault(
@@ -339,7 +324,7 @@ class ThreadSimulator(MemorySimulator):
         released.pc += 1
         return released
 
-    def check(self, lanes: LaneGroup, one: AssertInstruction) -> LaneGroup:
+    def check(self, lanes: LaneGroup, one: instructions.AssertInstruction) -> LaneGroup:
         holds = one.condition(lanes)
         if not np.all(holds):
             raise EvaluationFault(
@@ -348,12 +333,12 @@ class ThreadSimulator(MemorySimulator):
         lanes.pc += 1
         return lanes
 
-    def end(self, lanes: LaneGroup, one: EndInstruction) -> None:
+    def end(self, lanes: LaneGroup, one: instructions.EndInstruction) -> None:
         self.ended[lanes.numbers()] = lanes.pc
 
     # --- launches by threads ---------------------------------------------------------------------
 
-    def start(self, lanes: LaneGroup, one: LaunchInstruction) -> LaneGroup:
+    def start(self, lanes: LaneGroup, one: instructions.LaunchInstruction) -> LaneGroup:
         def axes(given: Any) -> list[np.ndarray]:
             return [lanes.wide(f(lanes)) for f in given] + [np.broadcast_to(1, lanes.count)] * (3 - len(given))
 
@@ -409,11 +394,11 @@ class ThreadSimulator(MemorySimulator):
             self.counters.add(counters)
 
 
-def code_of(routine: Routine) -> InstructionList:
+def code_of(routine: Routine) -> instructions.InstructionList:
     """Lower a kernel to instructions, once."""
-    code: InstructionList | None = routine.__dict__.get("_code")
+    code: instructions.InstructionList | None = routine.__dict__.get("_code")
     if code is None:
-        code = routine.__dict__["_code"] = lower_to_instructions(routine)
+        code = routine.__dict__["_code"] = instructions.lower_to_instructions(routine)
     return code
 
 
@@ -425,7 +410,7 @@ def acquires(routine: Routine) -> bool:
         if code_of(one).acquires:
             return True
         seen.add(id(one))
-        launched = [x.routine for x in code_of(one).instructions if isinstance(x, LaunchInstruction)]
+        launched = [x.routine for x in code_of(one).instructions if isinstance(x, instructions.LaunchInstruction)]
         found += [other for other in launched if id(other) not in seen]
     return False
 

@@ -10,33 +10,11 @@ from typing import Any
 
 from ..errors import KernelSourceError
 from ..ir.dtype import bool_
+from . import thread_ir as ir
 from .builtin import ThreadBuiltin
 from .calls import MAX_DEPTH, TYPES, CallReader
 from .kinds import NameType, UnsupportedCode, common_dtype, convert_to, describe, element_type, kind_of, supported
 from .scope import RoutineScope
-from .thread_ir import (
-    Array,
-    AssertStatement,
-    AssignStatement,
-    AtomicOperation,
-    BarrierStatement,
-    BuiltinVariable,
-    DeviceCall,
-    Expression,
-    ExpressionStatement,
-    ForStatement,
-    IfStatement,
-    LoopExit,
-    NumberLiteral,
-    OperatorExpression,
-    ReturnStatement,
-    Routine,
-    Statement,
-    StoreStatement,
-    VariableReference,
-    WarpExchange,
-    WhileStatement,
-)
 
 MAX_READINGS = 12
 RESULT_NAME = "return"
@@ -60,12 +38,14 @@ class RoutineReader(CallReader):
     """Reads routines, together with those they call or launch."""
 
     def __init__(self) -> None:
-        self.made: dict[Any, Routine] = {}
+        self.made: dict[Any, ir.Routine] = {}
         self.under_way: list[Any] = []
         self.texts: dict[str, int] = {}
 
-    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> Routine:
-        described = tuple([(n, (x.dtype, x.space, x.shape) if isinstance(x, Array) else x) for n, x in given.items()])
+    def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> ir.Routine:
+        described = tuple(
+            [(n, (x.dtype, x.space, x.shape) if isinstance(x, ir.Array) else x) for n, x in given.items()]
+        )
         key = (id(function), launched, described)
         if key in self.made:
             return self.made[key]
@@ -102,7 +82,7 @@ class RoutineReader(CallReader):
             if before is not None:
                 self.scope = before
 
-    def finished(self, scope: RoutineScope, body: tuple[Statement, ...], launched: bool) -> Routine:
+    def finished(self, scope: RoutineScope, body: tuple[ir.Statement, ...], launched: bool) -> ir.Routine:
         name = scope.source.name
         result = scope.known[RESULT_NAME].dtype if RESULT_NAME in scope.known else None
         if scope.function.simt_role == "device" and result is not None and not never_falls_through(body):
@@ -114,7 +94,7 @@ class RoutineReader(CallReader):
         accessed = {n: frozenset(how) for n, how in scope.accessed.items()}
         place = scope.place(scope.source.tree)
         text = name if number == 1 else f"{name}_{number}"
-        return Routine(
+        return ir.Routine(
             name,
             scope.parameters(),
             body,
@@ -129,8 +109,8 @@ class RoutineReader(CallReader):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def block(self, body: list[ast.stmt]) -> tuple[Statement, ...]:
-        made: list[Statement] = []
+    def block(self, body: list[ast.stmt]) -> tuple[ir.Statement, ...]:
+        made: list[ir.Statement] = []
         self.scope.depth += 1
         for node in body:
             try:
@@ -142,7 +122,7 @@ class RoutineReader(CallReader):
         self.scope.depth -= 1
         return tuple(made)
 
-    def statement(self, node: ast.stmt) -> list[Statement]:
+    def statement(self, node: ast.stmt) -> list[ir.Statement]:
         place = self.scope.place(node)
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if self.is_array(call):
@@ -162,11 +142,11 @@ class RoutineReader(CallReader):
                 raise UnsupportedCode("this computes something and does nothing with it")
             case ast.Assert(test=test, msg=message):
                 text = message.value if isinstance(message, ast.Constant) else ""
-                return [AssertStatement(place, convert_to(self.condition(test), bool_), str(text))]
+                return [ir.AssertStatement(place, convert_to(self.condition(test), bool_), str(text))]
             case _:
                 return self.control(node)
 
-    def control(self, node: ast.stmt) -> list[Statement]:
+    def control(self, node: ast.stmt) -> list[ir.Statement]:
         """Read a statement of control flow."""
         match node:
             case ast.If(test=test, body=body, orelse=other):
@@ -176,7 +156,7 @@ class RoutineReader(CallReader):
             case ast.For():
                 return self.loop(node)
             case ast.Break() | ast.Continue():
-                return [LoopExit(self.scope.place(node), "break" if isinstance(node, ast.Break) else "continue")]
+                return [ir.LoopExit(self.scope.place(node), "break" if isinstance(node, ast.Break) else "continue")]
             case ast.Return(value=value):
                 return self.back(node, value)
         raise UnsupportedCode(
@@ -191,7 +171,7 @@ class RoutineReader(CallReader):
         callee = self.value(call.func)
         return isinstance(callee, ThreadBuiltin) and callee.kind == "array"
 
-    def declare(self, name: str, call: ast.Call) -> list[Statement]:
+    def declare(self, name: str, call: ast.Call) -> list[ir.Statement]:
         """Read an array declaration: `tile = simt.shared(simt.float32, (16, 16))`."""
         scope, callee = self.scope, self.value(call.func)
         if scope.depth > 1:
@@ -206,7 +186,7 @@ class RoutineReader(CallReader):
             raise UnsupportedCode("a kernel has one dynamic_shared array: all would begin at the same byte")
         dtype = element_type(given[0], f"the first argument of {callee.name}")
         shape = () if dynamic else _array_shape(given[1])
-        array = Array(name, dtype, "dynamic" if dynamic else callee.name, shape)
+        array = ir.Array(name, dtype, "dynamic" if dynamic else callee.name, shape)
         scope.arrays[name] = array
         scope.own.append(array)
         return []
@@ -216,7 +196,7 @@ class RoutineReader(CallReader):
             return tuple([self.value(x) for x in node.elts])
         return super().value(node)
 
-    def assign(self, node: ast.AST, targets: list[ast.expr], value: ast.expr) -> list[Statement]:
+    def assign(self, node: ast.AST, targets: list[ast.expr], value: ast.expr) -> list[ir.Statement]:
         if len(targets) > 1:
             raise UnsupportedCode("one name is assigned at a time")
         match targets[0]:
@@ -233,25 +213,25 @@ class RoutineReader(CallReader):
 
     def given(self, node: ast.expr) -> Any:
         value = self.value(node)
-        if not isinstance(value, Expression | int | float):
-            if isinstance(value, Array):
+        if not isinstance(value, ir.Expression | int | float):
+            if isinstance(value, ir.Array):
                 raise self.scope.wrong(
                     node, f"an array has one name: use `{value.name}` itself; a second name could hide a race"
                 )
             raise self.scope.wrong(node, f"{describe(value)} is no number: only numbers are assigned to names")
         return value
 
-    def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[Statement]:
+    def several(self, node: ast.AST, names: list[ast.expr], values: list[ast.expr]) -> list[ir.Statement]:
         """Read `x, y = y, x`: all values are evaluated first."""
         if self.independent(names, values):
             return [s for name, x in zip(names, values, strict=True) for s in self.assign(node, [name], x)]
-        made: list[Statement] = []
-        held: list[Expression] = []
+        made: list[ir.Statement] = []
+        held: list[ir.Expression] = []
         for n, value in enumerate(values):
             x = self.given(value)
             dtype = self.scope.give(f"next_{n}", kind_of(x))
-            made.append(AssignStatement(self.scope.place(node), f"next_{n}", convert_to(x, dtype)))
-            held.append(VariableReference(dtype, f"next_{n}"))
+            made.append(ir.AssignStatement(self.scope.place(node), f"next_{n}", convert_to(x, dtype)))
+            held.append(ir.VariableReference(dtype, f"next_{n}"))
         for target, x in zip(names, held, strict=True):
             if isinstance(target, ast.Name):
                 made.append(self.assign_name(node, target.id, x))
@@ -267,7 +247,7 @@ class RoutineReader(CallReader):
         used = {n.id for x in values for n in ast.walk(x) if isinstance(n, ast.Name)}
         return len(given) == len(names) and not given & used
 
-    def assign_name(self, node: ast.AST, name: str, value: Any) -> Statement:
+    def assign_name(self, node: ast.AST, name: str, value: Any) -> ir.Statement:
         scope = self.scope
         if name in scope.arrays:
             raise UnsupportedCode(f"`{name}` is an array: assign its elements, {name}[i] = ...")
@@ -277,9 +257,9 @@ class RoutineReader(CallReader):
             raise UnsupportedCode(f"`{name}` is counted by the loop around and is not assigned in it: use another name")
         dtype = scope.give(name, kind_of(value))
         scope.assigned.add(name)
-        return AssignStatement(scope.place(node), name, convert_to(value, dtype))
+        return ir.AssignStatement(scope.place(node), name, convert_to(value, dtype))
 
-    def declared(self, node: ast.AST, name: str, annotation: ast.expr, value: ast.expr | None) -> list[Statement]:
+    def declared(self, node: ast.AST, name: str, annotation: ast.expr, value: ast.expr | None) -> list[ir.Statement]:
         """Read an annotated assignment: `total: simt.float64 = 0.0`."""
         found = self.value(annotation)
         dtype = supported(TYPES.get(found, found) if isinstance(found, type) else found, f"the type of `{name}`")
@@ -290,7 +270,7 @@ class RoutineReader(CallReader):
         self.scope.types[name] = dtype
         return [] if value is None else [self.assign_name(node, name, self.given(value))]
 
-    def store(self, node: ast.AST, target: ast.Subscript, value: Any) -> Statement:
+    def store(self, node: ast.AST, target: ast.Subscript, value: Any) -> ir.Statement:
         try:
             element = self.element(target, "store")
         except UnsupportedCode as refused:
@@ -301,9 +281,9 @@ class RoutineReader(CallReader):
                 f"`{element.array.name}` is {element.dtype.name}, and {kind.dtype.name} is stored: convert it, "
                 f"simt.{element.dtype.name}(...)"
             )
-        return StoreStatement(self.scope.place(node), element, convert_to(value, element.dtype))
+        return ir.StoreStatement(self.scope.place(node), element, convert_to(value, element.dtype))
 
-    def change(self, node: ast.AST, target: ast.expr, op: ast.operator, value: ast.expr) -> list[Statement]:
+    def change(self, node: ast.AST, target: ast.expr, op: ast.operator, value: ast.expr) -> list[ir.Statement]:
         """Read an augmented assignment: `x += 1`, `A[i] += 1`."""
         x = self.number(target)
         result = self.operation(node, op, x, self.number(value))
@@ -317,7 +297,7 @@ class RoutineReader(CallReader):
 
     # --- flow ------------------------------------------------------------------------------------
 
-    def called(self, call: ast.Call, place: Any) -> Statement:
+    def called(self, call: ast.Call, place: Any) -> ir.Statement:
         """Read a call statement."""
         if isinstance(call.func, ast.Subscript):
             base = self.value(call.func.value)
@@ -326,18 +306,18 @@ class RoutineReader(CallReader):
         callee = self.value(call.func)
         if isinstance(callee, ThreadBuiltin) and callee.kind == "barrier":
             self.positional(call, callee.name, 0)
-            return BarrierStatement(place, callee.name)
+            return ir.BarrierStatement(place, callee.name)
         value = self.value(call)
-        if not isinstance(value, Expression):
+        if not isinstance(value, ir.Expression):
             raise UnsupportedCode("this computes something and does nothing with it")
-        if isinstance(value, DeviceCall | WarpExchange | AtomicOperation):
-            return ExpressionStatement(place, value)
+        if isinstance(value, ir.DeviceCall | ir.WarpExchange | ir.AtomicOperation):
+            return ir.ExpressionStatement(place, value)
         raise UnsupportedCode("this computes something and does nothing with it")
 
-    def branch(self, node: ast.AST, test: ast.expr, body: list[ast.stmt], other: list[ast.stmt]) -> list[Statement]:
+    def branch(self, node: ast.AST, test: ast.expr, body: list[ast.stmt], other: list[ast.stmt]) -> list[ir.Statement]:
         scope = self.scope
         condition = self.condition(test)
-        if not isinstance(condition, Expression):  # a static condition: the other branch is not read
+        if not isinstance(condition, ir.Expression):  # a static condition: the other branch is not read
             scope.depth -= 1
             chosen = list(self.block(body if condition else other))
             scope.depth += 1
@@ -353,13 +333,13 @@ class RoutineReader(CallReader):
         else:
             self.forget((after_yes | scope.assigned) - (after_yes & scope.assigned), "on one way of the `if` above")
             scope.assigned &= after_yes
-        return [IfStatement(scope.place(node), condition, yes, no)]
+        return [ir.IfStatement(scope.place(node), condition, yes, no)]
 
     def forget(self, names: set[str], where: str) -> None:
         for name in names:
             self.scope.partly[name] = f"`{name}` is assigned only {where}: give it a value before"
 
-    def inside(self, body: list[ast.stmt], where: str) -> tuple[Statement, ...]:
+    def inside(self, body: list[ast.stmt], where: str) -> tuple[ir.Statement, ...]:
         """Read a loop body, which may not run at all."""
         before = set(self.scope.assigned)
         made = self.block(body)
@@ -367,7 +347,7 @@ class RoutineReader(CallReader):
         self.scope.assigned = before
         return made
 
-    def repeat(self, node: ast.While) -> list[Statement]:
+    def repeat(self, node: ast.While) -> list[ir.Statement]:
         if node.orelse:
             raise self.scope.wrong(node.orelse[0], "a loop has no else")
         condition = self.condition(node.test)
@@ -376,9 +356,9 @@ class RoutineReader(CallReader):
         body = self.inside(node.body, "inside the loop above")
         if condition is True and not exits_loop(body):
             raise UnsupportedCode("this loop never ends: it has no break and no return")
-        return [WhileStatement(self.scope.place(node), convert_to(condition, bool_), body)]
+        return [ir.WhileStatement(self.scope.place(node), convert_to(condition, bool_), body)]
 
-    def loop(self, node: ast.For) -> list[Statement]:
+    def loop(self, node: ast.For) -> list[ir.Statement]:
         scope, place = self.scope, self.scope.place(node)
         if node.orelse:
             raise scope.wrong(node.orelse[0], "a loop has no else")
@@ -389,7 +369,7 @@ class RoutineReader(CallReader):
             raise scope.wrong(node.iter, "a loop runs over range(...)")
         bounds: list[Any] = [self.integer(x, "a bound of a loop") for x in self.positional(node.iter, "range", 1, 3)]
         start, stop, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-        if not isinstance(step, Expression) and step == 0:
+        if not isinstance(step, ir.Expression) and step == 0:
             raise scope.wrong(node.iter, "the step of a loop is not 0")
         if name in scope.loops or name in scope.arrays or name in scope.assigned:
             raise scope.wrong(node.target, f"`{name}` has a value already: a loop counts a name of its own")
@@ -398,29 +378,29 @@ class RoutineReader(CallReader):
         for n, (word, x) in enumerate(zip(("start", "stop", "step"), bounds, strict=True)):
             if n and not is_loop_invariant(x, assigned_in(node.body)):
                 held = f"{name}_{word}"
-                before.append(AssignStatement(place, held, convert_to(x, scope.give(held, NameType(dtype)))))
-                bounds[n] = VariableReference(dtype, held)
+                before.append(ir.AssignStatement(place, held, convert_to(x, scope.give(held, NameType(dtype)))))
+                bounds[n] = ir.VariableReference(dtype, held)
         scope.loops.append(name)
         scope.assigned.add(name)
         body = self.inside(node.body, "inside the loop above")
         scope.loops.pop()
         scope.assigned.discard(name)
         scope.partly[name] = f"`{name}` is counted by the loop above and ends with it: keep it in another name"
-        return [*before, ForStatement(place, name, bounds[0], bounds[1], bounds[2], body)]
+        return [*before, ir.ForStatement(place, name, bounds[0], bounds[1], bounds[2], body)]
 
-    def back(self, node: ast.AST, value: ast.expr | None) -> list[Statement]:
+    def back(self, node: ast.AST, value: ast.expr | None) -> list[ir.Statement]:
         place = self.scope.place(node)
         if value is None or (isinstance(value, ast.Constant) and value.value is None):
-            return [ReturnStatement(place, None)]
+            return [ir.ReturnStatement(place, None)]
         if self.scope.function.simt_role == "kernel":
             raise UnsupportedCode("a kernel returns nothing: store what it computes in an array")
         x = self.given(value)
-        return [ReturnStatement(place, convert_to(x, self.scope.give(RESULT_NAME, kind_of(x))))]
+        return [ir.ReturnStatement(place, convert_to(x, self.scope.give(RESULT_NAME, kind_of(x))))]
 
 
-def common_bound_type(x: Any, y: Any) -> NumberLiteral:
+def common_bound_type(x: Any, y: Any) -> ir.NumberLiteral:
     """Return the common type of two bounds, as a number of that type."""
-    return NumberLiteral(common_dtype(x, y), 0)
+    return ir.NumberLiteral(common_dtype(x, y), 0)
 
 
 def assigned_in(body: list[ast.stmt]) -> set[str]:
@@ -428,45 +408,45 @@ def assigned_in(body: list[ast.stmt]) -> set[str]:
     return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
-def is_loop_invariant(x: Expression, changed: set[str]) -> bool:
+def is_loop_invariant(x: ir.Expression, changed: set[str]) -> bool:
     """Whether a bound is loop-invariant."""
     match x:
-        case NumberLiteral():
+        case ir.NumberLiteral():
             return True
-        case VariableReference(name=name):
+        case ir.VariableReference(name=name):
             return name not in changed
-        case OperatorExpression(operands=operands):
+        case ir.OperatorExpression(operands=operands):
             return all(is_loop_invariant(y, changed) for y in operands)
         case _:
-            return isinstance(x, BuiltinVariable)
+            return isinstance(x, ir.BuiltinVariable)
 
 
-def never_falls_through(body: tuple[Statement, ...]) -> bool:
+def never_falls_through(body: tuple[ir.Statement, ...]) -> bool:
     """Whether control never reaches the end of these statements."""
     last = body[-1] if body else None
     match last:
-        case ReturnStatement() | LoopExit():
+        case ir.ReturnStatement() | ir.LoopExit():
             return True
-        case IfStatement(body=yes, other=no):
+        case ir.IfStatement(body=yes, other=no):
             return never_falls_through(yes) and never_falls_through(no)
-        case WhileStatement(condition=NumberLiteral(value=True), body=inner):
-            return not any(isinstance(s, LoopExit) and s.way == "break" for s in inner)
+        case ir.WhileStatement(condition=ir.NumberLiteral(value=True), body=inner):
+            return not any(isinstance(s, ir.LoopExit) and s.way == "break" for s in inner)
         case _:
             return False
 
 
-def exits_loop(body: tuple[Statement, ...]) -> bool:
+def exits_loop(body: tuple[ir.Statement, ...]) -> bool:
     """Whether a statement in a loop exits it."""
     for statement in body:
         match statement:
-            case ReturnStatement() | LoopExit(way="break"):
+            case ir.ReturnStatement() | ir.LoopExit(way="break"):
                 return True
-            case IfStatement(body=yes, other=no):
+            case ir.IfStatement(body=yes, other=no):
                 if exits_loop(yes) or exits_loop(no):
                     return True
-            case WhileStatement(body=inner) | ForStatement(body=inner):
-                if any(isinstance(s, ReturnStatement) for s in inner) or exits_loop(
-                    tuple(s for s in inner if isinstance(s, IfStatement))
+            case ir.WhileStatement(body=inner) | ir.ForStatement(body=inner):
+                if any(isinstance(s, ir.ReturnStatement) for s in inner) or exits_loop(
+                    tuple(s for s in inner if isinstance(s, ir.IfStatement))
                 ):
                     return True
             case _:
@@ -474,7 +454,7 @@ def exits_loop(body: tuple[Statement, ...]) -> bool:
     return False
 
 
-def read_routine(function: Any, given: dict[str, Any]) -> Routine:
+def read_routine(function: Any, given: dict[str, Any]) -> ir.Routine:
     """Read a kernel; `given` has an Array, a DType or a constant for each parameter."""
     reader = RoutineReader()
     try:
@@ -486,7 +466,7 @@ def read_routine(function: Any, given: dict[str, Any]) -> Routine:
 def _array_shape(given: Any) -> tuple[int, ...]:
     """Return the shape of a declared array, or refuse extents that are unknown or no positive integers."""
     shape = given if isinstance(given, tuple) else (given,)
-    if any(isinstance(n, Expression) for n in shape):
+    if any(isinstance(n, ir.Expression) for n in shape):
         raise UnsupportedCode(
             "the extents of an array are known when the kernel is compiled: make what they come from a parameter "
             "`NAME: simt.constexpr`, or use simt.dynamic_shared(dtype), whose size the launch gives"

@@ -12,22 +12,10 @@ from ..errors import KernelSourceError
 from ..ir.dtype import DType, bool_, float32, int32, int64
 from ..lazy.handle import Handle
 from ..tiles.read.values import constexpr
+from . import thread_ir as ir
 from .builtin import PYTHON_FUNCTIONS, IndexVector, ThreadBuiltin
 from .kinds import Constant, UnsupportedCode, common_dtype, convert_to, describe, is_half, kind_of, number_kind
 from .scope import RoutineScope
-from .thread_ir import (
-    Array,
-    ArrayElement,
-    BuiltinVariable,
-    Conditional,
-    Conversion,
-    Expression,
-    FunctionCall,
-    NumberLiteral,
-    OperatorExpression,
-    ShortCircuit,
-    VariableReference,
-)
 
 ARITHMETIC: dict[type, tuple[str, Callable[..., Any]]] = {
     ast.Add: ("+", operator.add),
@@ -111,7 +99,7 @@ class ThreadExpressionReader:
                 return self.operator(node)
             case ast.Subscript():
                 found = self.element(node, "load")
-                return Conversion(float32, found) if is_half(found.dtype) else found
+                return ir.Conversion(float32, found) if is_half(found.dtype) else found
             case ast.Call():
                 return self.call(node)
             case _:
@@ -131,7 +119,7 @@ class ThreadExpressionReader:
                 return self.both(node)
             case ast.IfExp(test=test, body=body, orelse=other):
                 condition = self.condition(test)
-                if not isinstance(condition, Expression):  # a static choice: the other operand is not read
+                if not isinstance(condition, ir.Expression):  # a static choice: the other operand is not read
                     return self.number(body if condition else other)
                 return self.choice(condition, self.number(body), self.number(other))
 
@@ -142,7 +130,7 @@ class ThreadExpressionReader:
         if name in scope.given and not isinstance(scope.given[name], DType):
             return scope.given[name]
         if name in scope.assigned:
-            return VariableReference(scope.fixed.get(name) or scope.known[name].dtype, name)
+            return ir.VariableReference(scope.fixed.get(name) or scope.known[name].dtype, name)
         if name in scope.partly:
             raise UnsupportedCode(scope.partly[name])
         if name in scope.known:
@@ -160,8 +148,8 @@ class ThreadExpressionReader:
             case IndexVector():
                 if attr not in AXES:
                     raise UnsupportedCode(f"{base.name} has x, y and z, and no {attr}")
-                return BuiltinVariable(int32, f"{base.name}.{attr}")
-            case Array():
+                return ir.BuiltinVariable(int32, f"{base.name}.{attr}")
+            case ir.Array():
                 if attr == "dtype":
                     return base.dtype
                 raise UnsupportedCode(
@@ -172,17 +160,17 @@ class ThreadExpressionReader:
                 if not hasattr(base, attr):
                     raise UnsupportedCode(f"there is no {base.__name__}.{attr}")
                 return getattr(base, attr)
-            case Expression():
+            case ir.Expression():
                 raise UnsupportedCode(f"a number has no attribute {attr}")
             case _:
                 raise UnsupportedCode(f"{base!r} is not part of the language of kernels")
 
-    def number(self, node: ast.expr) -> Expression | Constant:
+    def number(self, node: ast.expr) -> ir.Expression | Constant:
         """Read an expression that must be a number or truth value."""
         value = self.value(node)
-        if isinstance(value, Expression | int | float):
+        if isinstance(value, ir.Expression | int | float):
             return value
-        if isinstance(value, Array):
+        if isinstance(value, ir.Array):
             raise self.scope.wrong(
                 node,
                 f"{describe(value)} is meant as a number: write its index, {value.name}[...]; pointers are not "
@@ -196,13 +184,13 @@ class ThreadExpressionReader:
         """Read a condition: an expression of type bool, or a Python truth value."""
         return self.truth(self.number(node))
 
-    def truth(self, x: Expression | Constant) -> Any:
-        if not isinstance(x, Expression):
+    def truth(self, x: ir.Expression | Constant) -> Any:
+        if not isinstance(x, ir.Expression):
             return bool(x)
         place = self.scope.place(self.scope.source.tree)
-        return x if x.dtype is bool_ else OperatorExpression(bool_, "!=", (x, convert_to(0, x.dtype)), place)
+        return x if x.dtype is bool_ else ir.OperatorExpression(bool_, "!=", (x, convert_to(0, x.dtype)), place)
 
-    def integer(self, node: ast.expr, what: str) -> Expression | int:
+    def integer(self, node: ast.expr, what: str) -> ir.Expression | int:
         """Read an integer."""
         value = self.number(node)
         dtype = kind_of(value).dtype
@@ -212,7 +200,7 @@ class ThreadExpressionReader:
             raise self.scope.wrong(
                 node, f"{what} is a whole number, and this is {dtype.name}: // divides without a fraction"
             )
-        return value if isinstance(value, Expression) else int(value)
+        return value if isinstance(value, ir.Expression) else int(value)
 
     # --- operators -------------------------------------------------------------------------------
 
@@ -221,7 +209,7 @@ class ThreadExpressionReader:
         if found is None:
             raise UnsupportedCode("`@` is not part of the language of kernels: a product of matrices is loops")
         symbol, now = found
-        if not isinstance(x, Expression) and not isinstance(y, Expression):
+        if not isinstance(x, ir.Expression) and not isinstance(y, ir.Expression):
             try:
                 return now(x, y)
             except (ArithmeticError, ValueError, TypeError) as error:
@@ -229,8 +217,8 @@ class ThreadExpressionReader:
         dtype = self.operand_dtype(symbol, x, y)
         operands = (convert_to(x, dtype), convert_to(y, dtype))
         if symbol == "**":
-            return FunctionCall(dtype, "pow", operands)
-        return OperatorExpression(dtype, symbol, operands, self.scope.place(node))
+            return ir.FunctionCall(dtype, "pow", operands)
+        return ir.OperatorExpression(dtype, symbol, operands, self.scope.place(node))
 
     def operand_dtype(self, symbol: str, x: Any, y: Any) -> DType:
         """Return the type in which an operator computes, or refuse operands that it does not take."""
@@ -255,18 +243,18 @@ class ThreadExpressionReader:
         if isinstance(op, ast.Not):
             truth = self.truth(x)
             return (
-                OperatorExpression(bool_, "not", (truth,), self.scope.place(node))
-                if isinstance(truth, Expression)
+                ir.OperatorExpression(bool_, "not", (truth,), self.scope.place(node))
+                if isinstance(truth, ir.Expression)
                 else not truth
             )
-        if not isinstance(x, Expression):
+        if not isinstance(x, ir.Expression):
             return +x if isinstance(op, ast.UAdd) else -x if isinstance(op, ast.USub) else ~x
         if isinstance(op, ast.UAdd):
             return x
         if isinstance(op, ast.Invert) and x.dtype.is_float:
             raise UnsupportedCode(f"`~` is for whole numbers, and this is {x.dtype.name}")
         dtype = int32 if not x.dtype.is_float and x.dtype.bits < 32 else x.dtype
-        return OperatorExpression(
+        return ir.OperatorExpression(
             dtype, "-" if isinstance(op, ast.USub) else "~", (convert_to(x, dtype),), self.scope.place(node)
         )
 
@@ -279,11 +267,11 @@ class ThreadExpressionReader:
                 raise UnsupportedCode("`is` and `in` are not part of the language of kernels: compare with ==")
             symbol, now = COMPARISONS[type(op)]
             one: Any
-            if not isinstance(x, Expression) and not isinstance(y, Expression):
+            if not isinstance(x, ir.Expression) and not isinstance(y, ir.Expression):
                 one = now(x, y)
             else:
                 dtype = common_dtype(x, y)
-                one = OperatorExpression(
+                one = ir.OperatorExpression(
                     bool_, symbol, (convert_to(x, dtype), convert_to(y, dtype)), self.scope.place(node)
                 )
             result = self.joined_truth("and", result, one)
@@ -293,23 +281,23 @@ class ThreadExpressionReader:
         op = "and" if isinstance(node.op, ast.And) else "or"
         result = self.condition(node.values[0])
         for part in node.values[1:]:
-            if not isinstance(result, Expression) and result is (op == "or"):
+            if not isinstance(result, ir.Expression) and result is (op == "or"):
                 return result  # known now: what follows is not even read
             result = self.joined_truth(op, result, self.condition(part))
         return result
 
     def joined_truth(self, op: str, left: Any, right: Any) -> Any:
-        if not isinstance(left, Expression):
+        if not isinstance(left, ir.Expression):
             return right if left is (op == "and") else left
-        return ShortCircuit(bool_, op, left, convert_to(right, bool_))
+        return ir.ShortCircuit(bool_, op, left, convert_to(right, bool_))
 
-    def choice(self, condition: Expression, yes: Any, no: Any) -> Expression:
+    def choice(self, condition: ir.Expression, yes: Any, no: Any) -> ir.Expression:
         dtype = common_dtype(yes, no)
-        return Conditional(dtype, condition, convert_to(yes, dtype), convert_to(no, dtype))
+        return ir.Conditional(dtype, condition, convert_to(yes, dtype), convert_to(no, dtype))
 
     # --- elements --------------------------------------------------------------------------------
 
-    def element(self, node: ast.Subscript, how: str) -> ArrayElement:
+    def element(self, node: ast.Subscript, how: str) -> ir.ArrayElement:
         """Read `A[i]`, `tile[y, x]` or `tile[y][x]`; `how` is the kind of access."""
         parts: list[ast.expr] = []
         base: ast.expr = node
@@ -317,7 +305,7 @@ class ThreadExpressionReader:
             parts = [*(base.slice.elts if isinstance(base.slice, ast.Tuple) else [base.slice]), *parts]
             base = base.value
         array: Any = self.value(base)
-        if not isinstance(array, Array):
+        if not isinstance(array, ir.Array):
             raise UnsupportedCode(f"{describe(array)} has no elements: only arrays have")
         index = tuple([self.index(part) for part in parts])
         axes = max(1, len(array.shape))
@@ -331,20 +319,20 @@ class ThreadExpressionReader:
                 f"`{array.name}` has {axes} axes ({list(array.shape)}), and {len(index)} indices are given"
             )
         for axis, (i, extent) in enumerate(zip(index, array.shape, strict=False)):
-            if isinstance(i, NumberLiteral) and not 0 <= i.value < extent:
+            if isinstance(i, ir.NumberLiteral) and not 0 <= i.value < extent:
                 raise UnsupportedCode(
                     f"index {i.value} is outside of axis {axis} of `{array.name}`, which has {extent} elements"
                 )
         self.scope.access(array, how)
-        return ArrayElement(array.dtype, array, index, self.scope.place(node))
+        return ir.ArrayElement(array.dtype, array, index, self.scope.place(node))
 
-    def index(self, node: ast.expr) -> Expression:
+    def index(self, node: ast.expr) -> ir.Expression:
         if isinstance(node, ast.Slice):
             raise self.scope.wrong(node, REMEDIES[ast.Slice])
         value = self.integer(node, "an index")
-        if isinstance(value, Expression):
+        if isinstance(value, ir.Expression):
             return value
-        return NumberLiteral(int64 if number_kind(value).dtype is int64 else int32, value)
+        return ir.NumberLiteral(int64 if number_kind(value).dtype is int64 else int32, value)
 
 
 def function_name(callee: Any) -> str | None:

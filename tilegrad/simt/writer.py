@@ -6,30 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ..ir.dtype import DType, int32
+from . import thread_ir as ir
 from .expressions import FENCED_ATOMIC, ExpressionWriter
 from .names import TYPES, cpp_name
-from .thread_ir import (
-    Array,
-    AssertStatement,
-    AssignStatement,
-    AtomicOperation,
-    BarrierStatement,
-    DeviceCall,
-    Expression,
-    ExpressionStatement,
-    ForStatement,
-    IfStatement,
-    LaunchStatement,
-    LoopExit,
-    NumberLiteral,
-    OperatorExpression,
-    ReturnStatement,
-    Routine,
-    Statement,
-    StoreStatement,
-    VariableReference,
-    WhileStatement,
-)
 from .traversal import blocks_of, expressions_of, subexpressions
 
 INDENT = "    "
@@ -80,12 +59,12 @@ template <class T> __device__ T {FENCED_ATOMIC}(T old) {{
 """
 
 
-def cuda_source(routine: Routine) -> str:
+def cuda_source(routine: ir.Routine) -> str:
     """Print a kernel with everything that it calls and launches."""
-    order: list[tuple[Routine, bool]] = []
+    order: list[tuple[ir.Routine, bool]] = []
 
-    def visit(one: Routine, launched: bool) -> None:
-        starts = {id(s.routine) for s in statements(one.body) if isinstance(s, LaunchStatement)}
+    def visit(one: ir.Routine, launched: bool) -> None:
+        starts = {id(s.routine) for s in statements(one.body) if isinstance(s, ir.LaunchStatement)}
         for other in one.routines:
             visit(other, id(other) in starts)
         if (one, launched) not in order:
@@ -99,14 +78,14 @@ def cuda_source(routine: Routine) -> str:
     return "\n".join([*needed, f"{made}\n"])
 
 
-def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def statements(body: tuple[ir.Statement, ...]) -> Iterator[ir.Statement]:
     for statement in body:
         yield statement
         for block in blocks_of(statement):
             yield from statements(block)
 
 
-def synchronises_by_atomics(routine: Routine) -> bool:
+def synchronises_by_atomics(routine: ir.Routine) -> bool:
     """Whether threads may synchronise through atomic operations before reading others' stores.
 
     That is so if an old element is used and an array is both loaded and stored: a lock, a flag, a last-block reduction.
@@ -119,24 +98,24 @@ def synchronises_by_atomics(routine: Routine) -> bool:
     return bool(both - own) or bool(both and atomic & own)
 
 
-def device_routines(routine: Routine) -> Iterator[Routine]:
+def device_routines(routine: ir.Routine) -> Iterator[ir.Routine]:
     """Return a routine and the device functions that it calls."""
     yield routine
-    starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, LaunchStatement)}
+    starts = {id(s.routine) for s in statements(routine.body) if isinstance(s, ir.LaunchStatement)}
     for other in routine.routines:
         if id(other) not in starts:
             yield from device_routines(other)
 
 
-def uses_old_element(routine: Routine) -> bool:
+def uses_old_element(routine: ir.Routine) -> bool:
     """Whether the old element of an atomic operation is used."""
     for s in statements(routine.body):
         inside = (
             s.value.operands
-            if isinstance(s, ExpressionStatement) and isinstance(s.value, AtomicOperation)
+            if isinstance(s, ir.ExpressionStatement) and isinstance(s.value, ir.AtomicOperation)
             else expressions_of(s)
         )
-        if any(isinstance(x, AtomicOperation) for e in inside for x in subexpressions(e)):
+        if any(isinstance(x, ir.AtomicOperation) for e in inside for x in subexpressions(e)):
             return True
     return False
 
@@ -144,7 +123,7 @@ def uses_old_element(routine: Routine) -> bool:
 class RoutineWriter(ExpressionWriter):
     """Prints one function; `fenced` if its atomic operations order other accesses."""
 
-    def __init__(self, routine: Routine, fenced: bool = False) -> None:
+    def __init__(self, routine: ir.Routine, fenced: bool = False) -> None:
         self.routine, self.fenced, self.kernel = routine, fenced, True
         self.lines: list[str] = []
         self.depth = 1
@@ -161,8 +140,8 @@ class RoutineWriter(ExpressionWriter):
         self.body(one.body)
         return f"// {one.place}\n{head} {one.text}({given}) {{\n" + "\n".join(self.lines) + "\n}"
 
-    def parameter(self, p: Array | VariableReference) -> str:
-        if isinstance(p, VariableReference):
+    def parameter(self, p: ir.Array | ir.VariableReference) -> str:
+        if isinstance(p, ir.VariableReference):
             return f"{TYPES[p.dtype]} {cpp_name(p.name)}"
         const = "" if self.routine.accessed.get(p.name, frozenset()) & {"store", "atomic"} else "const "
         if p.shape:
@@ -170,7 +149,7 @@ class RoutineWriter(ExpressionWriter):
             return f"{const}{TYPES[p.dtype]} (&{cpp_name(p.name)}){extents}"
         return f"{const}{TYPES[p.dtype]}* {cpp_name(p.name)}"
 
-    def declaration(self, array: Array) -> str:
+    def declaration(self, array: ir.Array) -> str:
         extents = "".join(f"[{n}]" for n in array.shape)
         name = cpp_name(array.name)
         match array.space:
@@ -189,99 +168,101 @@ class RoutineWriter(ExpressionWriter):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def body(self, body: tuple[Statement, ...]) -> None:
+    def body(self, body: tuple[ir.Statement, ...]) -> None:
         for name in [n for n, (block, first) in self.home.items() if block is body and not first]:
             self.line(f"{TYPES[self.routine.types[name]]} {cpp_name(name)};")
             self.declared.add(name)
         for statement in body:
             self.statement(statement)
 
-    def inner(self, body: tuple[Statement, ...]) -> None:
+    def inner(self, body: tuple[ir.Statement, ...]) -> None:
         self.depth += 1
         self.body(body)
         self.depth -= 1
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case AssignStatement(name=name, value=value):
+            case ir.AssignStatement(name=name, value=value):
                 self.assign(name, value)
-            case StoreStatement(target=target, value=value):
+            case ir.StoreStatement(target=target, value=value):
                 if self.fenced and self.unlocks(target.array):
                     self.line("__threadfence();")
                 self.line(self.changed(self.expression(target), target, value))
-            case BarrierStatement(kind=kind):
+            case ir.BarrierStatement(kind=kind):
                 self.line(f"__{kind}();")
-            case ExpressionStatement(value=value):
+            case ir.ExpressionStatement(value=value):
                 self.line(f"{self.expression(value)};")
-            case AssertStatement(condition=condition):
+            case ir.AssertStatement(condition=condition):
                 self.line(f"if (!({self.expression(condition)})) __trap();  // {statement.message or 'assert'}")
-            case LaunchStatement():
+            case ir.LaunchStatement():
                 self.launch(statement)
             case _:
                 self.control(statement)
 
-    def control(self, statement: Statement) -> None:
+    def control(self, statement: ir.Statement) -> None:
         """Print a statement of control flow."""
         match statement:
-            case IfStatement():
+            case ir.IfStatement():
                 self.branch(statement, "if")
-            case WhileStatement(condition=condition, body=body):
+            case ir.WhileStatement(condition=condition, body=body):
                 self.line(f"while ({self.expression(condition)}) {{")
                 self.inner(body)
                 self.line("}")
-            case ForStatement():
+            case ir.ForStatement():
                 self.loop(statement)
-            case LoopExit(way=way):
+            case ir.LoopExit(way=way):
                 self.line(f"{way};")
-            case ReturnStatement(value=value):
+            case ir.ReturnStatement(value=value):
                 self.line("return;" if value is None else f"return {self.converted(value, self.routine.result)};")
 
-    def unlocks(self, array: Array) -> bool:
+    def unlocks(self, array: ir.Array) -> bool:
         """Whether a plain store may release a lock; within a device function, judged from that function alone."""
         how = self.routine.accessed.get(array.name, frozenset())
         return "atomic" in how or (not self.kernel and how == {"store"} and array.space == "global")
 
-    def assign(self, name: str, value: Expression) -> None:
+    def assign(self, name: str, value: ir.Expression) -> None:
         dtype = self.routine.types.get(name) or value.dtype
         text = self.raw(value) if dtype is int32 else self.expression(value)
         if name in self.declared:
-            self.line(self.changed(cpp_name(name), VariableReference(dtype, name), value))
+            self.line(self.changed(cpp_name(name), ir.VariableReference(dtype, name), value))
         else:
             self.declared.add(name)
             self.line(f"{TYPES[dtype]} {cpp_name(name)} = {text};")
 
-    def changed(self, target: str, old: Expression, value: Expression) -> str:
+    def changed(self, target: str, old: ir.Expression, value: ir.Expression) -> str:
         """Print an assignment, with `+=` and the like where possible."""
         match value:
-            case OperatorExpression(op=op, operands=(first, second)) if op in IN_PLACE and is_same_location(first, old):
+            case ir.OperatorExpression(op=op, operands=(first, second)) if op in IN_PLACE and is_same_location(
+                first, old
+            ):
                 return f"{target} {IN_PLACE[op]} {self.expression(second)};"
             case _:
                 return f"{target} = {self.expression(value)};"
 
-    def converted(self, value: Expression, dtype: DType | None) -> str:
+    def converted(self, value: ir.Expression, dtype: DType | None) -> str:
         text = self.expression(value)
         return text if dtype is None or value.dtype is dtype else f"{TYPES[dtype]}({text})"
 
-    def branch(self, statement: IfStatement, word: str) -> None:
+    def branch(self, statement: ir.IfStatement, word: str) -> None:
         self.line(f"{word} ({self.expression(statement.condition)}) {{")
         self.inner(statement.body)
         match statement.other:
             case ():
                 self.line("}")
-            case (IfStatement() as nested,) if not any(block is statement.other for block, _ in self.home.values()):
+            case (ir.IfStatement() as nested,) if not any(block is statement.other for block, _ in self.home.values()):
                 self.branch(nested, "} else if")
             case other:
                 self.line("} else {")
                 self.inner(other)
                 self.line("}")
 
-    def loop(self, loop: ForStatement) -> None:
+    def loop(self, loop: ir.ForStatement) -> None:
         name, dtype = cpp_name(loop.name), loop.start.dtype
         stop = self.expression(loop.stop)
         match loop.step:
-            case NumberLiteral(value=1):
+            case ir.NumberLiteral(value=1):
                 step, compared = f"++{name}", "<"
-            case NumberLiteral(value=value) if value < 0:
+            case ir.NumberLiteral(value=value) if value < 0:
                 step, compared = f"{name} -= {-value}", ">"
             case _:
                 step, compared = f"{name} += {self.expression(loop.step)}", "<"
@@ -296,32 +277,32 @@ class RoutineWriter(ExpressionWriter):
         self.loops -= 1
         self.line("}")
 
-    def launch(self, launch: LaunchStatement) -> None:
+    def launch(self, launch: ir.LaunchStatement) -> None:
         grid, block = (
             self.raw(x[0]) if len(x) == 1 else f"dim3({', '.join(self.raw(n) for n in x)})"
             for x in (launch.grid, launch.block)
         )
         shared = (
             ""
-            if isinstance(launch.shared, NumberLiteral) and not launch.shared.value
+            if isinstance(launch.shared, ir.NumberLiteral) and not launch.shared.value
             else f", {self.expression(launch.shared)}"
         )
-        given = ", ".join(cpp_name(x.name) if isinstance(x, Array) else self.expression(x) for x in launch.arguments)
+        given = ", ".join(cpp_name(x.name) if isinstance(x, ir.Array) else self.expression(x) for x in launch.arguments)
         self.line(f"{launch.routine.text}<<<{grid}, {block}{shared}>>>({given});")
 
 
-def is_short_loop(loop: ForStatement) -> bool:
+def is_short_loop(loop: ir.ForStatement) -> bool:
     """Whether a loop's trip count is known and small enough to unroll."""
     match loop:
-        case ForStatement(
-            start=NumberLiteral(value=start), stop=NumberLiteral(value=stop), step=NumberLiteral(value=step)
+        case ir.ForStatement(
+            start=ir.NumberLiteral(value=start), stop=ir.NumberLiteral(value=stop), step=ir.NumberLiteral(value=step)
         ):
             return abs(stop - start) <= MAX_UNROLLED_ITERATIONS * abs(step)
         case _:
             return False
 
 
-def is_same_location(x: Expression, y: Expression) -> bool:
+def is_same_location(x: ir.Expression, y: ir.Expression) -> bool:
     """Whether two expressions denote the same location."""
     return type(x) is type(y) and x.dtype is y.dtype and comparable(x) == comparable(y)
 
@@ -329,11 +310,11 @@ def is_same_location(x: Expression, y: Expression) -> bool:
 def comparable(x: object) -> object:
     """Return an expression as a comparable value."""
     match x:
-        case Array():
+        case ir.Array():
             return id(x)
-        case DeviceCall():
+        case ir.DeviceCall():
             return id(x)
-        case Expression():
+        case ir.Expression():
             return (type(x).__name__, *[comparable(getattr(x, f)) for f in x.fields if f != "place"])
         case tuple():
             return tuple([comparable(y) for y in x])
@@ -341,10 +322,10 @@ def comparable(x: object) -> object:
             return x
 
 
-Block = tuple[Statement, ...]
+Block = tuple[ir.Statement, ...]
 
 
-def declaration_blocks(routine: Routine) -> dict[str, tuple[Block, bool]]:
+def declaration_blocks(routine: ir.Routine) -> dict[str, tuple[Block, bool]]:
     """Choose the block that declares each variable, and whether at its first assignment.
 
     That block must contain all other mentions; if none does, the smallest enclosing block declares it at its start.
@@ -356,13 +337,16 @@ def declaration_blocks(routine: Routine) -> dict[str, tuple[Block, bool]]:
     def visit(block: Block, around: tuple[Block, ...]) -> None:
         here = (*around, block)
         for statement in block:
-            if isinstance(statement, ForStatement):
+            if isinstance(statement, ir.ForStatement):
                 counted.add(statement.name)
             for name in [
-                v.name for e in expressions_of(statement) for v in subexpressions(e) if isinstance(v, VariableReference)
+                v.name
+                for e in expressions_of(statement)
+                for v in subexpressions(e)
+                if isinstance(v, ir.VariableReference)
             ]:
                 mentions.setdefault(name, []).append(here)
-            if isinstance(statement, AssignStatement):
+            if isinstance(statement, ir.AssignStatement):
                 mentions.setdefault(statement.name, []).append(here)
                 firsts.setdefault(statement.name, block)
             for inner in blocks_of(statement):
