@@ -44,3 +44,9 @@ def test_a_traced_function_may_be_the_first_to_draw() -> None:
     assert not np.array_equal(first, second)
     generator.manual_seed(0)
     np.testing.assert_array_equal(tg.rand(4, generator=generator).numpy(), first)
+
+
+def test_deviations_of_zero_are_normal_and_not_log_normal() -> None:
+    np.testing.assert_array_equal(tg.ones(3).normal_(2, 0).numpy(), [2, 2, 2])
+    with pytest.raises(tg.errors.ArgumentError, match="log_normal_: std=0"):
+        tg.ones(3).log_normal_(1, 0)

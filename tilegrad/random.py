@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from .errors import ArgumentError, DTypeError
 from .functions.creation import DeviceLike, from_array, new_shape, place, typed
 from .functions.declared import publish
+from .functions.pointwise import named
 from .functions.promotion import Number, get_default_dtype, kind_of
 from .functions.views import in_one_piece
 from .ir.dtype import DType, int64
@@ -251,34 +253,27 @@ def _asked(value: Value, requires_grad: bool) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-def rand_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Draw uniformly from [0, 1), in the shape of another tensor."""
-    x = input.value
-    made = rand(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
-    return lay(made, formatted(input, memory_format, "rand_like")).requires_grad_(requires_grad)
+def _drawing_like(draw: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:
+    def make(
+        input: Tensor,
+        *,
+        generator: Generator | None = None,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        x = input.value
+        made = draw(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
+        return lay(made, formatted(input, memory_format, name)).requires_grad_(requires_grad)
+
+    return named(make, name, doc)
 
 
-def randn_like(
-    input: Tensor,
-    *,
-    generator: Generator | None = None,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Draw from a standard normal distribution, in the shape of another tensor."""
-    x = input.value
-    made = randn(x.shape, generator=generator, dtype=dtype or x.dtype, device=device or x.device)
-    return lay(made, formatted(input, memory_format, "randn_like")).requires_grad_(requires_grad)
+rand_like = _drawing_like(rand, "rand_like", "Draw uniformly from [0, 1), in the shape of another tensor.")
+randn_like = _drawing_like(
+    randn, "randn_like", "Draw from a standard normal distribution, in the shape of another tensor."
+)
 
 
 def randint_like(
@@ -407,8 +402,6 @@ def normal_(self: Tensor, mean: float = 0, std: float = 1, *, generator: Generat
     """Fill with normally distributed numbers."""
     if std < 0:
         raise ArgumentError(f"normal_: std={std}: a standard deviation is 0 or more")
-    if not std > 0:
-        raise ArgumentError(f"log_normal_: std={std} is not greater than 0")
     x = self.value
     drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * std + mean).value, "normal_")
@@ -454,6 +447,8 @@ def geometric_(self: Tensor, p: float, *, generator: Generator | None = None) ->
 
 def log_normal_(self: Tensor, mean: float = 1, std: float = 2, *, generator: Generator | None = None) -> Tensor:
     """Fill with exponentials of normally distributed numbers."""
+    if not std > 0:
+        raise ArgumentError(f"log_normal_: std={std} is not greater than 0")
     x = self.value
     drawn = randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
     self.write((drawn * std + mean).exp().value, "log_normal_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DTypeError
@@ -20,6 +21,8 @@ from ..ir.dtype import (
     uint8,
 )
 from .creation import empty, tensor
+from .declared import publish
+from .pointwise import named
 from .promotion import get_default_dtype
 
 if TYPE_CHECKING:
@@ -85,59 +88,23 @@ class iinfo:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
-def _of_type(dtype: DType, data: tuple[Any, ...]) -> Tensor:
-    if not data or isinstance(data[0], int):
-        return empty(*data or (0,), dtype=dtype)
-    return tensor(data[0], dtype=dtype)
+def _constructor(name: str, dtype: DType) -> Callable[..., Tensor]:
+    """Return one of PyTorch's older constructors.
 
-
-def FloatTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=float32)`; integers are sizes."""
-    return _of_type(float32, data)
-
-
-def DoubleTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=float64)`; integers are sizes."""
-    return _of_type(float64, data)
-
-
-def IntTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=int32)`; integers are sizes."""
-    return _of_type(int32, data)
-
-
-def LongTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=int64)`; integers are sizes.
-
-    >>> LongTensor([1, 2]), LongTensor(2, 3).shape
+    >>> _constructor("LongTensor", int64)([1, 2]), _constructor("LongTensor", int64)(2, 3).shape
     (tensor([1, 2]), (2, 3))
     """
-    return _of_type(int64, data)
+
+    def construct(*data: Any) -> Tensor:
+        if not data or isinstance(data[0], int):
+            return empty(*data or (0,), dtype=dtype)
+        return tensor(data[0], dtype=dtype)
+
+    return named(construct, name, f"Make a tensor as `tensor(data, dtype={dtype.name})`; integers are sizes.")
 
 
-def ByteTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=uint8)`; integers are sizes."""
-    return _of_type(uint8, data)
+FloatTensor, DoubleTensor = _constructor("FloatTensor", float32), _constructor("DoubleTensor", float64)
+IntTensor, LongTensor = _constructor("IntTensor", int32), _constructor("LongTensor", int64)
+ByteTensor, BoolTensor = _constructor("ByteTensor", uint8), _constructor("BoolTensor", bool_)
 
-
-def BoolTensor(*data: Any) -> Tensor:  # noqa: N802 - PyTorch's name
-    """Make a tensor as `tensor(data, dtype=bool)`; integers are sizes."""
-    return _of_type(bool_, data)
-
-
-__all__ = [
-    "BoolTensor",
-    "ByteTensor",
-    "DoubleTensor",
-    "FloatTensor",
-    "IntTensor",
-    "LongTensor",
-    "Size",
-    "e",
-    "finfo",
-    "iinfo",
-    "inf",
-    "nan",
-    "newaxis",
-    "pi",
-]
+publish(globals(), others=("Size", "e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi"))

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError
-from ..ir.dtype import (
-    DTYPES,
-    FLOAT8,
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-)
+from ..ir import dtype as dtypes
+from ..ir.dtype import DType
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, in_memory
 from ..lazy.handle import Handle, handle_on, wrap
@@ -45,12 +33,13 @@ from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
 from .declared import publish
+from .pointwise import named
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
-NAMES_OF_DTYPES = frozenset(d.name for d in (*DTYPES, *FLOAT8))
+NAMES_OF_DTYPES = frozenset(d.name for d in (*dtypes.DTYPES, *dtypes.FLOAT8))
 
 
 # --- types and devices -------------------------------------------------------------------------
@@ -147,54 +136,19 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return to(self, other)
 
 
-def as_float(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to float32."""
-    return to(self, float32, memory_format=memory_format)
+def _converting(dtype: DType, name: str, note: str = "") -> Callable[..., Tensor]:
+    def convert(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
+        return to(self, dtype, memory_format=memory_format)
+
+    return named(convert, name, f"Convert to {dtype.name}{note}.")
 
 
-def double(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to float64."""
-    return to(self, float64, memory_format=memory_format)
-
-
-def half(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to float16."""
-    return to(self, float16, memory_format=memory_format)
-
-
-def as_bfloat16(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to bfloat16."""
-    return to(self, bfloat16, memory_format=memory_format)
-
-
-def long(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to int64."""
-    return to(self, int64, memory_format=memory_format)
-
-
-def as_int(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to int32."""
-    return to(self, int32, memory_format=memory_format)
-
-
-def short(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to int16."""
-    return to(self, int16, memory_format=memory_format)
-
-
-def char(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to int8."""
-    return to(self, int8, memory_format=memory_format)
-
-
-def byte(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to uint8."""
-    return to(self, uint8, memory_format=memory_format)
-
-
-def as_bool(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
-    """Convert to bool: nonzero elements are true."""
-    return to(self, bool_, memory_format=memory_format)
+as_float, double = _converting(dtypes.float32, "as_float"), _converting(dtypes.float64, "double")
+half, as_bfloat16 = _converting(dtypes.float16, "half"), _converting(dtypes.bfloat16, "as_bfloat16")
+long, as_int = _converting(dtypes.int64, "long"), _converting(dtypes.int32, "as_int")
+short, char = _converting(dtypes.int16, "short"), _converting(dtypes.int8, "char")
+byte = _converting(dtypes.uint8, "byte")
+as_bool = _converting(dtypes.bool_, "as_bool", ": nonzero elements are true")
 
 
 def contiguous(self: Tensor, memory_format: MemoryFormat | None = None) -> Tensor:
@@ -275,7 +229,7 @@ def __dlpack__(self: Tensor, **options: Any) -> Any:
     """Export the memory as a DLPack capsule."""
     from ..runtime.exposure import expose
 
-    if self.value.dtype in (bfloat16, *FLOAT8):
+    if self.value.dtype in (dtypes.bfloat16, *dtypes.FLOAT8):
         raise DTypeError(f"DLPack by numpy does not know {self.value.dtype.name}; convert it: x.float()")
     x = in_memory_order(self)
     whole = x.base().current() if x._moves else x.value

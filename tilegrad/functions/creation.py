@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,6 +21,7 @@ from ..ops.broadcasting import fill
 from ..ops.movement import inverse, permute
 from ..runtime.device import Device, device
 from .declared import publish
+from .pointwise import named
 from .promotion import Number, constant, get_default_dtype, held, kind_of, number_dtype
 from .views import in_one_piece, sizes_of
 
@@ -274,42 +275,27 @@ def _like(x: Tensor, dtype: DType | None, device: DeviceLike) -> dict[str, Any]:
     return {"dtype": dtype or x.value.dtype, "device": device or x.value.device}
 
 
-def zeros_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Create zeros of the shape, dtype and device of another tensor."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
+def _of_number(name: str, number: Number, doc: str) -> Callable[..., Tensor]:
+    def make(
+        input: Tensor,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+        memory_format: MemoryFormat | None = None,
+    ) -> Tensor:
+        options: dict[str, Any] = {"requires_grad": requires_grad, "memory_format": memory_format}
+        made = full_like(input, number, dtype=dtype, device=device, **options)
+        return arbitrary(made) if name == "empty_like" else made
+
+    return named(make, name, doc)
 
 
-def ones_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Create ones of the shape, dtype and device of another tensor."""
-    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
-
-
-def empty_like(
-    input: Tensor,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-    memory_format: MemoryFormat | None = None,
-) -> Tensor:
-    """Create a tensor with unspecified elements, of the shape, dtype and device of another."""
-    return arbitrary(
-        zeros_like(input, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
-    )
+zeros_like = _of_number("zeros_like", 0, "Create zeros of the shape, dtype and device of another tensor.")
+ones_like = _of_number("ones_like", 1, "Create ones of the shape, dtype and device of another tensor.")
+empty_like = _of_number(
+    "empty_like", 0, "Create a tensor with unspecified elements, of the shape, dtype and device of another."
+)
 
 
 def full_like(
