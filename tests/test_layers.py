@@ -10,7 +10,7 @@ TENSOR = "the tensor and what stands beside it: tensor.py, functional.py, random
 
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"config"},
+    {"config", "deferred"},
     {"ir"},
     {"runtime"},
     {"tiles"},

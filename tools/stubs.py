@@ -167,7 +167,7 @@ def functions(module: ModuleType, with_out: tuple[str, ...]) -> str:
     """Return the stub of a module of functions."""
     stub = Stub(_path(module))
     for name in module.__all__:
-        found = vars(module)[name]
+        found = getattr(module, name)
         if isinstance(found, FunctionType):
             stub.function(name, found, out=name in with_out)
         else:
@@ -205,6 +205,8 @@ def stubs() -> dict[Path, str]:
         ROOT / "tilegrad/nn/__init__.pyi": package(tg.nn),
         ROOT / "tilegrad/nn/functional/__init__.pyi": functions(tg.nn.functional, ()),
         ROOT / "tilegrad/nn/utils/__init__.pyi": package(tg.nn.utils),
+        ROOT / "tilegrad/optim/__init__.pyi": package(tg.optim),
+        ROOT / "tilegrad/data/__init__.pyi": package(tg.data),
     }
 
 

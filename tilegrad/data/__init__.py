@@ -1,59 +1,24 @@
-"""Data sets, samplers, loaders, and transforms of images."""
+"""Data sets, samplers, loaders, and transforms of images.
 
-from ..functions.declared import publish_classes
-from . import transforms
-from .collate import default_collate, default_convert
-from .dataset import (
-    ArrayDataset,
-    ChainDataset,
-    ConcatDataset,
-    Dataset,
-    IterableDataset,
-    StackDataset,
-    Subset,
-    TensorDataset,
-    random_split,
-)
-from .digits import Digits
-from .idx import MNIST, read_idx
-from .loader import DataLoader
-from .sampler import (
-    BatchSampler,
-    DistributedSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
-from .worker import WorkerInfo, get_worker_info
+Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
+"""
 
-__all__ = [
-    "MNIST",
-    "ArrayDataset",
-    "BatchSampler",
-    "ChainDataset",
-    "ConcatDataset",
-    "DataLoader",
-    "Dataset",
-    "Digits",
-    "DistributedSampler",
-    "IterableDataset",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "StackDataset",
-    "Subset",
-    "SubsetRandomSampler",
-    "TensorDataset",
-    "WeightedRandomSampler",
-    "WorkerInfo",
-    "default_collate",
-    "default_convert",
-    "get_worker_info",
-    "random_split",
-    "read_idx",
-    "transforms",
-]
+from ..deferred import defer as _defer
 
-publish_classes(globals())
+_NAMES = {
+    "idx": "MNIST read_idx",
+    "dataset": (
+        "ArrayDataset ChainDataset ConcatDataset Dataset IterableDataset StackDataset Subset TensorDataset random_split"
+    ),
+    "sampler": (
+        "BatchSampler DistributedSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler "
+        "WeightedRandomSampler"
+    ),
+    "loader": "DataLoader",
+    "digits": "Digits",
+    "worker": "WorkerInfo get_worker_info",
+    "collate": "default_collate default_convert",
+}
+"""The public names of each module."""
+
+_defer(globals(), _NAMES, ("transforms",))

@@ -333,13 +333,15 @@ def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequenc
 
 
 def publish_classes(space: dict[str, Any]) -> None:
-    """Wrap the constructors in `__all__` of a package to check their arguments, and restrict `dir` to `__all__`."""
+    """Wrap the constructors of the public classes of a module, and of their bases, to check their arguments.
+
+    Call it at the end of a module with its `globals()`.
+    """
     made: Any
-    found = [space[name] for name in space["__all__"]]
-    for made in {base for given in found if isinstance(given, type) for base in given.__mro__}:
+    found = [x for x in space.values() if isinstance(x, type) and x.__module__ == space["__name__"]]
+    for made in {base for given in found if given.__name__[0] != "_" for base in given.__mro__}:
         if made.__module__.startswith("tilegrad.") and "__init__" in vars(made):
             made.__init__ = checking_arguments(made.__init__)
-    _show_public(space)
 
 
 def _show_public(space: dict[str, Any]) -> None:

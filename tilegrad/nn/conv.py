@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import init
 from .functional import convolutions
@@ -213,3 +214,6 @@ class Unfold(FunctionModule, function=convolutions.unfold):
 
 class Fold(FunctionModule, function=convolutions.fold):
     """Sum windows, given as columns, into images."""
+
+
+publish_classes(globals())

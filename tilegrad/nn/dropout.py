@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..functions.declared import publish_classes
 from . import functional
 from .functional.dropouts import checked_probability
 from .wrapped import FunctionModule
@@ -41,3 +42,6 @@ class AlphaDropout(_Dropout, function=functional.alpha_dropout):
 
 class FeatureAlphaDropout(_Dropout, function=functional.feature_alpha_dropout):
     """Apply `AlphaDropout` to whole channels."""
+
+
+publish_classes(globals())

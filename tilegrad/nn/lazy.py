@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import unwrap
 from typing import Any, ClassVar
 
 from ..autograd.modes import no_grad
 from ..errors import ShapeError
 from ..functions.creation import empty
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import conv, layers, norm
 from .module import Module
@@ -67,7 +69,7 @@ class _Lazy(Module):
         if becomes is not None:
             cls.becomes, cls.channels = becomes, channels
             # the first parameter after `self`
-            name, taken = becomes.__name__, becomes.__init__.__code__.co_varnames[1]
+            name, taken = becomes.__name__, unwrap(becomes.__init__).__code__.co_varnames[1]
             made = f"{'An' if name[0] in 'AEIOU' else 'A'} `{name}` that takes `{taken}` from its first input."
             cls.__doc__ = cls.__doc__ or made
 
@@ -159,3 +161,6 @@ class LazyInstanceNorm2d(_LazyInstanceNorm, becomes=norm.InstanceNorm2d, channel
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm, becomes=norm.InstanceNorm3d, channels=-4): ...
+
+
+publish_classes(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional
 from .layers import PairwiseDistance
@@ -106,3 +107,6 @@ class GaussianNLLLoss(
 
 class CTCLoss(Loss, function=functional.ctc_loss, inputs=("log_probs", "targets", "input_lengths", "target_lengths")):
     """Compute the negative log-likelihood of label sequences, summed over their alignments with the inputs."""
+
+
+publish_classes(globals())

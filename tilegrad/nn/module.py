@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
+from ..functions.declared import publish_classes
 from ..ir.dtype import DType
 from ..lazy.handle import Surroundings, state
 from ..lazy.layout import RANKS
@@ -376,3 +377,6 @@ class Module(Hooked):
 
     def _get_name(self) -> str:
         return type(self).__name__
+
+
+publish_classes(globals())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..errors import ArgumentError, ShapeError
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .functional.paddings import pad
 from .module import Module
@@ -98,3 +99,6 @@ class CircularPad2d(_Pad, axes=2, mode="circular"): ...
 
 
 class CircularPad3d(_Pad, axes=3, mode="circular"): ...
+
+
+publish_classes(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.creation import empty
+from ..functions.declared import publish_classes
 from ..lazy.handle import Handle, state
 from ..tensor import Tensor
 
@@ -43,3 +44,6 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+publish_classes(globals())

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from ..errors import ArgumentError
+from ..functions.declared import publish_classes
 from . import functional
 from .functional.geometry import each
 from .wrapped import FunctionModule
@@ -136,3 +137,6 @@ class MaxUnpool3d(_Pool, function=functional.max_unpool3d, inputs=("input", "ind
     """Invert `MaxPool3d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 3
+
+
+publish_classes(globals())

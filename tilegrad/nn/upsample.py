@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..functions.declared import publish_classes
 from . import functional
 from .wrapped import FunctionModule
 
@@ -51,3 +52,6 @@ class PixelUnshuffle(FunctionModule, function=functional.pixel_unshuffle):
 
 class ChannelShuffle(FunctionModule, function=functional.channel_shuffle):
     """Interleave the channels of the groups."""
+
+
+publish_classes(globals())

@@ -1,35 +1,20 @@
-"""Optimizers, learning-rate schedules, and averages of parameters, under PyTorch's names."""
+"""Optimizers, learning-rate schedules, and averages of parameters, under PyTorch's names.
 
-from ..functions.declared import publish_classes
-from . import lr_scheduler, swa_utils
-from .adam import Adam, AdamW
-from .adam_relatives import Adamax, Lion, NAdam, RAdam
-from .adaptive import Adadelta, Adagrad, RMSprop
-from .averaged import ASGD, Adafactor, Rprop
-from .lbfgs import LBFGS
-from .muon import Muon
-from .optimizer import Optimizer
-from .sgd import SGD
+Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
+"""
 
-__all__ = [
-    "ASGD",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Lion",
-    "Muon",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-    "lr_scheduler",
-    "swa_utils",
-]
+from ..deferred import defer as _defer
 
-publish_classes(globals())
+_CLASSES = {
+    "averaged": "ASGD Adafactor Rprop",
+    "lbfgs": "LBFGS",
+    "sgd": "SGD",
+    "adaptive": "Adadelta Adagrad RMSprop",
+    "adam": "Adam AdamW",
+    "adam_relatives": "Adamax Lion NAdam RAdam",
+    "muon": "Muon",
+    "optimizer": "Optimizer",
+}
+"""The public classes of each module."""
+
+_defer(globals(), _CLASSES, ("lr_scheduler", "swa_utils"))

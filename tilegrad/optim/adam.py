@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ..functions.arithmetic import maximum
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled
 from .optimizer import Optimizer, Params, State
@@ -78,3 +79,6 @@ class AdamW(Adam):
         super().__init__(
             params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True, **hints
         )
+
+
+publish_classes(globals())

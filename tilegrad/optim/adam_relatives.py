@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ..functions.arithmetic import maximum, where
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled, with_decay
 from .optimizer import Optimizer, Params, State
@@ -175,3 +176,6 @@ class Lion(Optimizer):
         direction = (mean * first + gradient * (1 - first)).sign()
         mean.mul_(second).add_(gradient * (1 - second))
         parameter.sub_(direction * group["lr"])
+
+
+publish_classes(globals())

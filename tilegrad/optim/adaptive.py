@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ..functions.creation import full_like
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State
@@ -131,3 +132,6 @@ class RMSprop(Optimizer):
         if group.uses("momentum"):
             change = state["momentum_buffer"].mul_(group["momentum"]).add_(change)
         parameter.sub_(change * group["lr"])
+
+
+publish_classes(globals())

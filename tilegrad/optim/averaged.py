@@ -8,6 +8,7 @@ from ..errors import ArgumentError
 from ..functions.arithmetic import maximum, where
 from ..functions.constants import finfo
 from ..functions.creation import full_like, zeros
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State
@@ -159,3 +160,6 @@ class Adafactor(Optimizer):
         change = gradient * maximum(variance, variance.new_tensor(0.0) + least * least).rsqrt()
         scale = (change.norm() / (change.numel() ** 0.5 * group["d"])).clamp(min=1.0)
         parameter.sub_(change * (alpha / scale))
+
+
+publish_classes(globals())

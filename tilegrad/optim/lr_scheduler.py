@@ -1,6 +1,5 @@
 """Learning-rate schedules, under PyTorch's names."""
 
-from ..functions.declared import publish_classes
 from .averaging import SWALR
 from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
 from .cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
@@ -36,4 +35,6 @@ __all__ = [
     "StepLR",
 ]
 
-publish_classes(globals())
+
+def __dir__() -> list[str]:
+    return __all__

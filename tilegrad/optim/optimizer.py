@@ -12,6 +12,7 @@ from ..autograd.modes import enable_grad, no_grad
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.creation import as_tensor, zeros_like
+from ..functions.declared import publish_classes
 from ..functions.promotion import kind_of
 from ..jitted.function import tracing
 from ..lazy.evaluation import compute
@@ -371,3 +372,6 @@ def _of(parameter: Tensor, name: str, value: Any) -> Any:
 
 def _shape(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
+
+
+publish_classes(globals())

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
+from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import Optimizer, Params, State
@@ -63,3 +64,6 @@ class SGD(Optimizer):
             kept.copy_(moved)
             gradient = gradient + moved * momentum if group.uses("nesterov") else moved
         parameter.sub_(gradient * group["lr"])
+
+
+publish_classes(globals())

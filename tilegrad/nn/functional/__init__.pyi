@@ -261,6 +261,74 @@ def max_pool3d_with_indices(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Pooled: ...
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor: ...
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled: ...
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled: ...
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    dilation: Each = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Pooled: ...
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor: ...
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Each,
+    stride: Each | None = None,
+    padding: Each = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor: ...
+def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
+def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
+def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
+def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor: ...
+def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor: ...
+def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor: ...
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor: ...
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor: ...
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+) -> Tensor: ...
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -467,74 +535,6 @@ def local_response_norm(
 ) -> Tensor: ...
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor: ...
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor: ...
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor: ...
-def max_pool1d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled: ...
-def max_pool2d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled: ...
-def max_pool3d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    dilation: Each = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Pooled: ...
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor: ...
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: Each,
-    stride: Each | None = None,
-    padding: Each = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor: ...
-def adaptive_max_pool1d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
-def adaptive_max_pool2d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
-def adaptive_max_pool3d(input: Tensor, output_size: Sizes, return_indices: bool = False) -> Pooled: ...
-def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor: ...
-def adaptive_avg_pool2d(input: Tensor, output_size: Sizes) -> Tensor: ...
-def adaptive_avg_pool3d(input: Tensor, output_size: Sizes) -> Tensor: ...
-def lp_pool1d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor: ...
-def lp_pool2d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor: ...
-def lp_pool3d(
-    input: Tensor, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
-) -> Tensor: ...
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
