@@ -41,7 +41,7 @@ from tilegrad.ir.tile import (
     BroadcastTo,
     Cast,
     Dot,
-    Expand,
+    ExpandDims,
     For,
     Full,
     If,
@@ -49,7 +49,6 @@ from tilegrad.ir.tile import (
     Literal,
     Load,
     Name,
-    Parameter,
     ProgramId,
     Reduce,
     Reshape,
@@ -57,6 +56,7 @@ from tilegrad.ir.tile import (
     Statement,
     Store,
     Tile,
+    TileParameter,
     Trans,
     While,
 )
@@ -134,9 +134,9 @@ class _Maker:
         self.height = draw(st.sampled_from([1, 2, 3, 8]))
         self.programs = draw(st.integers(1, 3))
         self.count = draw(st.integers(1, self.programs * self.width))
-        self.parameters: list[Parameter] = []
+        self.parameters: list[TileParameter] = []
         self.arguments: list[Any] = []
-        self.inputs: list[Parameter] = []
+        self.inputs: list[TileParameter] = []
         self.outputs: list[str] = []
         self.variables: list[Variable] = []
         self.names = 0
@@ -153,10 +153,10 @@ class _Maker:
 
     def case(self) -> Case:
         number = self.pick((int32, int64))
-        self.parameter(Parameter("n", number, pointer=False), self.count)
+        self.parameter(TileParameter("n", number, pointer=False), self.count)
         for _ in range(self.draw(st.integers(1, 3))):
             dtype = self.pick((*FLOATS, *INTEGERS, bool_))
-            p = Parameter(self.fresh("x"), dtype)
+            p = TileParameter(self.fresh("x"), dtype)
             self.inputs.append(p)
             self.parameter(p, self.elements(dtype, self.programs * self.width))
         body: list[Statement] = [
@@ -175,7 +175,7 @@ class _Maker:
         check(kernel)
         return Case(kernel, self.arguments, (self.programs,), tuple(self.outputs))
 
-    def parameter(self, p: Parameter, argument: Any) -> None:
+    def parameter(self, p: TileParameter, argument: Any) -> None:
         self.parameters.append(p)
         self.arguments.append(argument)
 
@@ -183,7 +183,7 @@ class _Maker:
         low, high = (0, 2) if dtype is bool_ else (0, 9) if dtype.kind == "uint" else (-8, 9)
         return self.rng.integers(low, high, count).astype(dtype.numpy)
 
-    def load(self, p: Parameter) -> Statement:
+    def load(self, p: TileParameter) -> Statement:
         name = self.fresh("v")
         other = Literal(True) if p.dtype is bool_ else Literal(1)
         match self.draw(st.integers(0, 2)):
@@ -272,7 +272,7 @@ class _Maker:
         return [self.store(v) for v in chosen]
 
     def store(self, v: Variable) -> Statement:
-        p = Parameter(self.fresh("out"), v.dtype)
+        p = TileParameter(self.fresh("out"), v.dtype)
         self.outputs.append(p.name)
         count = self.programs * int(np.prod(v.shape, dtype=int))
         self.parameter(p, np.zeros(count, v.dtype.numpy))
@@ -282,8 +282,10 @@ class _Maker:
             mask = Name("mask") if self.flip() else None
             return Store(Name(p.name) + Name("i"), Name(v.name), mask)
         rows, columns = (Arange(0, extent) for extent in v.shape)
-        offsets = Name("pid") * (count // self.programs) + Expand(rows, (1,)) * v.shape[1] + Expand(columns, (0,))
-        mask = (Expand(rows, (1,)) < self.pick((1, v.shape[0]))) if self.flip() else None
+        offsets = (
+            Name("pid") * (count // self.programs) + ExpandDims(rows, (1,)) * v.shape[1] + ExpandDims(columns, (0,))
+        )
+        mask = (ExpandDims(rows, (1,)) < self.pick((1, v.shape[0]))) if self.flip() else None
         return Store(Name(p.name) + offsets, Name(v.name), mask)
 
     # Expressions of a wanted type.
@@ -366,7 +368,7 @@ class _Maker:
         if self.flip():
             return BroadcastTo(self.make(dtype, (1,) * len(shape), exact, depth), shape)
         axis = self.draw(st.integers(0, len(shape) - 1))
-        x = Expand(self.make(dtype, shape[:axis] + shape[axis + 1 :], exact, depth), (axis,))
+        x = ExpandDims(self.make(dtype, shape[:axis] + shape[axis + 1 :], exact, depth), (axis,))
         return BroadcastTo(x, shape) if shape[axis] != 1 else x
 
     def reducers(self, dtype: DType) -> tuple[str, ...]:

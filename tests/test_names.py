@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.source import FILES, module_name, parsed
+from tools.house import classes
 
 FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tmp", "foo"}
 SUSPICIOUS = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(sorted(FORBIDDEN))})(?![A-Za-z0-9])|pm_|Manager")
@@ -21,6 +22,30 @@ GIVEN = {
     "tilegrad.nn.transformer": {"src"},
 }
 """Names of arguments that are PyTorch's, and that people type."""
+
+PYTORCHS = "a name of PyTorch's; tilegrad.torch has the class that scripts for PyTorch expect"
+OF_TWO_LEVELS = "one operation: a node of the tile language, and one of the scalar language or an op of the graph"
+OF_MODULES = "one operation: a module, named as PyTorch names it, and the op that it computes"
+
+SAME_MEANING = {
+    "DataLoader": PYTORCHS,
+    "Event": PYTORCHS,
+    "MNIST": PYTORCHS,
+    "profile": PYTORCHS,
+    "Apply": OF_TWO_LEVELS,
+    "Bitcast": OF_TWO_LEVELS,
+    "Cast": OF_TWO_LEVELS,
+    "Reduce": OF_TWO_LEVELS,
+    "Reshape": OF_TWO_LEVELS,
+    "Scan": OF_TWO_LEVELS,
+    "Fold": OF_MODULES,
+    "Sigmoid": OF_MODULES,
+    "Tanh": OF_MODULES,
+    "Unfold": OF_MODULES,
+    "Config": "public names: the settings, and Triton's class of constants to try",
+    "Pad": "one operation: an op of the graph, and the transform of images that torchvision calls so",
+}
+"""Class names that two modules define, with the reason why."""
 
 
 def own_names(path: Path) -> Iterator[tuple[str, int]]:
@@ -49,3 +74,10 @@ def test_names(path: Path) -> None:
         if name.strip("_") in forbidden or name.startswith("pm_") or "Manager" in name
     ]
     assert not wrong, f"{module_name(path)}: {'; '.join(wrong)}"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    found = classes()
+    assert not {name: paths for name, paths in found.items() if name not in SAME_MEANING}
+    assert not SAME_MEANING.keys() - found.keys(), "these have no second meaning any more"
+    assert all(len(paths) == 2 for paths in found.values())

@@ -11,7 +11,7 @@ import tilegrad.language as tl
 from tilegrad.errors import CompileError, ForeignError, InPlaceError
 from tilegrad.ir.dtype import float32, int64
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Foreign, Program
+from tilegrad.ir.program import Foreign, Program, ProgramBuffer
 from tilegrad.ir.program_checker import check_program
 from tilegrad.lazy.handle import wrap
 from tilegrad.ops.external_call import external_call
@@ -241,8 +241,8 @@ def test_wrong_functions(fn: Callable[[Any], Any], message: str) -> None:
 
 
 def test_the_checker_follows_calls() -> None:
-    x, y = Buffer("x", FLOATS, "input"), Buffer("y", FLOATS, "output")
-    t = Buffer("t", FLOATS, "temporary", offset=0)
+    x, y = ProgramBuffer("x", FLOATS, "input"), ProgramBuffer("y", FLOATS, "output")
+    t = ProgramBuffer("t", FLOATS, "temporary", offset=0)
     good = Program("p", (), (x, y), ("x",), ("y",), (Foreign(SORT, ("x",), ("y",)),))
     check_program(good)
     assert "0: y = call sort_arrays(x)" in str(good)

@@ -31,7 +31,7 @@ def nobody_measures() -> Iterator[None]:
 
 def seen(kind: str, fn: Callable[[], Any]) -> list[str]:
     """The names of what is launched or compiled meanwhile."""
-    found: list[events.Event] = []
+    found: list[events.TimedEvent] = []
     with events.listening(found.append):
         fn()
     return [e.name for e in found if e.kind == kind]

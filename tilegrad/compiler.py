@@ -20,7 +20,7 @@ from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
 from .runtime import events, programs
-from .runtime.buffer import Buffer
+from .runtime.buffer import DeviceBuffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
 from .runtime.lock import Lock, LockEntry, lock_of
@@ -105,7 +105,7 @@ class Compiled:
         """The artefact of each stage; for a program from the disk cache the stages are run now."""
         return self._make_stages()
 
-    def brought(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+    def brought(self, inputs: Sequence[DeviceBuffer]) -> list[DeviceBuffer]:
         """Return the buffers of the inputs, with those from other devices copied to the program's device."""
         place, found = device(self.device), list(inputs)
         for n in self.elsewhere:

@@ -21,13 +21,13 @@ from tilegrad.backend.cpu.target import target
 from tilegrad.errors import CompileError, OutOfMemoryError, RuntimeFault
 from tilegrad.ir.dtype import bfloat16, float32, uint8
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
+from tilegrad.ir.program import Copy, Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.size import Dim, Size
-from tilegrad.ir.tile import Kernel, Parameter
+from tilegrad.ir.tile import Kernel, TileParameter
 from tilegrad.runtime import events
 from tilegrad.runtime.device import device
 
-ADD = Kernel("add", tuple(Parameter(name, float32) for name in "xyz"), (), "a kernel of this test")
+ADD = Kernel("add", tuple(TileParameter(name, float32) for name in "xyz"), (), "a kernel of this test")
 ADD_IR = """
 ; An instance adds sixteen elements.
 define void @add(ptr %a, i64 %begin, i64 %end) {
@@ -71,8 +71,13 @@ def chain(n: Dim, depth: int, work: float = 16.0) -> Program:
     """z = x + y + y + ...; temporaries alternate between two places."""
     of = TensorType(float32, (n,))
     names = ["x", *(f"t{k}" for k in range(depth - 1)), "z"]
-    temporaries = [Buffer(name, of, "temporary", n * 4 * (k % 2)) for k, name in enumerate(names[1:-1])]
-    buffers = (Buffer("x", of, "input"), Buffer("y", of, "input"), *temporaries, Buffer("z", of, "output"))
+    temporaries = [ProgramBuffer(name, of, "temporary", n * 4 * (k % 2)) for k, name in enumerate(names[1:-1])]
+    buffers = (
+        ProgramBuffer("x", of, "input"),
+        ProgramBuffer("y", of, "input"),
+        *temporaries,
+        ProgramBuffer("z", of, "output"),
+    )
     tiles = Tiles(n, 16)
     steps = tuple(Launch(ADD, (a, "y", b), (tiles,), 0, work) for a, b in zip(names, names[1:], strict=False))
     sizes = ("n",) if isinstance(n, Size) else ()
@@ -124,10 +129,10 @@ def test_outputs_may_be_inputs_written_in_place() -> None:
     """x += y through an alias, w = x copied, y returned unchanged."""
     of = TensorType(float32, (16,))
     buffers = (
-        Buffer("x", of, "input"),
-        Buffer("y", of, "input"),
-        Buffer("w", of, "output"),
-        Buffer("x_new", of, "output", alias="x"),
+        ProgramBuffer("x", of, "input"),
+        ProgramBuffer("y", of, "input"),
+        ProgramBuffer("w", of, "output"),
+        ProgramBuffer("x_new", of, "output", alias="x"),
     )
     steps = (Launch(ADD, ("x", "y", "x_new"), (Tiles(16, 16),)), Copy("x_new", "w"))
     program = cpu.load(Program("update", (), buffers, ("x", "y"), ("w", "x_new", "y", "w"), steps))
@@ -144,7 +149,12 @@ def test_a_large_copy_is_split_into_chunks() -> None:
     n = 3_000_001
     of = TensorType(float32, (n,))
     program = Program(
-        "copy", (), (Buffer("x", of, "input"), Buffer("y", of, "output")), ("x",), ("y",), (Copy("x", "y"),)
+        "copy",
+        (),
+        (ProgramBuffer("x", of, "input"), ProgramBuffer("y", of, "output")),
+        ("x",),
+        ("y",),
+        (Copy("x", "y"),),
     )
     x = np.random.rand(n).astype(np.float32)
     loaded, given = cpu.load(program), [cpu.from_host(x)]
@@ -160,7 +170,7 @@ def test_empty_tensors_launch_nothing() -> None:
 
 def test_events_time_each_launch() -> None:
     run, x = cpu.load(chain(64, 4)).bound(), cpu.from_host(np.ones(64, np.float32))
-    seen: list[events.Event] = []
+    seen: list[events.TimedEvent] = []
     for _ in range(6):
         with events.listening(seen.append):
             run((x, x))
@@ -329,7 +339,7 @@ def test_buffers_may_outlive_everything() -> None:
 
 
 def test_code_is_compiled_once_and_then_found(tmp_path: Path) -> None:
-    seen: list[events.Event] = []
+    seen: list[events.TimedEvent] = []
     with config.changed(cache=str(tmp_path)), events.listening(seen.append):
         for _ in range(3):
             assert objects.compile_kernels([("add", ADD_IR)], objects.host()).addresses["add"]

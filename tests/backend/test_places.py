@@ -6,22 +6,22 @@ from tilegrad.backend.places import Place, Places, Span
 from tilegrad.errors import RuntimeFault
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Program
+from tilegrad.ir.program import Program, ProgramBuffer
 from tilegrad.ir.size import Size
 
 TYPE = TensorType(float32, (Size.named("n"),))
 
 
-def places(*buffers: Buffer) -> Places:
+def places(*buffers: ProgramBuffer) -> Places:
     """Lay out a program that returns its input and an output in memory of its own."""
     program = Program("p", ("n",), buffers, ("x",), ("u", "z"), (), 64)
     return Places(program, {"n": 10}, alignment=64)
 
 
 def test_every_buffer_has_its_place() -> None:
-    x, u = Buffer("x", TYPE, "input"), Buffer("u", TYPE, "output", alias="x")
-    z, t = Buffer("z", TYPE, "output"), Buffer("t", TYPE, "temporary", 24)
-    spare, last = Buffer("spare", TYPE, "temporary"), Buffer("last", TYPE, "temporary")
+    x, u = ProgramBuffer("x", TYPE, "input"), ProgramBuffer("u", TYPE, "output", alias="x")
+    z, t = ProgramBuffer("z", TYPE, "output"), ProgramBuffer("t", TYPE, "temporary", 24)
+    spare, last = ProgramBuffer("spare", TYPE, "temporary"), ProgramBuffer("last", TYPE, "temporary")
     found = places(x, u, z, t, spare, last)
     assert [found[name] for name in ("x", "u", "z")] == [Place(0), Place(0), Place(1)]
     assert [found[name] for name in ("t", "spare", "last")] == [Place(2, 24), Place(2, 64), Place(2, 128)]
@@ -34,4 +34,8 @@ def test_every_buffer_has_its_place() -> None:
 
 def test_what_nothing_gives_its_elements() -> None:
     with pytest.raises(RuntimeFault, match="p: nothing gives constant c its elements"):
-        places(Buffer("x", TYPE, "input"), *[Buffer(n, TYPE, "output") for n in "uz"], Buffer("c", TYPE, "constant"))
+        places(
+            ProgramBuffer("x", TYPE, "input"),
+            *[ProgramBuffer(n, TYPE, "output") for n in "uz"],
+            ProgramBuffer("c", TYPE, "constant"),
+        )

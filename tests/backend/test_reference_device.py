@@ -13,7 +13,7 @@ from tilegrad.backend.reference import ReferenceDevice
 from tilegrad.errors import CompileError, KernelError, RuntimeFault
 from tilegrad.ir.dtype import bfloat16, float32
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
+from tilegrad.ir.program import Copy, Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.tile_parser import parse
 from tilegrad.runtime.device import device, devices
 
@@ -30,11 +30,11 @@ def program(*outputs: str, **changes: Any) -> Program:
         Copy("t", "u"),
     )
     buffers = (
-        Buffer("x", TYPE, "input"),
-        Buffer("y", TYPE, "input"),
-        Buffer("t", TYPE, "temporary", 0),
-        Buffer("z", TYPE, "output"),
-        Buffer("u", TYPE, "output", alias="x"),
+        ProgramBuffer("x", TYPE, "input"),
+        ProgramBuffer("y", TYPE, "input"),
+        ProgramBuffer("t", TYPE, "temporary", 0),
+        ProgramBuffer("z", TYPE, "output"),
+        ProgramBuffer("u", TYPE, "output", alias="x"),
     )
     made = Program("sums", (), buffers, ("x", "y"), ("z", "u"), steps, 4000)
     return made.replaced(**changes)  # type: ignore[no-any-return]

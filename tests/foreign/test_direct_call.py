@@ -164,7 +164,7 @@ def test_such_an_operator_has_its_gradient() -> None:
 def test_who_listens_hears_of_it(x: tg.Tensor) -> None:
     scaled_by(x, 3.0).numpy()
     module.scaled(x, 3.0, 1)
-    seen: list[events.Event] = []
+    seen: list[events.TimedEvent] = []
     with events.listening(seen.append):
         scaled_by(x, 3.0).numpy()
         module.scaled(x, 3.0, 1)

@@ -11,7 +11,7 @@ from tests.fuzz.graphs import Drawn, compare, tolerance
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.graph import Graph
-from tilegrad.ir.program import Buffer, Copy, Launch, Program
+from tilegrad.ir.program import Copy, Launch, Program, ProgramBuffer
 from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import known
 from tilegrad.ir.stored import node_of, text_of
@@ -137,7 +137,7 @@ def execute(
     return [memory[o].reshape(s) for o, s in zip(program.outputs, shapes, strict=True)]
 
 
-def _place(b: Buffer, sizes: Mapping[str, int], planned: np.ndarray, arena: bool) -> np.ndarray:
+def _place(b: ProgramBuffer, sizes: Mapping[str, int], planned: np.ndarray, arena: bool) -> np.ndarray:
     bytes = known(b.type.bytes, sizes)
     if arena and b.offset is not None:
         start = known(b.offset, sizes)

@@ -17,7 +17,7 @@ from tilegrad.config import changed
 from tilegrad.errors import DeviceError, KernelError, LaunchError, OutOfMemoryError
 from tilegrad.ir.dtype import float32, int8, int64
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Launch, Program, Tiles
+from tilegrad.ir.program import Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.tile_parser import parse
 
 SPIN = parse("""
@@ -98,7 +98,7 @@ def test_a_thousand_replays_leave_memory_alone(gpu: CudaDevice, record_property:
 def test_streams_overlap(gpu: CudaDevice, record_property: Record) -> None:
     """Two kernels of one block each take about as long as one, on two streams."""
     of = TensorType(float32, (128,))
-    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    names = (ProgramBuffer("x", of, "input"), ProgramBuffer("z", of, "output"))
     spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1_000_000), (Tiles(1, 1),)),))
     run, x = gpu.load(spin).bound(), gpu.from_host(np.ones(128, np.float32))
     streams = [cuda.Stream(), cuda.Stream()]
@@ -179,7 +179,7 @@ def test_the_largest_tensors_are_named(gpu: CudaDevice) -> None:
 def test_copies_overlap_kernels(gpu: CudaDevice, record_property: Record) -> None:
     """A copy from pinned memory finishes while a kernel of one block is still running."""
     of = TensorType(float32, (128,))
-    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    names = (ProgramBuffer("x", of, "input"), ProgramBuffer("z", of, "output"))
     spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1_000_000), (Tiles(1, 1),)),))
     run, x = gpu.load(spin).bound(), gpu.from_host(np.ones(128, np.float32))
     pinned, streams = tg.arange(1 << 22).pin_memory(), [cuda.Stream(), cuda.Stream()]
@@ -246,7 +246,7 @@ def test_costs(gpu: CudaDevice, record_property: Record) -> None:
 def test_gaps_between_kernels(gpu: CudaDevice, record_property: Record) -> None:
     """Run a thousand small kernels behind a long one, to hide the launch cost."""
     of = TensorType(float32, (128,))
-    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    names = (ProgramBuffer("x", of, "input"), ProgramBuffer("z", of, "output"))
     spin = Program("spin", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 300_000), (Tiles(1, 1),)),))
     tiny = Program("tiny", (), names, ("x",), ("z",), (Launch(SPIN, ("x", "z", 1), (Tiles(1, 1),)),))
     x = gpu.from_host(np.ones(128, np.float32))
@@ -270,7 +270,7 @@ def test_gaps_between_kernels(gpu: CudaDevice, record_property: Record) -> None:
 def test_branches_run_concurrently(gpu: CudaDevice, record_property: Record) -> None:
     """Four independent kernels of one block each run concurrently in a graph."""
     of = TensorType(float32, (128,))
-    names = (Buffer("x", of, "input"), *(Buffer(f"z{n}", of, "output") for n in range(4)))
+    names = (ProgramBuffer("x", of, "input"), *(ProgramBuffer(f"z{n}", of, "output") for n in range(4)))
     steps = tuple(Launch(SPIN, ("x", f"z{n}", 100_000), (Tiles(1, 1),)) for n in range(4))
     run = gpu.load(Program("four", (), names, ("x",), ("z0", "z1", "z2", "z3"), steps)).bound()
     x = gpu.from_host(np.ones(128, np.float32))

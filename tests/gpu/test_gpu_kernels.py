@@ -16,7 +16,7 @@ from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.tile import Kernel
 from tilegrad.language import TensorDescriptor
-from tilegrad.runtime.buffer import Buffer
+from tilegrad.runtime.buffer import DeviceBuffer
 
 
 def on(gpu: CudaDevice, kernel: Kernel, arguments: Sequence[Any], grid: tuple[int, ...]) -> None:
@@ -25,7 +25,7 @@ def on(gpu: CudaDevice, kernel: Kernel, arguments: Sequence[Any], grid: tuple[in
     gpu.compile(kernel)(buffers, grid)
     gpu.synchronize()
     for p, a, b in zip(kernel.parameters, arguments, buffers, strict=True):
-        if isinstance(b, Buffer):
+        if isinstance(b, DeviceBuffer):
             a[...] = gpu.to_host(b, p.dtype, a.shape)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tilegrad.errors import CompileError
 from tilegrad.ir.dtype import float32, int32
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Allocate, Buffer, Copy, Free, Launch, Program, Record, Step, Tiles, Wait
+from tilegrad.ir.program import Allocate, Copy, Free, Launch, Program, ProgramBuffer, Record, Step, Tiles, Wait
 from tilegrad.ir.program_checker import check_program
 from tilegrad.ir.size import Size
 from tilegrad.ir.tile_parser import parse
@@ -21,15 +21,15 @@ COPY = parse("""
         tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
 """)
 FOUR = TensorType(float32, (4,))
-X, Y = Buffer("x", FOUR, "input"), Buffer("y", FOUR, "output")
-A, B = Buffer("a", FOUR, "temporary", 0), Buffer("b", FOUR, "temporary", 16)
+X, Y = ProgramBuffer("x", FOUR, "input"), ProgramBuffer("y", FOUR, "output")
+A, B = ProgramBuffer("a", FOUR, "temporary", 0), ProgramBuffer("b", FOUR, "temporary", 16)
 
 
 def double(source: str, target: str, stream: int = 0, **changes: Any) -> Launch:
     return Launch(COPY, (source, target, 4), (Tiles(4, 4),), stream).replaced(**changes)  # type: ignore[no-any-return]
 
 
-def program(*steps: Step, buffers: tuple[Buffer, ...] = (X, A, B, Y), **changes: Any) -> Program:
+def program(*steps: Step, buffers: tuple[ProgramBuffer, ...] = (X, A, B, Y), **changes: Any) -> Program:
     made = Program("net", (), buffers, ("x",), ("y",), steps, 32)
     return made.replaced(**changes)  # type: ignore[no-any-return]
 
@@ -40,7 +40,7 @@ def test_a_chain() -> None:
 
 def test_memory_is_shared_after_the_last_reader() -> None:
     again = B.replaced(offset=0)
-    third = Buffer("c", FOUR, "temporary", 16)
+    third = ProgramBuffer("c", FOUR, "temporary", 16)
     steps = (double("x", "a"), double("a", "c"), double("c", "b"), double("b", "y"))
     check_program(program(*steps, buffers=(X, A, again, third, Y)))
 
@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[Program, str]] = {
     "a buffer for a number": (program(double("x", "y", arguments=("x", "y", "a"))), "`n` takes a number, not a"),
     "unknown": (program(double("x", "z")), "there is no buffer z"),
     "a dtype": (
-        program(double("x", "y"), buffers=(X, Buffer("y", TensorType(int32, (4,)), "output"))),
+        program(double("x", "y"), buffers=(X, ProgramBuffer("y", TensorType(int32, (4,)), "output"))),
         "`out` points to f32, and y is of i32",
     ),
     "no grid": (program(double("x", "y", grid=(Tiles(1, 1),) * 4)), "at most 3 axes"),
@@ -74,7 +74,9 @@ WRONG: dict[str, tuple[Program, str]] = {
         "there is no variable `i`",
     ),
     "sizes": (
-        program(double("x", "y"), buffers=(X, Y, Buffer("t", TensorType(float32, (Size.named("n"),)), "temporary"))),
+        program(
+            double("x", "y"), buffers=(X, Y, ProgramBuffer("t", TensorType(float32, (Size.named("n"),)), "temporary"))
+        ),
         "the size n of buffer t is not declared",
     ),
     "a shared place": (
@@ -101,11 +103,11 @@ WRONG: dict[str, tuple[Program, str]] = {
     ),
     "an alias": (program(buffers=(X, Y.replaced(alias="q"))), "y is in the memory of q"),
     "a small alias": (
-        program(buffers=(X, Buffer("y", TensorType(float32, (5,)), "output", alias="x"))),
+        program(buffers=(X, ProgramBuffer("y", TensorType(float32, (5,)), "output", alias="x"))),
         "y does not fit in the memory of x",
     ),
     "a copy": (
-        program(Copy("x", "y"), buffers=(X, Buffer("y", TensorType(float32, (5,)), "output"))),
+        program(Copy("x", "y"), buffers=(X, ProgramBuffer("y", TensorType(float32, (5,)), "output"))),
         "the two buffers differ in size",
     ),
     "two of a name": (program(buffers=(X, X, Y)), "two buffers have one name"),
@@ -123,7 +125,7 @@ def test_wrong(case: str) -> None:
 def test_print() -> None:
     n = Size.named("n")
     long = TensorType(float32, (n,))
-    buffers = (Buffer("x", long, "input"), Buffer("y", long, "output"))
+    buffers = (ProgramBuffer("x", long, "input"), ProgramBuffer("y", long, "output"))
     launch = Launch(COPY, ("x", "y", n), (Tiles(n, 4),))
     made = Program("net", ("n",), buffers, ("x",), ("y",), (launch, Record(0, 0), Wait(0, 1)), 0)
     check_program(made)

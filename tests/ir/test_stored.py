@@ -10,7 +10,7 @@ from tests.known_kernels import KNOWN
 from tilegrad.ir.dtype import DTYPES, FLOAT8
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.node import Structure
-from tilegrad.ir.program import Buffer, Copy, Foreign, Launch, Program, Tiles
+from tilegrad.ir.program import Copy, Foreign, Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.size import Size
 from tilegrad.ir.stored import NotStored, node_of, text_of
 from tilegrad.ir.tile import Apply, Assign, Literal, Name
@@ -38,7 +38,7 @@ def test_a_program() -> None:
     kernel = KNOWN[0](np.random.default_rng(0)).kernel
     work = object()
     buffers = [
-        Buffer(d.name, TensorType(d, (2, n * 3 + 1), "cuda:0"), "input", n * 8, None) for d in (*DTYPES, *FLOAT8)
+        ProgramBuffer(d.name, TensorType(d, (2, n * 3 + 1), "cuda:0"), "input", n * 8, None) for d in (*DTYPES, *FLOAT8)
     ]
     steps = (Launch(kernel, ("x", n, 4), (Tiles(n, 4),), 1, 2.5, True), Copy("a", "b"), Foreign(work, ("x",), ("y",)))
     program = Program("p", ("n",), tuple(buffers), ("x",), (), steps, n * n)

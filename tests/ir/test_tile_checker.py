@@ -4,7 +4,7 @@ import pytest
 
 from tilegrad.errors import KernelError
 from tilegrad.ir.dtype import bool_, float16, float32, int32, int64
-from tilegrad.ir.tile import Apply, Arange, Assign, For, Kernel, Literal, Name, Parameter, Store
+from tilegrad.ir.tile import Apply, Arange, Assign, For, Kernel, Literal, Name, Store, TileParameter
 from tilegrad.ir.tile_checker import TileType, check
 from tilegrad.ir.tile_parser import parse
 
@@ -98,13 +98,13 @@ def test_the_caret_stands_under_the_mistake() -> None:
 def test_kernels_that_were_built_are_told_the_statement() -> None:
     body = (Assign("v", Name("x") + Literal(1.5)),)
     with pytest.raises(KernelError, match=r"kernel k: in `v = x \+ 1.5`: "):
-        check(Kernel("k", (Parameter("x", float32),), body))
+        check(Kernel("k", (TileParameter("x", float32),), body))
 
 
 @pytest.mark.parametrize("name", ["tl", "for", "a b", ""])
 def test_names(name: str) -> None:
     with pytest.raises(KernelError, match="cannot be the name"):
-        check(Kernel("k", (Parameter(name, float32),), ()))
+        check(Kernel("k", (TileParameter(name, float32),), ()))
 
 
 def test_parameters_without_a_type() -> None:
@@ -157,7 +157,7 @@ def test_types_of_new_expressions() -> None:
     ],
 )
 def test_where_arguments_meet(expression: Apply, dtype: object) -> None:
-    parameters = (Parameter("h", float16, False), Parameter("n", int64, False), Parameter("x", float32))
+    parameters = (TileParameter("h", float16, False), TileParameter("n", int64, False), TileParameter("x", float32))
     assert check(Kernel("k", parameters, ())).arguments(expression) is dtype
 
 
@@ -173,4 +173,4 @@ def test_checking_is_fast() -> None:
     x = Name("n") + 1
     for _ in range(60):
         x = x + x
-    check(Kernel("k", (Parameter("n", int64, False), Parameter("x", int64)), (Store(Name("x"), x),)))
+    check(Kernel("k", (TileParameter("n", int64, False), TileParameter("x", int64)), (Store(Name("x"), x),)))

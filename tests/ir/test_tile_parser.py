@@ -14,7 +14,7 @@ from tilegrad.ir.tile import (
     Bitcast,
     BroadcastTo,
     Cast,
-    Expand,
+    ExpandDims,
     Full,
     If,
     Kernel,
@@ -22,21 +22,21 @@ from tilegrad.ir.tile import (
     Load,
     Name,
     NumPrograms,
-    Parameter,
     Reduce,
     Reshape,
     Scan,
     Statement,
     Tile,
+    TileParameter,
     Trans,
 )
 from tilegrad.ir.tile_parser import parse
 
 PARAMETERS = (
-    Parameter("x", float32),
-    Parameter("s", float32, False),
-    Parameter("n", int32, False),
-    Parameter("b", bool_, False),
+    TileParameter("x", float32),
+    TileParameter("s", float32, False),
+    TileParameter("n", int32, False),
+    TileParameter("b", bool_, False),
 )
 i, s, n, b = Arange(0, 4), Name("s"), Name("n"), Name("b")
 
@@ -88,10 +88,10 @@ PRINTED: list[tuple[Tile, str]] = [
     (Full((2,), Literal(0), float16), "tl.full([2], 0, tl.float16)"),
     (Full((), Literal(0), int32), "tl.full([], 0, tl.int32)"),
     (Full((2,), Literal(-0.0), float32), "tl.full([2], -0.0, tl.float32)"),
-    (Expand(i, (0,)), "tl.arange(0, 4)[None, :]"),
-    (Expand(i, (1, 2)), "tl.arange(0, 4)[:, None, None]"),
-    (Expand(s, (0, 1)), "s[None, None]"),
-    (Expand(i, ()), "tl.arange(0, 4)[:]"),
+    (ExpandDims(i, (0,)), "tl.arange(0, 4)[None, :]"),
+    (ExpandDims(i, (1, 2)), "tl.arange(0, 4)[:, None, None]"),
+    (ExpandDims(s, (0, 1)), "s[None, None]"),
+    (ExpandDims(i, ()), "tl.arange(0, 4)[:]"),
     (BroadcastTo(s, (2, 3)), "tl.broadcast_to(s, [2, 3])"),
     (Reshape(i, (2, 2)), "tl.reshape(tl.arange(0, 4), [2, 2])"),
     (Trans(Reshape(i, (2, 2)), (1, 0)), "tl.trans(tl.reshape(tl.arange(0, 4), [2, 2]))"),
@@ -174,7 +174,7 @@ def test_blocks() -> None:
 def test_what_stands_around_a_kernel_is_ignored() -> None:
     text = "import tilegrad as tg\nimport tilegrad.language as tl\n\n# mine\n@tg.kernel\n"
     kernel = parse(text + 'def k(n: "i32"):\n    """Does nothing."""\n    # nothing at all\n    pass\n')
-    assert kernel == Kernel("k", (Parameter("n", int32, False),), (), "mine")
+    assert kernel == Kernel("k", (TileParameter("n", int32, False),), (), "mine")
 
 
 def test_kernels_that_differ_in_names_have_one_form() -> None:

@@ -17,7 +17,7 @@ from tilegrad.backend.reference.tile import run
 from tilegrad.errors import TilegradError
 from tilegrad.ir.dtype import DType
 from tilegrad.ir.tile import Kernel
-from tilegrad.runtime.buffer import Buffer
+from tilegrad.runtime.buffer import DeviceBuffer
 from tilegrad.runtime.device import Device, device, register
 from tilegrad.runtime.executable import CompiledKernel
 from tilegrad.schedule.assemble import assemble
@@ -75,22 +75,22 @@ def test_devices_are_found_at_run_time_and_exist_once() -> None:
 class Toy(Device):
     """A device in a few lines: memory of numpy, kernels interpreted."""
 
-    def allocate(self, bytes: int) -> Buffer:
-        return Buffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
+    def allocate(self, bytes: int) -> DeviceBuffer:
+        return DeviceBuffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
 
-    def from_host(self, array: np.ndarray) -> Buffer:
-        return Buffer(self, array.nbytes, memory=np.array(array, order="C").reshape(-1).view(np.uint8))
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
+        return DeviceBuffer(self, array.nbytes, memory=np.array(array, order="C").reshape(-1).view(np.uint8))
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return self.elements(buffer, dtype)[: int(np.prod(shape))].reshape(shape).copy()
 
-    def elements(self, buffer: Buffer, dtype: DType) -> np.ndarray:
+    def elements(self, buffer: DeviceBuffer, dtype: DType) -> np.ndarray:
         return np.asarray(buffer.memory[: buffer.bytes // dtype.bytes * dtype.bytes].view(dtype.numpy))
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
-        def compiled(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+        def compiled(arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
             pairs = zip(arguments, kernel.parameters, strict=True)
-            given = [self.elements(a, p.dtype) if isinstance(a, Buffer) else a for a, p in pairs]
+            given = [self.elements(a, p.dtype) if isinstance(a, DeviceBuffer) else a for a, p in pairs]
             with np.errstate(all="ignore"):
                 run(kernel, given, grid)
 

@@ -14,7 +14,7 @@ from tests.checklist import checklist
 from tests.recorded import pytorch
 from tilegrad.errors import ArgumentError, ShapeError
 from tilegrad.nn import models
-from tilegrad.nn.models.resnet import Block
+from tilegrad.nn.models.resnet import ResidualBlock
 
 SIZES: dict[str, tuple[Callable[[], Any], int, tuple[int, ...]]] = {
     "logistic": (models.LogisticRegression, 7_850, (1, 28, 28)),
@@ -158,7 +158,7 @@ def test_it_learns_as_in_pytorch(make: Callable[[], Any], theirs: Any, inputs: A
 def test_a_block_of_resnet_is_that_of_pytorch() -> None:
     torch = pytorch()
     f = torch.nn.functional
-    block = Block(3, 4, 2)
+    block = ResidualBlock(3, 4, 2)
     w = weights(block, torch)
 
     def norm(x: Any, name: str) -> Any:

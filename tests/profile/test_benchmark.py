@@ -11,7 +11,7 @@ import tilegrad as tg
 from tests.checklist import checklist
 from tilegrad.errors import ArgumentError, RuntimeFault
 from tilegrad.profile import benchmark
-from tilegrad.profile.chart import Line, chart
+from tilegrad.profile.chart import Curve, chart
 from tilegrad.runtime import events
 from tilegrad.testing import Benchmark, assert_close, do_bench, perf_report
 from tilegrad.utils.benchmark import Compare, Timer
@@ -23,7 +23,7 @@ class Clock:
     def __init__(self) -> None:
         self.ns = 1
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: events.TimedEvent) -> None:
         if event.kind == "launch":
             self.ns += 1_000_000
 
@@ -180,7 +180,7 @@ def test_results_that_differ(name: str) -> None:
 )
 @pytest.mark.parametrize("log", [False, True])
 def test_a_chart_of_anything(points: list[tuple[float, float]], log: bool) -> None:
-    text = chart("<t>", [Line("a&b", points)], x_log=log, y_log=log)
+    text = chart("<t>", [Curve("a&b", points)], x_log=log, y_log=log)
     assert text.startswith("<svg")
     assert "nan" not in text
     assert "<t>" not in text

@@ -18,7 +18,7 @@ from tests.checklist import checklist
 from tests.profile.training import made
 from tilegrad import profiler
 from tilegrad.errors import ArgumentError
-from tilegrad.profile.timeline import Record, covered, nest
+from tilegrad.profile.timeline import TimelineRecord, covered, nest
 from tilegrad.profiler import profile, record_function, schedule
 from tilegrad.runtime import events
 
@@ -68,7 +68,9 @@ def test_own_times_of_nested_records_cover_what_the_outermost_do(found: list[tup
         stop = start + length
         if all(stop <= b or start >= b for a, b in closed if a <= start):
             closed.append((start, stop))
-    records = [Record("range", "x", "cpu", "main", a, b) for a, b in sorted(closed, key=lambda s: (s[0], -s[1]))]
+    records = [
+        TimelineRecord("range", "x", "cpu", "main", a, b) for a, b in sorted(closed, key=lambda s: (s[0], -s[1]))
+    ]
     nest(records)
     assert sum(r.own for r in records) == covered(closed)
 
@@ -262,16 +264,17 @@ def test_three_squares_one_by_one() -> None:
 
 
 def test_hints_for_what_loses_most() -> None:
-    from tilegrad.profile.attribution import Share, Source
+    from tilegrad.profile.attribution import LaunchOrigin, Share
     from tilegrad.profile.averages import Average
     from tilegrad.profile.count import Work
-    from tilegrad.profile.lines import Place
+    from tilegrad.profile.lines import FileLine
     from tilegrad.profile.table import hints
 
     def row(kind: str, name: str, ns: int, count: int, work: Work | None = None) -> Average:
-        line = Share(Place("a.py", 3), 1.0)
+        line = Share(FileLine("a.py", 3), 1.0)
         records = [
-            Record(kind, name, "cpu", "main", n * ns, (n + 1) * ns, source=Source((line,), work)) for n in range(count)
+            TimelineRecord(kind, name, "cpu", "main", n * ns, (n + 1) * ns, source=LaunchOrigin((line,), work))
+            for n in range(count)
         ]
         return Average(name, records, {"cpu": {"fma": 1e11, "read": 1e10}})
 

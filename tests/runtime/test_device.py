@@ -10,35 +10,35 @@ from tilegrad.errors import DeviceError, RuntimeFault
 from tilegrad.ir.dtype import DType, float32
 from tilegrad.ir.graph import TensorType
 from tilegrad.ir.program import Allocate, Copy, Free, Launch, Program, Tiles
-from tilegrad.ir.program import Buffer as Place
+from tilegrad.ir.program import ProgramBuffer as Place
 from tilegrad.ir.size import Size
-from tilegrad.ir.tile import Kernel, Parameter
+from tilegrad.ir.tile import Kernel, TileParameter
 from tilegrad.runtime import device as registry
 from tilegrad.runtime import events
-from tilegrad.runtime.buffer import Buffer
+from tilegrad.runtime.buffer import DeviceBuffer
 from tilegrad.runtime.device import Device, device, devices, register
 
 N = Size.named("n")
-ADD = Kernel("add", (*(Parameter(name, float32) for name in "xyz"), Parameter("n", float32, pointer=False)), ())
+ADD = Kernel("add", (*(TileParameter(name, float32) for name in "xyz"), TileParameter("n", float32, pointer=False)), ())
 
 
 class Toy(Device):
     """A device whose memory is bytearrays and whose only kernel adds."""
 
-    def allocate(self, bytes: int) -> Buffer:
-        return Buffer(self, bytes, memory=bytearray(bytes))
+    def allocate(self, bytes: int) -> DeviceBuffer:
+        return DeviceBuffer(self, bytes, memory=bytearray(bytes))
 
-    def from_host(self, array: np.ndarray) -> Buffer:
-        return Buffer(self, array.nbytes, memory=bytearray(array.tobytes()))
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
+        return DeviceBuffer(self, array.nbytes, memory=bytearray(array.tobytes()))
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return np.frombuffer(bytes(buffer.memory), dtype.numpy).reshape(shape)
 
-    def compile(self, kernel: Kernel) -> Callable[[Sequence[Buffer | int], tuple[int, ...]], None]:
+    def compile(self, kernel: Kernel) -> Callable[[Sequence[DeviceBuffer | int], tuple[int, ...]], None]:
         assert kernel is ADD
 
-        def add(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
-            x, y, z = (np.frombuffer(a.memory, np.float32) for a in arguments[:3] if isinstance(a, Buffer))
+        def add(arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
+            x, y, z = (np.frombuffer(a.memory, np.float32) for a in arguments[:3] if isinstance(a, DeviceBuffer))
             n = arguments[3]
             assert isinstance(n, int)
             assert grid == (-(-n // 4),)
@@ -118,7 +118,7 @@ def test_memory_goes_when_the_buffer_does(toy: Toy) -> None:
 
 def test_events_tell_what_ran(toy: Toy) -> None:
     x = toy.from_host(np.ones(4, np.float32))
-    seen: list[events.Event] = []
+    seen: list[events.TimedEvent] = []
     with events.listening(seen.append):
         toy.load(doubled()).run([x, x], {"n": 4})
     assert [(e.kind, e.name) for e in seen] == [("compile", "add"), *[("launch", "add")] * 2, ("run", "doubled")]

@@ -29,7 +29,7 @@ from tilegrad.ops.scan import cumsum
 from tilegrad.runtime.target_model import TargetModel
 from tilegrad.schedule.flatten import flatten
 from tilegrad.schedule.fuse import fuse
-from tilegrad.schedule.group import Group, Schedule, Store, merged
+from tilegrad.schedule.group import Group, GroupMember, Schedule, merged
 from tilegrad.schedule.group_checker import check_schedule, wrong_in
 from tilegrad.schedule.order import order
 
@@ -170,8 +170,8 @@ def test_an_index_from_outside_does_not_become_that_of_a_loop() -> None:
 
 
 def test_groups_do_not_merge_where_an_axis_is_left_or_is_two() -> None:
-    a = Group("rows", (I,), (K,), (Store(S, (I,), SUM),), (S,))
-    b = Group("map", (I,), (), (Store(S, (I,), Read(S, (I,), float32)),), (S,))
+    a = Group("rows", (I,), (K,), (GroupMember(S, (I,), SUM),), (S,))
+    b = Group("map", (I,), (), (GroupMember(S, (I,), Read(S, (I,), float32)),), (S,))
     for mapping in ({I: I}, {I: I, K: I}):
         with pytest.raises(AssertionError):
             merged(a, b, mapping, "rows", (I,), (I,))
@@ -180,12 +180,18 @@ def test_groups_do_not_merge_where_an_axis_is_left_or_is_two() -> None:
 @pytest.mark.parametrize(
     ("group", "reason"),
     [
-        (Group("rows", (I,), (I,), (Store(S, (I,), SUM),), (S,)), "is two axes"),
-        (Group("rows", (I,), (K,), (Store(S, (J,), SUM),), (S,)), "is no axis of the group"),
-        (Group("rows", (I, J), (K,), (Store(S, (J,), SUM),), (S,)), "which its position does not have"),
-        (Group("rows", (I, K), (), (Store(S, (I,), SUM),), (S,)), "is a row of the group"),
-        (Group("map", (I, J), (), (Store(X, (I, I), Read(S, (I,), float32)),), (X,)), "each of its elements once"),
-        (Group("map", (I,), (), (Store(S, (I + 1,), Read(S, (I,), float32)),), (S,)), "each of its elements once"),
+        (Group("rows", (I,), (I,), (GroupMember(S, (I,), SUM),), (S,)), "is two axes"),
+        (Group("rows", (I,), (K,), (GroupMember(S, (J,), SUM),), (S,)), "is no axis of the group"),
+        (Group("rows", (I, J), (K,), (GroupMember(S, (J,), SUM),), (S,)), "which its position does not have"),
+        (Group("rows", (I, K), (), (GroupMember(S, (I,), SUM),), (S,)), "is a row of the group"),
+        (
+            Group("map", (I, J), (), (GroupMember(X, (I, I), Read(S, (I,), float32)),), (X,)),
+            "each of its elements once",
+        ),
+        (
+            Group("map", (I,), (), (GroupMember(S, (I + 1,), Read(S, (I,), float32)),), (S,)),
+            "each of its elements once",
+        ),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
@@ -197,7 +203,7 @@ def test_a_group_that_confuses_axes_is_refused(group: Group, reason: str) -> Non
 
 def test_what_is_read_elsewhere_than_where_it_is_computed_is_refused() -> None:
     made = Input(TensorType(float32, (3, 3)), "made")
-    stores = (Store(S, (I,), Read(X, (I, I), float32)), Store(made, (I, J), Read(S, (J,), float32)))
+    stores = (GroupMember(S, (I,), Read(X, (I, I), float32)), GroupMember(made, (I, J), Read(S, (J,), float32)))
     assert "elsewhere" in wrong_in(Group("map", (I, J), (), stores, (S, made)))
 
 
@@ -211,7 +217,7 @@ def test_what_nobody_writes_is_not_read() -> None:
 
 def test_loops_are_told_apart_from_what_they_stand_in() -> None:
     assert isinstance(SUM, Reduce)
-    assert wrong_in(Group("rows", (I,), (K,), (Store(S, (I,), SUM),), (S,))) == ""
+    assert wrong_in(Group("rows", (I,), (K,), (GroupMember(S, (I,), SUM),), (S,))) == ""
 
 
 def test_sums_of_rows_that_are_read_beside_the_sum_of_all_keep_their_row() -> None:

@@ -25,7 +25,7 @@ from tilegrad.schedule import trial, tune
 from tilegrad.schedule.fuse import fuse
 from tilegrad.schedule.options import candidates, default
 from tilegrad.schedule.trial import Contender
-from tilegrad.schedule.tune import Job, Tuned, jobs_of, merge_jobs
+from tilegrad.schedule.tune import Tuned, TuningJob, jobs_of, merge_jobs
 
 TARGET = TargetModel()._replace(single_instance_elements=16)
 Times = Callable[[Choice | None], float]
@@ -40,7 +40,7 @@ def small_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     del device("reference").__dict__["target"]
 
 
-def jobs(*graphs: Graph) -> list[Job]:
+def jobs(*graphs: Graph) -> list[TuningJob]:
     return merge_jobs([job for graph in graphs for job in jobs_of(fuse(graph, TARGET), {}, device("reference"))])
 
 
@@ -69,7 +69,7 @@ class Bench:
         self.now += seconds
         return seconds
 
-    def tune(self, jobs: list[Job], seconds: float) -> Tuned:
+    def tune(self, jobs: list[TuningJob], seconds: float) -> Tuned:
         return tune.tune(jobs, seconds, self.said.append, self.measure, lambda: self.now)
 
 

@@ -28,9 +28,9 @@ def random_expression(random: Random, depth: int) -> tuple[ir.Tile, np.ndarray]:
                 (ir.Literal(number), np.array(number)),
                 (ir.Name("a"), np.array(NAMES["a"])),
                 (ir.Name("k"), np.array(NAMES["k"])),
-                (ir.Expand(ir.Arange(number, number + 8), (1,)), row),
-                (ir.Expand(ir.Arange(number, number + 32), (0,)), column),
-                (ir.BroadcastTo(ir.Expand(ir.Arange(number, number + 8), (1,)), SHAPE), row + np.zeros(SHAPE, int)),
+                (ir.ExpandDims(ir.Arange(number, number + 8), (1,)), row),
+                (ir.ExpandDims(ir.Arange(number, number + 32), (0,)), column),
+                (ir.BroadcastTo(ir.ExpandDims(ir.Arange(number, number + 8), (1,)), SHAPE), row + np.zeros(SHAPE, int)),
                 (ir.Trans(ir.BroadcastTo(ir.Arange(number, number + 8), (32, 8)), (1, 0)), row + np.zeros(SHAPE, int)),
             ]
         )

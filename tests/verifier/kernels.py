@@ -25,7 +25,7 @@ from tilegrad.ir.tile import (
     Atomic,
     BroadcastTo,
     Cast,
-    Expand,
+    ExpandDims,
     For,
     Full,
     If,
@@ -280,7 +280,7 @@ class _Reading:
                 pointer, distance = (y, z) if self.types.of(y).pointer else (z, y)
                 name, offset = self.place(pointer, self.within(pointer, at))
                 return name, apply(fn, offset, self.met(distance, at))
-            case Expand() | BroadcastTo() | Reshape() | Trans():
+            case ExpandDims() | BroadcastTo() | Reshape() | Trans():
                 return self.place(x.x, self.inside(x, at))
         raise _Unknown
 
@@ -295,7 +295,7 @@ class _Reading:
     def inside(self, x: Tile, at: Position) -> Position:
         """The position in its operand of the element of a rearranged tile."""
         match x:
-            case Expand(_, axes):
+            case ExpandDims(_, axes):
                 return tuple([p for n, p in enumerate(at) if n not in axes])
             case BroadcastTo(y, _):
                 return self.within(y, at)
@@ -336,7 +336,7 @@ class _Reading:
                 return self.element(value, ())
             case Cast(y, dtype) if dtype.is_integer and self.types.of(y).dtype.is_integer:
                 return self.element(y, at)
-            case Expand() | BroadcastTo() | Reshape() | Trans():
+            case ExpandDims() | BroadcastTo() | Reshape() | Trans():
                 return self.element(x.x, self.inside(x, at))
             case Apply(fn, args) if all(_is_whole(self, a) for a in args):
                 return self.applied(fn, [self.met(a, at) for a in args])

@@ -12,7 +12,7 @@ from tests.profile.training import made
 from tests.view.saved import data_alone
 from tilegrad.errors import ArgumentError
 from tilegrad.profile.step_model import step_of
-from tilegrad.view.model import MAX_TEXT_CHARACTERS, Step, clipped, page_of
+from tilegrad.view.model import MAX_TEXT_CHARACTERS, PageStep, clipped, page_of
 from tilegrad.view.page import ASSETS, data_of, json_text, page, script_text
 
 MAX_ASSET_BYTES = 300_000
@@ -27,7 +27,7 @@ def explained() -> tg.profile.explanation.Explanation:
 
 
 @pytest.fixture(scope="module")
-def step(explained: tg.profile.explanation.Explanation) -> Step:
+def step(explained: tg.profile.explanation.Explanation) -> PageStep:
     return step_of(explained)
 
 
@@ -37,20 +37,20 @@ def test_what_is_saved_is_one_file(explained: tg.profile.explanation.Explanation
     assert data_of(explained.save(tmp_path / "step.json").read_text())["steps"][0]["nodes"] == data["steps"][0]["nodes"]
 
 
-def test_parameters_have_their_names(step: Step) -> None:
+def test_parameters_have_their_names(step: PageStep) -> None:
     names = {node["name"]: node["role"] for node in step["nodes"]}
     assert names["block.layers.0.weight"] == names["head.bias"] == "parameter"
     assert not any(name.startswith("state") for name in names)
 
 
-def test_kernels_are_called_by_what_they_are_for(step: Step) -> None:
+def test_kernels_are_called_by_what_they_are_for(step: PageStep) -> None:
     titles = [kernel["title"] for kernel in step["kernels"]]
     assert len(set(titles)) == len(titles)
     assert titles[0] == "block.layers.0: matmul"
     assert "gradient of block.layers.0: matmul → block.layers.0.weight" in titles
 
 
-def test_each_kernel_says_why(step: Step) -> None:
+def test_each_kernel_says_why(step: PageStep) -> None:
     for kernel in step["kernels"]:
         assert re.match(r"(One operation is|\d+ operations are) one kernel: ", kernel["why"][0])
         assert all(text.startswith("Not fused with kernel") for text in kernel["why"][1:])
@@ -60,14 +60,14 @@ def test_each_kernel_says_why(step: Step) -> None:
         assert all(0 <= first <= last <= lines for first, last in kernel["hot"])
 
 
-def test_each_pass_says_what_it_does(step: Step) -> None:
+def test_each_pass_says_what_it_does(step: PageStep) -> None:
     for stage in step["passes"]:
         assert re.match(r"[A-Z].*\.$", stage["sentence"]), stage["name"]
         assert stage["state"] in ("changed", "unchanged") or stage["state"].startswith("skipped")
         assert bool(stage["text"]) <= (stage["state"] == "changed")
 
 
-def test_references_are_right(step: Step) -> None:
+def test_references_are_right(step: PageStep) -> None:
     nodes, lines, kernels = step["nodes"], step["lines"], step["kernels"]
     for n, node in enumerate(nodes):
         assert all(0 <= r < len(nodes) and r != n for r in node["reads"])
@@ -80,7 +80,7 @@ def test_references_are_right(step: Step) -> None:
         assert owner["node"] is None or nodes[owner["node"]]["bytes"] == owner["bytes"]
 
 
-def test_lines_are_whole_functions_in_order(step: Step) -> None:
+def test_lines_are_whole_functions_in_order(step: PageStep) -> None:
     places = [(line["file"], line["number"]) for line in step["lines"]]
     assert places == sorted(places)
     assert any("def forward" in line["text"] for line in step["lines"])
@@ -88,7 +88,7 @@ def test_lines_are_whole_functions_in_order(step: Step) -> None:
     assert sum(shares) == pytest.approx(1, abs=0.02)
 
 
-def test_memory_adds_up(step: Step) -> None:
+def test_memory_adds_up(step: PageStep) -> None:
     memory = step["memory"]
     for n, live in enumerate(memory["live"]):
         assert live == sum(o["bytes"] for o in memory["owners"] if o["first"] <= n <= o["last"])

@@ -75,7 +75,7 @@ class Times(Formula):
     y: Formula
 
 
-class Power(Formula):
+class ConstantPower(Formula):
     x: Formula
     exponent: float
 
@@ -131,7 +131,7 @@ def times(x: Formula, y: Formula) -> Formula:
 def power(x: Formula, exponent: float) -> Formula:
     if exponent == 0.0:
         return Number(1.0)
-    return x if exponent == 1.0 else Power(x, exponent)
+    return x if exponent == 1.0 else ConstantPower(x, exponent)
 
 
 def exp(x: Formula) -> Formula:
@@ -175,7 +175,7 @@ def differentiate(f: Formula, x: Variable) -> Formula:
             return differentiate(a, x) + differentiate(b, x)
         case Times(a, b):
             return differentiate(a, x) * b + a * differentiate(b, x)
-        case Power(a, n):
+        case ConstantPower(a, n):
             return n * power(a, n - 1) * differentiate(a, x)
         case Call(name, a):
             return FUNCTIONS[name].derivative(a) * differentiate(a, x)
@@ -193,7 +193,7 @@ def evaluate(f: Formula, values: Mapping[str, float]) -> float:
             return evaluate(a, values) + evaluate(b, values)
         case Times(a, b):
             return evaluate(a, values) * evaluate(b, values)
-        case Power(a, n):
+        case ConstantPower(a, n):
             return float(evaluate(a, values) ** n)
         case Call(name, a):
             return FUNCTIONS[name].evaluate(evaluate(a, values))
@@ -205,14 +205,14 @@ def size(f: Formula) -> int:
     match f:
         case Plus(a, b) | Times(a, b):
             return 1 + size(a) + size(b)
-        case Power(a, _):
+        case ConstantPower(a, _):
             return 2 + size(a)
         case Call(_, a):
             return 1 + size(a)
     return 1
 
 
-class Growth(NamedTuple):
+class FormulaSizes(NamedTuple):
     """Sizes of formulas and of their derivatives, by depth."""
 
     depths: tuple[int, ...]
@@ -224,7 +224,7 @@ class Growth(NamedTuple):
         return "\n".join(["depth formula derivative", *(f"{d:5} {f:7} {g:10}" for d, f, g in rows)])
 
 
-def growth(step: Callable[[Formula], Formula], depths: Sequence[int] = range(1, 8)) -> Growth:
+def growth(step: Callable[[Formula], Formula], depths: Sequence[int] = range(1, 8)) -> FormulaSizes:
     """Measure how formulas, made by iterating a step, and their derivatives grow with depth.
 
     >>> print(growth(lambda f: f * (1 - f), range(1, 5)))
@@ -241,7 +241,7 @@ def growth(step: Callable[[Formula], Formula], depths: Sequence[int] = range(1, 
         for _ in range(depth):
             f = step(f)
         formulas.append(f)
-    return Growth(tuple(depths), tuple(map(size, formulas)), tuple(size(differentiate(f, x)) for f in formulas))
+    return FormulaSizes(tuple(depths), tuple(map(size, formulas)), tuple(size(differentiate(f, x)) for f in formulas))
 
 
 def shown(f: Formula, outer: int = 0) -> str:
@@ -255,7 +255,7 @@ def shown(f: Formula, outer: int = 0) -> str:
             text, own = f"{shown(a, 1)} + {shown(b, 1)}", 1
         case Times(a, b):
             text, own = f"{shown(a, 2)} * {shown(b, 2)}", 2
-        case Power(a, n):
+        case ConstantPower(a, n):
             text, own = f"{shown(a, 4)}^{n:g}", 3
         case Call(name, a):
             text, own = f"{name}({shown(a)})", 4

@@ -15,7 +15,7 @@ from ..runtime import events
 from .collate import as_tensors, joined, pinned
 from .dataset import Dataset, IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from .worker import Job, Pool
+from .worker import WorkerPool, WorkerTask
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -100,7 +100,7 @@ class DataLoader:
         else:
             self._choose_samplers(sampler, batch_sampler, batch_size, bool(shuffle))
         self.epochs = 0
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
 
     def _choose_samplers(self, sampler: Any, batch_sampler: Any, batch_size: int | None, shuffle: bool) -> None:
         if sampler is None:
@@ -132,8 +132,10 @@ class DataLoader:
         batches = self._ahead(wanted) if self.num_workers else self._here(wanted)
         return Waiting(map(pinned, batches) if self.pin_memory else batches)
 
-    def _maker(self) -> Maker:
-        return Maker(self.dataset, self.collate_fn, self.batch_size, self.iterable, self.batch_sampler, self.drop_last)
+    def _maker(self) -> BatchMaker:
+        return BatchMaker(
+            self.dataset, self.collate_fn, self.batch_size, self.iterable, self.batch_sampler, self.drop_last
+        )
 
     def _here(self, wanted: Iterator[Any]) -> Iterator[Any]:
         make = self._maker()()
@@ -158,14 +160,14 @@ class DataLoader:
                 pool.close()
             pool.taken.release()
 
-    def _idle_pool(self) -> Pool:
+    def _idle_pool(self) -> WorkerPool:
         """Return workers for a loop; a nested loop over the same loader, or one in another thread, gets workers of its
         own.
         """
         kept = self._pool
         return kept if kept is not None and kept.take() else self._new_pool()
 
-    def _new_pool(self) -> Pool:
+    def _new_pool(self) -> WorkerPool:
         context = self.multiprocessing_context
         if isinstance(context, str):
             import multiprocessing
@@ -174,8 +176,8 @@ class DataLoader:
                 known = ", ".join(map(repr, multiprocessing.get_all_start_methods()))
                 raise ArgumentError(f"DataLoader: multiprocessing_context={context!r}: it is None (threads), {known}")
             context = multiprocessing.get_context(context)
-        job = Job(self.dataset, self._maker(), self.worker_init_fn, self.num_workers)
-        pool = Pool(job, context, self.prefetch_factor, self.timeout)
+        job = WorkerTask(self.dataset, self._maker(), self.worker_init_fn, self.num_workers)
+        pool = WorkerPool(job, context, self.prefetch_factor, self.timeout)
         pool.take()
         if self.persistent_workers:
             self._pool = pool
@@ -183,7 +185,7 @@ class DataLoader:
         return pool
 
 
-class Maker:
+class BatchMaker:
     """A function that makes batches (or single samples), here or in a worker; a call begins an epoch."""
 
     def __init__(

@@ -72,7 +72,7 @@ class Ended(NamedTuple):
     """The end of an iterable data set."""
 
 
-class Job(NamedTuple):
+class WorkerTask(NamedTuple):
     """The task of a worker."""
 
     dataset: Any
@@ -98,7 +98,9 @@ class Link(Protocol):
         """Wait until the worker has ended, or terminate it."""
 
 
-def work(number: int, job: Job, next_task: Callable[[], Any], answer: Callable[[Any], None], in_thread: bool) -> None:
+def work(
+    number: int, job: WorkerTask, next_task: Callable[[], Any], answer: Callable[[Any], None], in_thread: bool
+) -> None:
     """Answer requests until the worker is stopped: its main loop."""
     epoch, make, started = -1, None, False
     while (task := next_task()) is not STOP:
@@ -141,7 +143,7 @@ def _seed(seed: int) -> None:
 class ThreadLink:
     """A worker in a thread of this process."""
 
-    def __init__(self, number: int, job: Job) -> None:
+    def __init__(self, number: int, job: WorkerTask) -> None:
         self.tasks: SimpleQueue[Any] = SimpleQueue()
         self.answers: SimpleQueue[Any] = SimpleQueue()
         self.stopped = False
@@ -171,7 +173,7 @@ class ThreadLink:
 class ProcessLink:
     """A worker in a process. Arrays are sent as raw memory, separately from their description."""
 
-    def __init__(self, number: int, job: Job, context: Any) -> None:
+    def __init__(self, number: int, job: WorkerTask, context: Any) -> None:
         self.number = number
         self.pipe, other = context.Pipe()
         self.process = context.Process(
@@ -224,7 +226,7 @@ class ProcessLink:
             self.process.join()
 
 
-def _serve(number: int, job: Job, pipe: Any) -> None:
+def _serve(number: int, job: WorkerTask, pipe: Any) -> None:
     """Run the main function of a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes; the first one ends the others
     tasks: SimpleQueue[Any] = SimpleQueue()
@@ -280,10 +282,10 @@ def _received(pipe: Any) -> Any:
     return pickle.loads(head, buffers=buffers)
 
 
-class Pool:
+class WorkerPool:
     """The workers of a loader."""
 
-    def __init__(self, job: Job, context: Any, ahead: int, timeout: float) -> None:
+    def __init__(self, job: WorkerTask, context: Any, ahead: int, timeout: float) -> None:
         self.context = context
         self.ahead = ahead
         self.timeout = timeout

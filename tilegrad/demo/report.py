@@ -10,7 +10,7 @@ import numpy as np
 from ..profile import Explanation
 from ..profile.step_model import step_of
 from ..profile.summary_writer import as_bytes, png
-from ..view.model import Matrix, Picture, Run, page_of
+from ..view.model import PageMatrix, PageRun, Picture, page_of
 from ..view.page import page
 from .training import BATCH, HIDDEN, Tested, Trained
 
@@ -36,11 +36,11 @@ def report(trained: Trained, tested: Tested, explanation: Explanation, seed: int
     )  # fmt: skip
 
 
-def run_of(trained: Trained, tested: Tested, name: str) -> Run:
+def run_of(trained: Trained, tested: Tested, name: str) -> PageRun:
     """Describe the training: its curves, its mistakes and its confusion matrix."""
     per_epoch = trained.steps / max(1, len(trained.scores))
     rows = tested.confusion().astype(float).tolist()
-    return Run(
+    return PageRun(
         name=name,
         curves={
             "loss": [[n, None, x if math.isfinite(x) else None] for n, x in enumerate(trained.losses, 1)],
@@ -48,7 +48,9 @@ def run_of(trained: Trained, tested: Tested, name: str) -> Run:
         },
         norms={},
         pictures=mistakes(tested, trained.steps),
-        matrices=[Matrix(tag="confusion of unseen digits", step=trained.steps, labels=list("0123456789"), rows=rows)],
+        matrices=[
+            PageMatrix(tag="confusion of unseen digits", step=trained.steps, labels=list("0123456789"), rows=rows)
+        ],
         texts={},
     )
 

@@ -15,7 +15,7 @@ from ..errors import DTypeError, ShapeError
 from ..ir.dtype import DTYPES, DType
 from ..ir.graph import TensorType
 from ..ir.position import row_major
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 
 VERSION = 1
@@ -151,12 +151,12 @@ def prototype(address: int) -> Any:
 class HostCallbacks:
     """Callbacks that allocate memory for a running function and receive its results."""
 
-    def __init__(self, device: Device, given: Sequence[tuple[int, Buffer, TensorType]]) -> None:
+    def __init__(self, device: Device, given: Sequence[tuple[int, DeviceBuffer, TensorType]]) -> None:
         self.device = device
         self.given = given
         """Inputs by the address of their structures."""
-        self.made: dict[int, tuple[Buffer, TensorType, Any]] = {}
-        self.results: list[tuple[Buffer, TensorType]] = []
+        self.made: dict[int, tuple[DeviceBuffer, TensorType, Any]] = {}
+        self.results: list[tuple[DeviceBuffer, TensorType]] = []
         self.failure: BaseException | None = None
         self.number = next(_numbers)
 

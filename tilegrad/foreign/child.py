@@ -22,7 +22,7 @@ import numpy as np
 from ..errors import ArgumentError, ForeignError, OutOfMemoryError
 from ..ir.graph import TensorType
 from ..ops.broadcasting import shown
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from .abi import HostCallbacks, TensorLayout, known_extent
 
@@ -81,8 +81,8 @@ class GuardedMemory:
 
 
 def run_checked(
-    function: CppFunction, call: PreparedCppCall, buffers: Sequence[Buffer], addresses: Sequence[int]
-) -> list[tuple[Buffer, TensorType]]:
+    function: CppFunction, call: PreparedCppCall, buffers: Sequence[DeviceBuffer], addresses: Sequence[int]
+) -> list[tuple[DeviceBuffer, TensorType]]:
     """Run a call in a child process and return its results; ForeignError if it crashed or wrote out of bounds."""
     if not hasattr(os, "fork"):
         raise ArgumentError(f"{function.name}: calls are checked by forking, which {sys.platform} does not have")
@@ -122,7 +122,7 @@ def run_checked(
 def _in_a_child(
     function: CppFunction,
     call: PreparedCppCall,
-    given: Sequence[tuple[int, Buffer, TensorType]],
+    given: Sequence[tuple[int, DeviceBuffer, TensorType]],
     memory: Sequence[GuardedMemory],
 ) -> tuple[int, Any]:
     """Run the call after a fork; return the exit status of the child and its output."""
@@ -151,7 +151,7 @@ def _in_a_child(
 
 
 def _call(
-    call: PreparedCppCall, given: Sequence[tuple[int, Buffer, TensorType]], memory: Sequence[GuardedMemory]
+    call: PreparedCppCall, given: Sequence[tuple[int, DeviceBuffer, TensorType]], memory: Sequence[GuardedMemory]
 ) -> Any:
     """Run the call in the child; serialise its error and the tensors it made."""
     cpu = device("cpu")

@@ -20,7 +20,7 @@ from ..lazy.evaluation import in_memory, is_recorded
 from ..lazy.handle import Handle, handle_on, mode, wrap
 from ..lazy.layout import in_memory_order, is_dense, layout
 from ..ops.broadcasting import shown
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache import key
 from ..runtime.device import device
 from ..runtime.events import timed
@@ -93,7 +93,7 @@ class ForeignFunction:
                 raise DTypeError(f"{self.name}: `{p}` takes a tensor, not {kind} {x!r:.40}: tilegrad.tensor({p.name})")
         return given, numbers
 
-    def wrapped(self, buffers: Sequence[tuple[Buffer, TensorType]], given: Sequence[Handle]) -> list[Any]:
+    def wrapped(self, buffers: Sequence[tuple[DeviceBuffer, TensorType]], given: Sequence[Handle]) -> list[Any]:
         """Wrap results as tensors that refuse to be differentiated."""
         values: list[Value] = []
         for buffer, type in buffers:
@@ -231,7 +231,7 @@ class CppFunction(ForeignFunction):
 
     def prepared(
         self, given: Sequence[Handle], numbers: tuple[float | int, ...]
-    ) -> tuple[PreparedCppCall, list[Buffer], list[int]]:
+    ) -> tuple[PreparedCppCall, list[DeviceBuffer], list[int]]:
         """Return the prepared call for some tensors, their memory, and its addresses."""
         marks: list[Any] = [numbers]
         buffers, addresses, inputs = [], [], []
@@ -284,8 +284,8 @@ class CppFunction(ForeignFunction):
         return tuple(found.strides), int(found.offset)
 
     def ran(
-        self, call: PreparedCppCall, buffers: Sequence[Buffer], addresses: Sequence[int]
-    ) -> list[tuple[Buffer, TensorType]]:
+        self, call: PreparedCppCall, buffers: Sequence[DeviceBuffer], addresses: Sequence[int]
+    ) -> list[tuple[DeviceBuffer, TensorType]]:
         """Run on memory and return the results."""
         cpu = device("cpu")
         outputs = [cpu.allocate(bytes) for bytes in call.bytes]
@@ -315,8 +315,8 @@ class CppFunction(ForeignFunction):
 
     def run(
         self,
-        inputs: Sequence[Buffer],
-        outputs: Sequence[Buffer],
+        inputs: Sequence[DeviceBuffer],
+        outputs: Sequence[DeviceBuffer],
         match: SignatureMatch,
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),

@@ -27,7 +27,7 @@ from ..ir.location import Location, user_location
 from ..lazy.evaluation import compute, is_recorded
 from ..lazy.handle import wrap
 from ..runtime import events
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache import key
 from ..runtime.device import Device, device
 from ..runtime.singletons import lock, once
@@ -246,8 +246,8 @@ class CudaFunction(ForeignFunction):
 
     def run(
         self,
-        inputs: Sequence[Buffer],
-        outputs: Sequence[Buffer],
+        inputs: Sequence[DeviceBuffer],
+        outputs: Sequence[DeviceBuffer],
         match: SignatureMatch,
         numbers: Sequence[float | int] = (),
         types: Sequence[TensorType] = (),

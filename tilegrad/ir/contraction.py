@@ -8,7 +8,7 @@
 `out[sum of digits] = epilogue(sum over summed axes of x[...] * y[...])`: the offset of an operand is `first` plus the
 sum of `index * stride` over the axes, that of the result the sum of `index // divisor % modulus * stride` over the
 digits, without the remainder if the modulus is 0. Nothing is stored where a digit is not below its limit (0: none). The
-epilogue adds a bias that runs along one axis, and applies ReLU. `PartialSums` adds up the parts of a split-K
+epilogue adds a bias that runs along one axis, and applies ReLU. `SumOfParts` adds up the parts of a split-K
 contraction.
 """
 
@@ -53,7 +53,7 @@ class Contraction(Structure):
     precision: Precision = "highest"
 
 
-class PartialSums(Structure):
+class SumOfParts(Structure):
     """Each element is the sum of one element of each part, rounded to a dtype; the parts are contiguous."""
 
     parts: int

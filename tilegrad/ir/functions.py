@@ -17,7 +17,7 @@ from .precision import product
 Result = Literal["same", "bool", "last", "given"]
 
 
-class Function(NamedTuple):
+class ElementFunction(NamedTuple):
     """One function on elements."""
 
     name: str
@@ -117,83 +117,83 @@ def _power(x: Any, y: Any) -> Any:
 
 _LIST = (
     # arithmetic
-    Function("add", 2, np.add, symbol="+", domain="if"),
-    Function("sub", 2, np.subtract, symbol="-", domain="if"),
-    Function("mul", 2, np.multiply, symbol="*", domain="if"),
+    ElementFunction("add", 2, np.add, symbol="+", domain="if"),
+    ElementFunction("sub", 2, np.subtract, symbol="-", domain="if"),
+    ElementFunction("mul", 2, np.multiply, symbol="*", domain="if"),
     # float32 numbers multiplied for a sum at a precision (`precision.py`); in kernels `tl.dot` has one
-    Function("mul_high", 2, lambda x, y: product(x, y, "high"), domain="f", in_kernels=False),
-    Function("mul_medium", 2, lambda x, y: product(x, y, "medium"), domain="f", in_kernels=False),
-    Function("div", 2, np.divide, symbol="/", domain="f", expensive=True),
-    Function("floordiv", 2, _safely(np.floor_divide), symbol="//", domain="if"),
-    Function("mod", 2, _safely(np.mod), symbol="%", domain="if"),
-    Function("truncdiv", 2, _safely(_truncated_division), domain="if"),
-    Function("fmod", 2, _safely(np.fmod), domain="if"),
-    Function("pow", 2, _power, domain="if", expensive=True),
-    Function("neg", 1, np.negative, symbol="-", domain="if"),
-    Function("abs", 1, np.abs, domain="if"),
-    Function("maximum", 2, np.maximum),
-    Function("minimum", 2, np.minimum),
-    Function("fma", 3, lambda x, y, z: x * y + z, domain="f"),
-    Function("mulhi", 2, _mulhi, domain="i"),  # the upper 32 bits of a product of two uint32
-    Function("copysign", 2, np.copysign, domain="f"),
+    ElementFunction("mul_high", 2, lambda x, y: product(x, y, "high"), domain="f", in_kernels=False),
+    ElementFunction("mul_medium", 2, lambda x, y: product(x, y, "medium"), domain="f", in_kernels=False),
+    ElementFunction("div", 2, np.divide, symbol="/", domain="f", expensive=True),
+    ElementFunction("floordiv", 2, _safely(np.floor_divide), symbol="//", domain="if"),
+    ElementFunction("mod", 2, _safely(np.mod), symbol="%", domain="if"),
+    ElementFunction("truncdiv", 2, _safely(_truncated_division), domain="if"),
+    ElementFunction("fmod", 2, _safely(np.fmod), domain="if"),
+    ElementFunction("pow", 2, _power, domain="if", expensive=True),
+    ElementFunction("neg", 1, np.negative, symbol="-", domain="if"),
+    ElementFunction("abs", 1, np.abs, domain="if"),
+    ElementFunction("maximum", 2, np.maximum),
+    ElementFunction("minimum", 2, np.minimum),
+    ElementFunction("fma", 3, lambda x, y, z: x * y + z, domain="f"),
+    ElementFunction("mulhi", 2, _mulhi, domain="i"),  # the upper 32 bits of a product of two uint32
+    ElementFunction("copysign", 2, np.copysign, domain="f"),
     # comparison
-    Function("eq", 2, np.equal, "bool", "=="),
-    Function("ne", 2, np.not_equal, "bool", "!="),
-    Function("lt", 2, np.less, "bool", "<"),
-    Function("le", 2, np.less_equal, "bool", "<="),
-    Function("gt", 2, np.greater, "bool", ">"),
-    Function("ge", 2, np.greater_equal, "bool", ">="),
-    Function("isnan", 1, np.isnan, "bool", domain="f"),
-    Function("isinf", 1, np.isinf, "bool", domain="f"),
+    ElementFunction("eq", 2, np.equal, "bool", "=="),
+    ElementFunction("ne", 2, np.not_equal, "bool", "!="),
+    ElementFunction("lt", 2, np.less, "bool", "<"),
+    ElementFunction("le", 2, np.less_equal, "bool", "<="),
+    ElementFunction("gt", 2, np.greater, "bool", ">"),
+    ElementFunction("ge", 2, np.greater_equal, "bool", ">="),
+    ElementFunction("isnan", 1, np.isnan, "bool", domain="f"),
+    ElementFunction("isinf", 1, np.isinf, "bool", domain="f"),
     # bits; on bool these are the logical functions
-    Function("bitand", 2, np.bitwise_and, symbol="&", domain="bi"),
-    Function("bitor", 2, np.bitwise_or, symbol="|", domain="bi"),
-    Function("bitxor", 2, np.bitwise_xor, symbol="^", domain="bi"),
-    Function("invert", 1, np.invert, symbol="~", domain="bi"),
-    Function("shl", 2, _shift_left, symbol="<<", domain="i"),
-    Function("shr", 2, _shift_right, symbol=">>", domain="i"),
+    ElementFunction("bitand", 2, np.bitwise_and, symbol="&", domain="bi"),
+    ElementFunction("bitor", 2, np.bitwise_or, symbol="|", domain="bi"),
+    ElementFunction("bitxor", 2, np.bitwise_xor, symbol="^", domain="bi"),
+    ElementFunction("invert", 1, np.invert, symbol="~", domain="bi"),
+    ElementFunction("shl", 2, _shift_left, symbol="<<", domain="i"),
+    ElementFunction("shr", 2, _shift_right, symbol=">>", domain="i"),
     # rounding
-    Function("floor", 1, np.floor, domain="f"),
-    Function("ceil", 1, np.ceil, domain="f"),
-    Function("round", 1, np.round, domain="f"),  # ties to even
-    Function("trunc", 1, np.trunc, domain="f"),
+    ElementFunction("floor", 1, np.floor, domain="f"),
+    ElementFunction("ceil", 1, np.ceil, domain="f"),
+    ElementFunction("round", 1, np.round, domain="f"),  # ties to even
+    ElementFunction("trunc", 1, np.trunc, domain="f"),
     # exponential and logarithmic
-    Function("exp", 1, np.exp, domain="f", expensive=True),
-    Function("exp2", 1, np.exp2, domain="f", expensive=True),
-    Function("expm1", 1, np.expm1, domain="f", expensive=True),
-    Function("log", 1, np.log, domain="f", expensive=True),
-    Function("log2", 1, np.log2, domain="f", expensive=True),
-    Function("log10", 1, np.log10, domain="f", expensive=True),
-    Function("log1p", 1, np.log1p, domain="f", expensive=True),
-    Function("sqrt", 1, np.sqrt, domain="f", expensive=True),
-    Function("rsqrt", 1, lambda x: 1 / np.sqrt(x), domain="f", expensive=True),
-    Function("sigmoid", 1, _sigmoid, domain="f", expensive=True),
+    ElementFunction("exp", 1, np.exp, domain="f", expensive=True),
+    ElementFunction("exp2", 1, np.exp2, domain="f", expensive=True),
+    ElementFunction("expm1", 1, np.expm1, domain="f", expensive=True),
+    ElementFunction("log", 1, np.log, domain="f", expensive=True),
+    ElementFunction("log2", 1, np.log2, domain="f", expensive=True),
+    ElementFunction("log10", 1, np.log10, domain="f", expensive=True),
+    ElementFunction("log1p", 1, np.log1p, domain="f", expensive=True),
+    ElementFunction("sqrt", 1, np.sqrt, domain="f", expensive=True),
+    ElementFunction("rsqrt", 1, lambda x: 1 / np.sqrt(x), domain="f", expensive=True),
+    ElementFunction("sigmoid", 1, _sigmoid, domain="f", expensive=True),
     # trigonometric and hyperbolic
-    Function("sin", 1, np.sin, domain="f", expensive=True),
-    Function("cos", 1, np.cos, domain="f", expensive=True),
-    Function("tan", 1, np.tan, domain="f", expensive=True),
-    Function("asin", 1, np.arcsin, domain="f", expensive=True),
-    Function("acos", 1, np.arccos, domain="f", expensive=True),
-    Function("atan", 1, np.arctan, domain="f", expensive=True),
-    Function("atan2", 2, np.arctan2, domain="f", expensive=True),
-    Function("sinh", 1, np.sinh, domain="f", expensive=True),
-    Function("cosh", 1, np.cosh, domain="f", expensive=True),
-    Function("tanh", 1, np.tanh, domain="f", expensive=True),
-    Function("asinh", 1, np.arcsinh, domain="f", expensive=True),
-    Function("acosh", 1, np.arccosh, domain="f", expensive=True),
-    Function("atanh", 1, np.arctanh, domain="f", expensive=True),
-    Function("erf", 1, _erf, domain="f", expensive=True),
-    Function("erfc", 1, _erfc, domain="f", expensive=True),
+    ElementFunction("sin", 1, np.sin, domain="f", expensive=True),
+    ElementFunction("cos", 1, np.cos, domain="f", expensive=True),
+    ElementFunction("tan", 1, np.tan, domain="f", expensive=True),
+    ElementFunction("asin", 1, np.arcsin, domain="f", expensive=True),
+    ElementFunction("acos", 1, np.arccos, domain="f", expensive=True),
+    ElementFunction("atan", 1, np.arctan, domain="f", expensive=True),
+    ElementFunction("atan2", 2, np.arctan2, domain="f", expensive=True),
+    ElementFunction("sinh", 1, np.sinh, domain="f", expensive=True),
+    ElementFunction("cosh", 1, np.cosh, domain="f", expensive=True),
+    ElementFunction("tanh", 1, np.tanh, domain="f", expensive=True),
+    ElementFunction("asinh", 1, np.arcsinh, domain="f", expensive=True),
+    ElementFunction("acosh", 1, np.arccosh, domain="f", expensive=True),
+    ElementFunction("atanh", 1, np.arctanh, domain="f", expensive=True),
+    ElementFunction("erf", 1, _erf, domain="f", expensive=True),
+    ElementFunction("erfc", 1, _erfc, domain="f", expensive=True),
     # choice and conversion
-    Function("where", 3, np.where, "last"),
+    ElementFunction("where", 3, np.where, "last"),
     # an index, the extent of its axis and the number of a place in the program (`runtime/index_faults.py`): the nearest
     # element that there is; an index that is outside is reported
-    Function("inside", 3, lambda x, extent, _: np.maximum(np.minimum(x, extent - 1), 0), domain="i"),
-    Function("cast", 1, None, "given"),
-    Function("bitcast", 1, None, "given"),
+    ElementFunction("inside", 3, lambda x, extent, _: np.maximum(np.minimum(x, extent - 1), 0), domain="i"),
+    ElementFunction("cast", 1, None, "given"),
+    ElementFunction("bitcast", 1, None, "given"),
 )
 
-FUNCTIONS: dict[str, Function] = {f.name: f for f in _LIST}
+FUNCTIONS: dict[str, ElementFunction] = {f.name: f for f in _LIST}
 
 
 class Reducer(NamedTuple):

@@ -1,7 +1,7 @@
 """Define the program language: the order of kernels, their memory, devices and streams.
 
     program  ::= Program(name, sizes, buffers, inputs, outputs, steps, arena)
-    buffer   ::= Buffer(name, type, role, offset, alias)
+    buffer   ::= ProgramBuffer(name, type, role, offset, alias)
     step     ::= Allocate(buffer) | Launch(kernel, arguments, grid, stream) | Copy(source, target) | Free(buffer)
                | Foreign(work, inputs, outputs, stream) | Record(event, stream) | Wait(event, stream)
     argument ::= the name of a buffer | a size
@@ -25,7 +25,7 @@ from .tile import Kernel
 Role = Literal["input", "output", "temporary", "constant"]
 
 
-class Buffer(Structure):
+class ProgramBuffer(Structure):
     """Memory for one tensor, row-major and dense."""
 
     name: str
@@ -122,14 +122,14 @@ def uses(step: Step) -> tuple[str, ...]:
 class Program(Structure):
     name: str
     sizes: tuple[str, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[ProgramBuffer, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     steps: tuple[Step, ...]
     arena: Dim = 0
     """The size of the arena of temporaries, in bytes."""
 
-    def buffer(self, name: str) -> Buffer:
+    def buffer(self, name: str) -> ProgramBuffer:
         return next(b for b in self.buffers if b.name == name)
 
     def __str__(self) -> str:

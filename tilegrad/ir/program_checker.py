@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import CompileError, KernelError
-from .program import Allocate, Buffer, Copy, Foreign, Free, Launch, Program, Record, Step, Wait
+from .program import Allocate, Copy, Foreign, Free, Launch, Program, ProgramBuffer, Record, Step, Wait
 from .program_printer import show_step
 from .size import Dim, Size
-from .tile import Kernel, Parameter
+from .tile import Kernel, TileParameter
 from .tile_access import Accesses, accesses
 from .tile_checker import check as check_kernel
 
@@ -71,7 +71,7 @@ class _ProgramChecker:
             if b.alias is not None and self.aliased(b).type.bytes != b.type.bytes:
                 raise self.error(f"{b.name} does not fit in the memory of {b.alias}")
 
-    def aliased(self, b: Buffer) -> Buffer:
+    def aliased(self, b: ProgramBuffer) -> ProgramBuffer:
         target = self.buffers.get(b.alias or "")
         if target is None or target.alias is not None:
             raise self.error(f"{b.name} is in the memory of {b.alias}, which has none of its own")
@@ -135,7 +135,7 @@ class _ProgramChecker:
             if name in found.stored:
                 self.write(number, buffer)
 
-    def argument(self, number: int, p: Parameter, argument: str | Dim) -> None:
+    def argument(self, number: int, p: TileParameter, argument: str | Dim) -> None:
         if isinstance(argument, str) != p.pointer:
             raise self.error(f"`{p.name}` takes a {'buffer' if p.pointer else 'number'}, not {argument}", number)
         if isinstance(argument, str) and self.known(number, argument).type.dtype is not p.dtype:
@@ -159,7 +159,7 @@ class _ProgramChecker:
                 raise self.error(str(error), number) from None
         return self.kernels[kernel]
 
-    def known(self, number: int, name: str) -> Buffer:
+    def known(self, number: int, name: str) -> ProgramBuffer:
         if name not in self.buffers:
             raise self.error(f"there is no buffer {name}", number)
         if name in self.freed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .program import Allocate, Buffer, Copy, Foreign, Free, Launch, Program, Record, Step, Wait
+from .program import Allocate, Copy, Foreign, Free, Launch, Program, ProgramBuffer, Record, Step, Wait
 from .size import Dim, Size
 
 
@@ -11,8 +11,8 @@ def show_program(program: Program) -> str:
 
     >>> from .dtype import float32
     >>> from .graph import TensorType
-    >>> b = Buffer("x", TensorType(float32, (4, 8)), "input")
-    >>> t = Buffer("t", TensorType(float32, (4, 8)), "temporary", offset=0)
+    >>> b = ProgramBuffer("x", TensorType(float32, (4, 8)), "input")
+    >>> t = ProgramBuffer("t", TensorType(float32, (4, 8)), "temporary", offset=0)
     >>> print(Program("demo", (), (b, t), ("x",), ("t",), (Copy("x", "t"),), arena=128))
     program demo(x) -> t
       memory
@@ -35,7 +35,7 @@ def show_step(step: Step) -> str:
     return _step(step)
 
 
-def _buffer(b: Buffer) -> str:
+def _buffer(b: ProgramBuffer) -> str:
     where = f" at {b.offset}" if b.offset is not None else f" in the memory of {b.alias}" if b.alias else ""
     return f"{b.name}: {b.type} {b.role}, {b.type.bytes} bytes{where}"
 

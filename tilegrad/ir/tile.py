@@ -1,15 +1,15 @@
 """Define the tile language: what one program instance of a kernel does.
 
     kernel    ::= Kernel(name, parameters, body, origin)
-    parameter ::= Parameter(name, dtype, pointer)
+    parameter ::= TileParameter(name, dtype, pointer)
     statement ::= Assign(name, value) | Store(pointer, value, mask) | Print(text, values) | Assert(condition, text)
                 | Atomic(fn, pointer, value, mask, expected, name)
                 | For(index, start, stop, step, body) | While(condition, body) | If(condition, body, otherwise)
     tile      ::= Name(name) | Literal(value) | ProgramId(axis) | NumPrograms(axis) | Arange(start, stop)
                 | Load(pointer, mask, other) | Apply(fn, args) | Cast(x, dtype) | Bitcast(x, dtype)
-                | Full(shape, value, dtype) | Expand(x, axes) | BroadcastTo(x, shape) | Reshape(x, shape)
+                | Full(shape, value, dtype) | ExpandDims(x, axes) | BroadcastTo(x, shape) | Reshape(x, shape)
                 | Trans(x, permutation) | Reduce(fn, x, axis) | Scan(fn, x, axis)
-                | Dot(x, y, accumulator, precision) | Gather(x, index, axis)
+                | Dot(x, y, accumulator, precision) | GatherAlongAxis(x, index, axis)
 
 Every value is a tile: an array of static shape, `()` for a scalar. Notation and semantics are Triton's:
 
@@ -26,7 +26,7 @@ Every value is a tile: an array of static shape, `()` for a scalar. Notation and
 - The instances of a kernel run in any order, or concurrently. No instance may load what another stores.
 - An `Atomic` is an indivisible read-modify-write. The order between the lanes of a tile
   and between instances is unspecified. `name`, if given, is assigned the old value.
-- `Gather` takes, along its axis, the elements selected by `index`; an index out of range is an error.
+- `GatherAlongAxis` takes, along its axis, the elements selected by `index`; an index out of range is an error.
 - `Print` and `Assert` are for debugging: each backend decides what an `Assert` does.
 - Reductions and scans of float16 and bfloat16 accumulate in float32 and round at the end.
 - Arange may have any length. Integer overflow of an offset is an error of the kernel.
@@ -45,7 +45,7 @@ from .node import Structure
 from .precision import Precision
 
 if TYPE_CHECKING:
-    from .contraction import Contraction, PartialSums
+    from .contraction import Contraction, SumOfParts
 
 
 def printers() -> Any:
@@ -160,7 +160,7 @@ class Full(Tile):
     dtype: DType
 
 
-class Expand(Tile):
+class ExpandDims(Tile):
     """`x[:, None]`: inserts axes of extent 1, given by their positions in the result."""
 
     x: Tile
@@ -205,7 +205,7 @@ class Dot(Tile):
     precision: Precision = "highest"
 
 
-class Gather(Tile):
+class GatherAlongAxis(Tile):
     """Element [.., index[.., i, ..], ..] of x: the shapes of x and of the index differ at most along the axis."""
 
     x: Tile
@@ -297,7 +297,7 @@ class If(Structure):
 Statement: TypeAlias = "Assign | Store | Atomic | Print | Assert | For | While | If"
 
 
-class Parameter(Structure):
+class TileParameter(Structure):
     """A pointer to elements of a dtype, or (pointer=False) a number."""
 
     name: str
@@ -307,11 +307,11 @@ class Parameter(Structure):
 
 class Kernel(Structure):
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TileParameter, ...]
     body: tuple[Statement, ...]
     origin: str = ""
     """A comment: the user's lines that the kernel computes."""
-    computes: Contraction | PartialSums | None = None
+    computes: Contraction | SumOfParts | None = None
     """The contraction that the kernel computes, where a library could; no part of its code."""
 
     def field_values(self) -> tuple[Any, ...]:

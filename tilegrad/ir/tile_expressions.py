@@ -20,9 +20,9 @@ from .tile import (
     BroadcastTo,
     Cast,
     Dot,
-    Expand,
+    ExpandDims,
     Full,
-    Gather,
+    GatherAlongAxis,
     Literal,
     Load,
     Name,
@@ -183,7 +183,7 @@ class ExpressionParser:
                     raise self.error(place, "a tile is indexed with `:` and `None` only, which makes new axes")
         if len(places) - len(axes) > len(self.type_of(x, node).shape) > 0:
             raise self.error(node, f"the tile has {len(self.type_of(x, node).shape)} axes")
-        return Expand(x, tuple(axes))
+        return ExpandDims(x, tuple(axes))
 
     def transposed(self, node: ast.expr) -> Tile:
         x = self.tile(node)
@@ -291,7 +291,7 @@ class ExpressionParser:
             shape = self.type_of(x, node).shape
             x = x if len(shape) == 1 else Reshape(x, (math.prod(shape),))
         made = Reduce(REDUCTIONS[name], x, place)
-        return Expand(made, (place,)) if self.flag(keep) else made
+        return ExpandDims(made, (place,)) if self.flag(keep) else made
 
     # The functions of `tl`, with Triton's arguments.
 
@@ -337,7 +337,7 @@ class ExpressionParser:
     def tl_expand_dims(self, x: ast.expr, axis: ast.expr) -> Tile:
         tile = self.tile(x)
         place = self.static(axis)
-        return Expand(tile, (place + len(self.type_of(tile, x).shape) + 1 if place < 0 else place,))
+        return ExpandDims(tile, (place + len(self.type_of(tile, x).shape) + 1 if place < 0 else place,))
 
     def tl_trans(self, x: ast.expr) -> Tile:
         return Trans(self.tile(x), (1, 0))
@@ -347,7 +347,7 @@ class ExpressionParser:
 
     def tl_gather(self, x: ast.expr, index: ast.expr, axis: ast.expr) -> Tile:
         tile = self.tile(x)
-        return Gather(tile, self.tile(index), self.axis(axis, tile, x))
+        return GatherAlongAxis(tile, self.tile(index), self.axis(axis, tile, x))
 
     def tl_dot(
         self, x: ast.expr, y: ast.expr, acc: ast.expr | None = None, input_precision: ast.expr | None = None

@@ -20,11 +20,11 @@ from .tile import (
     Kernel,
     Literal,
     Name,
-    Parameter,
     Print,
     Statement,
     Store,
     Tile,
+    TileParameter,
     While,
 )
 from .tile_checker import Mistake, TileType, check, loop_dtype
@@ -73,7 +73,7 @@ class StatementParser(ExpressionParser):
         first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
         return self.checked(function, parameters, self.source.comment_above(first))
 
-    def checked(self, function: ast.FunctionDef, parameters: tuple[Parameter, ...], origin: str) -> Kernel:
+    def checked(self, function: ast.FunctionDef, parameters: tuple[TileParameter, ...], origin: str) -> Kernel:
         for p in parameters:
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
         kernel = Kernel(function.name, parameters, self.block(function.body), origin)
@@ -90,11 +90,11 @@ class StatementParser(ExpressionParser):
             return self.places[id(mistake.tile)][1]
         return self.statements[id(mistake.statement)][1]
 
-    def parameter(self, argument: ast.arg) -> Parameter:
+    def parameter(self, argument: ast.arg) -> TileParameter:
         match argument.annotation:
             case ast.Constant(value=str(written)):
                 try:
-                    return Parameter(argument.arg, dtype_named(written.removeprefix("*")), written.startswith("*"))
+                    return TileParameter(argument.arg, dtype_named(written.removeprefix("*")), written.startswith("*"))
                 except KeyError:
                     pass
         remedy = f'say what it is: {argument.arg}: "*f32" for a pointer, {argument.arg}: "i64" for a number'

@@ -16,17 +16,16 @@ from .tile import (
     BroadcastTo,
     Cast,
     Dot,
-    Expand,
+    ExpandDims,
     For,
     Full,
-    Gather,
+    GatherAlongAxis,
     If,
     Kernel,
     Literal,
     Load,
     Name,
     NumPrograms,
-    Parameter,
     Print,
     ProgramId,
     Reduce,
@@ -35,6 +34,7 @@ from .tile import (
     Statement,
     Store,
     Tile,
+    TileParameter,
     Trans,
     While,
 )
@@ -68,7 +68,7 @@ def show_kernel(kernel: Kernel) -> str:
 
     >>> from .dtype import float32
     >>> body = (Assign("i", ProgramId(0)), Store(Name("x") + Name("i"), Literal(1.0)))
-    >>> print(Kernel("ones", (Parameter("x", float32),), body, "demo.py:3"))
+    >>> print(Kernel("ones", (TileParameter("x", float32),), body, "demo.py:3"))
     # demo.py:3
     @tg.kernel
     def ones(x: "*f32"):
@@ -81,7 +81,7 @@ def show_kernel(kernel: Kernel) -> str:
     return "\n".join([*comment, "@tg.kernel", head, *printer.block(kernel.body)])
 
 
-def _parameter(p: Parameter) -> str:
+def _parameter(p: TileParameter) -> str:
     return f'{p.name}: "{"*" if p.pointer else ""}{p.dtype}"'
 
 
@@ -183,7 +183,7 @@ class _Printer:
                 return self.application(fn, args)
             case Name(name):
                 return name, ATOM
-            case Expand(x, axes):
+            case ExpandDims(x, axes):
                 return f"{self.postfix(x)}[{self.places(x, axes)}]", ATOM
             case Cast(x, dtype):
                 return f"{self.postfix(x)}.to({dtype_text(dtype)})", ATOM
@@ -255,6 +255,6 @@ class _Printer:
                 return f"{REDUCERS[fn].printed if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
             case Scan(fn, x, axis):
                 return f"{REDUCERS[fn].scan or fn if fn in REDUCERS else fn}({self.expression(x)}, axis={axis})"
-            case Gather(x, index, axis):
+            case GatherAlongAxis(x, index, axis):
                 return f"gather({self.expression(x)}, {self.expression(index)}, axis={axis})"
         raise TypeError(f"{type(tile).__name__} is no expression of the tile language")

@@ -23,9 +23,9 @@ from .tile import (
     BroadcastTo,
     Cast,
     Dot,
-    Expand,
+    ExpandDims,
     Full,
-    Gather,
+    GatherAlongAxis,
     Literal,
     Load,
     Name,
@@ -325,7 +325,7 @@ def _full(types: Types, x: Full) -> TileType:
     return TileType(x.dtype, _static_shape(x.shape, x))
 
 
-def _expand(types: Types, x: Expand) -> TileType:
+def _expand(types: Types, x: ExpandDims) -> TileType:
     found = types.of(x.x)
     rank = len(found.shape) + len(x.axes)
     if sorted(set(x.axes)) != list(x.axes) or not all(0 <= axis < rank for axis in x.axes):
@@ -400,7 +400,7 @@ def _dot(types: Types, x: Dot) -> TileType:
     return result
 
 
-def _gather(types: Types, x: Gather) -> TileType:
+def _gather(types: Types, x: GatherAlongAxis) -> TileType:
     found, index = types.number(x.x), types.number(x.index)
     _axis(x.axis, len(found.shape), x)
     if not index.dtype.is_integer:
@@ -427,12 +427,12 @@ _RULES: dict[type, Callable[[Types, Any], TileType]] = {
     Cast: _cast,
     Bitcast: _bitcast,
     Full: _full,
-    Expand: _expand,
+    ExpandDims: _expand,
     BroadcastTo: _broadcast_to,
     Reshape: _reshape,
     Trans: _trans,
     Reduce: _reduce,
     Scan: _scan,
     Dot: _dot,
-    Gather: _gather,
+    GatherAlongAxis: _gather,
 }

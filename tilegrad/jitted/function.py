@@ -32,7 +32,7 @@ from ..ir.graph import TensorType
 from ..ir.size import Size
 from ..lazy.handle import mode, state, wrap
 from ..lazy.storage import one_writer
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.singletons import lock
 from ..tensor import Tensor
@@ -483,7 +483,7 @@ class PreparedProgram(NamedTuple):
             )
         return self.program.compiled
 
-    def buffers(self) -> list[Buffer]:
+    def buffers(self) -> list[DeviceBuffer]:
         """The current buffers of all inputs of the program."""
         return self.program._buffers(self.leaves)
 

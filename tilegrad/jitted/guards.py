@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from .specialised import Specialised
 
-Guards = Callable[[], "tuple[Buffer, ...] | None"]
+Guards = Callable[[], "tuple[DeviceBuffer, ...] | None"]
 """Returns the buffers of captured storages and numbers if all guards hold; None otherwise."""
 
 

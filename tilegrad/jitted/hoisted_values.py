@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..lazy.storage import Storage
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.executable import HoistedProgram
 from ..runtime.exposure import Exposures, rely_on
 
@@ -22,14 +22,14 @@ class HoistedValues:
         self.storages = storages
         """The storages that they depend on."""
         self._run = hoisted.executable.bound()
-        self._made: tuple[int, tuple[Buffer, ...]] = (-1, ())
+        self._made: tuple[int, tuple[DeviceBuffer, ...]] = (-1, ())
         """Versions and buffers as one object: threads may call a program at the same time."""
 
     def state(self) -> int:
         """Return the write counts of the storages, both visible and hidden ones."""
         return sum([s.version + s.changes for s in self.storages]) + Exposures.count
 
-    def buffers(self, given: Sequence[Buffer]) -> tuple[Buffer, ...]:
+    def buffers(self, given: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
         """Return the buffers for a call, recomputed if a storage has changed."""
         state = self.state()
         known, made = self._made

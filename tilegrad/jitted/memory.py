@@ -16,7 +16,7 @@ from ..lazy.layout import strides_of
 from ..lazy.realize import realize
 from ..lazy.storage import Base
 from ..ops.broadcasting import Fill
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device, device
 from ..tensor import Tensor
 from .numbers import may_vary
@@ -32,7 +32,7 @@ class OutputTemplate:
         self.varies = varying(type)
         self.shared = dict(Input(type).__dict__)
 
-    def filled(self, buffer: Buffer, sizes: Mapping[str, int] = {}) -> Tensor:
+    def filled(self, buffer: DeviceBuffer, sizes: Mapping[str, int] = {}) -> Tensor:
         """Make a tensor on memory that a program has filled."""
         if self.varies:
             type = self.type.with_shape(tuple([substitute_sizes(d, sizes) for d in self.type.shape]))
@@ -68,12 +68,12 @@ class HostNumberBuffer:
         self.buffer = self.device.allocate(type.dtype.bytes)
         self.array = self.device.view(self.buffer, type.dtype, ())
 
-    def on(self, place: Device) -> Callable[[], Buffer]:
+    def on(self, place: Device) -> Callable[[], DeviceBuffer]:
         """Return a buffer with the number on another device: cached while the number is unchanged."""
         before: Any = None
         there = self.buffer
 
-        def brought() -> Buffer:
+        def brought() -> DeviceBuffer:
             nonlocal before, there
             now = self.read()
             if now is not before or now.__class__ is not float:
@@ -86,11 +86,11 @@ class HostNumberBuffer:
         """Whether the number has the class that the program was compiled for."""
         return self.kind is None or ((now := self.read()).__class__ is self.kind and may_vary(now))
 
-    def copied_buffer(self) -> Buffer:
+    def copied_buffer(self) -> DeviceBuffer:
         """Copy the current number to a new buffer."""
         return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
 
-    def updated_buffer(self) -> Buffer:
+    def updated_buffer(self) -> DeviceBuffer:
         """Return the buffer, updated to the current number."""
         now = self.read()
         if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
@@ -106,29 +106,29 @@ def substitute_sizes(x: Any, sizes: Mapping[str, int]) -> Any:
     return x.value(sizes) if isinstance(x, Size) else x
 
 
-def memory_of(x: Handle) -> Buffer:
+def memory_of(x: Handle) -> DeviceBuffer:
     """Return the buffer of a tensor, computing its elements if needed."""
     return memory_in(x.value)
 
 
-def memory_in(value: Value) -> Buffer:
+def memory_in(value: Value) -> DeviceBuffer:
     if value.buffer is None:
         realize([value])
     return value.buffer  # type: ignore[no-any-return]
 
 
-def unshared(found: Buffer) -> Buffer:
+def unshared(found: DeviceBuffer) -> DeviceBuffer:
     """Return memory that is safe to hand out: a copy if others may write to it."""
     return found.device.copy(found) if found.shared else found
 
 
-def _constant_memory(value: Fill) -> Buffer:
+def _constant_memory(value: Fill) -> DeviceBuffer:
     """Fill memory with one number, as the initial state of an optimizer: cheaper than a program."""
     shape = tuple([known(extent, {}) for extent in value.shape])
     return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
-def unshare_storage(base: Base) -> Buffer:
+def unshare_storage(base: Base) -> DeviceBuffer:
     """Copy a storage's elements to memory that it owns, so that no reader sees the update."""
     value = base.current()
     memory = _constant_memory(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))

@@ -24,7 +24,7 @@ from ..ops.cast import Cast, Detach, cast
 from ..ops.declared import Declared, DeclaredMeaning
 from ..ops.exponential import Power
 from ..ops.external_call import ExternalCall
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from ..tensor import Tensor
 
@@ -216,7 +216,7 @@ FOLDED: dict[type[Value], Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def graph_key(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[Buffer]) -> tuple[Any, ...]:
+def graph_key(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[DeviceBuffer]) -> tuple[Any, ...]:
     """Return a key of what a graph computes: equal for graphs that differ only in which numbers are inputs.
 
     `numbers` are inputs with the numbers that they represent; the last inputs hold constants.
@@ -288,7 +288,7 @@ def _folded(value: Value, known: Mapping[Value, Any]) -> Any:
     return None if fold is None else np.asarray(fold(*[known[x] for x in value.inputs]), numpy)
 
 
-def _elements(buffer: Buffer, type: TensorType) -> Any:
+def _elements(buffer: DeviceBuffer, type: TensorType) -> Any:
     shape: Any = type.shape
     array = device(type.device).view(buffer, type.dtype, shape)
     return id(buffer) if array is None else hash(array.tobytes())

@@ -17,7 +17,7 @@ from ..lazy.layout import lay
 from ..lazy.realize import plain_graph
 from ..lazy.storage import one_writer
 from ..ops.joint import joint_outputs
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from ..runtime.executable import Runner
 from ..tensor import Tensor
@@ -304,7 +304,7 @@ class Specialised:
         results = set(program.outputs[: len(program.outputs) - len(self.updated)])
         return frozenset([n for n in inputs if program.inputs[n] in results])
 
-    def check_guards(self) -> Sequence[Buffer] | None:
+    def check_guards(self) -> Sequence[DeviceBuffer] | None:
         """Return the buffers of captured storages if all guards hold; None if one may not.
 
         Guards are generated at the second call, and again when the captured state has changed, a limited number of
@@ -394,9 +394,9 @@ class Specialised:
         for stored_gradients in self.stored_gradients:
             stored_gradients.owned = stored_gradients.lent = None
 
-    def _buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
+    def _buffers(self, leaves: Sequence[Any]) -> list[DeviceBuffer]:
         """Collect the buffers of all inputs."""
-        buffers: list[Buffer] = []
+        buffers: list[DeviceBuffer] = []
         for x, placeholder in zip(leaves, self.placeholders, strict=True):
             if placeholder is not None:
                 found = memory_of(x if isinstance(x, Handle) else tensor(x, dtype=placeholder.dtype))
@@ -406,9 +406,9 @@ class Specialised:
             buffers = self.compiled.brought(buffers)
         return buffers if self.hoisted is None else [*buffers, *self.hoisted.buffers(buffers)]
 
-    def state(self) -> list[Buffer]:
+    def state(self) -> list[DeviceBuffer]:
         """Collect the buffers of captured storages and of numbers of the host."""
-        buffers: list[Buffer] = []
+        buffers: list[DeviceBuffer] = []
         updated = frozenset(self.updated)
         for n, base in enumerate(self.captured):
             owned = base.storage.owned
@@ -423,7 +423,7 @@ class Specialised:
             buffers.append(number.copied_buffer() if len(self.captured) + n in self.lent else number.updated_buffer())
         return buffers
 
-    def number_at(self, n: int) -> Callable[[], Buffer]:
+    def number_at(self, n: int) -> Callable[[], DeviceBuffer]:
         """Copy a number of the host to the program's device."""
         number = self.host[n]
         if len(self.captured) + n in self.lent:
@@ -435,7 +435,7 @@ class Specialised:
     def wrap_outputs(
         self,
         leaves: Sequence[Any],
-        made: Sequence[Buffer],
+        made: Sequence[DeviceBuffer],
         sizes: Mapping[str, int] = {},
         present: Mapping[Value, Value] | None = None,
     ) -> Any:
@@ -480,7 +480,7 @@ class Specialised:
         else:
             x.write(value, "jit")
 
-    def store_gradients(self, made: Sequence[Buffer]) -> None:
+    def store_gradients(self, made: Sequence[DeviceBuffer]) -> None:
         """Store gradients, so that the next call writes to the same memory if nothing reads them."""
         own = made[sum(form is not None for form in self.forms) :]
         for stored_gradients, buffer in zip(self.stored_gradients, own, strict=False):

@@ -19,7 +19,7 @@ from ..runtime.device import device
 from ..runtime.lock import LockEntry, keep, place
 from ..schedule.group import Schedule
 from ..schedule.trial import measured
-from ..schedule.tune import Job, Tuned, format_seconds, jobs_of, merge_jobs, tune
+from ..schedule.tune import Tuned, TuningJob, format_seconds, jobs_of, merge_jobs, tune
 
 TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|min|h)")
 UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -53,7 +53,7 @@ def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path |
     target = path or place()
     kept = "" if target is None else f"; kept in {target}"
 
-    def note(job: Job, entry: LockEntry) -> None:
+    def note(job: TuningJob, entry: LockEntry) -> None:
         nonlocal kept
         settle(job.place, {job.digest: entry})
         if target is not None:
@@ -67,7 +67,7 @@ def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path |
     return tuned._replace(kept=kept if tuned.finished else "")
 
 
-def _jobs(programs: Sequence[SizedProgram]) -> list[Job]:
+def _jobs(programs: Sequence[SizedProgram]) -> list[TuningJob]:
     found = []
     for compiled, sizes in programs:
         schedule = compiled.stages["order"].artifact

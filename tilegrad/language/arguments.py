@@ -12,7 +12,7 @@ from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, bool_, float32, float64, int32, int64, uint64
 from ..ir.program import Tiles
 from ..ir.size import Size
-from ..ir.tile import Parameter
+from ..ir.tile import TileParameter
 from ..jitted.function import Jitted
 from ..lazy.handle import Handle
 from ..lazy.layout import in_memory_order, layout
@@ -33,7 +33,7 @@ class BoundArguments(NamedTuple):
     """The bound arguments of a launch: `constants` are known at compile time, `given` are passed at run time."""
 
     constants: dict[str, Any]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TileParameter, ...]
     given: tuple[Any, ...]
     named: dict[str, Any]
     same: dict[str, str]
@@ -53,7 +53,7 @@ def bind_arguments(kernel: TileFunction, args: tuple[Any, ...], kwargs: Mapping[
         raise KernelLaunchError(f"kernel {kernel.fn.__name__}: {error}; it takes {kernel.shown_signature}") from None
     found.apply_defaults()
     constants: dict[str, Any] = {}
-    parameters: list[Parameter] = []
+    parameters: list[TileParameter] = []
     given: list[Any] = []
     several: dict[str, Any] = {}
     single: list[tuple[str, Any]] = []
@@ -77,7 +77,7 @@ def bind_arguments(kernel: TileFunction, args: tuple[Any, ...], kwargs: Mapping[
     return BoundArguments(constants, tuple(parameters), tuple(given), dict(found.arguments), same, key, several)
 
 
-def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, str]:
+def aliases(parameters: Sequence[TileParameter], given: Sequence[Any]) -> dict[str, str]:
     """Map each parameter to the earlier parameter that has the same tensor."""
     first: dict[tuple[int, Any], str] = {}
     same: dict[str, str] = {}
@@ -89,14 +89,14 @@ def aliases(parameters: Sequence[Parameter], given: Sequence[Any]) -> dict[str, 
     return same
 
 
-_parameters: dict[tuple[str, str, bool], Parameter] = {}
+_parameters: dict[tuple[str, str, bool], TileParameter] = {}
 
 
-def interned_parameter(name: str, dtype: DType, pointer: bool = True) -> Parameter:
+def interned_parameter(name: str, dtype: DType, pointer: bool = True) -> TileParameter:
     """Return the parameter of this name and type, interned so that launches compare it by identity."""
     found = _parameters.get((name, dtype.short, pointer))
     if found is None:
-        found = _parameters.setdefault((name, dtype.short, pointer), Parameter(name, dtype, pointer))
+        found = _parameters.setdefault((name, dtype.short, pointer), TileParameter(name, dtype, pointer))
     return found
 
 
@@ -132,7 +132,7 @@ def static(kernel: TileFunction, name: str, value: Any) -> Any:
     return value
 
 
-def parameter_for(kernel: TileFunction, name: str, value: Any) -> Parameter | None:
+def parameter_for(kernel: TileFunction, name: str, value: Any) -> TileParameter | None:
     """Return the tile kernel's parameter for an argument, or None if the argument becomes a constant."""
     annotation = kernel.signature.parameters[name].annotation if name in kernel.signature.parameters else None
     declared = annotation if isinstance(annotation, DType) else None

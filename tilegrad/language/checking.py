@@ -23,7 +23,7 @@ from ..errors import KernelFault
 from ..ir.dtype import int32, int64, uint8
 from ..ir.tile import Atomic
 from ..ir.tile_access import statements
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from .instrument import NO_FAULT, CheckedAccess, CheckOptions, decode_fault
 from .tensors import TensorMemory
@@ -104,7 +104,7 @@ def check(found: SpecialisedKernel, arguments: Sequence[Any], grid: tuple[int, .
 @contextmanager
 def _on_host(found: SpecialisedKernel, arguments: Sequence[Any]) -> Iterator[list[Any]]:
     """Return the arguments in host memory; GPU memory is copied here and its results are copied back."""
-    cpu, copies, given = device("cpu"), dict[int, Buffer](), list(arguments)
+    cpu, copies, given = device("cpu"), dict[int, DeviceBuffer](), list(arguments)
     for n, a in enumerate(arguments):
         if isinstance(a, TensorMemory) and a.buffer.device.view(a.buffer, uint8, (a.buffer.bytes,)) is None:
             if id(a.buffer) not in copies:

@@ -23,14 +23,13 @@ from ..ir.tile import (
     BroadcastTo,
     Cast,
     For,
-    Gather,
+    GatherAlongAxis,
     If,
     Kernel,
     Literal,
     Load,
     Name,
     NumPrograms,
-    Parameter,
     Print,
     ProgramId,
     Reduce,
@@ -38,6 +37,7 @@ from ..ir.tile import (
     Statement,
     Store,
     Tile,
+    TileParameter,
     While,
     parts,
 )
@@ -86,13 +86,13 @@ def instrument(kernel: Kernel, types: Types, watch: CheckOptions) -> Instrumente
     maker = _Instrumenter(kernel, types, watch)
     maker.block(kernel.body, maker.body)
     pointers = tuple([p.name for p in kernel.parameters if p.pointer])
-    extra = [Parameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
-    extra += [Parameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
-    extra += [Parameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
-    extra.append(Parameter(f"faults{maker.tail}", int64))
+    extra = [TileParameter(f"{n}_extent{maker.tail}", int64, False) for n in pointers]
+    extra += [TileParameter(f"{n}_written{maker.tail}", int32) for n in sorted(watch.unwritten)]
+    extra += [TileParameter(f"{n}_inside{maker.tail}", uint8) for n in sorted(watch.holed)]
+    extra.append(TileParameter(f"faults{maker.tail}", int64))
     body = tuple(maker.body)
     if watch.ordered:
-        extra += [Parameter(f"order{maker.tail}", int32), *[Parameter(n, int32, False) for n in maker.programs]]
+        extra += [TileParameter(f"order{maker.tail}", int32), *[TileParameter(n, int32, False) for n in maker.programs]]
         body = maker.run_in_order(body)
     made = Kernel(f"{kernel.name}_checked", (*kernel.parameters, *extra), body, kernel.origin)
     return InstrumentedKernel(made, tuple(maker.sites), pointers, watch)
@@ -198,7 +198,7 @@ class _Instrumenter(PointerAnalysis):
 
     def while_loop(self, s: While) -> list[Statement]:
         """Instrument a `while` loop: the loads of its condition are checked before each iteration."""
-        if not any(isinstance(x, Load | Gather) for x in walk(s.condition)):
+        if not any(isinstance(x, Load | GatherAlongAxis) for x in walk(s.condition)):
             return [While(self.value(s.condition), tuple(self.inner(s.body)))]
         go = Assign(self.name("go"), self.value(s.condition))
         body = self.inner(s.body)
@@ -353,11 +353,11 @@ class _Instrumenter(PointerAnalysis):
         if not parts(x):
             return x
         made = {id(part): self.value(part) for part in parts(x)}
-        if isinstance(x, Gather):
+        if isinstance(x, GatherAlongAxis):
             made[id(x.index)] = self.checked_index(made[id(x.index)], self.types.of(x.x).shape[x.axis], x)
         return x.replaced(**{n: _swapped(x.__dict__[n], made) for n in x.children})  # type: ignore[no-any-return]
 
-    def checked_index(self, index: Tile, extent: int, x: Gather) -> Tile:
+    def checked_index(self, index: Tile, extent: int, x: GatherAlongAxis) -> Tile:
         """Return the indices limited to existing elements."""
         wrong = self.bind("wrong", (index < 0) | (index >= extent))
         self.report(wrong, self.types.of(x).shape, "an element is gathered that is outside its axis")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config import settings
 from ..errors import KernelError
-from ..ir.tile import Kernel, Name, Parameter
+from ..ir.tile import Kernel, Name, TileParameter
 from ..ir.tile_access import Accesses, accesses
 from ..ir.tile_types import TileType
 from ..jitted.function import kernels
@@ -52,7 +52,7 @@ _reading = lock()
 class SpecialisedKernel:
     """A kernel specialised for certain types and constants."""
 
-    def __init__(self, made: ReadKernel, parameters: tuple[Parameter, ...], owner: KernelFunction) -> None:
+    def __init__(self, made: ReadKernel, parameters: tuple[TileParameter, ...], owner: KernelFunction) -> None:
         self.read = made
         self.ir: Kernel = made.kernel
         """The tile kernel; print it to see its text."""

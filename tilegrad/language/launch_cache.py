@@ -15,7 +15,7 @@ from weakref import ref
 from ..config import settings
 from ..ir.dtype import DType
 from ..ir.location import current_location
-from ..ir.tile import Parameter
+from ..ir.tile import TileParameter
 from ..lazy.handle import Handle, mode, state
 from ..lazy.storage import WriteRecord, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
@@ -46,7 +46,7 @@ class CachedLaunch(NamedTuple):
     fresh: tuple[int, ...]
     """Written arguments that may be tensors without memory yet."""
     given: tuple[int, ...]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TileParameter, ...]
     """Arguments that are not constants, and their parameters."""
     constants: dict[str, Any]
     defaults: Mapping[str, Any]

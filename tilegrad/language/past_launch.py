@@ -7,7 +7,7 @@ from weakref import ref
 
 from ..errors import KernelError
 from ..ir.graph import TensorType
-from ..ir.tile import Parameter
+from ..ir.tile import TileParameter
 from ..lazy.handle import Handle
 from .flatten_arguments import as_passed
 
@@ -17,7 +17,7 @@ class PastLaunch(NamedTuple):
 
     grid: tuple[int, ...]
     constants: dict[str, Any]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TileParameter, ...]
     given: tuple[Any, ...]
     several: dict[str, Any]
 

@@ -13,7 +13,7 @@ from ..ir.dtype import bool_, float32, int32, int64
 from ..ir.graph import Value
 from ..ir.program import Tiles
 from ..ir.size import Size, known
-from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Parameter, Tile
+from ..ir.tile import Assign, Atomic, Cast, For, Kernel, Literal, Load, Name, Tile, TileParameter
 from ..ir.tile_access import statements
 from ..ir.tile_rewrite import substitute
 from ..lazy import storage as sharing
@@ -114,10 +114,10 @@ def with_numbers(kernel: Kernel, numbers: dict[str, Any]) -> tuple[Kernel, list[
     """
     loaded = [n for n, x in numbers.items() if isinstance(x, Handle)]
     values: dict[str, Tile] = {}
-    parameters: list[Parameter] = []
+    parameters: list[TileParameter] = []
     for p in kernel.parameters:
         if p.name in loaded:
-            parameters.append(Parameter(f"{p.name}_at", numbers[p.name]._value.dtype, True))
+            parameters.append(TileParameter(f"{p.name}_at", numbers[p.name]._value.dtype, True))
             values[p.name] = Cast(Load(Name(f"{p.name}_at")), p.dtype)
         elif p.name in numbers:
             literal = Literal(numbers[p.name])
@@ -141,7 +141,7 @@ def with_sizes(kernel: Kernel, numbers: dict[str, Size]) -> tuple[Kernel, tuple[
     kinds = {p.name: p.dtype for p in kernel.parameters}
     head = tuple([Assign(n, Cast(size_expression(x), kinds[n])) for n, x in numbers.items()])
     kept = tuple([p for p in kernel.parameters if p.name not in numbers])
-    parameters = (*kept, *[Parameter(size_name(symbol), int64, False) for symbol in symbols])
+    parameters = (*kept, *[TileParameter(size_name(symbol), int64, False) for symbol in symbols])
     made = Kernel(kernel.name, parameters, (*head, *kernel.body), kernel.origin)
     return made, tuple(map(Size.named, symbols))
 
@@ -154,7 +154,7 @@ def with_offsets(kernel: Kernel, offsets: dict[str, int]) -> Kernel:
               for p in kernel.parameters}  # fmt: skip
     head = tuple([Assign(n, starts[n]) for n in names if n in assigned])
     body = substitute(kernel.body, {n: starts[n] for n in offsets if n not in assigned})
-    parameters = tuple([Parameter(names[p.name], p.dtype, p.pointer) for p in kernel.parameters])
+    parameters = tuple([TileParameter(names[p.name], p.dtype, p.pointer) for p in kernel.parameters])
     return Kernel(kernel.name, parameters, (*head, *body), kernel.origin)
 
 

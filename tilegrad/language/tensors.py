@@ -13,14 +13,14 @@ from weakref import ref
 
 from ..errors import GradientError, InPlaceError, KernelLaunchError, TraceError
 from ..ir.graph import Value
-from ..ir.tile import Parameter
+from ..ir.tile import TileParameter
 from ..ir.tile_access import Accesses
 from ..lazy.evaluation import in_memory
 from ..lazy.handle import NEVER, Handle, handle_on, is_tracing, mode
 from ..lazy.layout import layout
 from ..lazy.realize import realize
 from ..lazy.storage import one_writer
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from ..runtime.sole_owner import alone
 from ..transforms import depends_on_a_stand_in
@@ -29,7 +29,7 @@ from ..transforms import depends_on_a_stand_in
 class TensorMemory(NamedTuple):
     """The memory of a tensor argument: `extent` elements of a buffer, starting at `offset`."""
 
-    buffer: Buffer
+    buffer: DeviceBuffer
     offset: int
     extent: int
     itemsize: int
@@ -46,11 +46,11 @@ class TensorMemory(NamedTuple):
         longer = max(self, other, key=lambda memory: memory.extent)
         return self if other == self else longer._replace(shape=(), strides=None)
 
-    def window(self) -> Buffer:
+    def window(self) -> DeviceBuffer:
         return self.buffer.lend(self.offset * self.itemsize) if self.offset else self.buffer
 
 
-def all_memory(place: str) -> Buffer:
+def all_memory(place: str) -> DeviceBuffer:
     """Return the whole memory of a device from address 0, for pointers made of addresses."""
     found = device(place)
     if found.everything is None:
@@ -58,7 +58,7 @@ def all_memory(place: str) -> Buffer:
     return found.everything
 
 
-def refuse_addresses(name: str, hidden: Sequence[Parameter], where: str) -> None:
+def refuse_addresses(name: str, hidden: Sequence[TileParameter], where: str) -> None:
     """Refuse integer addresses where the set of tensors that a kernel accesses must be known."""
     if hidden:
         raise KernelLaunchError(
@@ -90,7 +90,7 @@ def memory_of(x: Any) -> TensorMemory:
     return TensorMemory(buffer, int(found.offset), span, type.dtype.bytes, shape, found.strides)
 
 
-def _elements(x: Any) -> Buffer:
+def _elements(x: Any) -> DeviceBuffer:
     """Return the memory of a whole storage."""
     owned = None if x._base is None else x._base.storage.owned
     if owned is not None:
@@ -128,14 +128,14 @@ def own_memory(x: Any) -> Callable[[], Value | None]:
     return before
 
 
-def _give(x: Any, memory: Buffer) -> None:
+def _give(x: Any, memory: DeviceBuffer) -> None:
     base = x.base()
     base.own(memory)
     if not x._moves:
         x._value, x._seen = base.value, NEVER
 
 
-def _exclusive_memory(x: Any, base: Any) -> Buffer | None:
+def _exclusive_memory(x: Any, base: Any) -> DeviceBuffer | None:
     """Return the memory of a value if nobody else holds the value or its memory, else None.
 
     Ownership is tested by dropping the references to the value.
@@ -198,7 +198,7 @@ def allocate(x: Any) -> None:
 @contextmanager
 def writing(
     name: str,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[TileParameter],
     given: Sequence[Any],
     stored: frozenset[str],
     loaded: frozenset[str] | None = None,

@@ -16,7 +16,7 @@ from ..ir.size import Shape
 from ..ops.cast import Detach
 from ..ops.indexing import put
 from ..ops.movement import inverse, permute
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.singletons import lock
 from . import storage as sharing
 from .storage import Base, Move, Storage, one_writer, own
@@ -121,7 +121,7 @@ class StoredGradient(Storage):
 
     __slots__ = ("make",)
 
-    def __init__(self, value: Value, make: Callable[[Buffer], Tensor]) -> None:
+    def __init__(self, value: Value, make: Callable[[DeviceBuffer], Tensor]) -> None:
         super().__init__(value)
         self.make = make
 

@@ -20,7 +20,7 @@ from ..ir.size import Size, product
 from ..ops.arithmetic import Add, Div, Mul, Sub
 from ..ops.broadcasting import Fill, Reshape, number_key
 from ..ops.movement import Slice
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import device
 from ..runtime.executable import Runner
@@ -74,7 +74,7 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
     key, order, leaves, numbers = structure(wanted)
     with _lock:
         (compiled, runner), given = _program(key, order, numbers)
-    buffers: list[Buffer] = [v.buffer for v in leaves]
+    buffers: list[DeviceBuffer] = [v.buffer for v in leaves]
     if given:
         place = device(wanted[0].device)
         buffers += [place.from_host(np.asarray(v.value, v.dtype.numpy)) for v in given]
@@ -246,7 +246,7 @@ def _graph_of(key: Key, order: Sequence[Value], given: Sequence[Value]) -> Graph
     return Graph((*leaves, *numbers.values()), tuple([made[n] for n in key[-1]]))
 
 
-def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[Buffer]]:
+def plain_graph(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[Graph, list[DeviceBuffer]]:
     """Build a graph from given placeholders and whatever is in memory (as further inputs, with their memory)."""
     leaves = topological(outputs, lambda v: v.buffer is not None)
     placeholders = set(given)

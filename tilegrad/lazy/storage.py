@@ -26,7 +26,7 @@ from ..ir.node import amend
 from ..ops.broadcasting import Fill, fill
 from ..ops.cast import Detach
 from ..ops.joint import joint_outputs
-from ..runtime.buffer import Buffer, Loan
+from ..runtime.buffer import DeviceBuffer, Loan
 from ..runtime.singletons import lock
 
 _lending = lock()
@@ -80,7 +80,7 @@ class Storage:
         """Counts all writes, including those through `.data` that are hidden from that check."""
         self.common = False
         """Whether unrelated threads write to it (random state): writes are serialised."""
-        self.owned: Buffer | None = None
+        self.owned: DeviceBuffer | None = None
         """The owned memory that is updated in place: nothing else refers to it."""
         self.lent: Callable[[], Loan | None] | None = None
         """A weak reference to its last loan."""
@@ -91,7 +91,7 @@ class Storage:
             with one_writer:
                 pass
 
-    def free(self) -> Buffer | None:
+    def free(self) -> DeviceBuffer | None:
         """Return the owned memory if there is no reader, so that it can be updated in place."""
         return self.owned if self.lent is None or self.lent() is None else None
 
@@ -118,7 +118,7 @@ class SavedState(NamedTuple):
 
     value: Value
     whole: Value
-    owned: Buffer | None
+    owned: DeviceBuffer | None
     lent: Callable[[], Loan | None] | None
     epoch: Epoch | None
 
@@ -195,7 +195,7 @@ class Base:
             self.reader = ref(found)
         return found
 
-    def own(self, memory: Buffer) -> None:
+    def own(self, memory: DeviceBuffer) -> None:
         """Take ownership of memory that nothing else refers to and that has the storage's elements."""
         storage = self.storage
         value = self.standing()

@@ -11,7 +11,7 @@ from .module import Module
 from .parameter import Parameter
 
 
-class _Row(Module):
+class _ModuleSequence(Module):
     """A sequence of modules named "0", "1", ...: the base of `Sequential` and `ModuleList`."""
 
     def _index(self, index: int) -> str:
@@ -72,7 +72,7 @@ class _Row(Module):
         return self.extend(other)
 
 
-class Sequential(_Row):
+class Sequential(_ModuleSequence):
     """A chain of modules: each runs on the output of the one before."""
 
     def __init__(self, *modules: Any) -> None:
@@ -105,7 +105,7 @@ class Sequential(_Row):
         return self.extend(list(self * other)[len(self) :])
 
 
-class ModuleList(_Row):
+class ModuleList(_ModuleSequence):
     """A list of modules."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:

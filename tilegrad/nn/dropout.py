@@ -10,7 +10,7 @@ from .functional.dropouts import checked_probability
 from .wrapped import FunctionModule
 
 
-class _Dropout(FunctionModule):
+class _DropoutBase(FunctionModule):
     """The base of modules that drop elements with probability `p` while training."""
 
     shown = ("p", "inplace")
@@ -20,27 +20,27 @@ class _Dropout(FunctionModule):
         super()._set(**settings)
 
 
-class Dropout(_Dropout, function=functional.dropout):
+class Dropout(_DropoutBase, function=functional.dropout):
     """Set elements to 0 with probability `p` while training, and scale the others by 1 / (1 - p)."""
 
 
-class Dropout1d(_Dropout, function=functional.dropout1d):
+class Dropout1d(_DropoutBase, function=functional.dropout1d):
     """Drop whole channels of (N, C, L) or (C, L)."""
 
 
-class Dropout2d(_Dropout, function=functional.dropout2d):
+class Dropout2d(_DropoutBase, function=functional.dropout2d):
     """Drop whole channels of (N, C, H, W)."""
 
 
-class Dropout3d(_Dropout, function=functional.dropout3d):
+class Dropout3d(_DropoutBase, function=functional.dropout3d):
     """Drop whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 
 
-class AlphaDropout(_Dropout, function=functional.alpha_dropout):
+class AlphaDropout(_DropoutBase, function=functional.alpha_dropout):
     """Set elements to SELU's lowest value while training, which keeps mean 0 and variance 1."""
 
 
-class FeatureAlphaDropout(_Dropout, function=functional.feature_alpha_dropout):
+class FeatureAlphaDropout(_DropoutBase, function=functional.feature_alpha_dropout):
     """Apply `AlphaDropout` to whole channels."""
 
 

@@ -25,7 +25,7 @@ class Hook(NamedTuple):
     """Call it also when forward raises."""
 
 
-class Handle:
+class RemovableHandle:
     """A handle that removes a hook, by `remove()` or at the end of a `with` block."""
 
     def __init__(self, hooks: dict[int, Hook], hook: Hook, first: bool = False) -> None:
@@ -45,7 +45,7 @@ class Handle:
         self.remove()
 
 
-class Hooked:
+class ModuleHooks:
     """The hooks of a module."""
 
     _hooks: dict[str, dict[int, Hook]]
@@ -129,13 +129,13 @@ class Hooked:
         first: bool = False,
         with_kwargs: bool = False,
         always: bool = False,
-    ) -> Handle:
+    ) -> RemovableHandle:
         check_callable(function, f"{type(self).__name__}: a hook")
-        return Handle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs, always), first)
+        return RemovableHandle(self._hooks.setdefault(kind, {}), Hook(function, with_kwargs, always), first)
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> Handle:
+    ) -> RemovableHandle:
         """Call `hook(module, args)` before each forward; a result other than None replaces the arguments."""
         return self._hook("before", hook, prepend, with_kwargs)
 
@@ -146,36 +146,36 @@ class Hooked:
         prepend: bool = False,
         with_kwargs: bool = False,
         always_call: bool = False,
-    ) -> Handle:
+    ) -> RemovableHandle:
         """Call `hook(module, args, output)` after each forward; a result other than None replaces the output.
 
         With `always_call` also where something raised before: then the output is None.
         """
         return self._hook("after", hook, prepend, with_kwargs, always_call)
 
-    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` before backward; a result other than None replaces grad_output."""
         return self._hook("gradient_before", hook, prepend)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` after backward; a result other than None replaces grad_input."""
         return self._hook("gradient_after", hook, prepend)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, prefix, keep_vars)` before `state_dict` collects."""
         return self._hook("saving", hook)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata)` with the collected state, which it may change."""
         return self._hook("saved", hook)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)`
         before loading; it may change the state.
         """
         return self._hook("loading", hook)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(module, incompatible_keys)` after loading."""
         return self._hook("loaded", hook)
 
@@ -183,7 +183,7 @@ class Hooked:
 class Gradients:
     """The gradients of the outputs and inputs of one call of a module, for its backward hooks."""
 
-    def __init__(self, module: Hooked, before: list[Hook], after: list[Hook]) -> None:
+    def __init__(self, module: ModuleHooks, before: list[Hook], after: list[Hook]) -> None:
         self.module, self.before, self.after = module, before, after
         self.at_outputs: tuple[Any, ...] = ()
         self.waits_for_inputs = False

@@ -99,7 +99,7 @@ def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> No
     problems = [*wrong]
     if strict:
         missing, unexpected = result
-        hints = _Hints(missing, [*map(str, unexpected)])
+        hints = _NameSuggestions(missing, [*map(str, unexpected)])
         problems += [f"{key}: missing in the state{hints.of(key, hints.unexpected)}" for key in missing]
         problems += [f"{key}: not in the module{hints.of(str(key), hints.missing)}" for key in unexpected]
     if problems:
@@ -108,7 +108,7 @@ def _refuse(name: str, wrong: list[str], result: LoadResult, strict: bool) -> No
         raise ArgumentError(f"load_state_dict of {name}: {count} not fit:\n  " + "\n  ".join(problems) + advice)
 
 
-class _Hints:
+class _NameSuggestions:
     """Suggestions of similar names, for short lists of names only, as comparing them is slow."""
 
     def __init__(self, missing: list[str], unexpected: list[str]) -> None:

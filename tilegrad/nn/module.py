@@ -13,14 +13,14 @@ from ..ir.dtype import DType
 from ..lazy.handle import Surroundings, state
 from ..lazy.layout import RANKS
 from ..tensor import Tensor
-from .hooks import Hooked
+from .hooks import ModuleHooks
 from .loading import EXTRA_STATE, LoadResult, load
 from .parameter import Buffer, Parameter
 
 Named = Iterator[tuple[str, Any]]
 
 
-class Module(Hooked):
+class Module(ModuleHooks):
     """The base class of layers and networks, with PyTorch's interface.
 
     An attribute that is a `Parameter` or a `Module` is found by `parameters()`, `state_dict()`, `to()`.
@@ -122,12 +122,12 @@ class Module(Hooked):
     def _name_of_part(self, name: str) -> str:
         """Return the name of a submodule within the nearest module that is called; containers are not called."""
         own = self.__dict__.get("_module_name", "")
-        return f"{own}.{name}" if own and type(self).forward is Hooked.forward else name
+        return f"{own}.{name}" if own and type(self).forward is ModuleHooks.forward else name
 
     def _named(self, name: str) -> None:
         """Record the name under which profiles show what runs in this module."""
         self.__dict__["_module_name"] = name
-        if type(self).forward is Hooked.forward:
+        if type(self).forward is ModuleHooks.forward:
             for part, module in self._modules.items():
                 if module is not None:
                     module._named(self._name_of_part(part))

@@ -220,7 +220,7 @@ class InstanceNorm3d(_InstanceNorm):
     axes = (4, 5)
 
 
-class _Affine(Module):
+class _Normalization(Module):
     """The base of modules with a weight that starts at 1 and a bias that starts at 0."""
 
     weight: Parameter | None
@@ -238,7 +238,7 @@ class _Affine(Module):
                     self._parameters[name].fill_(value)  # type: ignore[union-attr]
 
 
-class GroupNorm(_Affine):
+class GroupNorm(_Normalization):
     """Normalise groups of channels of each instance."""
 
     def __init__(
@@ -269,7 +269,7 @@ class GroupNorm(_Affine):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 
-class LayerNorm(_Affine):
+class LayerNorm(_Normalization):
     """Normalise over the last axes, then scale and shift."""
 
     def __init__(
@@ -295,7 +295,7 @@ class LayerNorm(_Affine):
         return f"{self.normalized_shape}, eps={self.eps}, {affine}"
 
 
-class RMSNorm(_Affine):
+class RMSNorm(_Normalization):
     """Divide by the root mean square over the last axes, then scale."""
 
     def __init__(

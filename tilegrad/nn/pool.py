@@ -12,7 +12,7 @@ from .functional.geometry import each
 from .wrapped import FunctionModule
 
 
-class _Pool(FunctionModule):
+class _Pooling(FunctionModule):
     """The base of poolings whose windows are adjacent unless a stride is given."""
 
     shown: ClassVar[Collection[str] | None] = ("kernel_size", "stride", "padding")
@@ -28,11 +28,11 @@ class _Pool(FunctionModule):
         super()._set(**settings, stride=settings["kernel_size"] if stride is None else stride)
 
 
-class _MaxPool(_Pool):
+class _MaxPooling(_Pooling):
     shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
-class MaxPool1d(_MaxPool, function=functional.max_pool1d, last=("ceil_mode",)):
+class MaxPool1d(_MaxPooling, function=functional.max_pool1d, last=("ceil_mode",)):
     """Compute the maximum of each window of (N, C, L).
 
     >>> MaxPool1d(3, stride=2)
@@ -40,25 +40,25 @@ class MaxPool1d(_MaxPool, function=functional.max_pool1d, last=("ceil_mode",)):
     """
 
 
-class MaxPool2d(_MaxPool, function=functional.max_pool2d, last=("ceil_mode",)):
+class MaxPool2d(_MaxPooling, function=functional.max_pool2d, last=("ceil_mode",)):
     """Compute the maximum of each window of (N, C, H, W)."""
 
 
-class MaxPool3d(_MaxPool, function=functional.max_pool3d, last=("ceil_mode",)):
+class MaxPool3d(_MaxPooling, function=functional.max_pool3d, last=("ceil_mode",)):
     """Compute the maximum of each window of (N, C, D, H, W)."""
 
 
-class AvgPool1d(_Pool, function=functional.avg_pool1d):
+class AvgPool1d(_Pooling, function=functional.avg_pool1d):
     """Average each window of (N, C, L)."""
 
     rank = 1
 
 
-class AvgPool2d(_Pool, function=functional.avg_pool2d):
+class AvgPool2d(_Pooling, function=functional.avg_pool2d):
     """Average each window of (N, C, H, W)."""
 
 
-class AvgPool3d(_Pool, function=functional.avg_pool3d):
+class AvgPool3d(_Pooling, function=functional.avg_pool3d):
     """Average each window of (N, C, D, H, W)."""
 
 
@@ -121,19 +121,19 @@ class FractionalMaxPool3d(_FractionalMaxPool, function=functional.fractional_max
     """Compute the maximum of windows of volumes at random distances."""
 
 
-class MaxUnpool1d(_Pool, function=functional.max_unpool1d, inputs=("input", "indices", "output_size")):
+class MaxUnpool1d(_Pooling, function=functional.max_unpool1d, inputs=("input", "indices", "output_size")):
     """Invert `MaxPool1d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 1
 
 
-class MaxUnpool2d(_Pool, function=functional.max_unpool2d, inputs=("input", "indices", "output_size")):
+class MaxUnpool2d(_Pooling, function=functional.max_unpool2d, inputs=("input", "indices", "output_size")):
     """Invert `MaxPool2d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 2
 
 
-class MaxUnpool3d(_Pool, function=functional.max_unpool3d, inputs=("input", "indices", "output_size")):
+class MaxUnpool3d(_Pooling, function=functional.max_unpool3d, inputs=("input", "indices", "output_size")):
     """Invert `MaxPool3d(return_indices=True)`: place values at their indices, zeros elsewhere."""
 
     rank = 3

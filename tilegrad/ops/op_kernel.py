@@ -11,7 +11,7 @@ from ..ir import dtype
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.size import Size
-from ..ir.tile import Apply, Cast, Kernel, Literal, Name, Parameter, Tile
+from ..ir.tile import Apply, Cast, Kernel, Literal, Name, Tile, TileParameter
 from ..ir.tile_expressions import BINARY, COMPARISONS
 from ..ir.tile_types import TileType
 from ..tiles.read.arithmetic import apply, promoted_dtype
@@ -52,8 +52,8 @@ class OpKernel(TileFunction):
         """Read the function for these dtypes, names of sizes and constants."""
         values: dict[str, Any] = {n: symbolic_size(x) for n, x in constants}
         values |= {n: SymbolicTile(Name(n), TileType(d, (), True)) for n, d in pointers}
-        parameters = [Parameter(n, d) for n, d in pointers]
-        parameters += [Parameter(size_parameter(n), dtype.int64, pointer=False) for n in sizes]
+        parameters = [TileParameter(n, d) for n, d in pointers]
+        parameters += [TileParameter(size_parameter(n), dtype.int64, pointer=False) for n in sizes]
         reader = OpKernelReader(tuple(parameters))
         return reader.read_whole(self, values, tuple(parameters)).kernel.replaced(origin="")  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ from ..ir.graph import TensorType
 from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
 from ..ir.size import Dim, Shape, Size
-from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, Parameter, ProgramId, Tile
+from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, ProgramId, Tile, TileParameter
 from ..ir.tile_parser import parse
 from ..ir.tile_rewrite import rewrite, strings_in
 
@@ -132,7 +132,7 @@ def repeat_kernel(code: TileCode, types: Sequence[TensorType], mapped: Sequence[
     pointers = [p for p in kernel.parameters if p.pointer]
     made = Kernel(
         f"{kernel.name}_each",
-        (*pointers, *(Parameter(size_parameter(n), int64, pointer=False) for n in names)),
+        (*pointers, *(TileParameter(size_parameter(n), int64, pointer=False) for n in names)),
         (Assign(entry, Cast(ProgramId(len(grid)), int64)), *body),
         kernel.origin,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..lazy.handle import state
-from ..nn.hooks import Handle, Hook
+from ..nn.hooks import Hook, RemovableHandle
 
 Step = Callable[..., Any]
 
@@ -27,7 +27,7 @@ class Counted(dict[int, Hook]):
         return super().pop(*number)
 
 
-class Hooked:
+class OptimizerHooks:
     """The hooks of an optimizer. A traced step calls them while it is traced."""
 
     _hooks: dict[str, Counted]
@@ -48,8 +48,8 @@ class Hooked:
         hooks: dict[int, Hook] = self._hooks.get(kind, {})
         return [hooks[number].function for number in sorted(hooks)]
 
-    def _hook(self, kind: str, function: Callable[..., Any], first: bool = False) -> Handle:
-        return Handle(self._hooks.setdefault(kind, Counted()), Hook(function), first)
+    def _hook(self, kind: str, function: Callable[..., Any], first: bool = False) -> RemovableHandle:
+        return RemovableHandle(self._hooks.setdefault(kind, Counted()), Hook(function), first)
 
     def _replaced(self, kind: str, given: Any) -> Any:
         """Apply hooks in order, each to the result of the one before; None keeps it."""
@@ -58,30 +58,30 @@ class Hooked:
             given = given if changed is None else changed
         return given
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; a pair that it returns replaces both.
 
         `args` begins with the optimizer, as in PyTorch.
         """
         return self._hook("before", hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` after each step."""
         return self._hook("after", hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` before `state_dict` collects."""
         return self._hook("saving", hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` with the collected state; a result other than None replaces it."""
         return self._hook("saved", hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer, state_dict)` before loading; a result other than None is loaded instead."""
         return self._hook("loading", hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> Handle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(optimizer)` after loading."""
         return self._hook("loaded", hook, prepend)
 
@@ -90,7 +90,7 @@ def _with_hooks(step: Step) -> Step:
     """Wrap a class's `step` with the hooks before and after it, but not a `step` called within it."""
 
     @wraps(step)
-    def hooked(self: Hooked, *args: Any, **kwargs: Any) -> Any:
+    def hooked(self: OptimizerHooks, *args: Any, **kwargs: Any) -> Any:
         if state.trace is not None:
             state.trace.guards.append((self._changes, self._changes()))
         if self._stepping:

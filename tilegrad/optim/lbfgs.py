@@ -75,7 +75,7 @@ class LBFGS(Optimizer):
                 "LBFGS decides by values how far it goes: call step outside of jit, and jit the closure's inside"
             )
         with no_grad():
-            return _Run(self, closure).loss_at_first
+            return _StepCall(self, closure).loss_at_first
 
     def _collected(self) -> dict[str, Any]:
         found = super()._collected()
@@ -90,7 +90,7 @@ class LBFGS(Optimizer):
         self.memory = given
 
 
-class _Run:
+class _StepCall:
     """One call of `step`."""
 
     def __init__(self, optimizer: LBFGS, closure: Callable[[], Any]) -> None:

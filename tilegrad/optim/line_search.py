@@ -13,7 +13,7 @@ MAX_EVALUATIONS = 25
 """Largest number of evaluations of the loss."""
 
 
-class Place(NamedTuple):
+class LinePoint(NamedTuple):
     at: float
     loss: float
     gradient: Tensor
@@ -24,10 +24,10 @@ def wolfe(
     evaluate: Callable[[float], tuple[float, Tensor, float]], first: float, loss: float, gradient: Tensor, slope: float
 ) -> tuple[float, float, Tensor]:
     """Return a step that satisfies the strong Wolfe conditions, its loss and its gradient."""
-    start = before = Place(0.0, loss, gradient, slope)
+    start = before = LinePoint(0.0, loss, gradient, slope)
     t = first
     for n in range(MAX_EVALUATIONS):
-        here = Place(t, *evaluate(t))
+        here = LinePoint(t, *evaluate(t))
         too_far = not isfinite(here.loss) or here.loss > loss + DECREASE * t * slope
         if too_far or (n and here.loss >= before.loss):
             return _between(evaluate, start, before, here, MAX_EVALUATIONS - n)
@@ -40,7 +40,11 @@ def wolfe(
 
 
 def _between(
-    evaluate: Callable[[float], tuple[float, Tensor, float]], start: Place, low: Place, high: Place, tries: int
+    evaluate: Callable[[float], tuple[float, Tensor, float]],
+    start: LinePoint,
+    low: LinePoint,
+    high: LinePoint,
+    tries: int,
 ) -> tuple[float, float, Tensor]:
     """Zoom in between a good step and one beyond the minimum."""
     for _ in range(tries):
@@ -50,7 +54,7 @@ def _between(
         left, right = sorted((low.at, high.at))
         t = _cubic(low, high) if isfinite(high.loss) else (left + right) / 2
         t = min(max(t, left + 0.1 * width), right - 0.1 * width)
-        here = Place(t, *evaluate(t))
+        here = LinePoint(t, *evaluate(t))
         if not isfinite(here.loss) or here.loss > start.loss + DECREASE * t * start.slope or here.loss >= low.loss:
             high = here
             continue
@@ -62,7 +66,7 @@ def _between(
     return low[:3]
 
 
-def _cubic(a: Place, b: Place) -> float:
+def _cubic(a: LinePoint, b: LinePoint) -> float:
     """Return the minimum of the cubic through two points with slopes; their midpoint, if it has none."""
     if a.at > b.at:
         a, b = b, a

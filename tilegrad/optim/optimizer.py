@@ -20,7 +20,7 @@ from ..lazy.handle import state as tracer
 from ..lazy.handle import wrap
 from ..tensor import Tensor
 from . import counters
-from .hooks import Hooked
+from .hooks import OptimizerHooks
 from .settings import HINTS, Group, Hints, Settings, check_hints
 
 Params = Iterable[Any]
@@ -29,7 +29,7 @@ Params = Iterable[Any]
 State = dict[str, Tensor]
 
 
-class Optimizer(Hooked):
+class Optimizer(OptimizerHooks):
     """The base of all optimizers, with PyTorch's interface.
 
     A subclass names its state and writes the update of one parameter as tensor expressions. The whole step then runs at

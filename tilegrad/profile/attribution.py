@@ -15,7 +15,7 @@ from .measure import works_of
 from .shares import Share, shares_of
 
 
-class Source(NamedTuple):
+class LaunchOrigin(NamedTuple):
     """The origin of a launch: its lines (the largest share first), its work, the shapes that it reads."""
 
     lines: tuple[Share, ...] = ()
@@ -28,10 +28,10 @@ class Source(NamedTuple):
         return next((line.module for line in self.lines if line.module), "")
 
 
-UNKNOWN = Source()
+UNKNOWN = LaunchOrigin()
 
 
-def sources_of(launches: events.Launches, compiled: Any) -> list[Source]:
+def sources_of(launches: events.Launches, compiled: Any) -> list[LaunchOrigin]:
     """Return the source of each launch of a program, in order."""
     nothing = [UNKNOWN] * len(launches.steps)
     if compiled is None:
@@ -51,7 +51,7 @@ def sources_of(launches: events.Launches, compiled: Any) -> list[Source]:
     found = []
     for step, work in zip(steps, works, strict=True):
         lines = () if isinstance(step, Copy) else next(remaining, ())
-        found.append(Source(lines, work, tuple(_shapes(program, step, launches.sizes))))
+        found.append(LaunchOrigin(lines, work, tuple(_shapes(program, step, launches.sizes))))
     return found
 
 

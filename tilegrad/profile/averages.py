@@ -9,7 +9,7 @@ from ..errors import ArgumentError
 from ..runtime.device import known_devices
 from .count import Work
 from .limit import limit_of
-from .timeline import Record, Timeline
+from .timeline import Timeline, TimelineRecord
 
 LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
 """Nanoseconds that a launch takes at least, however little it computes, by kind of device."""
@@ -18,7 +18,9 @@ LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
 class Average:
     """The records of one key. Times are microseconds, as in PyTorch; None: not measured."""
 
-    def __init__(self, key: str, records: Sequence[Record], limits: Mapping[str, Mapping[str, Any]] = {}) -> None:
+    def __init__(
+        self, key: str, records: Sequence[TimelineRecord], limits: Mapping[str, Mapping[str, Any]] = {}
+    ) -> None:
         self.key = key
         self.records = records
         self.count = len(records)
@@ -125,7 +127,7 @@ class Average:
         return f"<{self.key}: {self.count} calls, {self.self_time:.1f} us>"
 
 
-def _within_own(record: Record, key: str) -> bool:
+def _within_own(record: TimelineRecord, key: str) -> bool:
     """Test whether a record is nested in one of the same name, whose time includes it."""
     above = record.parent
     while above is not None:
@@ -135,7 +137,7 @@ def _within_own(record: Record, key: str) -> bool:
     return False
 
 
-def _work(records: Sequence[Record]) -> Work | None:
+def _work(records: Sequence[TimelineRecord]) -> Work | None:
     whole = Work()
     for record in records:
         if record.source.work is None:
@@ -193,11 +195,11 @@ class Averages(list[Average]):
 
 
 def averages(
-    records: Sequence[Record], key: Callable[[Record], tuple[Any, ...]], whole: Timeline | None = None,
+    records: Sequence[TimelineRecord], key: Callable[[TimelineRecord], tuple[Any, ...]], whole: Timeline | None = None,
     notes: Sequence[str] = (),
 ) -> Averages:  # fmt: skip
     """Group records by key, one row for each."""
-    found: dict[tuple[Any, ...], list[Record]] = {}
+    found: dict[tuple[Any, ...], list[TimelineRecord]] = {}
     for record in records:
         found.setdefault((record.kind, record.device, *key(record)), []).append(record)
     used = {r.device for r in records if r.kind in ("launch", "operation")}

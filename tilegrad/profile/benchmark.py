@@ -19,7 +19,7 @@ from ..errors import ArgumentError, RuntimeFault
 from ..lazy.timing import synchronize
 from ..runtime.bounds import limit
 from ..runtime.device import device
-from .chart import Line, chart
+from .chart import Curve, chart
 from .files import write_whole
 
 TOLERANCE = 1.25
@@ -183,7 +183,7 @@ def _aligned(text: str) -> str:
 def _svg(benchmark: Benchmark, rows: Sequence[Sequence[Any]]) -> str:
     first = len(benchmark.x_names)
     lines = [
-        Line(name, [(float(row[0]), _middle(row[first + n])) for row in rows])
+        Curve(name, [(float(row[0]), _middle(row[first + n])) for row in rows])
         for n, name in enumerate(benchmark.line_names)
     ]
     x, y = benchmark.xlabel or benchmark.x_names[0], benchmark.ylabel

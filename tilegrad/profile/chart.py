@@ -12,7 +12,7 @@ COLOURS = ("#3366cc", "#dc3912", "#109618", "#ff9900", "#990099", "#0099c6")
 TICKS = 5
 
 
-class Line(NamedTuple):
+class Curve(NamedTuple):
     """A curve with a name."""
 
     name: str
@@ -52,7 +52,7 @@ def scale(values: Sequence[float], log: bool) -> Scale:
 
 
 def chart(
-    title: str, lines: Sequence[Line], xlabel: str = "", ylabel: str = "", *, x_log: bool = False, y_log: bool = False
+    title: str, lines: Sequence[Curve], xlabel: str = "", ylabel: str = "", *, x_log: bool = False, y_log: bool = False
 ) -> str:
     """Return the chart as SVG; points that a logarithmic axis cannot show are left out."""
     points = [p for line in lines for p in line.points]

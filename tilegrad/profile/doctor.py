@@ -18,7 +18,7 @@ from ..config import settings
 from ..runtime.device import Device, device, devices
 
 
-class Finding(NamedTuple):
+class ReportLine(NamedTuple):
     """A line of the report; `advice` says how to improve it."""
 
     name: str
@@ -44,7 +44,7 @@ def report(measure: bool = False) -> str:
     return "\n".join(lines)
 
 
-def findings() -> list[Finding]:
+def findings() -> list[ReportLine]:
     """Examine everything. The first time this measures the machine, which takes two seconds."""
     limits = device("cpu").limits
     return [
@@ -62,18 +62,18 @@ def findings() -> list[Finding]:
     ]
 
 
-def _versions() -> Finding:
+def _versions() -> ReportLine:
     import llvmlite.binding as llvm
     import numpy
 
     llvm_version = ".".join(map(str, llvm.llvm_version_info))
     system = f"{platform.system()} {platform.machine()}"
-    return Finding(
+    return ReportLine(
         "software", f"Python {platform.python_version()}, numpy {numpy.__version__}, LLVM {llvm_version}, {system}"
     )
 
 
-def _processor(limits: Mapping[str, Any]) -> list[Finding]:
+def _processor(limits: Mapping[str, Any]) -> list[ReportLine]:
     cores, threads = os.cpu_count() or 1, limits["threads"]
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
     advice = ""
@@ -91,30 +91,30 @@ def _processor(limits: Mapping[str, Any]) -> list[Finding]:
             advice_units = "the system refuses AMX to this process: Linux 5.16 or newer is needed, in the host too"
     caches = ", ".join(f"{name} {_bytes(limits[name])}" for name in ("L1", "L2", "L3") if name in limits)
     return [
-        Finding("processor", f"{limits['model'] or 'unknown'}, {threads} threads", advice),
-        Finding("vector units", f"{limits['vector_bits']} bits: {limits['vector_bits'] // 32} float32"),
-        Finding("matrix units", units, advice_units),
-        Finding("caches", caches or "unknown"),
+        ReportLine("processor", f"{limits['model'] or 'unknown'}, {threads} threads", advice),
+        ReportLine("vector units", f"{limits['vector_bits']} bits: {limits['vector_bits'] // 32} float32"),
+        ReportLine("matrix units", units, advice_units),
+        ReportLine("caches", caches or "unknown"),
     ]
 
 
-def _speeds(limits: Mapping[str, Any]) -> list[Finding]:
+def _speeds(limits: Mapping[str, Any]) -> list[ReportLine]:
     return [
-        Finding(f"memory {kind}", f"{limits[kind] / 1e9:.1f} GB/s on {limits['threads']} threads")
+        ReportLine(f"memory {kind}", f"{limits[kind] / 1e9:.1f} GB/s on {limits['threads']} threads")
         for kind in ("read", "copy", "triad")
     ] + [
-        Finding(
+        ReportLine(
             "cache reads",
             ", ".join(f"{c} {limits[f'{c}_read'] / 1e9:.0f} GB/s" for c in ("L1", "L2", "L3") if f"{c}_read" in limits)
             or "not measured",
         ),
-        Finding(
+        ReportLine(
             "multiply-add", f"{limits['fma'] / 1e9:.0f} GFLOP/s float32, {limits['fma_core'] / 1e9:.0f} on one core"
         ),
     ]
 
 
-def _products() -> list[Finding]:
+def _products() -> list[ReportLine]:
     """List the arithmetic in which each device computes float32 products."""
     found = []
     for place in [d for d in devices() if d.kind in ("cpu", "cuda")]:
@@ -122,49 +122,51 @@ def _products() -> list[Finding]:
         for precision, arithmetic in place.products.items():
             words.setdefault(arithmetic, []).append(precision)
         said = "; ".join(f"{', '.join(names)}: {arithmetic}" for arithmetic, names in words.items())
-        found.append(Finding("float32 products", said if place.kind == "cpu" else f"{place.name}: {said}"))
+        found.append(ReportLine("float32 products", said if place.kind == "cpu" else f"{place.name}: {said}"))
     return found
 
 
-def _huge_pages() -> Finding:
+def _huge_pages() -> ReportLine:
     path = Path("/sys/kernel/mm/transparent_hugepage/enabled")
     try:
         text = path.read_text()
     except OSError:
-        return Finding("huge pages", "none")
+        return ReportLine("huge pages", "none")
     chosen = text[text.index("[") + 1 : text.index("]")]
     advice = f"large tensors are slower to touch first. As root: echo madvise > {path}" if chosen == "never" else ""
     if not settings().huge_pages:
         advice = "TILEGRAD_HUGE_PAGES=0 is set"
-    return Finding("huge pages", chosen, advice)
+    return ReportLine("huge pages", chosen, advice)
 
 
-def _cache() -> Finding:
+def _cache() -> ReportLine:
     folder = settings().cache_folder
     if folder is None:
-        return Finding("disk cache", "off", "every process compiles its kernels anew: unset TILEGRAD_CACHE")
+        return ReportLine("disk cache", "off", "every process compiles its kernels anew: unset TILEGRAD_CACHE")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         sizes = [f.stat().st_size for f in folder.rglob("*") if f.is_file()]
     except OSError as e:
-        return Finding("disk cache", f"{folder} cannot be used: {e}", "set TILEGRAD_CACHE to a folder you may write to")
+        return ReportLine(
+            "disk cache", f"{folder} cannot be used: {e}", "set TILEGRAD_CACHE to a folder you may write to"
+        )
     advice = "" if os.access(folder, os.W_OK) else "not writable: set TILEGRAD_CACHE to a folder you may write to"
     limit = _bytes(settings().cache_bytes)
-    return Finding("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
+    return ReportLine("disk cache", f"{folder}: {len(sizes)} files, {_bytes(sum(sizes))} of at most {limit}", advice)
 
 
-def _knobs() -> Finding:
+def _knobs() -> ReportLine:
     chosen = settings()
     changed = [f"TILEGRAD_{k.upper()}={v}" for k, v in chosen._asdict().items() if v != type(chosen)()._asdict()[k]]
-    return Finding("knobs", " ".join(changed) or "all as they are by default (listed in tilegrad/config.py)")
+    return ReportLine("knobs", " ".join(changed) or "all as they are by default (listed in tilegrad/config.py)")
 
 
-def _graphics() -> list[Finding]:
+def _graphics() -> list[ReportLine]:
     found = [d for d in devices() if d.kind == "cuda"]
     if found:
-        return [Finding(d.name, _graphics_processor(d)) for d in found]
+        return [ReportLine(d.name, _graphics_processor(d)) for d in found]
     why = cuda.absence()
-    return [Finding("GPUs", f"none: {why}" if why else "none: the NVIDIA driver knows of no GPU")]
+    return [ReportLine("GPUs", f"none: {why}" if why else "none: the NVIDIA driver knows of no GPU")]
 
 
 def _graphics_processor(place: Device) -> str:
@@ -176,13 +178,13 @@ def _graphics_processor(place: Device) -> str:
     return said
 
 
-def _compiler() -> Finding:
+def _compiler() -> ReportLine:
     if nvrtc.is_available():
-        return Finding("NVRTC", ".".join(map(str, nvrtc.version())))
-    return Finding("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
+        return ReportLine("NVRTC", ".".join(map(str, nvrtc.version())))
+    return ReportLine("NVRTC", "absent", "for kernels on NVIDIA GPUs: pip install 'tilegrad[cuda]'")
 
 
-def cuda_libraries() -> list[Finding]:
+def cuda_libraries() -> list[ReportLine]:
     """List the libraries that may be used for products and convolutions, and why one is not used."""
     if cuda.absence():
         return []
@@ -193,20 +195,22 @@ def cuda_libraries() -> list[Finding]:
         ("cuDNN", libraries.cudnn(), "for convolutions where it is faster"),
     ):
         if found is None:
-            lines.append(Finding(name, "not found"))
+            lines.append(ReportLine(name, "not found"))
             continue
         why = found.unusable_reason(driver)
         if not why and not libraries.is_enabled(name):
             why = "TILEGRAD_LIBRARIES=all is needed for it" if libraries.are_allowed() else "TILEGRAD_LIBRARIES=off"
         lines.append(
-            Finding(name, f"{'.'.join(map(str, found.version))} ({found.path}): {f'not used: {why}' if why else use}")
+            ReportLine(
+                name, f"{'.'.join(map(str, found.version))} ({found.path}): {f'not used: {why}' if why else use}"
+            )
         )
     return lines
 
 
-def _library(name: str, purpose: str, package: str) -> Finding:
+def _library(name: str, purpose: str, package: str) -> ReportLine:
     present = find_spec(name) is not None
-    return Finding(
+    return ReportLine(
         name, "present" if present else "absent", "" if present else f"for {purpose}: pip install '{package}'"
     )
 

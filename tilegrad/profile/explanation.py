@@ -24,13 +24,13 @@ from ..jitted.captured_state import display_name
 from ..jitted.function import Jitted, PreparedProgram, jit
 from ..jitted.memory_budget import memory, shown_bytes
 from ..lazy.realize import plain_graph
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
 from ..transform.autodiff import undifferentiated
-from .lines import Line, Place, places_of, show_lines, user_lines
+from .lines import FileLine, LineKernels, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
 from .settled import show_choices
@@ -42,7 +42,7 @@ SHOWN_LINES = 8
 class Kernels:
     """The kernels of a program as source, each once; by name, or by the number of its launch."""
 
-    def __init__(self, program: Program, places: Sequence[Sequence[Place]], on: Device) -> None:
+    def __init__(self, program: Program, places: Sequence[Sequence[FileLine]], on: Device) -> None:
         self.launches = [s for s in program.steps if isinstance(s, Launch | Foreign)]
         self.texts = [
             _text(program, launch, found, on)
@@ -75,7 +75,7 @@ class Kernels:
         return "\n\n".join(self.distinct())
 
 
-def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], on: Device) -> str:
+def _text(program: Program, launch: Launch | Foreign, places: Sequence[FileLine], on: Device) -> str:
     """Return the source of a kernel below the user's lines; of foreign code only the call."""
     if isinstance(launch, Foreign):
         return "\n".join([*_heading(places), f"# {show_step(launch)}"])
@@ -84,7 +84,7 @@ def _text(program: Program, launch: Launch | Foreign, places: Sequence[Place], o
     return "\n".join([*head, _without_origin(launch)])
 
 
-def _heading(places: Sequence[Place]) -> list[str]:
+def _heading(places: Sequence[FileLine]) -> list[str]:
     """Format the user's lines as comments."""
     lines = [f"# {place}: {place.text}".rstrip(": ") for place in places[:SHOWN_LINES]]
     return lines + ([f"# and {len(places) - SHOWN_LINES} lines more"] if len(places) > SHOWN_LINES else [])
@@ -113,7 +113,7 @@ class Explanation:
         self,
         name: str,
         compiled: Compiled,
-        inputs: Callable[[], Sequence[Buffer]],
+        inputs: Callable[[], Sequence[DeviceBuffer]],
         sizes: Mapping[str, int],
         function: Callable[..., Any] | None = None,
     ) -> None:
@@ -170,12 +170,12 @@ class Explanation:
         return None if hoisted is None else hoisted.executable.program
 
     @cached_property
-    def places(self) -> list[list[Place]]:
+    def places(self) -> list[list[FileLine]]:
         """The user's lines of each launch."""
         return places_of(self.simplified, self.groups)
 
     @cached_property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[LineKernels]:
         """The user's lines, each with the numbers of its kernels."""
         return user_lines(self._function, self.places)
 

@@ -26,7 +26,7 @@ from ..lazy.realize import realize, undetermined
 from ..runtime.device import device
 from ..tensor import Tensor
 from ..transform.share import on_inputs
-from .lines import Place
+from .lines import FileLine
 
 
 class Seen(NamedTuple):
@@ -42,8 +42,8 @@ class Seen(NamedTuple):
     """Whether no operation made it: it is an argument, or a tensor that existed before."""
 
     @property
-    def place(self) -> Place | None:
-        return Place(self.location.file, self.location.line) if self.location else None
+    def place(self) -> FileLine | None:
+        return FileLine(self.location.file, self.location.line) if self.location else None
 
     def __str__(self) -> str:
         place = self.place

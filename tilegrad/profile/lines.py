@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Value
 from ..schedule.group import Group
 
 
-class Place(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a file."""
 
     file: str
@@ -26,10 +26,10 @@ class Place(NamedTuple):
         return f"{Path(self.file).name}:{self.line}"
 
 
-class Line(NamedTuple):
+class LineKernels(NamedTuple):
     """A line with the numbers of the kernels that compute something for it."""
 
-    place: Place
+    place: FileLine
     text: str
     kernels: tuple[int, ...]
 
@@ -59,29 +59,29 @@ def values_of(graph: Graph, groups: Sequence[Group]) -> list[list[Value]]:
     return values
 
 
-def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[Place]]:
+def places_of(graph: Graph, groups: Sequence[Group]) -> list[list[FileLine]]:
     """List the user's lines of each group, in the order of the lines."""
-    places: list[set[Place]] = [set() for _ in groups]
+    places: list[set[FileLine]] = [set() for _ in groups]
     for value, kernels in kernels_of(graph, groups).items():
         at = value.location
         if at is not None and value.inputs:
             for number in kernels:
-                places[number].add(Place(at.file, at.line))
+                places[number].add(FileLine(at.file, at.line))
     return [sorted(found) for found in places]
 
 
-def user_lines(fn: Callable[..., Any] | None, places: Sequence[Sequence[Place]]) -> list[Line]:
+def user_lines(fn: Callable[..., Any] | None, places: Sequence[Sequence[FileLine]]) -> list[LineKernels]:
     """List the source of a function, then other lines that kernels were made for."""
-    kernels: dict[Place, list[int]] = {}
+    kernels: dict[FileLine, list[int]] = {}
     for number, found in enumerate(places):
         for place in found:
             kernels.setdefault(place, []).append(number)
-    lines = [Line(p, text, tuple(kernels.pop(p, ()))) for p, text in _source(fn)]
-    others = [Line(p, linecache.getline(p.file, p.line).rstrip(), tuple(k)) for p, k in sorted(kernels.items())]
+    lines = [LineKernels(p, text, tuple(kernels.pop(p, ()))) for p, text in _source(fn)]
+    others = [LineKernels(p, linecache.getline(p.file, p.line).rstrip(), tuple(k)) for p, k in sorted(kernels.items())]
     return lines + others
 
 
-def _source(fn: Callable[..., Any] | None) -> list[tuple[Place, str]]:
+def _source(fn: Callable[..., Any] | None) -> list[tuple[FileLine, str]]:
     if fn is None:
         return []
     fn = inspect.unwrap(fn)  # what `tilegrad.grad` gives stands where its function does
@@ -90,10 +90,10 @@ def _source(fn: Callable[..., Any] | None) -> list[tuple[Place, str]]:
         file = inspect.getsourcefile(fn) or ""
     except (OSError, TypeError):
         return []
-    return [(Place(file, first + n), text.rstrip()) for n, text in enumerate(texts)]
+    return [(FileLine(file, first + n), text.rstrip()) for n, text in enumerate(texts)]
 
 
-def show_lines(lines: Sequence[Line]) -> str:
+def show_lines(lines: Sequence[LineKernels]) -> str:
     """Print the lines with their numbers and their kernels."""
     width = min(96, max((len(line.text) for line in lines), default=0))
     shown: list[str] = []

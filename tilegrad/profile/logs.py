@@ -69,7 +69,7 @@ def _listen() -> None:
     _state["listens"] = wanted
 
 
-def _on_event(event: events.Event) -> None:
+def _on_event(event: events.TimedEvent) -> None:
     if event.kind == "compile":
         logger("compile").debug("%s for %s: %.1f ms", event.name, event.device, event.seconds * 1e3)
 

@@ -11,7 +11,7 @@ from ..ir.program import Copy, Foreign, Launch, Program, name_of
 from ..ir.program_printer import show_step
 from ..ir.size import known
 from ..runtime import events
-from ..runtime.buffer import Buffer
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 from ..runtime.executable import Executable
 from ..schedule.group import Group
@@ -97,7 +97,7 @@ def _figure(x: float) -> str:
 def measure(
     executable: Executable,
     device: Device,
-    inputs: Sequence[Buffer],
+    inputs: Sequence[DeviceBuffer],
     groups: Sequence[Group],
     sizes: Mapping[str, int] = {},
     runs: int | None = None,
@@ -130,7 +130,7 @@ def _advice(device: Device, rows: Sequence[Row]) -> str:
 
 
 def _timed(
-    executable: Executable, device: Device, inputs: Sequence[Buffer], sizes: Mapping[str, int], runs: int | None
+    executable: Executable, device: Device, inputs: Sequence[DeviceBuffer], sizes: Mapping[str, int], runs: int | None
 ) -> tuple[list[float], list[list[float]]]:
     """Return the seconds of each run, and those of its launches."""
     runner = executable.bound(sizes)
@@ -152,11 +152,11 @@ def _timed(
     return wholes, launches
 
 
-def _launch_times(runner: object, inputs: Sequence[Buffer]) -> list[float]:
+def _launch_times(runner: object, inputs: Sequence[DeviceBuffer]) -> list[float]:
     """Return the seconds of each launch and copy in one run, in order."""
     seen: list[float] = []
 
-    def listen(event: events.Event) -> None:
+    def listen(event: events.TimedEvent) -> None:
         if event.kind in ("launch", "copy"):
             seen.append(event.seconds)
 

@@ -29,7 +29,7 @@ class Runs:
     def __init__(self) -> None:
         self.runs: list[events.Run] = []
 
-    def __call__(self, event: events.Event) -> None: ...
+    def __call__(self, event: events.TimedEvent) -> None: ...
 
     def run(self, run: events.Run) -> None:
         self.runs.append(run)

@@ -35,7 +35,7 @@ from .memory_timeline import write_memory_timeline
 from .one_by_one import OneByOne
 from .recorder import Range, Recorder
 from .roofline import roofline
-from .timeline import Record, Timeline, timeline
+from .timeline import Timeline, TimelineRecord, timeline
 from .trace import MAX_TRACE_BYTES, write_trace
 
 
@@ -222,7 +222,7 @@ class profile:  # noqa: N801 - PyTorch's name
             self._timeline = found
         return self._timeline
 
-    def events(self) -> list[Record]:
+    def events(self) -> list[TimelineRecord]:
         """List the records, those of a thread or a device in order of time."""
         return self.timeline.records
 
@@ -233,7 +233,7 @@ class profile:  # noqa: N801 - PyTorch's name
         inputs, with `group_by_stack_n` by so many of the innermost places.
         """
 
-        def key(r: Record) -> tuple[Any, ...]:
+        def key(r: TimelineRecord) -> tuple[Any, ...]:
             shapes = r.source.shapes if group_by_input_shape else ()
             stack = r.path[-1 - group_by_stack_n : -1] if group_by_stack_n else ()
             return (r.name if r.kind != "step" else "ProfilerStep*", r.line, r.source.module, shapes, stack)

@@ -38,7 +38,7 @@ class Range(NamedTuple):
 class Noted(NamedTuple):
     """A record as it arrived, with the thread that it happened in and the user's stack."""
 
-    what: events.Event | events.Run | Range
+    what: events.TimedEvent | events.Run | Range
     thread: threading.Thread
     stack: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ class Recorder:
         """Nanoseconds that recording itself took."""
         self.began = self.ended = events.now()
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: events.TimedEvent) -> None:
         start = events.now()
         if event.kind not in ("allocate", "free"):
             self.note(event)
@@ -106,7 +106,7 @@ class Recorder:
         self.note(what)
         self.cost += events.now() - start
 
-    def note(self, what: events.Event | events.Run | Range) -> None:
+    def note(self, what: events.TimedEvent | events.Run | Range) -> None:
         """Keep a record."""
         if not self.recording:
             return

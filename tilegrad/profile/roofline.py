@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..errors import ArgumentError
 from ..runtime.device import known_devices
 from .averages import Average
-from .chart import Line, chart
+from .chart import Curve, chart
 
 POINTS = 24
 """Points of the roof."""
@@ -25,7 +25,7 @@ def roofline(rows: Sequence[Average], device: str) -> str:
     points = {f"{a.key} {a.module}".strip(): (a.flops / (a.bytes or 1), a.flops / a.self_time / 1e3) for a in kernels}
     low, high = min(x for x, _ in points.values()), max(x for x, _ in points.values())
     roof = _roof(min(low, peak / bandwidth) / 2, max(high, peak / bandwidth) * 2, bandwidth, peak)
-    lines = [Line("measured limit", roof), *(Line(name, [at], marks=True) for name, at in points.items())]
+    lines = [Curve("measured limit", roof), *(Curve(name, [at], marks=True) for name, at in points.items())]
     title = f"roofline of {device}: {bandwidth / 1e9:.0f} GB/s, {peak / 1e9:.0f} GFLOP/s"
     return chart(title, lines, "operations per byte", "GFLOP/s", x_log=True, y_log=True)
 

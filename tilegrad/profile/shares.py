@@ -13,7 +13,7 @@ from ..ir.graph import Value
 from ..ir.size import known
 from ..schedule.group import Group
 from .count import operations_of
-from .lines import Place, values_of
+from .lines import FileLine, values_of
 
 if TYPE_CHECKING:
     from .explanation import Explanation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Share(NamedTuple):
     """A user's line with its share of a launch, from 0 to 1."""
 
-    place: Place
+    place: FileLine
     share: float
     module: str = ""
     """The path of the module that the line ran in, as `layer2.0.conv1`."""
@@ -41,7 +41,7 @@ def shares_of(explained: Explanation, sizes: Mapping[str, int]) -> list[tuple[Sh
 
 def _shares(group: Group, values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Share, ...]:
     members = {m.value: m for m in group.members}
-    weights: dict[tuple[Place, str], float] = {}
+    weights: dict[tuple[FileLine, str], float] = {}
     for value in values:
         at = value.location
         if at is None or not value.inputs:
@@ -49,7 +49,7 @@ def _shares(group: Group, values: Sequence[Value], sizes: Mapping[str, int]) -> 
         count = max(1, known(value.type.count, sizes))
         member = members.get(value)
         weight = float(count if member is None else max(count, operations_of([member.expr], sizes)))
-        key = Place(at.file, at.line), at.module
+        key = FileLine(at.file, at.line), at.module
         weights[key] = weights.get(key, 0.0) + weight
     whole = sum(weights.values())
     shares = [Share(place, weight / whole, module) for (place, module), weight in weights.items()]

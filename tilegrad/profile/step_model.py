@@ -16,10 +16,10 @@ from ..ir.size import known
 from ..schedule.group import Group
 from ..transform.pipeline import PASSES
 from ..view.launches import computing_steps, memory_of, title_of
-from ..view.model import Kernel, Line, Memory, Node, Pass, Phase, Role, Step, clipped, page_of
+from ..view.model import Line, PageKernel, PageMemory, PageNode, PagePass, PageStep, Phase, Role, clipped, page_of
 from ..view.page import json_text, page
 from .files import write_whole
-from .lines import Place, kernel_numbers, kernels_of
+from .lines import FileLine, kernel_numbers, kernels_of
 from .listing import cleaned, inner_loops
 from .measure import Row, duration
 from .memory import labels_of
@@ -51,7 +51,7 @@ STAGES = {
 """Sentences for the stages that are not passes of `transform/`."""
 
 
-def step_of(e: Explanation) -> Step:
+def step_of(e: Explanation) -> PageStep:
     """Describe one explanation."""
     return _Described(e).step()
 
@@ -83,12 +83,12 @@ class _Described:
         self.lines = self._lines()
         self.places = {(line["file"], line["number"]): n for n, line in enumerate(self.lines)}
 
-    def step(self) -> Step:
+    def step(self) -> PageStep:
         e = self.e
         kernels = [self._kernel(n, row) for n, row in enumerate(e.measured.rows)]
         for line, share in zip(self.lines, self._line_shares(), strict=True):
             line["share"] = share
-        return Step(
+        return PageStep(
             name=e.name, device=e.device.name, facts=self._facts(), nodes=[self._node(v) for v in self.values],
             lines=self.lines, kernels=kernels, passes=self._passes(), memory=self._memory(kernels),
             roof=_roof(e.device.limits), note=e.measured.advice,
@@ -107,11 +107,11 @@ class _Described:
 
     # -- the graph
 
-    def _node(self, v: Value) -> Node:
+    def _node(self, v: Value) -> PageNode:
         kind, label = self.labels.get(v, ("", ""))
         given = v in self.graph.inputs
         name = (label or self.graph.names()[v]) if given else self.names.get(v, "")
-        return Node(
+        return PageNode(
             name=name, op="" if given else _word(v.op), type=str(v.type), bytes=known(v.type.bytes, self.e.sizes),
             role=_role(kind, v) if given else "operation", phase=self.phases[v],
             module=v.location.module if v.location and not given else name.rpartition(".")[0] if label else "",
@@ -130,14 +130,14 @@ class _Described:
     def _lines(self) -> list[Line]:
         """The source of every function that recorded something, in the order of the lines."""
         codes = {v.location.code for v in self.values if v.location and v.inputs}
-        found: dict[Place, str] = {line.place: line.text for line in self.e.lines}
+        found: dict[FileLine, str] = {line.place: line.text for line in self.e.lines}
         for code in codes:
             found |= _source(code)
         for v in self.values:
             if v.location and v.inputs:
-                place = Place(v.location.file, v.location.line)
+                place = FileLine(v.location.file, v.location.line)
                 found.setdefault(place, linecache.getline(*place).rstrip())
-        kernels: dict[Place, set[int]] = {}
+        kernels: dict[FileLine, set[int]] = {}
         for n, shares in enumerate(self.shares):
             for share in shares:
                 kernels.setdefault(share.place, set()).add(n)
@@ -170,7 +170,7 @@ class _Described:
 
     # -- the kernels
 
-    def _kernel(self, number: int, row: Row) -> Kernel:
+    def _kernel(self, number: int, row: Row) -> PageKernel:
         step, group = self.steps[number], self._group(number)
         shares = self.shares[self._groups_before(number)] if group else ()
         heart = _heart(group) if group else None
@@ -180,7 +180,7 @@ class _Described:
         limit = row.limit.seconds
         share = min(1.0, row.share) if seconds and limit else None
         bound = self._bound(row)
-        return Kernel(
+        return PageKernel(
             title=self._title(group, heart) if group and heart else title_of(step), name=title_of(step),
             phase=self.phases[heart] if heart else "forward",
             module=heart.location.module if heart and heart.location else "",
@@ -258,7 +258,7 @@ class _Described:
 
     # -- the rest
 
-    def _passes(self) -> list[Pass]:
+    def _passes(self) -> list[PagePass]:
         found = []
         for stage in self.e.compiled.stages.made:
             graph = stage.artifact
@@ -266,14 +266,14 @@ class _Described:
             state = "changed" if stage.changed else stage.skipped or "unchanged"
             text = clipped(str(graph)) if stage.changed and isinstance(graph, Graph) else ""
             found.append(
-                Pass(
+                PagePass(
                     name=stage.name, sentence=_sentence(stage.name), state=state, seconds=stage.seconds,
                     operations=values, text=text,
                 )
             )  # fmt: skip
         return found
 
-    def _memory(self, kernels: Sequence[Kernel]) -> Memory:
+    def _memory(self, kernels: Sequence[PageKernel]) -> PageMemory:
         """The memory plan, with the owners called by what the user knows."""
         found = memory_of(self.e.program, self.e.sizes, [k["title"] for k in kernels])
         values = {name: v for v, name in self.names.items()}
@@ -295,7 +295,7 @@ class _Described:
                 owner["kind"] = "activation"
         return found
 
-    def _is_kept(self, v: Value, kernels: Sequence[Kernel], until: int, last: int) -> bool:
+    def _is_kept(self, v: Value, kernels: Sequence[PageKernel], until: int, last: int) -> bool:
         """Whether a value of the forward pass is read in the backward pass."""
         return self.phases[v] == "forward" and kernels[min(until, last)]["phase"] != "forward"
 
@@ -375,7 +375,7 @@ def _sentence(name: str) -> str:
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def _source(code: CodeType) -> Iterator[tuple[Place, str]] | dict[Place, str]:
+def _source(code: CodeType) -> Iterator[tuple[FileLine, str]] | dict[FileLine, str]:
     """The lines of a function; none where its file is not there."""
     try:
         texts, first = inspect.getsourcelines(code)
@@ -383,7 +383,7 @@ def _source(code: CodeType) -> Iterator[tuple[Place, str]] | dict[Place, str]:
         return {}
     if code.co_name == "<module>":
         return {}
-    return {Place(code.co_filename, first + n): text.rstrip() for n, text in enumerate(texts)}
+    return {FileLine(code.co_filename, first + n): text.rstrip() for n, text in enumerate(texts)}
 
 
 def _roof(limits: Any) -> dict[str, float]:

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..runtime import events
-from .attribution import UNKNOWN, Source, sources_of
+from .attribution import UNKNOWN, LaunchOrigin, sources_of
 from .count import Work
 from .recorder import Noted, Range, Recorder, Sample
 
 
-class Record:
+class TimelineRecord:
     """One thing that happened. Times are nanoseconds of the monotonic clock."""
 
     def __init__(
         self, kind: str, name: str, device: str, lane: str, start: int, stop: int, *, timed: bool = True,
-        source: Source = UNKNOWN, bytes: int = 0, origin: str = "", stack: tuple[str, ...] = (),
+        source: LaunchOrigin = UNKNOWN, bytes: int = 0, origin: str = "", stack: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
         self.kind = kind
         self.name = name
@@ -36,10 +36,10 @@ class Record:
         self.bytes = source.work.bytes if source.work is not None else bytes
         self.origin = origin
         self.stack = stack
-        self.parent: Record | None = None
+        self.parent: TimelineRecord | None = None
         self.parts = 0
         """The time of what it holds."""
-        self.run: Record | None = None
+        self.run: TimelineRecord | None = None
         """The run that started a launch."""
         self.workers: tuple[tuple[int, int, int], ...] = ()
         """Each worker thread that took part, with the beginning and the end of its work."""
@@ -74,19 +74,19 @@ class Record:
 class Timeline(NamedTuple):
     """All records of a profile, those of a lane in order, with the memory that was live meanwhile."""
 
-    records: list[Record]
+    records: list[TimelineRecord]
     samples: list[Sample]
     began: int
     ended: int
     left_out: int = 0
     cost: int = 0
 
-    def of(self, *kinds: str) -> list[Record]:
+    def of(self, *kinds: str) -> list[TimelineRecord]:
         """List the records of some kinds."""
         return [r for r in self.records if r.kind in kinds]
 
     @property
-    def launches(self) -> list[Record]:
+    def launches(self) -> list[TimelineRecord]:
         return self.of("launch", "copy")
 
     def busy(self, device: str) -> int:
@@ -119,30 +119,34 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
 
 def timeline(recorder: Recorder) -> Timeline:
     """Build the records of all that was recorded."""
-    sources: dict[events.Launches, list[Source]] = {}
+    sources: dict[events.Launches, list[LaunchOrigin]] = {}
     records = [r for noted in recorder.noted for r in _records(noted, recorder, sources)]
     records.sort(key=lambda r: (r.lane, r.start, -r.stop))
     nest(records)
     return Timeline(records, list(recorder.samples), recorder.began, recorder.ended, recorder.left_out, recorder.cost)
 
 
-def _records(noted: Noted, recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Iterator[Record]:
+def _records(
+    noted: Noted, recorder: Recorder, sources: dict[events.Launches, list[LaunchOrigin]]
+) -> Iterator[TimelineRecord]:
     lane = recorder.lanes[noted.thread]
     match noted.what:
         case events.Run() as run:
             yield from _of_run(run, lane, _sources(run, recorder, sources), noted.stack)
         case Range(kind, name, start, stop, device, shapes, runs):
-            source = Source((), _work(runs, recorder, sources), (shapes,) if shapes else ())
-            yield Record(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
+            source = LaunchOrigin((), _work(runs, recorder, sources), (shapes,) if shapes else ())
+            yield TimelineRecord(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
         case event:
             name = event.name if event.kind != "copy" else f"copy {event.name}"
-            yield Record(
+            yield TimelineRecord(
                 event.kind, name, event.device, lane, event.start, event.stop, bytes=event.bytes, origin=event.origin,
                 stack=noted.stack,
             )  # fmt: skip
 
 
-def _work(runs: Sequence[events.Run], recorder: Recorder, sources: dict[events.Launches, list[Source]]) -> Work | None:
+def _work(
+    runs: Sequence[events.Run], recorder: Recorder, sources: dict[events.Launches, list[LaunchOrigin]]
+) -> Work | None:
     """Sum the work of all launches of some runs; None if it is not known."""
     whole = Work()
     for run in runs:
@@ -153,23 +157,27 @@ def _work(runs: Sequence[events.Run], recorder: Recorder, sources: dict[events.L
     return whole if runs else None
 
 
-def _sources(run: events.Run, recorder: Recorder, known: dict[events.Launches, list[Source]]) -> list[Source]:
+def _sources(
+    run: events.Run, recorder: Recorder, known: dict[events.Launches, list[LaunchOrigin]]
+) -> list[LaunchOrigin]:
     if run.launches not in known:
         known[run.launches] = sources_of(run.launches, recorder.compiled.get(run.launches))
     return known[run.launches]
 
 
-def _of_run(run: events.Run, lane: str, sources: Sequence[Source], stack: tuple[str, ...]) -> Iterator[Record]:
+def _of_run(
+    run: events.Run, lane: str, sources: Sequence[LaunchOrigin], stack: tuple[str, ...]
+) -> Iterator[TimelineRecord]:
     """Make the record of a run and those of its launches."""
     plan, stamps = run.launches, run.stamps
-    whole = Record("run", plan.name, plan.device, lane, run.start, run.stop, stack=stack)
+    whole = TimelineRecord("run", plan.name, plan.device, lane, run.start, run.stop, stack=stack)
     yield whole
     own_lane = lane if is_host(plan.device) else plan.device
     begun = stamps[0] if stamps else run.start
     for n, (step, source) in enumerate(zip(plan.steps, sources, strict=True)):
         ended = stamps[step.stamp] if stamps else run.start
         name = f"copy {step.name}" if step.kind == "copy" and not step.name.startswith("copy ") else step.name
-        record = Record(
+        record = TimelineRecord(
             step.kind, name, plan.device, own_lane, begun, ended, timed=bool(stamps), source=source, bytes=step.bytes
         )
         record.run = whole
@@ -196,9 +204,9 @@ def is_host(device: str) -> bool:
     return not device.startswith("cuda")
 
 
-def nest(records: Iterable[Record]) -> None:
+def nest(records: Iterable[TimelineRecord]) -> None:
     """Find what each record is part of; records are sorted by lane and start, longer ones first."""
-    open_: list[Record] = []
+    open_: list[TimelineRecord] = []
     for record in records:
         while open_ and (open_[-1].lane != record.lane or open_[-1].stop < record.stop):
             open_.pop()

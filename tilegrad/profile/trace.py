@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .files import write_whole
-from .timeline import Record, Timeline, is_host
+from .timeline import Timeline, TimelineRecord, is_host
 
 MAX_TRACE_BYTES = 20_000_000
 """Bytes of a trace: more than this opens slowly, or not at all."""
@@ -53,7 +53,7 @@ def trace_text(
     return "".join([json.dumps(head)[:-1], ', "traceEvents": [\n', ",\n".join(events), "\n]}\n"])
 
 
-def _within(rows: Sequence[tuple[Record, list[str]]], room: int) -> tuple[list[str], str]:
+def _within(rows: Sequence[tuple[TimelineRecord, list[str]]], room: int) -> tuple[list[str], str]:
     """Choose the rows that fit into `room` bytes: all, or those of the slowest steps; say in words what is left out."""
     sizes = [sum(len(text) + 2 for text in texts) for _, texts in rows]
     if sum(sizes) <= room:
@@ -97,7 +97,7 @@ class _Lanes:
             yield {"name": "thread_name", "ph": "M", "pid": PIDS[process], "tid": number, "args": {"name": name}}
 
 
-def _rows(r: Record, began: int, lanes: _Lanes, number: int) -> Iterator[dict[str, Any]]:
+def _rows(r: TimelineRecord, began: int, lanes: _Lanes, number: int) -> Iterator[dict[str, Any]]:
     """Make the events of a record: its own, one for each worker, and the arrows from its call."""
     process = COMPILER if r.kind == "compile" else HOST if is_host(r.device) or r.kind == "run" else DEVICES
     own = lanes.of(process, r.lane)
@@ -115,7 +115,7 @@ def _rows(r: Record, began: int, lanes: _Lanes, number: int) -> Iterator[dict[st
             yield flow | {"ph": "f", "bp": "e", "ts": (start - began) / 1e3} | at
 
 
-def _about(r: Record) -> dict[str, Any]:
+def _about(r: TimelineRecord) -> dict[str, Any]:
     """Details of a record, without those that are not known."""
     source = r.source
     found = {

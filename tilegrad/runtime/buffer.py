@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .device import Device
 
 
-class Buffer:
+class DeviceBuffer:
     """`bytes` bytes of memory of a device.
 
     `address` is set for devices that have addresses; `memory` is whatever else the device needs to find the memory (an
@@ -36,7 +36,7 @@ class Buffer:
     """Whether foreign code shares the memory and may write to it at any time."""
 
     @property
-    def owner(self) -> Buffer:
+    def owner(self) -> DeviceBuffer:
         """The buffer that owns the memory: itself, unless it is a loan."""
         return self
 
@@ -44,7 +44,7 @@ class Buffer:
         """Lend the memory from a byte offset on."""
         return Loan(self, offset)
 
-    def twin(self) -> Buffer | None:
+    def twin(self) -> DeviceBuffer | None:
         """Return a second buffer on the same memory, which this one still owns; None if the device has none."""
         return None
 
@@ -55,7 +55,7 @@ class Buffer:
         return f"<{self.bytes} bytes on {self.device.name}>"
 
 
-class Loan(Buffer):
+class Loan(DeviceBuffer):
     """The memory of another buffer from a byte offset on.
 
     Writers lend memory to readers: while a loan is alive, it may still be read.
@@ -63,13 +63,13 @@ class Loan(Buffer):
 
     __slots__ = ("whole",)
 
-    def __init__(self, whole: Buffer, offset: int = 0) -> None:
+    def __init__(self, whole: DeviceBuffer, offset: int = 0) -> None:
         self.device, self.whole = whole.device, whole
         self.bytes, self.address = whole.bytes - offset, whole.address + offset
         self.memory = whole.memory[offset:] if isinstance(whole.memory, np.ndarray) else whole.memory
 
     @property
-    def owner(self) -> Buffer:
+    def owner(self) -> DeviceBuffer:
         return self.whole.owner
 
     @property
@@ -83,7 +83,7 @@ class Loan(Buffer):
         pass  # nothing of its own
 
 
-class Everything(Buffer):
+class Everything(DeviceBuffer):
     """The whole address space of a device, from address 0 on."""
 
     __slots__ = ()

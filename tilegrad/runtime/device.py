@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import DeviceError
 from ..ir.dtype import DType, bfloat16, uint8
 from ..ir.precision import PRECISIONS, Precision
-from .buffer import Buffer, Usage
+from .buffer import DeviceBuffer, Usage
 from .singletons import lock
 
 if TYPE_CHECKING:
@@ -74,53 +74,53 @@ class Device(ABC):
         return int(number) if number else None
 
     @abstractmethod
-    def allocate(self, bytes: int) -> Buffer:
+    def allocate(self, bytes: int) -> DeviceBuffer:
         """Allocate uninitialised memory."""
 
-    def maker(self, bytes: int) -> Callable[[], Buffer]:
+    def maker(self, bytes: int) -> Callable[[], DeviceBuffer]:
         """Return a function that allocates buffers of a fixed size, as fast as the device can."""
         return partial(self.allocate, bytes)
 
     @abstractmethod
-    def from_host(self, array: np.ndarray) -> Buffer:
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
         """Copy an array to a new buffer, in row-major order."""
 
     @abstractmethod
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         """Copy the elements of a buffer to a new array."""
 
-    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
+    def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
         """Return an array *on* the memory of a buffer, which it keeps alive; None if the host cannot access it."""
         return None
 
-    def adopt(self, array: np.ndarray) -> Buffer | None:
+    def adopt(self, array: np.ndarray) -> DeviceBuffer | None:
         """Return a buffer on the memory of an array, which it keeps alive; None if the device cannot access it."""
         return None
 
-    def address(self, buffer: Buffer) -> int:
+    def address(self, buffer: DeviceBuffer) -> int:
         """Return the address of a buffer, for functions in machine code."""
         if isinstance(buffer.memory, np.ndarray):
             return int(buffer.memory.ctypes.data)
         raise DeviceError(f"{self.name} runs no foreign functions")
 
-    def copy(self, source: Buffer) -> Buffer:
+    def copy(self, source: DeviceBuffer) -> DeviceBuffer:
         """Copy a buffer of any device to a new buffer on this one."""
         return self.from_host(source.device.to_host(source, uint8, (source.bytes,)))
 
-    def number_from(self, source: Buffer) -> Buffer:
+    def number_from(self, source: DeviceBuffer) -> DeviceBuffer:
         """Copy a number from a buffer of another device to a read-only buffer of this one."""
         return self.copy(source)
 
-    def page_locked(self, source: Buffer) -> Buffer | None:
+    def page_locked(self, source: DeviceBuffer) -> DeviceBuffer | None:
         """Copy a CPU buffer to page-locked memory for asynchronous transfers; None if the device does not need it."""
         return None
 
-    def deliver(self, source: Buffer, target: Buffer) -> None:
+    def deliver(self, source: DeviceBuffer, target: DeviceBuffer) -> None:
         """Copy a buffer of this device into a CPU buffer."""
         array = self.to_host(source, uint8, (source.bytes,))
         target.device.overwrite(target, target.device.from_host(array))
 
-    def overwrite(self, target: Buffer, source: Buffer) -> None:
+    def overwrite(self, target: DeviceBuffer, source: DeviceBuffer) -> None:
         """Copy a buffer of this device into another."""
         array = self.to_host(source, uint8, (source.bytes,))
         np.frombuffer(target.memory, np.uint8)[: source.bytes] = array
@@ -155,7 +155,7 @@ class Device(ABC):
         return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
 
     @property
-    def everything(self) -> Buffer | None:
+    def everything(self) -> DeviceBuffer | None:
         """Return a buffer of the whole address space, for pointers made from addresses; None if it has none."""
         return None
 

@@ -1,6 +1,6 @@
 """Emit events while programs run.
 
-    event ::= Event(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
+    event ::= TimedEvent(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
     run   ::= Run(launches, start, stop, stamps, workers)                   a whole program, its launches by time stamps
 
 Emitted in low layers (devices, pools, executors), consumed in high ones (profiles, traces, tests). Without listeners
@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 Kind = Literal["run", "launch", "copy", "allocate", "free", "compile", "load"]
 
 
-class Event(NamedTuple):
+class TimedEvent(NamedTuple):
     kind: Kind
     name: str
     device: str
@@ -73,7 +73,7 @@ class Run(NamedTuple):
     workers: Sequence[int] = ()
     """For each worker thread and each launch: when it began and when it ended, before the run if it took no part."""
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TimedEvent]:
         """An event for each launch with a time, then one for the run."""
         plan, stamps = self.launches, self.stamps
         if not stamps:
@@ -81,12 +81,12 @@ class Run(NamedTuple):
         begun = stamps[0]
         for step in plan.steps:
             ended = stamps[step.stamp]
-            yield Event(step.kind, step.name, plan.device, begun, ended, step.bytes, step.operations)
+            yield TimedEvent(step.kind, step.name, plan.device, begun, ended, step.bytes, step.operations)
             begun = ended
-        yield Event("run", plan.name, plan.device, stamps[0], stamps[-1])
+        yield TimedEvent("run", plan.name, plan.device, stamps[0], stamps[-1])
 
 
-Listener: TypeAlias = "Callable[[Event], None]"
+Listener: TypeAlias = "Callable[[TimedEvent], None]"
 
 listeners: list[Listener] = []
 
@@ -99,7 +99,7 @@ def emit(
 ) -> None:  # fmt: skip
     """Send an event to every listener; without times, its time is now."""
     start = start or now()
-    event = Event(kind, name, device, start, stop or start, bytes, operations, origin)
+    event = TimedEvent(kind, name, device, start, stop or start, bytes, operations, origin)
     for listener in tuple(listeners):
         listener(event)
 

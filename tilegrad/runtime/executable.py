@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..errors import RuntimeFault
 from ..ir.size import known
-from .buffer import Buffer
+from .buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from ..ir.program import Program
 
-CompiledKernel: TypeAlias = "Callable[[Sequence[Buffer | int], tuple[int, ...]], None]"
+CompiledKernel: TypeAlias = "Callable[[Sequence[DeviceBuffer | int], tuple[int, ...]], None]"
 """Runs all instances of a grid: called with the kernel's arguments in order, and the grid's extents."""
 
-Runner: TypeAlias = "Callable[[Sequence[Buffer]], tuple[Buffer, ...]]"
+Runner: TypeAlias = "Callable[[Sequence[DeviceBuffer]], tuple[DeviceBuffer, ...]]"
 """Computes outputs from inputs for fixed sizes, without checks."""
 
 
@@ -41,12 +41,12 @@ class Executable(ABC):
         Outputs are new buffers, except those with an `alias`: these are the buffer of that input, updated in place.
         """
 
-    def run(self, inputs: Sequence[Buffer], sizes: Mapping[str, int] = {}) -> tuple[Buffer, ...]:
+    def run(self, inputs: Sequence[DeviceBuffer], sizes: Mapping[str, int] = {}) -> tuple[DeviceBuffer, ...]:
         """Check the inputs, run the program, and return its outputs."""
         self.check(inputs, sizes)
         return self.bound(sizes)(inputs)
 
-    def check(self, inputs: Sequence[Buffer], sizes: Mapping[str, int]) -> None:
+    def check(self, inputs: Sequence[DeviceBuffer], sizes: Mapping[str, int]) -> None:
         """Raise an error unless the inputs match the program's."""
         program = self.program
         if len(inputs) != len(program.inputs):

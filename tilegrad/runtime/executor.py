@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..ir.program import Allocate, Copy, Foreign, Free, Launch, Program, Record, Wait
 from ..ir.size import known
 from . import events
-from .buffer import Buffer
+from .buffer import DeviceBuffer
 from .executable import CompiledKernel, Executable, Runner
 from .external_work import settled
 
@@ -40,17 +40,17 @@ class StepExecutable(Executable):
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
         settled = dict(sizes)
 
-        def runner(inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        def runner(inputs: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
             return self._walk(inputs, settled)
 
         return runner
 
-    def _walk(self, inputs: Sequence[Buffer], sizes: Mapping[str, int]) -> tuple[Buffer, ...]:
+    def _walk(self, inputs: Sequence[DeviceBuffer], sizes: Mapping[str, int]) -> tuple[DeviceBuffer, ...]:
         program = self.program
         declared = {b.name: b for b in program.buffers}
         memory = dict(zip(program.inputs, inputs, strict=True))
 
-        def place(name: str) -> Buffer:
+        def place(name: str) -> DeviceBuffer:
             """Return the memory of a buffer, allocated on first use."""
             if name not in memory:
                 owner = name
@@ -75,7 +75,7 @@ class StepExecutable(Executable):
                 case Launch():
                     arguments = [place(a) if isinstance(a, str) else known(a, sizes) for a in step.arguments]
                     self.kernels[step.kernel](arguments, tuple([tiles.count(sizes) for tiles in step.grid]))
-                    bytes = sum([a.bytes for a in dict.fromkeys(arguments) if isinstance(a, Buffer)])
+                    bytes = sum([a.bytes for a in dict.fromkeys(arguments) if isinstance(a, DeviceBuffer)])
                     self._note(ran, "launch", step.kernel.name, bytes)
                 case Foreign():
                     name = self._call(step, [place(name) for name in (*step.inputs, *step.outputs)], sizes)
@@ -93,7 +93,7 @@ class StepExecutable(Executable):
             self.device.synchronize()
             ran.append((events.Launched(kind, name, len(ran) + 1, bytes), events.now()))
 
-    def _call(self, step: Foreign, buffers: Sequence[Buffer], sizes: Mapping[str, int]) -> str:
+    def _call(self, step: Foreign, buffers: Sequence[DeviceBuffer], sizes: Mapping[str, int]) -> str:
         """Run foreign work on memory that the CPU can access."""
         declared = {b.name: b.type for b in self.program.buffers}
         types = [settled(declared[name], sizes) for name in (*step.inputs, *step.outputs)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from weakref import WeakSet
 
-from .buffer import Buffer
+from .buffer import DeviceBuffer
 
-_exposed: WeakSet[Buffer] = WeakSet()
-_relied_on: WeakSet[Buffer] = WeakSet()
+_exposed: WeakSet[DeviceBuffer] = WeakSet()
+_relied_on: WeakSet[DeviceBuffer] = WeakSet()
 
 
 class Exposures:
@@ -19,19 +19,19 @@ class Exposures:
     count = 0
 
 
-def expose(buffer: Buffer) -> None:
+def expose(buffer: DeviceBuffer) -> None:
     """Mark memory as writable by foreign code."""
     _exposed.add(buffer.owner)
     if buffer.owner in _relied_on:
         Exposures.count += 1
 
 
-def is_exposed(buffer: Buffer) -> bool:
+def is_exposed(buffer: DeviceBuffer) -> bool:
     """Whether foreign code may write to this memory."""
     return buffer.owner in _exposed
 
 
-def rely_on(buffers: list[Buffer]) -> bool:
+def rely_on(buffers: list[DeviceBuffer]) -> bool:
     """Rely on memory being unexposed: return whether it is; if that changes, `Exposures.count` does.
 
     >>> from .device import device

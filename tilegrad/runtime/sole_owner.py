@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-from .buffer import Buffer
+from .buffer import DeviceBuffer
 from .exposure import expose, is_exposed
 
 
-def alone(held: dict[str, Any]) -> Buffer | None:
+def alone(held: dict[str, Any]) -> DeviceBuffer | None:
     """Take the memory of `held["buffer"]` in a new buffer if nothing else refers to it, else return None.
 
     The test is to drop the only known reference: if the buffer is destroyed, no value, array or program used it. On an

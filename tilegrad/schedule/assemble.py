@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir.graph import Value
-from ..ir.program import Buffer, Copy, Launch, Program, Role, Step, uses
+from ..ir.program import Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
 from ..ops.external_call import ExternalCall
 from ..runtime.choice import Choice
@@ -39,7 +39,7 @@ class _Assembly:
         self.names = names | {new: names[old] for new, old in self.overwritten.items()}
         self.names |= in_one_place(schedule, self.names)
         self.renewed = {schedule.inputs[old] for old in updates.values()}
-        self.extra: list[Buffer] = []
+        self.extra: list[ProgramBuffer] = []
         self.first: list[Step] = []
         self.last: list[Step] = []
         self.saved: dict[Value, str] = {}
@@ -71,7 +71,7 @@ class _Assembly:
 
     def _added(self, value: Value, role: Role) -> str:
         taken = {*self.names.values(), *(b.name for b in self.extra)}
-        made = Buffer(_unique(f"{self.names[value]}_copy", taken), value.type, role)
+        made = ProgramBuffer(_unique(f"{self.names[value]}_copy", taken), value.type, role)
         self.extra.append(made)
         return made.name
 
@@ -94,12 +94,12 @@ class _Assembly:
             return steps_of(group, self.names)
         return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
 
-    def _buffers(self) -> list[Buffer]:
-        buffers = {self.names[x]: Buffer(self.names[x], x.type, "input") for x in self.schedule.inputs}
+    def _buffers(self) -> list[ProgramBuffer]:
+        buffers = {self.names[x]: ProgramBuffer(self.names[x], x.type, "input") for x in self.schedule.inputs}
         for group in self.schedule.groups:
             for value in group.stored:
                 role: Role = "output" if self.names[value] in self.outputs else "temporary"
-                buffers.setdefault(self.names[value], Buffer(self.names[value], value.type, role))
+                buffers.setdefault(self.names[value], ProgramBuffer(self.names[value], value.type, role))
         return list(buffers.values())
 
 
@@ -132,7 +132,7 @@ def launch_of(lowered: Lowered, names: Mapping[Value, str]) -> Launch:
     return Launch(lowered.kernel, tuple(arguments), lowered.grid, 0, lowered.work)
 
 
-def _placed(buffers: list[Buffer], steps: tuple[Step, ...]) -> tuple[tuple[Buffer, ...], Dim]:
+def _placed(buffers: list[ProgramBuffer], steps: tuple[Step, ...]) -> tuple[tuple[ProgramBuffer, ...], Dim]:
     """Place temporaries in the arena."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}

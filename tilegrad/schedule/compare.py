@@ -8,9 +8,9 @@ import numpy as np
 
 from ..errors import TilegradError
 from ..ir.dtype import DType
-from ..ir.program import Buffer, Launch, Program
+from ..ir.program import Launch, Program, ProgramBuffer
 from ..ir.size import known
-from ..runtime.buffer import Buffer as Memory
+from ..runtime.buffer import DeviceBuffer as Memory
 from ..runtime.device import Device, device
 
 SIZES = (3, 37)
@@ -84,7 +84,7 @@ def _dtype(program: Program, name: str) -> DType:
     return program.buffer(name).type.dtype
 
 
-def difference(expected: Any, got: Any, buffer: Buffer) -> str:
+def difference(expected: Any, got: Any, buffer: ProgramBuffer) -> str:
     """Describe where two arrays differ by more than the order of sums explains."""
     if np.array_equal(expected, got):
         return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from ..ir.contraction import Contraction, ContractionAxis, ContractionOperand, IndexDigit, PartialSums
+from ..ir.contraction import Contraction, ContractionAxis, ContractionOperand, IndexDigit, SumOfParts
 from ..ir.dtype import bfloat16, float16, float32
 from ..ir.graph import Value
 from ..ir.position import linear
@@ -29,7 +29,7 @@ def require(holds: object) -> None:
         raise NotDescribed
 
 
-def described(flat: FlatGroup, names: Mapping[Value, str]) -> Contraction | PartialSums | None:
+def described(flat: FlatGroup, names: Mapping[Value, str]) -> Contraction | SumOfParts | None:
     """Return what a group computes from and into the parameters with these names, or None."""
     try:
         require(len(flat.stores) == 1)
@@ -47,7 +47,7 @@ class _Description:
         self.parameters = {value: order[name] for value, name in names.items()}
         """Numbers of the kernel's parameters; a result that overwrites an operand has its number."""
 
-    def found(self) -> Contraction | PartialSums:
+    def found(self) -> Contraction | SumOfParts:
         relu, added, total = self._epilogue()
         factors = operands(total, self.flat.rows, self.flat.columns)
         if factors is None:
@@ -140,7 +140,7 @@ class _Description:
         require(index in self.flat.rows)
         return self.parameters[read.source], order.index(index)
 
-    def _partial_sums(self, total: Reduce) -> PartialSums:
+    def _partial_sums(self, total: Reduce) -> SumOfParts:
         """Match `out[i] = sum(x[part * elements + i] for part in 0:parts)`."""
         read = self._read(total.body)
         (strides, first), digits = self._strides(read), self._digits(self.flat.rows)
@@ -149,7 +149,7 @@ class _Description:
         elements = _extent(row)
         require(digits == ((IndexDigit(0, 1, 0, 1),), 0) and strides == {row: 1, column: elements})
         require(set(self.parameters.values()) == {0, 1})
-        return PartialSums(_extent(column), elements, self.dtype)
+        return SumOfParts(_extent(column), elements, self.dtype)
 
 
 def _extent(index: Index) -> int:

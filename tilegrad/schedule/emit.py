@@ -473,7 +473,7 @@ class Emitter:
         if axes == every or not axes:
             return value
         missing = tuple(n for n, a in enumerate(every) if a not in axes)
-        return self._deep(tile.Expand(value, missing), value)
+        return self._deep(tile.ExpandDims(value, missing), value)
 
     def store(self, stores: Iterable[FlatStore], exists: Expr = TRUE) -> None:
         """Store values where they exist. All are computed before the first is written, since they may read each other's

@@ -13,7 +13,7 @@ from ..ir.graph import Value
 from ..ir.program import Copy, Foreign, Launch, Step
 from ..ir.scalar import const
 from ..ops.external_call import ExternalCall, TileWork
-from .group import Group, Schedule, Store
+from .group import Group, GroupMember, Schedule
 from .inline import canonical
 
 ESTIMATED_INSTANCE_OPERATIONS = 1e5
@@ -24,7 +24,7 @@ def call_of(value: ExternalCall, nodes: Iterable[Value]) -> Group:
     """Make the group of a call, with the outputs that nothing reads: the call writes them too."""
     known = {v.place: v for v in nodes if isinstance(v, ExternalCall) and (v is value or v.call == value.call)}
     outputs = [known.get(place) or value.sibling(place) for place in range(len(value.results))]
-    members = tuple([Store(v, canonical(v.shape), const(0, int64)) for v in outputs])
+    members = tuple([GroupMember(v, canonical(v.shape), const(0, int64)) for v in outputs])
     return Group("opaque", (), (), members, tuple(outputs))
 
 

@@ -16,7 +16,7 @@ from ..ops.external_call import ExternalCall
 from ..runtime.target_model import TargetModel
 from .external_calls import call_of
 from .fuse_partial_sums import fuse_partial_sums
-from .group import Group, Kind, Mapping, Schedule, Store
+from .group import Group, GroupMember, Kind, Mapping, Schedule
 from .group_checker import check_schedule
 from .inline import MAX_NESTED_CHOICES, Element, elements, estimated_size
 from .merge_groups import alignment, merge, sibling_mapping, stores_in_short_rows, stores_transposed
@@ -348,7 +348,7 @@ def _first_reason(objections: Sequence[Objection], pair: _Pair) -> str:
 def _node_group(value: Value, element: Element) -> Group:
     """Make the group of one node."""
     if value.opaque:
-        return Group("opaque", (), (), (Store(value, element.position, element.expr),), (value,))
+        return Group("opaque", (), (), (GroupMember(value, element.position, element.expr),), (value,))
     position, expr = element.position, element.expr
     rows = tuple(i for i in position if isinstance(i, Index))
     if any(not isinstance(p, Index | Const) for p in position):
@@ -367,4 +367,4 @@ def _node_group(value: Value, element: Element) -> Group:
         if len(chain) == len(loops):
             columns = tuple(e.index for e in chain)
             kind = "contraction" if operands(expr, rows, columns) else "rows"
-    return Group(kind, rows, columns, (Store(value, position, expr),), (value,))
+    return Group(kind, rows, columns, (GroupMember(value, position, expr),), (value,))

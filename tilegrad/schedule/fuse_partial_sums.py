@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ..ir.scalar import Expr, Index, Reduce, Scan, facts, size, substituted, walk
 from ..ir.size import Dim, product
-from .group import Group, Store
+from .group import Group, GroupMember
 
 MAX_ACCUMULATORS = 8
 """Most accumulators as long as a row that an instance keeps."""
@@ -37,7 +37,9 @@ def fuse_partial_sums(along: Group, parts: Group, longest: int) -> Group | str:
     if any(isinstance(e, Scan) for m in along.members + parts.members for e in walk(m.expr)):
         return "running results are kept from row to row"
     moved = iter(substituted([e for m in along.members for e in (*m.position, m.expr)], mapping))
-    members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in along.members])
+    members = tuple(
+        [GroupMember(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in along.members]
+    )
     (r,), (*rows, k) = parts.columns, parts.rows
     reason = _no_shared_read(members, parts.members, k)
     if reason:
@@ -80,7 +82,7 @@ def _extent(e: Expr) -> Dim:
     return product(index.extent for index in facts(e).indices)
 
 
-def _no_shared_read(along: tuple[Store, ...], parts: tuple[Store, ...], k: Index) -> str:
+def _no_shared_read(along: tuple[GroupMember, ...], parts: tuple[GroupMember, ...], k: Index) -> str:
     """Return why the groups share no read; empty if both read the same elements along a row."""
     made = {m.value: m.position for m in along}
     here = {(e.source, e.position) for m in along for e in facts(m.expr).reads}

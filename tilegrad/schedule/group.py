@@ -1,7 +1,7 @@
 """A group: a fused set of values that one kernel computes, in the scalar language.
 
-    group ::= Group(rows, columns, stores)    for all rows: for all columns: store value[position] = expr
-    store ::= Store(value, position, expr)
+    group ::= Group(rows, columns, members)  for all rows: for all columns: store value[position] = expr
+    member ::= GroupMember(value, position, expr)
 
 All element expressions share their indices: `rows` are independent of each other, a reduction or a scan runs over
 `columns`. A reduction binds the very index objects in `columns`, so that what it reads and what its readers compute
@@ -37,7 +37,7 @@ MIN_LET_CHARACTERS = 60
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
 
-class Store(Node):
+class GroupMember(Node):
     value: Value
     position: tuple[Expr, ...]
     expr: Expr
@@ -47,7 +47,7 @@ class Group(Node):
     kind: Kind
     rows: tuple[Index, ...]
     columns: tuple[Index, ...]
-    members: tuple[Store, ...]
+    members: tuple[GroupMember, ...]
     """Values that the group computes, producers first; a member reads another at that one's own position only."""
     stored: tuple[Value, ...]
     """Members that other groups or the caller need: they get memory."""
@@ -55,7 +55,7 @@ class Group(Node):
     """Values that must exist before, besides what is read: ordering edges of recomputation."""
 
     @property
-    def stores(self) -> tuple[Store, ...]:
+    def stores(self) -> tuple[GroupMember, ...]:
         """Return the stored members, each as one expression of what the group reads from memory."""
         if "_stores" in self.__dict__:
             return self.__dict__["_stores"]  # type: ignore[no-any-return]
@@ -68,7 +68,7 @@ class Group(Node):
             reads = facts(member.expr).reads
             inner = any(e.source in known for e in reads)
             known[member.value] = rebuild((member.expr,), inside)[0] if inner else member.expr
-        made = tuple(Store(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
+        made = tuple(GroupMember(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
         self.__dict__["_stores"] = made
         return made
 
@@ -170,7 +170,7 @@ def merged(
     members = a.members
     if any(own is not other for own, other in mapping.items()):
         moved = iter(substituted([e for m in members for e in (*m.position, m.expr)], dict(mapping.items())))
-        members = tuple([Store(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in members])
+        members = tuple([GroupMember(m.value, tuple([next(moved) for _ in m.position]), next(moved)) for m in members])
     return Group(kind, rows, columns, members + b.members, a.stored + b.stored)
 
 

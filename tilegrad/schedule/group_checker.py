@@ -14,7 +14,7 @@ from ..ir.graph import Value
 from ..ir.position import digits
 from ..ir.scalar import Expr, Index, Position, Reduce, Scan, facts, free, loops_in, size
 from ..ir.size import Shape, product
-from .group import Group, Schedule, Store
+from .group import Group, GroupMember, Schedule
 
 
 def check_schedule(schedule: Schedule) -> Schedule:
@@ -51,7 +51,7 @@ def wrong_in(group: Group) -> str:
     >>> from ..ir.scalar import Read
     >>> x, y = (Input(TensorType(float32, (3, 3)), name) for name in "xy")
     >>> i, j = Index("i", 3), Index("j", 3)
-    >>> member = Store(y, (i, j), Read(x, (j, i), float32))
+    >>> member = GroupMember(y, (i, j), Read(x, (j, i), float32))
     >>> wrong_in(Group("map", (i, j), (), (member,), (y,)))
     ''
     >>> wrong_in(Group("map", (i, i), (), (member,), (y,)))
@@ -73,7 +73,7 @@ def wrong_in(group: Group) -> str:
     return ""
 
 
-def _wrong_in_member(group: Group, member: Store, made: dict[Value, Position]) -> str:
+def _wrong_in_member(group: Group, member: GroupMember, made: dict[Value, Position]) -> str:
     value, position, expr = member.value, member.position, member.expr
     own = _indices(position)
     unknown = own - {*group.rows, *group.columns}

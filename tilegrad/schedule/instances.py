@@ -12,7 +12,7 @@ from ..ir.program import Tiles
 from ..ir.program_checker import MOST_INSTANCES
 from ..ir.scalar import Index, Read, size, walk
 from ..ir.size import Dim, Size
-from ..ir.tile import Assign, Kernel, Literal, Parameter, ProgramId, Tile
+from ..ir.tile import Assign, Kernel, Literal, ProgramId, Tile, TileParameter
 from .contraction_facts import described
 from .emit import Emitter
 from .flatten import FlatGroup
@@ -171,9 +171,9 @@ def finished(
     """Make the kernel from its body, with the parameters that the body needs."""
     body = tuple(emitter.body)
     dtypes = {name: value.dtype for value, name in names.items()}
-    parameters = [Parameter(name, dtype) for name, dtype in dtypes.items()]
+    parameters = [TileParameter(name, dtype) for name, dtype in dtypes.items()]
     symbols = sorted(emitter.symbols)
-    parameters += [Parameter(s, int64, False) for s in symbols]
+    parameters += [TileParameter(s, int64, False) for s in symbols]
     arguments: tuple[Value | Dim, ...] = (*names, *(Size.named(s) for s in symbols))
     lines = {str(m.value.location): None for m in group.members if m.value.location}
     title = "_".join(dict.fromkeys(s.value.op for s in flat.stores))[:48]

@@ -18,7 +18,7 @@ def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
     """
     pairs = [(schedule.outputs[out], schedule.inputs[old]) for out, old in updates.items()]
     before, taken = place_updates(schedule, pairs)
-    memory = _Memory(schedule)
+    memory = _LiveBytes(schedule)
     orders = [in_order(before), _thrifty(before, memory)]
     best = min(orders, key=memory.peak)
     if best == list(range(len(best))) and not taken:
@@ -27,7 +27,7 @@ def order(schedule: Schedule, updates: Mapping[int, int] = {}) -> Schedule:
     return schedule.replaced(groups=groups, overwritten=tuple(taken.items()))  # type: ignore[no-any-return]
 
 
-class _Memory:
+class _LiveBytes:
     """The bytes of temporaries that each group writes and reads."""
 
     def __init__(self, schedule: Schedule) -> None:
@@ -69,7 +69,7 @@ class _Memory:
         return sum(self.bytes[v] for v in self.made[n]) - sum(self.bytes[v] for v in self.needed[n] if left[v] == 1)
 
 
-def _thrifty(before: Before, memory: _Memory) -> list[int]:
+def _thrifty(before: Before, memory: _LiveBytes) -> list[int]:
     """Order groups greedily by the growth of memory."""
     waiting = [len(b) for b in before]
     after: list[list[int]] = [[] for _ in before]

@@ -13,7 +13,7 @@ from ..ir.graph import Value
 from ..ir.position import digits
 from ..ir.scalar import Apply, Expr, Position, Read, facts, rebuild, size, substitute, walk
 from ..ir.size import product
-from .group import Group, Store
+from .group import Group, GroupMember
 from .inline import estimated_size, weight_of
 
 MIN_RECOMPUTED_BYTES = 1 << 22
@@ -47,7 +47,7 @@ def recompute_intermediates(groups: Sequence[Group], outputs: frozenset[Value]) 
     return found
 
 
-def _from_memory(group: Group, member: Store) -> tuple[Expr, set[Value]] | None:
+def _from_memory(group: Group, member: GroupMember) -> tuple[Expr, set[Value]] | None:
     """Return the element of a member in terms of memory, and the sums of the group that must be stored for it."""
     known: dict[Value, Expr] = {}
     for other in group.members:
@@ -84,7 +84,7 @@ def _may_compute(group: Group, value: Value) -> bool:
     return group.kind in ("map", "rows") and space <= estimated_size(product(value.shape))
 
 
-def _with(group: Group, member: Store, expr: Expr) -> Group:
+def _with(group: Group, member: GroupMember, expr: Expr) -> Group:
     """Add a recomputed member to a group."""
 
     def change(e: Expr) -> Expr | None:
@@ -93,7 +93,7 @@ def _with(group: Group, member: Store, expr: Expr) -> Group:
         return substitute(expr, _indices_at(member.position, e.position))
 
     exprs = rebuild(tuple([m.expr for m in group.members]), change)
-    members = tuple([Store(m.value, m.position, e) for m, e in zip(group.members, exprs, strict=True)])
+    members = tuple([GroupMember(m.value, m.position, e) for m, e in zip(group.members, exprs, strict=True)])
     return group.replaced(members=members)  # type: ignore[no-any-return]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.graph import Value
-from ..ir.program import Buffer, Launch, Program
+from ..ir.program import Launch, Program, ProgramBuffer
 from ..ir.size import Size, known
-from ..runtime.buffer import Buffer as Memory
+from ..runtime.buffer import DeviceBuffer as Memory
 from ..runtime.choice import Choice
 from ..runtime.device import Device
 from .assemble import launch_of
@@ -44,7 +44,7 @@ class Trial:
         self.place = place
         names = names_of(group)
         self.names = names | {new: names[old] for new, old in overwritten.items() if new in names and old in names}
-        self.buffers = {self.names[v]: Buffer(self.names[v], v.type, "input") for v in names}
+        self.buffers = {self.names[v]: ProgramBuffer(self.names[v], v.type, "input") for v in names}
         self.arrays = self._random()
         self.stored = tuple(dict.fromkeys(self.names[v] for v in group.stored))
         self.copies = [self._memory() for _ in range(self._count())]
@@ -86,7 +86,7 @@ class Trial:
     def contender(self, choice: Choice | None) -> Contender:
         """Compile the kernel for a choice: a program that launches it once for each of `rounds`."""
         launch = launch_of(lower(self.group, self.names, self.place.target, choice), self.names)
-        buffers: dict[str, Buffer] = {}
+        buffers: dict[str, ProgramBuffer] = {}
         steps = []
         for copy in self.rounds[0]:
             new = {name: name if name in self.stored else f"{name}_{copy}" for name in self.buffers}

@@ -31,7 +31,7 @@ Measure = Callable[[Contender], float]
 Say = Callable[[str], None]
 
 
-class Job(NamedTuple):
+class TuningJob(NamedTuple):
     """A kernel to tune: its origin, and how often it runs."""
 
     digest: str
@@ -54,22 +54,22 @@ class Tuned(NamedTuple):
     """The file that the results were written to, or why there is none."""
 
 
-def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[Job]:
+def jobs_of(schedule: Schedule, sizes: Mapping[str, int], place: Device) -> list[TuningJob]:
     """Collect the tunable kernels of a schedule, each once."""
-    jobs: dict[str, Job] = {}
+    jobs: dict[str, TuningJob] = {}
     overwritten = dict(schedule.overwritten)
     for group in schedule.groups:
         if not any(v.type.count != 0 for v in group.stored) or len(candidates(group, place.target)) < 2:
             continue
         digest = digest_of(group)
-        known = jobs.get(digest, Job(digest, group, overwritten, sizes, place, 0))
+        known = jobs.get(digest, TuningJob(digest, group, overwritten, sizes, place, 0))
         jobs[digest] = known._replace(launches=known.launches + 1)
     return list(jobs.values())
 
 
-def merge_jobs(jobs: Sequence[Job]) -> list[Job]:
+def merge_jobs(jobs: Sequence[TuningJob]) -> list[TuningJob]:
     """Merge the jobs of several programs, each kernel once."""
-    found: dict[tuple[str, str], Job] = {}
+    found: dict[tuple[str, str], TuningJob] = {}
     for job in jobs:
         known = found.get((job.place.name, job.digest))
         found[job.place.name, job.digest] = (
@@ -79,12 +79,12 @@ def merge_jobs(jobs: Sequence[Job]) -> list[Job]:
 
 
 def tune(
-    jobs: Sequence[Job],
+    jobs: Sequence[TuningJob],
     seconds: float,
     say: Say = lambda text: None,
     measure: Measure = measured,
     clock: Callable[[], float] = time.perf_counter,
-    keep: Callable[[Job, LockEntry], None] = lambda job, entry: None,
+    keep: Callable[[TuningJob, LockEntry], None] = lambda job, entry: None,
 ) -> Tuned:
     """Tune kernels within a time; results are kept when a user interrupts. `keep` is called with each result."""
     end = clock() + seconds
@@ -109,8 +109,8 @@ def tune(
 
 
 def _worst_first(
-    jobs: Sequence[Job], end: float, say: Say, measure: Measure, clock: Callable[[], float]
-) -> list[tuple[Job, float]]:
+    jobs: Sequence[TuningJob], end: float, say: Say, measure: Measure, clock: Callable[[], float]
+) -> list[tuple[TuningJob, float]]:
     """Sort jobs by the total seconds of their kernels with the default choice, the longest first."""
     timed = []
     for n, job in enumerate(jobs):
@@ -122,7 +122,7 @@ def _worst_first(
 
 
 def _tuned(
-    job: Job, end: float, say: Say, measure: Measure, clock: Callable[[], float]
+    job: TuningJob, end: float, say: Say, measure: Measure, clock: Callable[[], float]
 ) -> tuple[LockEntry | None, bool]:
     """Return the best choice for a kernel, and whether it is not the default; None: there was no time."""
     name = title(job.group)
@@ -177,7 +177,7 @@ def _middle(contender: Contender) -> float:
     return median(contender.times[1:] or contender.times)
 
 
-def _entry(job: Job, usual: Contender, best: Contender, tried: int) -> LockEntry:
+def _entry(job: TuningJob, usual: Contender, best: Contender, tried: int) -> LockEntry:
     assert best.choice is not None
     before, now = _middle(usual), _middle(best)
     times = format_seconds(now) if best is usual else f"{format_seconds(now)} instead of {format_seconds(before)}"

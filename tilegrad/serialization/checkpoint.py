@@ -27,8 +27,8 @@ from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter
 from .files import File, Source, replacing
 from .pickling import DEEPEST, STORAGES, Pickler, Placed, tensors_of
-from .storages import MOST_AXES, SAVED_KINDS, Filler, Part, Stored, check, placed
-from .unpickling import Maker, Unpickler
+from .storages import MOST_AXES, SAVED_KINDS, Filler, Part, PickledStorage, check, placed
+from .unpickling import Constructor, Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """First object in a file in PyTorch's format before zip files."""
@@ -128,7 +128,7 @@ def load(
         return result
 
 
-Bytes = Callable[[Stored, int, int], "np.ndarray[Any, Any]"]
+Bytes = Callable[[PickledStorage, int, int], "np.ndarray[Any, Any]"]
 
 
 class _Reader:
@@ -137,7 +137,7 @@ class _Reader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.parts: dict[int, Part] = {}
-        self.stored: dict[str, Stored] = {}
+        self.stored: dict[str, PickledStorage] = {}
         makers: dict[str, Callable[..., Any]] = {
             "collections.OrderedDict": OrderedDict,
             "collections.Counter": _counted,
@@ -155,8 +155,8 @@ class _Reader:
             "builtins.bytearray": _bytearray,
             "builtins.complex": _complex,
         }
-        self.known: dict[str, Any] = {name: Maker(name, make, make is _set) for name, make in makers.items()}
-        self.known["collections.OrderedDict"] = Maker("OrderedDict", _ordered)
+        self.known: dict[str, Any] = {name: Constructor(name, make, make is _set) for name, make in makers.items()}
+        self.known["collections.OrderedDict"] = Constructor("OrderedDict", _ordered)
         self.known |= {f"torch.{d.name}": d for d in (*DTYPES, *FLOAT8)}
         self.known |= {f"torch.{name}": dtype for dtype, name in STORAGES.items()}
         self.known |= dict.fromkeys(("torch.storage.UntypedStorage", "torch.UntypedStorage"))
@@ -175,7 +175,7 @@ class _Reader:
             if entry.bytes != expected:
                 raise self.source.fault(f"storage {stored.key} has {entry.bytes:,} bytes, not {expected:,}")
 
-        def bytes_of(stored: Stored, first: int, count: int) -> np.ndarray[Any, Any]:
+        def bytes_of(stored: PickledStorage, first: int, count: int) -> np.ndarray[Any, Any]:
             name = f"data/{stored.key}"
             found = self.source.array(archive.entries[name].offset + first, count)
             if count == archive.entries[name].bytes and self.source.map is None:
@@ -220,7 +220,7 @@ class _Reader:
             place += 8 + count * width
         return offsets
 
-    def _storage(self, named: Any) -> Stored:
+    def _storage(self, named: Any) -> PickledStorage:
         """Return the storage that a pickle names."""
         match named:
             case ("storage", DType() | None as dtype, str(key), str(location), int(count), *rest) if (
@@ -231,7 +231,7 @@ class _Reader:
                 raise self.source.fault(f"names something as a storage that is none ({type(named).__name__})")
         if not 0 <= count <= self.source.size:
             raise self.source.fault(f"has {self.source.size:,} bytes, but storage {key!r:.40} {count:,} elements")
-        stored = Stored(key, dtype, location, count)
+        stored = PickledStorage(key, dtype, location, count)
         if self.stored.setdefault(key, stored) != stored:
             raise self.source.fault(f"describes storage {key!r:.40} in two ways")
         return self.stored[key]
@@ -239,13 +239,13 @@ class _Reader:
     def _tensor(
         self, storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any = False, *_: Any
     ) -> Tensor:
-        dtype = storage.dtype if isinstance(storage, Stored) else None
+        dtype = storage.dtype if isinstance(storage, PickledStorage) else None
         return self._untyped_tensor(storage, offset, shape, strides, requires_grad, None, dtype)
 
     def _untyped_tensor(
         self, storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any, hooks: Any, dtype: Any, *_: Any
     ) -> Tensor:
-        if not isinstance(storage, Stored) or not isinstance(dtype, DType):
+        if not isinstance(storage, PickledStorage) or not isinstance(dtype, DType):
             raise TypeError("a tensor without storage")
         if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) > MOST_AXES:
             raise TypeError(f"a tensor without shape, or with more than {MOST_AXES} axes")
@@ -269,7 +269,7 @@ def _no_view(rest: list[Any]) -> bool:
     return not rest or (len(rest) == 1 and rest[0] is None)
 
 
-def _bytes(stored: Stored) -> int:
+def _bytes(stored: PickledStorage) -> int:
     return stored.elements * (stored.dtype.bytes if stored.dtype else 1)
 
 
@@ -320,9 +320,9 @@ def _complex(real: float, imaginary: float) -> complex:
     return complex(real, imaginary)
 
 
-def _from_type(maker: Maker, kind: Any, arguments: tuple[Any, ...], state: Any) -> Any:
+def _from_type(maker: Constructor, kind: Any, arguments: tuple[Any, ...], state: Any) -> Any:
     """Return a tensor without the attributes of its own that a file has for it."""
-    if not isinstance(maker, Maker) or maker.make is _from_type:
+    if not isinstance(maker, Constructor) or maker.make is _from_type:
         raise TypeError("a tensor made by nothing")
     return maker.make(*arguments)
 

@@ -63,7 +63,7 @@ MOST_HINTS, LONGEST_HINT = 1000, 200
 """Number and length of the names up to which similar names are searched for."""
 
 
-class Stored(NamedTuple):
+class TensorHeader(NamedTuple):
     """The header's record of one tensor; its range is in the file."""
 
     name: str
@@ -169,11 +169,11 @@ class safe_open:
         """Read one tensor; on the CPU it maps the file's memory copy-on-write."""
         return from_array(self._array(name), self.device, share=True)
 
-    def get_slice(self, name: str) -> Slice:
+    def get_slice(self, name: str) -> UnreadTensor:
         """Return a tensor that is read in parts: `file.get_slice("weight")[2:4]`."""
-        return Slice(self, self._entry(name))
+        return UnreadTensor(self, self._entry(name))
 
-    def _entry(self, name: str) -> Stored:
+    def _entry(self, name: str) -> TensorHeader:
         if name not in self.stored:
             from difflib import get_close_matches
 
@@ -200,10 +200,10 @@ class safe_open:
         self.source.close()
 
 
-class Slice:
+class UnreadTensor:
     """A tensor in a file, not read yet."""
 
-    def __init__(self, file: safe_open, stored: Stored) -> None:
+    def __init__(self, file: safe_open, stored: TensorHeader) -> None:
         self.file, self.stored = file, stored
 
     def get_shape(self) -> list[int]:
@@ -232,7 +232,7 @@ def load(data: bytes) -> dict[str, Tensor]:
         return {name: file.get_tensor(name) for name in file.keys()}
 
 
-def read_header(source: Source) -> tuple[dict[str, Stored], dict[str, str] | None]:
+def read_header(source: Source) -> tuple[dict[str, TensorHeader], dict[str, str] | None]:
     """Return the records of a header by name, in the order of the offsets, and the metadata."""
     if source.size < 8:
         raise source.fault(f"is no safetensors file: it has {source.size} bytes")
@@ -285,7 +285,7 @@ def _parsed(source: Source, text: bytes) -> dict[str, Any]:
     return header
 
 
-def _described(source: Source, name: str, entry: Any, start: int) -> Stored:
+def _described(source: Source, name: str, entry: Any, start: int) -> TensorHeader:
     match entry:
         case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(begin), int(end)]} if len(entry) == 3:
             pass
@@ -307,4 +307,4 @@ def _described(source: Source, name: str, entry: Any, start: int) -> Stored:
             f"tensor {name!r:.60} of {dtype} [{sizes:.80}] should have {expected!s:.20} bytes, "
             f"but has those from {begin!s:.20} to {end!s:.20}"
         )
-    return Stored(name, dtype, tuple(shape), start + begin, end - begin)
+    return TensorHeader(name, dtype, tuple(shape), start + begin, end - begin)

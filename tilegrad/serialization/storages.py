@@ -32,7 +32,7 @@ Place = Callable[[str], str]
 """Maps the device from which tensors were saved to their new device."""
 
 
-class Stored(NamedTuple):
+class PickledStorage(NamedTuple):
     """A storage that a pickle mentions."""
 
     key: str
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     """A tensor to be filled: element (i, j, ...) is at offset + i * strides[0] + ... of a storage."""
 
     tensor: Tensor
-    storage: Stored
+    storage: PickledStorage
     dtype: DType
     offset: int
     shape: tuple[int, ...]
@@ -95,7 +95,7 @@ class Filler:
     """Fill tensors with their elements, and account for the memory."""
 
     def __init__(
-        self, read: Callable[[Stored, int, int], np.ndarray[Any, Any]], size: int, place: Place, swapped: bool
+        self, read: Callable[[PickledStorage, int, int], np.ndarray[Any, Any]], size: int, place: Place, swapped: bool
     ) -> None:
         self.read = read
         """Reads a range of the bytes of a storage."""

@@ -32,7 +32,7 @@ FREE_OPERATIONS = 1 << 16
 SIZED = (str, bytes, bytearray, tuple, list, dict, set)
 
 
-class Maker(NamedTuple):
+class Constructor(NamedTuple):
     """A stand-in for a function or class that a pickle calls."""
 
     name: str
@@ -124,7 +124,7 @@ class Unpickler:
         return self.known[full]
 
     def call(self, maker: Any, arguments: Any) -> Any:
-        if not isinstance(maker, Maker) or not isinstance(arguments, tuple):
+        if not isinstance(maker, Constructor) or not isinstance(arguments, tuple):
             raise UnsafeFileError(f"{self.file} calls a {type(maker).__name__}, which is no function")
         self.spend(len(arguments) + sum([len(x) for x in arguments if isinstance(x, SIZED)]))
         if maker.of_members and arguments and type(arguments[0]) is list:

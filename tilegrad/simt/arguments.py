@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import DeviceError, KernelLaunchError
 from ..ir.dtype import DType, dtype_named
-from ..ir.tile import Parameter
+from ..ir.tile import TileParameter
 from ..language.arguments import interned_parameter
 from ..lazy.handle import Handle
 from ..tiles.read.scope import TileFunction
@@ -63,7 +63,7 @@ class BoundCall(NamedTuple):
         }
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
+    def parameters(self) -> tuple[TileParameter, ...]:
         return tuple([interned_parameter(n, x._value.type.dtype) for n, x in self.tensors.items()])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..backend.reference.order import NOTHING, Clock, Followed, Order, Raced, User, merged
+from ..backend.reference.order import NOTHING, ArrayAccesses, Clock, Order, Raced, User, merged
 from .builtin import WARP
 from .lanes import WARP_BARRIER_BITS, LaunchShape
 from .races import DataRace, GroupAccess, Shadow
@@ -100,7 +100,7 @@ class FollowedShadow(Shadow):
 
     def __init__(self, size: int, unwritten: bool, order: ThreadOrder) -> None:
         super().__init__(size, unwritten)
-        self.order, self.users = order, Followed(order)
+        self.order, self.users = order, ArrayAccesses(order)
 
     def load(self, places: np.ndarray, access: GroupAccess) -> DataRace | None:
         for n, (place, user) in enumerate(self._lanes(places, access)):

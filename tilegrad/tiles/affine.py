@@ -20,7 +20,7 @@ from ..ir.tile import (
     Atomic,
     BroadcastTo,
     Cast,
-    Expand,
+    ExpandDims,
     For,
     Full,
     Kernel,
@@ -182,7 +182,7 @@ class Affine:
                 return inner if exact else UNIFORM if inner.step == 0 else UNKNOWN
             case Apply(fn, args):
                 return _growth_of(fn, args, [self.growth(a, axis, lanes, typical) for a in args], lanes, typical)
-            case Full(_, y) | Expand(y) | BroadcastTo(y) | Trans(y):
+            case Full(_, y) | ExpandDims(y) | BroadcastTo(y) | Trans(y):
                 return self.growth(y, _source_axis(x, axis, len(t.shape)), lanes, typical)
         return UNKNOWN if along else UNIFORM
 
@@ -215,7 +215,7 @@ class Affine:
                 return Interval(0, (1 << 31) - 1)
             case Arange(start, stop):
                 return Interval(start, start if first else stop - 1)
-            case Cast(y) | Full(_, y) | Expand(y) | BroadcastTo(y) | Trans(y):
+            case Cast(y) | Full(_, y) | ExpandDims(y) | BroadcastTo(y) | Trans(y):
                 return self.interval(y, first)
             case Apply(fn, args):
                 return _interval_of(fn, [self.interval(y, first) for y in args])
@@ -250,7 +250,7 @@ def _source_axis(x: Tile, axis: int | None, rank: int) -> int | None:
     if axis is None or -axis > rank:
         return axis if axis is None else ABSENT_AXIS
     match x:
-        case Expand(_, axes):
+        case ExpandDims(_, axes):
             return ABSENT_AXIS if rank + axis in axes else axis + sum(a > rank + axis for a in axes)
         case Trans(_, permutation):
             return permutation[axis] - rank

@@ -17,7 +17,7 @@ from ..ir.tile import (
     Bitcast,
     BroadcastTo,
     Cast,
-    Expand,
+    ExpandDims,
     For,
     If,
     Kernel,
@@ -94,9 +94,9 @@ def _smaller_reductions(x: Tile, whole: int, types: Types) -> list[Tile]:
     """Find the largest expressions with a reduction that have fewer elements than the expression around them."""
     if not any(isinstance(y, Reduce) for y in walk(x)):
         return []
-    if _count(x, types) < whole and not isinstance(x, Expand):
+    if _count(x, types) < whole and not isinstance(x, ExpandDims):
         return [x]
-    elementwise = isinstance(x, Apply | Cast | Bitcast | Expand | BroadcastTo | Load)
+    elementwise = isinstance(x, Apply | Cast | Bitcast | ExpandDims | BroadcastTo | Load)
     return [y for p in parts(x) for y in _smaller_reductions(p, whole if elementwise else _count(p, types), types)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..ir.dtype import int64
-from ..ir.tile import Apply, BroadcastTo, Cast, Expand, Full, Literal, Name, Reshape, Tile, Trans
+from ..ir.tile import Apply, BroadcastTo, Cast, ExpandDims, Full, Literal, Name, Reshape, Tile, Trans
 from ..ir.tile_types import Types
 
 OVERFLOWING = frozenset(
@@ -49,7 +49,7 @@ class PointerAnalysis:
                 step = self.value(distance) if isinstance(distance, Literal) else Cast(self.value(distance), int64)
                 exact = self.exact(distance)
                 return PointedElement(place.base, Apply(fn, (place.offset, step)), Apply(fn, (place.exact, exact)))
-            case Expand() | BroadcastTo() | Reshape() | Trans():
+            case ExpandDims() | BroadcastTo() | Reshape() | Trans():
                 place = self.place(x.x)
                 return PointedElement(
                     place.base,
@@ -60,7 +60,7 @@ class PointerAnalysis:
 
     def is_exact(self, x: Tile) -> bool:
         """Whether an integer expression cannot overflow, so that it needs no recomputation in 64 bits."""
-        followed = Literal | Apply | Cast | Expand | BroadcastTo | Reshape | Trans | Full | Name
+        followed = Literal | Apply | Cast | ExpandDims | BroadcastTo | Reshape | Trans | Full | Name
         return not isinstance(x, followed)
 
     def exact(self, x: Tile) -> Tile:
@@ -76,7 +76,7 @@ class PointerAnalysis:
                 return Apply("where", (self.value(condition), self.exact(y), self.exact(z)))
             case Cast(y, dtype) if dtype is int64 and self.types.of(y).dtype.kind == "int":
                 return self.in_64_bits(self.exact(y))
-            case Expand() | BroadcastTo() | Reshape() | Trans():
+            case ExpandDims() | BroadcastTo() | Reshape() | Trans():
                 return x.replaced(x=self.in_64_bits(self.exact(x.x)))  # type: ignore[no-any-return]
             case Full(shape, value, dtype) if dtype.kind == "int":
                 return Full(shape, self.exact(value), int64)

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, CallError, ForeignError, IndexRangeError, No
 from ..foreign.source import ForeignSource
 from ..lazy.handle import Handle
 from . import host, values
-from .values import Entry, Value
+from .values import ExtensionEntry, ExtensionValue
 
 IN_PYTHON, REFUSED, WRONG_TYPE, WRONG_VALUE, WRONG_INDEX, FAILED, NOT_THERE = range(1, 8)
 
@@ -39,23 +39,26 @@ class Library:
                 "(load_inline(..., functions=['f']))"
             ) from None
         start.argtypes, start.restype = (POINTER(values.Host),), c_int64
-        doors.tilegrad_entry.argtypes, doors.tilegrad_entry.restype = (c_int64, POINTER(Entry)), None
+        doors.tilegrad_entry.argtypes, doors.tilegrad_entry.restype = (c_int64, POINTER(ExtensionEntry)), None
         doors.tilegrad_message.restype = doors.tilegrad_text.restype = c_char_p
         self.call = doors.tilegrad_call
-        self.call.argtypes, self.call.restype = (c_int64, POINTER(Value), c_int64, POINTER(Value)), c_int64
+        self.call.argtypes, self.call.restype = (
+            (c_int64, POINTER(ExtensionValue), c_int64, POINTER(ExtensionValue)),
+            c_int64,
+        )
         self.done = doors.tilegrad_done
         self.done.argtypes, self.done.restype = (), None
         self.doors = doors
         self.count: int = start(byref(host.table))
 
-    def functions(self) -> list[Function]:
+    def functions(self) -> list[ExtensionFunction]:
         """Return all functions that it defines."""
-        entry = Entry()
+        entry = ExtensionEntry()
         found = []
         for n in range(self.count):
             self.doors.tilegrad_entry(n, byref(entry))
             found.append(
-                Function(
+                ExtensionFunction(
                     self,
                     n,
                     entry.name.decode(),
@@ -79,7 +82,7 @@ class Library:
         return f"{os.path.basename(found.file)}:{found.line}"
 
 
-class Function:
+class ExtensionFunction:
     """A function of an extension."""
 
     def __init__(
@@ -98,11 +101,11 @@ class Function:
             raise CallError(
                 f"{self} takes {self._wanted()}, and {len(given)} {'was' if len(given) == 1 else 'were'} given"
             )
-        cells = (Value * max(1, len(given)))()
+        cells = (ExtensionValue * max(1, len(given)))()
         kept: list[Any] = []
         for cell, x in zip(cells, given, strict=False):
             values.put(cell, x, kept)
-        result = Value()
+        result = ExtensionValue()
         library = self.library
         with host.frame(f"{library.name}.{self.__name__}", [x for x in kept if isinstance(x, Handle)]):
             outcome = library.call(self.number, cells, len(given), byref(result))

@@ -33,7 +33,7 @@ NUMBERS: dict[DType, int] = {
 BY_NUMBER = {number: dtype for dtype, number in NUMBERS.items()}
 
 
-class Value(Structure):
+class ExtensionValue(Structure):
     """An argument or a result. A tensor is a reference to Python's object."""
 
 
@@ -43,12 +43,12 @@ class _Contents(Union):
         ("real", c_double),
         ("text", c_char_p),
         ("object", c_void_p),
-        ("values", POINTER(Value)),
+        ("values", POINTER(ExtensionValue)),
     )
 
 
-Value._anonymous_ = ("contents",)
-Value._fields_ = [("kind", c_int64), ("count", c_int64), ("contents", _Contents)]
+ExtensionValue._anonymous_ = ("contents",)
+ExtensionValue._fields_ = [("kind", c_int64), ("count", c_int64), ("contents", _Contents)]
 
 
 class Meta(Structure):
@@ -61,7 +61,7 @@ class Meta(Structure):
     )
 
 
-class Launch(Structure):
+class ExtensionLaunch(Structure):
     """A kernel's name, its configuration and its arguments."""
 
     _fields_ = (
@@ -75,7 +75,7 @@ class Launch(Structure):
     )
 
 
-class Entry(Structure):
+class ExtensionEntry(Structure):
     """A function of a module."""
 
     _fields_ = (
@@ -87,10 +87,10 @@ class Entry(Structure):
     )
 
 
-CALL = PYFUNCTYPE(c_int64, c_char_p, c_int64, POINTER(Value), POINTER(Value))
+CALL = PYFUNCTYPE(c_int64, c_char_p, c_int64, POINTER(ExtensionValue), POINTER(ExtensionValue))
 DESCRIBE = PYFUNCTYPE(c_int64, c_void_p, POINTER(Meta))
 DATA = PYFUNCTYPE(c_int64, c_void_p, POINTER(c_void_p))
-LAUNCH = PYFUNCTYPE(c_int64, POINTER(Launch), POINTER(c_int64))
+LAUNCH = PYFUNCTYPE(c_int64, POINTER(ExtensionLaunch), POINTER(c_int64))
 SYNCHRONIZE = PYFUNCTYPE(c_int64)
 
 
@@ -118,7 +118,7 @@ def object_at(address: int) -> Any:
     return ctypes.cast(address, py_object).value
 
 
-def put(cell: Value, x: Any, kept: list[Any]) -> None:
+def put(cell: ExtensionValue, x: Any, kept: list[Any]) -> None:
     """Write an object into a cell; referenced objects are kept alive in the list."""
     match x:
         case None:
@@ -149,8 +149,8 @@ def put(cell: Value, x: Any, kept: list[Any]) -> None:
             )
 
 
-def _put_several(cell: Value, x: Sequence[Any], kept: list[Any]) -> None:
-    cells = (Value * len(x))()
+def _put_several(cell: ExtensionValue, x: Sequence[Any], kept: list[Any]) -> None:
+    cells = (ExtensionValue * len(x))()
     for inner, each in zip(cells, x, strict=True):
         put(inner, each, kept)
     kept.append(cells)
@@ -158,7 +158,7 @@ def _put_several(cell: Value, x: Sequence[Any], kept: list[Any]) -> None:
     cell.values = cells
 
 
-def get(cell: Value) -> Any:
+def get(cell: ExtensionValue) -> Any:
     """Return the object in a cell."""
     match cell.kind:
         case 1:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.program import Buffer, Copy, Foreign, Launch, Program, name_of, uses
+from ..ir.program import Copy, Foreign, Launch, Program, ProgramBuffer, name_of, uses
 from ..ir.program_printer import show_step
 from ..ir.size import known
-from .model import Kernel, Memory, Node, Owner, Step, clipped
+from .model import PageBlock, PageKernel, PageMemory, PageNode, PageStep, clipped
 
 Computing = Launch | Copy | Foreign
 
@@ -22,7 +22,7 @@ def title_of(step: Computing) -> str:
     return f"copy {step.target}" if isinstance(step, Copy) else name_of(step)
 
 
-def memory_of(program: Program, sizes: Mapping[str, int], titles: Sequence[str]) -> Memory:
+def memory_of(program: Program, sizes: Mapping[str, int], titles: Sequence[str]) -> PageMemory:
     """List the live bytes during each launch, and their owners.
 
     Inputs and outputs are there from the first launch to the last, temporaries from the launch that writes them to the
@@ -41,20 +41,20 @@ def memory_of(program: Program, sizes: Mapping[str, int], titles: Sequence[str])
             span = (at[0], at[-1]) if b.role == "temporary" else (0, end)
             owners.append(_owner(b, span, sizes, at[0] if b.role == "temporary" else None))
     live = [sum(o["bytes"] for o in owners if o["first"] <= n <= o["last"]) for n in range(len(steps))]
-    return Memory(moments=list(titles), live=live, owners=owners)
+    return PageMemory(moments=list(titles), live=live, owners=owners)
 
 
-def _owner(b: Buffer, span: tuple[int, int], sizes: Mapping[str, int], kernel: int | None) -> Owner:
-    return Owner(
+def _owner(b: ProgramBuffer, span: tuple[int, int], sizes: Mapping[str, int], kernel: int | None) -> PageBlock:
+    return PageBlock(
         name=b.name, kind=b.role, type=str(b.type), bytes=known(b.type.bytes, sizes), line=None, node=None,
         kernel=kernel, first=span[0], last=span[1],
     )  # fmt: skip
 
 
-def step_of_program(program: Program) -> Step:
+def step_of_program(program: Program) -> PageStep:
     """Describe a saved program: its launches are the nodes of its graph. It has no lines, and no times."""
     sizes: dict[str, int] = dict.fromkeys(program.sizes, 1)
-    nodes: list[Node] = []
+    nodes: list[PageNode] = []
     maker: dict[str, int] = {}
     for b in program.buffers:
         if b.role in ("input", "constant"):
@@ -72,7 +72,7 @@ def step_of_program(program: Program) -> Step:
     note = f"for sizes of 1: it works for all values of {', '.join(program.sizes)}" if program.sizes else ""
     facts = [["kernels", str(len(kernels))], ["launches", str(len(kernels))]]
     memory = memory_of(program, sizes, [k["title"] for k in kernels])
-    return Step(
+    return PageStep(
         name=program.name, device="", facts=facts[:1], nodes=nodes, lines=[], kernels=kernels, passes=[], memory=memory,
         roof={}, note=note,
     )  # fmt: skip
@@ -80,17 +80,17 @@ def step_of_program(program: Program) -> Step:
 
 def _node(
     name: str, op: str, type: str, bytes: int, kernels: list[int] = [], reads: list[int] = [], output: bool = False
-) -> Node:
-    return Node(
+) -> PageNode:
+    return PageNode(
         name=name, op=op if op != "operation" else name, type=type, bytes=bytes,
         role="operation" if op == "operation" else "input", phase="forward", module="", line=None, kernels=kernels,
         reads=reads, output=output,
     )  # fmt: skip
 
 
-def _kernel(step: Computing) -> Kernel:
+def _kernel(step: Computing) -> PageKernel:
     text = str(step.kernel) if isinstance(step, Launch) else show_step(step)
-    return Kernel(
+    return PageKernel(
         title=title_of(step), name=title_of(step), phase="forward", module="", lines=[], why=[], text=clipped(text),
         source="", language="", machine="", hot=[], seconds=None, bytes=0, operations=0, limit=0.0, share=None,
         bound="", hint="",

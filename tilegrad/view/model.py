@@ -1,12 +1,12 @@
 """Define the data of the viewer's page: plain dicts, written as JSON into the page or served to it.
 
     page  ::= Page(title, notes, live, steps, traces, runs)
-    step  ::= Step(nodes, lines, kernels, passes, memory, facts, roof)     a compiled function: `tilegrad.explain`
-    trace ::= Trace(lanes of spans, counters)                              a profile, or anybody's Chrome trace
-    run   ::= Run(curves, norms, pictures, matrices)                       a folder that `SummaryWriter` wrote
+    step  ::= PageStep(nodes, lines, kernels, passes, memory, facts, roof)     a compiled function: `tilegrad.explain`
+    trace ::= PageTrace(lanes of spans, counters)                              a profile, or anybody's Chrome trace
+    run   ::= PageRun(curves, norms, pictures, matrices)                       a folder that `SummaryWriter` wrote
 
-References between lists are positions: `Node.line` in `Step.lines`, `Node.kernels` in `Step.kernels`, `Node.reads` in
-`Step.nodes`. All texts are shown as texts: nothing in a page is markup.
+References between lists are positions: `PageNode.line` in `PageStep.lines`, `PageNode.kernels` in
+`PageStep.kernels`, `PageNode.reads` in `PageStep.nodes`. All texts are shown as texts: nothing in a page is markup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Phase = Literal["forward", "backward", "update"]
 Role = Literal["input", "parameter", "optimizer state", "buffer", "number", "operation"]
 
 
-class Node(TypedDict):
+class PageNode(TypedDict):
     """A value of the graph after the last pass."""
 
     name: str
@@ -49,7 +49,7 @@ class Line(TypedDict):
     share: float | None
 
 
-class Kernel(TypedDict):
+class PageKernel(TypedDict):
     """One launch. Seconds are None where they were not measured; `share` is the fraction of the machine's limit."""
 
     title: str
@@ -76,7 +76,7 @@ class Kernel(TypedDict):
     hint: str
 
 
-class Pass(TypedDict):
+class PagePass(TypedDict):
     """A stage of the compiler: `state` is changed, unchanged, or why it was skipped."""
 
     name: str
@@ -87,7 +87,7 @@ class Pass(TypedDict):
     text: str
 
 
-class Owner(TypedDict):
+class PageBlock(TypedDict):
     """A block of memory, in use from the first to the last moment."""
 
     name: str
@@ -101,26 +101,26 @@ class Owner(TypedDict):
     last: int
 
 
-class Memory(TypedDict):
+class PageMemory(TypedDict):
     """Live bytes at each moment; a moment of a step is a launch."""
 
     moments: list[str]
     live: list[int]
-    owners: list[Owner]
+    owners: list[PageBlock]
 
 
-class Step(TypedDict):
+class PageStep(TypedDict):
     """A compiled function."""
 
     name: str
     device: str
     facts: list[list[str]]
     """Captions and figures of the heading."""
-    nodes: list[Node]
+    nodes: list[PageNode]
     lines: list[Line]
-    kernels: list[Kernel]
-    passes: list[Pass]
-    memory: Memory
+    kernels: list[PageKernel]
+    passes: list[PagePass]
+    memory: PageMemory
     roof: dict[str, float]
     """The measured limits: `bytes` and `operations` per second."""
     note: str
@@ -128,7 +128,7 @@ class Step(TypedDict):
 
 class Lane(TypedDict):
     """A thread, worker, stream or device. A span is [start, length, depth, label], in microseconds; `label` is a
-    position in `Trace.labels`.
+    position in `PageTrace.labels`.
     """
 
     name: str
@@ -144,20 +144,20 @@ class Label(TypedDict):
     module: str
 
 
-class Counter(TypedDict):
+class PageCounter(TypedDict):
     """A curve over time: [microseconds, value]."""
 
     name: str
     points: list[list[float]]
 
 
-class Trace(TypedDict):
+class PageTrace(TypedDict):
     """The spans of a profile."""
 
     name: str
     lanes: list[Lane]
     labels: list[Label]
-    counters: list[Counter]
+    counters: list[PageCounter]
     note: str
 
 
@@ -169,7 +169,7 @@ class Picture(TypedDict):
     png: str
 
 
-class Matrix(TypedDict):
+class PageMatrix(TypedDict):
     """A confusion matrix: rows are what a sample is, columns what it was taken for."""
 
     tag: str
@@ -178,7 +178,7 @@ class Matrix(TypedDict):
     rows: list[list[float]]
 
 
-class Run(TypedDict):
+class PageRun(TypedDict):
     """What one training wrote. A point of a curve is [step, wall time, value]; NaN and infinities are None."""
 
     name: str
@@ -186,7 +186,7 @@ class Run(TypedDict):
     norms: dict[str, list[list[float | None]]]
     """Euclidean norms of tensors that were logged as histograms."""
     pictures: list[Picture]
-    matrices: list[Matrix]
+    matrices: list[PageMatrix]
     texts: dict[str, str]
 
 
@@ -199,14 +199,14 @@ class Page(TypedDict):
     """Sentences about what was left out or could not be read."""
     live: bool
     """Whether the page asks its server for news."""
-    steps: list[Step]
-    traces: list[Trace]
-    runs: list[Run]
+    steps: list[PageStep]
+    traces: list[PageTrace]
+    runs: list[PageRun]
 
 
 def page_of(
-    title: str, *, steps: list[Step] = [], traces: list[Trace] = [], runs: list[Run] = [], notes: list[str] = [],
-    live: bool = False,
+    title: str, *, steps: list[PageStep] = [], traces: list[PageTrace] = [], runs: list[PageRun] = [],
+    notes: list[str] = [], live: bool = False,
 ) -> Page:  # fmt: skip
     """Build a page."""
     return Page(format=VERSION, title=title, notes=notes, live=live, steps=steps, traces=traces, runs=runs)

@@ -9,7 +9,7 @@ import numpy as np
 from tilegrad.backend.reference.tile import run
 from tilegrad.ir.dtype import DTYPES, FLOAT8, DType, bfloat16, bool_, float16, float32, float64, int8, int32
 from tilegrad.ir.functions import FUNCTIONS
-from tilegrad.ir.tile import Apply, Arange, Assign, Cast, Kernel, Load, Name, Parameter, Store, Tile
+from tilegrad.ir.tile import Apply, Arange, Assign, Cast, Kernel, Load, Name, Store, Tile, TileParameter
 
 KIND = {"bool": "b", "int": "i", "uint": "i", "float": "f"}
 COUNT = 256
@@ -32,7 +32,7 @@ class FunctionCase(NamedTuple):
         arity = 1 if self.target else FUNCTIONS[self.fn].arity
         dtypes = [bool_ if self.fn == "where" and n == 0 else self.dtype for n in range(arity)]
         result = self.target or (bool_ if FUNCTIONS[self.fn].result == "bool" else self.dtype)
-        parameters = [Parameter(f"x{n}", d) for n, d in enumerate(dtypes)] + [Parameter("out", result)]
+        parameters = [TileParameter(f"x{n}", d) for n, d in enumerate(dtypes)] + [TileParameter("out", result)]
         args = tuple(Name(f"v{n}") for n in range(arity))
         value: Tile = Cast(args[0], self.target) if self.target else Apply(self.fn, args)
         body = [Assign("i", Arange(0, COUNT))]

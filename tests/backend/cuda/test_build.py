@@ -17,7 +17,7 @@ from tilegrad.config import settings
 from tilegrad.errors import CompileError, DeviceError
 from tilegrad.ir.dtype import DTYPES, DType, bool_
 from tilegrad.ir.functions import FUNCTIONS
-from tilegrad.ir.tile import Apply, Arange, Assign, Kernel, Load, Name, Parameter, Statement, Store
+from tilegrad.ir.tile import Apply, Arange, Assign, Kernel, Load, Name, Statement, Store, TileParameter
 from tilegrad.ir.tile_parser import parse
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not here: pip install nvidia-cuda-nvrtc")
@@ -57,13 +57,13 @@ def every_function(dtype: DType) -> Kernel:
     """Return a kernel with all functions on a dtype, one store each."""
     fns = [f for f in FUNCTIONS.values() if f.result != "given" and f.in_kernels and KIND[dtype.kind] in f.domain]
     fns = [f for f in fns if f.name != "mulhi" or dtype.name == "uint32"]
-    parameters = [Parameter(f"x{n}", dtype) for n in range(3)] + [Parameter("c", bool_)]
+    parameters = [TileParameter(f"x{n}", dtype) for n in range(3)] + [TileParameter("c", bool_)]
     body: list[Statement] = [Assign("i", Arange(0, 32))]
     body += [Assign(f"v{n}", Load(Name(f"x{n}") + Name("i"))) for n in range(3)]
     body.append(Assign("chosen", Load(Name("c") + Name("i"))))
     for f in fns:
         result = bool_ if f.result == "bool" else dtype
-        parameters.append(Parameter(f"out_{f.name}", result))
+        parameters.append(TileParameter(f"out_{f.name}", result))
         args = tuple(Name(f"v{n}") for n in range(f.arity))
         args = (Name("chosen"), *args[1:]) if f.name == "where" else args
         body.append(Store(Name(f"out_{f.name}") + Name("i"), Apply(f.name, args)))

@@ -16,7 +16,7 @@ from tilegrad.config import changed
 from tilegrad.errors import DeviceError, KernelError, LaunchError, RuntimeFault
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import TensorType
-from tilegrad.ir.program import Buffer, Copy, Launch, Program, Tiles
+from tilegrad.ir.program import Copy, Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.size import Size
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
@@ -38,8 +38,8 @@ N = Size.named("n")
 def program(n: int | Size, kernel: Kernel = ADD, copies: bool = False) -> Program:
     """z = (x + y) + y."""
     of = TensorType(float32, (n,))
-    names = [Buffer("x", of, "input"), Buffer("y", of, "input"), Buffer("t", of, "temporary", 0)]
-    names += [Buffer("u", of, "output"), Buffer("z", of, "output")]
+    names = [ProgramBuffer("x", of, "input"), ProgramBuffer("y", of, "input"), ProgramBuffer("t", of, "temporary", 0)]
+    names += [ProgramBuffer("u", of, "output"), ProgramBuffer("z", of, "output")]
     steps: tuple[Launch | Copy, ...] = (
         Launch(ADD, ("x", "y", "t", n), (Tiles(n, 16),)),
         Launch(kernel, ("t", "y", "z", n) if kernel is ADD else ("x", "z"), (Tiles(n, 16),)),
@@ -242,7 +242,10 @@ def test_launches_are_checked_against_limits(gpu: CudaDevice) -> None:
     large = Program(
         "large",
         (),
-        (Buffer("x", TensorType(float32, (16,)), "input"), Buffer("z", TensorType(float32, (16,)), "output")),
+        (
+            ProgramBuffer("x", TensorType(float32, (16,)), "input"),
+            ProgramBuffer("z", TensorType(float32, (16,)), "output"),
+        ),
         ("x",),
         ("z",),
         (Launch(ADD, ("x", "x", "z", 16), (Tiles(1 << 16, 1), Tiles(1 << 16, 1))),),
@@ -269,7 +272,7 @@ def test_failure_names_the_kernel(gpu: CudaDevice) -> None:
 def test_late_failure_names_kernels_since_the_last_mark(gpu: CudaDevice) -> None:
     """Programs that have run before are not distinguished from others in flight, because marks cost time."""
     of = TensorType(float32, (64,))
-    names = (Buffer("x", of, "input"), Buffer("z", of, "output"))
+    names = (ProgramBuffer("x", of, "input"), ProgramBuffer("z", of, "output"))
     wild = gpu.load(Program("late", (), names, ("x",), ("z",), (Launch(WILD, ("x", "z"), (Tiles(64, 16),)),))).bound()
     good = gpu.load(program(64)).bound()
     wild.runs = 2  # type: ignore[attr-defined]
@@ -306,7 +309,7 @@ def test_checked_runs_name_the_index(gpu: CudaDevice) -> None:
 def test_profiled_runs(gpu: CudaDevice) -> None:
     executable = gpu.load(program(64))
     given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
-    seen: list[events.Event] = []
+    seen: list[events.TimedEvent] = []
     for _ in range(4):
         executable.run(given)
     with events.listening(seen.append):

@@ -26,7 +26,7 @@ from ...ir.tile import (
     Atomic,
     BroadcastTo,
     Cast,
-    Expand,
+    ExpandDims,
     For,
     Full,
     If,
@@ -122,7 +122,7 @@ class _BorderSpecialiser:
         match mask:
             case Name(name) if self.is_recomputable(name):
                 return self.all_true(self.definitions[name])
-            case Expand(x) | BroadcastTo(x):
+            case ExpandDims(x) | BroadcastTo(x):
                 return self.all_true(x)
             case Apply("bitand", (x, y)):
                 first, second = self.all_true(x), self.all_true(y)
@@ -169,7 +169,7 @@ class _BorderSpecialiser:
                 return self.extreme(self.definitions[name], greatest)
             case Arange(start, stop):
                 return Literal(stop - 1 if greatest else start)
-            case Expand(y) | BroadcastTo(y):
+            case ExpandDims(y) | BroadcastTo(y):
                 return self.extreme(y, greatest)
             case Cast(y, dtype):
                 return self._extreme_of_cast(y, dtype, greatest)

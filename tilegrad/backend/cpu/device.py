@@ -13,7 +13,7 @@ from ...ir.dtype import DType
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
-from ...runtime.buffer import Buffer, Everything
+from ...runtime.buffer import DeviceBuffer, Everything
 from ...runtime.device import Device, Statistics
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.singletons import lock
@@ -43,7 +43,7 @@ class CpuDevice(Device):
         return PoolBuffer(self, bytes, blocks, self.pool.take(blocks))
 
     @property
-    def everything(self) -> Buffer:
+    def everything(self) -> DeviceBuffer:
         return Everything(self)
 
     def maker(self, bytes: int) -> Callable[[], PoolBuffer]:
@@ -51,22 +51,22 @@ class CpuDevice(Device):
 
         return buffer_factory(self, bytes)
 
-    def from_host(self, array: np.ndarray) -> Buffer:
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
         buffer = self.allocate(array.nbytes)
         fill(buffer, array)
         return buffer
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return copied(buffer, dtype, shape)
 
-    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return view(buffer, dtype, shape)
 
-    def adopt(self, array: np.ndarray) -> Buffer | None:
+    def adopt(self, array: np.ndarray) -> DeviceBuffer | None:
         usable = array.flags.c_contiguous and array.flags.writeable and address_of(array) % array.itemsize == 0
         return BorrowedBuffer(self, array) if usable else None
 
-    def copy(self, source: Buffer) -> Buffer:
+    def copy(self, source: DeviceBuffer) -> DeviceBuffer:
         target = self.allocate(source.bytes)
         if source.device is not self:
             source.device.deliver(source, target)
@@ -74,7 +74,7 @@ class CpuDevice(Device):
         ctypes.memmove(target.address, source.address, source.bytes)
         return target
 
-    def overwrite(self, target: Buffer, source: Buffer) -> None:
+    def overwrite(self, target: DeviceBuffer, source: DeviceBuffer) -> None:
         ctypes.memmove(target.address, source.address, source.bytes)
 
     def compile(self, kernel: Kernel) -> CompiledKernel:

@@ -16,7 +16,7 @@ from ...errors import RuntimeFault
 from ...ir.dtype import DType
 from ...ir.tile import Kernel
 from ...runtime import events
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from . import native
 from .borders import specialise_borders
 from .build import build_kernels, kernel_assembly, kernel_ir
@@ -50,7 +50,7 @@ class LaunchedKernel:
         self.numbers = [(slot, p.dtype) for slot, p in enumerate(self.kernel.parameters) if not p.pointer]
         self.tables: OrderedDict[tuple[tuple[int, ...], ...], BoundLaunch] = OrderedDict()
 
-    def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+    def __call__(self, arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
         """Run all instances of a grid."""
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):

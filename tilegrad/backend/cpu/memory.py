@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ir.dtype import DType
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from .pool import MIN_MAPPED_BYTES, FreeList
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MAX_COPIED_TWICE_BYTES = 4096
 """Bytes up to which copying twice is faster than asking numpy for an address."""
 
 
-class PoolBuffer(Buffer):
+class PoolBuffer(DeviceBuffer):
     """A block of the pool, returned to it when the buffer dies."""
 
     __slots__ = ("blocks",)
@@ -48,7 +48,7 @@ class PoolBuffer(Buffer):
             self.device.pool.trim_excess()  # type: ignore[attr-defined]
 
 
-class BorrowedBuffer(Buffer):
+class BorrowedBuffer(DeviceBuffer):
     """The memory of an array, which the buffer keeps alive (`memory`)."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class _Window:
 
     __slots__ = ("__array_interface__", "buffer")
 
-    def __init__(self, buffer: Buffer, count: int) -> None:
+    def __init__(self, buffer: DeviceBuffer, count: int) -> None:
         self.buffer = buffer
         self.__array_interface__: dict[str, Any] = {
             "version": 3,
@@ -89,7 +89,7 @@ class _Window:
         }
 
 
-def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+def view(buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
     """Return an array that shares the memory of a buffer."""
     count = dtype.bytes
     for extent in shape:
@@ -99,7 +99,7 @@ def view(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
     return np.asarray(_Window(buffer, count)).view(dtype.numpy).reshape(shape)
 
 
-def fill(buffer: Buffer, array: np.ndarray) -> None:
+def fill(buffer: DeviceBuffer, array: np.ndarray) -> None:
     """Copy an array into a buffer, in row-major order."""
     if array.nbytes <= MAX_COPIED_TWICE_BYTES:
         ctypes.memmove(buffer.address, array.tobytes(), array.nbytes)
@@ -108,7 +108,7 @@ def fill(buffer: Buffer, array: np.ndarray) -> None:
         ctypes.memmove(buffer.address, address_of(dense), dense.nbytes)
 
 
-def copied(buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+def copied(buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
     """Copy a buffer into a new array."""
     if buffer.bytes <= MAX_COPIED_TWICE_BYTES:
         return np.ndarray(shape, dtype.numpy, bytearray(ctypes.string_at(buffer.address, buffer.bytes)))

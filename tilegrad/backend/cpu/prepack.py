@@ -26,26 +26,26 @@ from typing import NamedTuple
 from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
 from ...ir.node import Structure
-from ...ir.program import Buffer, Launch, Program, Step, Tiles
+from ...ir.program import Launch, Program, ProgramBuffer, Step, Tiles
 from ...ir.size import Dim, known
 from ...ir.tile import (
     Assign,
     Cast,
     Dot,
     Full,
-    Gather,
+    GatherAlongAxis,
     If,
     Kernel,
     Literal,
     Name,
     NumPrograms,
-    Parameter,
     ProgramId,
     Reduce,
     Reshape,
     Scan,
     Statement,
     Tile,
+    TileParameter,
 )
 from ...ir.tile_access import accesses, roots, statements, walk
 from ...ir.tile_checker import check
@@ -59,7 +59,7 @@ from .target import Target
 
 MAX_GRID_AXES = 3
 """Axes of a grid."""
-UNMOVABLE = (Reduce, Scan, Dot, Reshape, Gather, NumPrograms)
+UNMOVABLE = (Reduce, Scan, Dot, Reshape, GatherAlongAxis, NumPrograms)
 
 
 class PackedOperand(Structure):
@@ -96,7 +96,7 @@ def prepack(program: Program, target: Target, constants: Set[str] = frozenset())
     run.
     """
     steps: list[Step] = []
-    buffers: list[Buffer] = []
+    buffers: list[ProgramBuffer] = []
     for step in program.steps:
         made = _prepacked_launch(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
         steps += [step] if made is None else made[0]
@@ -113,7 +113,7 @@ def prepack(program: Program, target: Target, constants: Set[str] = frozenset())
 
 def _prepacked_launch(
     launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
-) -> tuple[list[Step], list[Buffer]] | None:
+) -> tuple[list[Step], list[ProgramBuffer]] | None:
     """Split a launch into packing launches and the product; return them with their buffers, behind all other memory."""
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
     known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
@@ -134,17 +134,17 @@ def _prepacked_launch(
     device = program.buffers[0].type.device
     at = -(-program.arena // ALIGNMENT) * ALIGNMENT if type(program.arena) is int else None
     steps: list[Step] = []
-    buffers: list[Buffer] = []
+    buffers: list[ProgramBuffer] = []
     for n, packer in enumerate(packers):
         name = f"{packer.memory}_{count + n}"
-        buffers.append(Buffer(name, TensorType(uint8, (packer.bytes,), device), "temporary", at))
+        buffers.append(ProgramBuffer(name, TensorType(uint8, (packer.bytes,), device), "temporary", at))
         at = None if at is None else at + packer.bytes
         own = tuple([name if p.name == packer.memory else arguments[p.name] for p in packer.kernel.parameters])
         steps.append(Launch(packer.kernel, own, tuple([Tiles(n, 1) for n in packer.grid]), launch.stream, packer.work))
     packed = tuple([p for packer in packers for p in packer.packed])
     prepacked = PrepackedKernel(
         launch.kernel.name,
-        (*launch.kernel.parameters, *[Parameter(packer.memory, uint8) for packer in packers]),
+        (*launch.kernel.parameters, *[TileParameter(packer.memory, uint8) for packer in packers]),
         launch.kernel.body,
         launch.kernel.origin,
         None,
@@ -178,7 +178,7 @@ class _PackingKernels:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
         self.products: list[SummedProduct] = []
         self.names = {
-            x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | Parameter)
+            x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | TileParameter)
         }
         if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
             self.types = check(kernel)
@@ -230,7 +230,7 @@ class _PackingKernels:
         used = {x.name for x in _expressions(body) if isinstance(x, Name)}
         kernel = PackingKernel(
             f"{self.kernel.name}_{name}",
-            (*[p for p in self.kernel.parameters if p.name in used], Parameter(memory, uint8)),
+            (*[p for p in self.kernel.parameters if p.name in used], TileParameter(memory, uint8)),
             tuple(body),
             self.kernel.origin,
             None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...config import settings
 from ...errors import TilegradError
-from ...ir.contraction import PartialSums
+from ...ir.contraction import SumOfParts
 from ...ir.dtype import bfloat16, float16, float32
 from ...ir.node import Structure
 from ...runtime import events
@@ -145,7 +145,7 @@ def _whole_task(task: Task, after: CompiledLaunch | None) -> ConvolutionProblem 
     if after is None or not isinstance(task, ConvolutionProblem):
         return None
     added = after[0].computes
-    return task.whole(added) if isinstance(added, PartialSums) else None
+    return task.whole(added) if isinstance(added, SumOfParts) else None
 
 
 class _LibraryTrial:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...ir.contraction import Contraction, ContractionAxis, ContractionOperand, PartialSums
+from ...ir.contraction import Contraction, ContractionAxis, ContractionOperand, SumOfParts
 from ...ir.dtype import DType
 from ...ir.node import Structure
 from .products import is_multiplied, result_strides, split_axes
@@ -77,7 +77,7 @@ class ConvolutionProblem(NamedTuple):
         found = {lying.argument: lying.elements for lying in (self.x, self.w, self.y)}
         return found if self.bias < 0 else {**found, self.bias: self.outputs}
 
-    def whole(self, added: PartialSums) -> ConvolutionProblem | None:
+    def whole(self, added: SumOfParts) -> ConvolutionProblem | None:
         """Return the weight gradient whose split-K parts a sum adds up, or None."""
         consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
         if not (self.of_weights and added.parts == self.parts > 1 and consecutive):

@@ -17,7 +17,7 @@ from ...ir.dtype import DType, float16
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.index_faults import BYTES, IndexFaults
@@ -174,7 +174,7 @@ class CudaDevice(Device):
         self.staging.upload(buffer.address, int(dense.__array_interface__["data"][0]), dense.nbytes, buffer.queue)
         return self._mark_written(buffer)
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         buffer = buffer.owner
         assert isinstance(buffer, CudaBuffer)
         array = np.empty(shape, dtype.numpy)
@@ -185,7 +185,7 @@ class CudaDevice(Device):
             self.index_faults.look()
         return array
 
-    def deliver(self, source: Buffer, target: Buffer) -> None:
+    def deliver(self, source: DeviceBuffer, target: DeviceBuffer) -> None:
         source = source.owner
         assert isinstance(source, CudaBuffer)
         queue = self.queue
@@ -193,14 +193,14 @@ class CudaDevice(Device):
         self.staging.download(target.address, source.address, source.bytes, queue)
         self.index_faults.look()
 
-    def copy(self, source: Buffer) -> Buffer:
+    def copy(self, source: DeviceBuffer) -> DeviceBuffer:
         source = source.owner
         match source:
             case CudaBuffer():
                 target = self.allocate(source.bytes)
                 self._copy_buffer(target, source)
                 return self._mark_written(target)
-            case Buffer(address=address) if source.device.kind == "cpu" and address:
+            case DeviceBuffer(address=address) if source.device.kind == "cpu" and address:
                 target = self.allocate(source.bytes)
                 if isinstance(source, PinnedBuffer):
                     self.driver.to_device(target.address, address, source.bytes, target.queue.handle)
@@ -211,7 +211,7 @@ class CudaDevice(Device):
             case _:
                 return super().copy(source)
 
-    def number_from(self, source: Buffer) -> Buffer:
+    def number_from(self, source: DeviceBuffer) -> DeviceBuffer:
         """Return a read-only copy of a host scalar, cached by its contents."""
         if source.bytes > MAX_CACHED_SCALAR_BYTES or source.device.kind != "cpu":
             return self.copy(source)
@@ -225,7 +225,7 @@ class CudaDevice(Device):
             self._cached_scalars[contents] = found  # type: ignore[assignment]
         return found  # type: ignore[return-value]
 
-    def overwrite(self, target: Buffer, source: Buffer) -> None:
+    def overwrite(self, target: DeviceBuffer, source: DeviceBuffer) -> None:
         target, source = target.owner, source.owner
         assert isinstance(target, CudaBuffer)
         assert isinstance(source, CudaBuffer)
@@ -251,7 +251,7 @@ class CudaDevice(Device):
         buffer.written = buffer.queue.count_submitted()
         return buffer
 
-    def page_locked(self, source: Buffer) -> Buffer | None:
+    def page_locked(self, source: DeviceBuffer) -> DeviceBuffer | None:
         if source.device.kind != "cpu" or isinstance(source.owner, PinnedBuffer):
             return None
         with self.entered():
@@ -345,5 +345,5 @@ class CudaDevice(Device):
         return RuntimeFault(self.broken)
 
 
-def _contents(source: Buffer) -> bytes:
+def _contents(source: DeviceBuffer) -> bytes:
     return ctypes.string_at(source.address, source.bytes)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ...config import settings
 from ...ir.program import Launch, Program
 from ...runtime import events
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Executable, HoistedProgram, Runner
 from ..steady import parted
 from .driver import LibraryCall
@@ -90,7 +90,7 @@ class CudaBinding:
         inputs, made, results = self.plan.inputs, len(self.made), list(self.plan.results)
         return results[:made] == list(range(inputs, inputs + made)) and all(n < inputs for n in results[made:])
 
-    def __call__(self, inputs: Sequence[Buffer], kept: Sequence[Buffer] = ()) -> tuple[Buffer, ...]:
+    def __call__(self, inputs: Sequence[DeviceBuffer], kept: Sequence[DeviceBuffer] = ()) -> tuple[DeviceBuffer, ...]:
         """Run the program; `kept` is memory for the last results that nothing else uses."""
         device, plan = self.device, self.plan
         queue = device.queue

@@ -21,7 +21,7 @@ from ...ir.tile import Kernel
 from ...ir.tile_access import accesses
 from ...ir.tile_checker import check
 from ...runtime import events
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from .driver import KernelCall
 from .memory import CudaBuffer
 from .plan import PlannedCall
@@ -52,14 +52,14 @@ class CudaLauncher:
         self.runs = 0
         self._lock = RLock()
 
-    def __call__(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+    def __call__(self, arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
         """Launch all instances of a grid."""
         parameters = self.kernel.parameters
         if len(arguments) != len(parameters):
             raise RuntimeFault(f"{self.kernel.name} takes {len(parameters)} arguments, not {len(arguments)}")
         if 0 in grid:
             return
-        buffers: list[CudaBuffer] = [a for a in arguments if isinstance(a, Buffer)]  # type: ignore[misc]
+        buffers: list[CudaBuffer] = [a for a in arguments if isinstance(a, DeviceBuffer)]  # type: ignore[misc]
         queue = self.device.queue
         for buffer in buffers:
             queue.reads(buffer)
@@ -68,7 +68,7 @@ class CudaLauncher:
         with self._lock, queue.lock:
             call = self._call(arguments, grid)
             for slot, argument in enumerate(arguments):
-                if isinstance(argument, Buffer):
+                if isinstance(argument, DeviceBuffer):
                     call.slots[slot] = argument.address
             for map, place in call.maps:
                 self.device.driver.encode(place, map, call.slots[map.parameter])
@@ -76,10 +76,10 @@ class CudaLauncher:
         for n in self.stored:
             buffers[n].written = number
 
-    def _call(self, arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> KernelCall:
+    def _call(self, arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> KernelCall:
         parameters = self.kernel.parameters
         words = [
-            0 if isinstance(a, Buffer) else encode_argument(a, p.dtype)
+            0 if isinstance(a, DeviceBuffer) else encode_argument(a, p.dtype)
             for a, p in zip(arguments, parameters, strict=True)
         ]
         key = (grid, tuple(words))
@@ -97,14 +97,14 @@ class CudaLauncher:
                 self.calls.popitem(last=False)
         return call
 
-    def _start(self, queue: Queue, call: KernelCall, arguments: Sequence[Buffer | int]) -> int:
+    def _start(self, queue: Queue, call: KernelCall, arguments: Sequence[DeviceBuffer | int]) -> int:
         driver, watched = self.device.driver, settings().cuda
         number = queue.submitted + 1
         self.runs += 1
         marked = self.runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
         queue.recent.append((number, self.work, marked))
         if watched in WATCHED or events.listeners:
-            sizes = tuple([a.bytes if isinstance(a, Buffer) else 0 for a in arguments])
+            sizes = tuple([a.bytes if isinstance(a, DeviceBuffer) else 0 for a in arguments])
             names = tuple([p.name if p.pointer else 0 for p in self.kernel.parameters])
             step = PlannedCall(call, self.kernel.origin, (), (), sizes, sum(sizes), 0.0, Launch(self.kernel, names, ()))
         if watched == "checked":

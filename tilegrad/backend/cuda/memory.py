@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import OutOfMemoryError
 from ...runtime import events
-from ...runtime.buffer import Buffer, Loan, Usage
+from ...runtime.buffer import DeviceBuffer, Loan, Usage
 from ..shortage import REMEDIES, format_bytes, largest_tensors
 from .driver import OUT_OF_MEMORY, DriverFault
 
@@ -47,7 +47,7 @@ class FreeBlocks(list[int]):
         self.bytes = bytes
 
 
-class CudaBuffer(Buffer):
+class CudaBuffer(DeviceBuffer):
     """A block of GPU memory, returned to its queue when the buffer dies."""
 
     __slots__ = ("blocks", "queue", "readers", "written")

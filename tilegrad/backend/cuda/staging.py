@@ -6,7 +6,7 @@ import ctypes
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 
 if TYPE_CHECKING:
     from ...runtime.device import Device
@@ -102,7 +102,7 @@ class PinnedMemory:
         return PinnedBuffer(host, bytes, self, size, device.driver.allocate_host(size))
 
 
-class PinnedBuffer(Buffer):
+class PinnedBuffer(DeviceBuffer):
     """CPU memory that GPUs read directly."""
 
     __slots__ = ("pinned", "read", "size")

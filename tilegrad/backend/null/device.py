@@ -14,7 +14,7 @@ from ...ir.program_checker import check_program
 from ...ir.size import known
 from ...ir.tile import Kernel
 from ...ir.tile_checker import check
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from ...runtime.device import Device
 from ...runtime.executable import CompiledKernel, Executable, Runner
 
@@ -43,25 +43,25 @@ class NullDevice(Device):
         super().__init__(name)
         self.counts = Counts()
 
-    def allocate(self, bytes: int) -> Buffer:
-        return Buffer(self, bytes)
+    def allocate(self, bytes: int) -> DeviceBuffer:
+        return DeviceBuffer(self, bytes)
 
-    def from_host(self, array: np.ndarray) -> Buffer:
-        return Buffer(self, array.nbytes)
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
+        return DeviceBuffer(self, array.nbytes)
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return np.zeros(shape, dtype.numpy)
 
-    def overwrite(self, target: Buffer, source: Buffer) -> None:
+    def overwrite(self, target: DeviceBuffer, source: DeviceBuffer) -> None:
         pass
 
     def compile(self, kernel: Kernel) -> CompiledKernel:
         check(kernel)
 
-        def compiled(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+        def compiled(arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
             if len(arguments) != len(kernel.parameters):
                 raise RuntimeFault(f"{kernel.name} takes {len(kernel.parameters)} arguments, not {len(arguments)}")
-            moved = sum(a.bytes for a in arguments if isinstance(a, Buffer))
+            moved = sum(a.bytes for a in arguments if isinstance(a, DeviceBuffer))
             self.counts += Counts(kernels=1, instances=int(np.prod(grid, dtype=np.int64)), bytes=moved)
 
         return compiled
@@ -82,10 +82,10 @@ class NullExecutable(Executable):
         program, settled = self.program, dict(sizes)
         once = counted(program, settled)
 
-        def runner(inputs: Sequence[Buffer]) -> tuple[Buffer, ...]:
+        def runner(inputs: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
             self.device.counts += once
             given = dict(zip(program.inputs, inputs, strict=True))
-            made: dict[str, Buffer] = {}
+            made: dict[str, DeviceBuffer] = {}
             for name in program.outputs:
                 b = program.buffer(name)
                 old = given.get(b.alias or name)

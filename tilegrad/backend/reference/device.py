@@ -13,7 +13,7 @@ from ...ir.program import Program
 from ...ir.program_checker import check_program
 from ...ir.tile import Kernel
 from ...ir.tile_checker import check
-from ...runtime.buffer import Buffer
+from ...runtime.buffer import DeviceBuffer
 from ...runtime.device import Device
 from ...runtime.executable import CompiledKernel, Executable
 from .tile import run
@@ -26,27 +26,27 @@ class ReferenceDevice(Device):
         super().__init__(name)
         self.checked = checked
 
-    def allocate(self, bytes: int) -> Buffer:
+    def allocate(self, bytes: int) -> DeviceBuffer:
         """Allocate memory filled with NaN or -1, so that reads of uninitialised elements show."""
-        return Buffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
+        return DeviceBuffer(self, bytes, memory=np.full(bytes, 255, np.uint8))
 
-    def from_host(self, array: np.ndarray) -> Buffer:
+    def from_host(self, array: np.ndarray) -> DeviceBuffer:
         data = np.array(array, order="C").reshape(-1).view(np.uint8)  # a copy: the memory is our own
-        return Buffer(self, data.size, memory=data)
+        return DeviceBuffer(self, data.size, memory=data)
 
-    def to_host(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
+    def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return _elements(buffer, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape).copy()
 
-    def view(self, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
+    def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
         return _elements(buffer, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
-    def adopt(self, array: np.ndarray) -> Buffer | None:
+    def adopt(self, array: np.ndarray) -> DeviceBuffer | None:
         if not (array.flags.c_contiguous and array.flags.writeable):
             return None
         data = array.reshape(-1).view(np.uint8)
-        return Buffer(self, data.size, memory=data)
+        return DeviceBuffer(self, data.size, memory=data)
 
-    def overwrite(self, target: Buffer, source: Buffer) -> None:
+    def overwrite(self, target: DeviceBuffer, source: DeviceBuffer) -> None:
         target.memory[: source.bytes] = source.memory
 
     def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
@@ -60,11 +60,11 @@ class ReferenceDevice(Device):
     def compile(self, kernel: Kernel) -> CompiledKernel:
         types = check(kernel)
 
-        def compiled(arguments: Sequence[Buffer | int], grid: tuple[int, ...]) -> None:
+        def compiled(arguments: Sequence[DeviceBuffer | int], grid: tuple[int, ...]) -> None:
             if len(arguments) != len(kernel.parameters):
                 raise RuntimeFault(f"{kernel.name} takes {len(kernel.parameters)} arguments, not {len(arguments)}")
             given = [
-                _elements(a, p.dtype, a.bytes // p.dtype.bytes) if isinstance(a, Buffer) else a
+                _elements(a, p.dtype, a.bytes // p.dtype.bytes) if isinstance(a, DeviceBuffer) else a
                 for a, p in zip(arguments, kernel.parameters, strict=True)
             ]
             run(kernel, given, grid, checked=self.checked, types=types)
@@ -72,7 +72,7 @@ class ReferenceDevice(Device):
         return compiled
 
 
-def _elements(buffer: Buffer, dtype: DType, count: int) -> np.ndarray:
+def _elements(buffer: DeviceBuffer, dtype: DType, count: int) -> np.ndarray:
     """View the memory of a buffer as an array."""
     if count * dtype.bytes > buffer.bytes:
         raise RuntimeFault(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...ir.dtype import DType
-from .order import Followed, Order, Raced, User
+from .order import ArrayAccesses, Order, Raced, User
 
 NOBODY, SEVERAL, ATOMICALLY = -1, -2, -3
 
@@ -120,7 +120,7 @@ class History:
 
     def __init__(self, count: int, written: bool, strict: bool = False, order: Order | None = None) -> None:
         self.strict, self.order = strict, order
-        self.followed = None if order is None else Followed(order)
+        self.followed = None if order is None else ArrayAccesses(order)
         self.written = np.full(count, written)
         self.writer = np.full(count, NOBODY, np.int64)
         self.reader = np.full(count, NOBODY, np.int64)

@@ -100,7 +100,7 @@ class Raced(NamedTuple):
     how: str
 
 
-class Followed:
+class ArrayAccesses:
     """The accesses of one array, element by element. `order` is that of the whole launch."""
 
     def __init__(self, order: Order) -> None:

@@ -34,17 +34,16 @@ from ...ir.tile import (
     BroadcastTo,
     Cast,
     Dot,
-    Expand,
+    ExpandDims,
     For,
     Full,
-    Gather,
+    GatherAlongAxis,
     If,
     Kernel,
     Literal,
     Load,
     Name,
     NumPrograms,
-    Parameter,
     Print,
     ProgramId,
     Reduce,
@@ -53,6 +52,7 @@ from ...ir.tile import (
     Statement,
     Store,
     Tile,
+    TileParameter,
     Trans,
     While,
 )
@@ -152,14 +152,14 @@ def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapp
     return named
 
 
-def _memory(kernel: Kernel, p: Parameter, given: Any) -> Memory:
+def _memory(kernel: Kernel, p: TileParameter, given: Any) -> Memory:
     if not isinstance(given, np.ndarray) or given.dtype != p.dtype.numpy or not given.flags.c_contiguous:
         what = f"an array of {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
         raise KernelError(f"kernel {kernel.name}: `{p.name}` takes a dense array of {p.dtype.name}, and not {what}")
     return Memory(p.name, given.reshape(-1))
 
 
-def _number(kernel: Kernel, p: Parameter, given: Any) -> Any:
+def _number(kernel: Kernel, p: TileParameter, given: Any) -> Any:
     value = np.asarray(given)
     fits = value.shape == () and (
         p.dtype.is_float or (value.dtype.kind in "biu" and p.dtype.min <= value <= p.dtype.max)
@@ -463,7 +463,7 @@ def _dot(run: Interpreter, x: Dot) -> Any:
     return result if x.accumulator is None else run.value(x.accumulator) + result
 
 
-def _gather(run: Interpreter, x: Gather) -> Any:
+def _gather(run: Interpreter, x: GatherAlongAxis) -> Any:
     value, index = np.asarray(run.value(x.x)), np.asarray(run.value(x.index)).astype(np.int64)
     outside = (index < 0) | (index >= value.shape[x.axis])
     if outside.any():
@@ -489,12 +489,12 @@ _EVALUATE: dict[type, Callable[[Interpreter, Any], Any]] = {
     Cast: lambda run, x: convert(run.value(x.x), x.dtype),
     Bitcast: lambda run, x: np.asarray(run.value(x.x)).copy().view(x.dtype.numpy),
     Full: lambda run, x: np.full(x.shape, run.operand(x.value, x.dtype)),
-    Expand: lambda run, x: _shaped(run, x.x, lambda v: np.expand_dims(v, x.axes)),
+    ExpandDims: lambda run, x: _shaped(run, x.x, lambda v: np.expand_dims(v, x.axes)),
     BroadcastTo: lambda run, x: _shaped(run, x.x, lambda v: np.broadcast_to(v, x.shape)),
     Reshape: lambda run, x: _shaped(run, x.x, lambda v: np.reshape(v, x.shape)),
     Trans: lambda run, x: _shaped(run, x.x, lambda v: np.transpose(v, x.permutation)),
     Reduce: _reduce,
     Scan: _scan,
     Dot: _dot,
-    Gather: _gather,
+    GatherAlongAxis: _gather,
 }

@@ -23,7 +23,7 @@ from ..norm import LayerNorm
 __all__ = ["GPT"]
 
 
-class Attention(Module):
+class CausalSelfAttention(Module):
     """Causal multi-head self-attention."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -43,13 +43,13 @@ class Attention(Module):
         return F.dropout(self.c_proj(seen.transpose(1, 2).reshape(batch, length, width)), self.dropout, self.training)
 
 
-class Block(Module):
+class TransformerBlock(Module):
     """Attention, then a feed-forward network, each normalised before and with a residual connection."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.ln_1 = LayerNorm(width)
-        self.attn = Attention(width, heads, dropout)
+        self.attn = CausalSelfAttention(width, heads, dropout)
         self.ln_2 = LayerNorm(width)
         self.c_fc = Linear(width, 4 * width)
         self.c_proj = Linear(4 * width, width)
@@ -86,7 +86,7 @@ class GPT(Module):
         self.wte = Embedding(vocabulary, width)
         self.wpe = Embedding(context, width)
         self.drop = Dropout(dropout)
-        self.h = ModuleList([Block(width, heads, dropout) for _ in range(layers)])
+        self.h = ModuleList([TransformerBlock(width, heads, dropout) for _ in range(layers)])
         self.ln_f = LayerNorm(width)
         self._begin(layers)
 

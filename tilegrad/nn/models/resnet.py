@@ -16,7 +16,7 @@ from ..pool import MaxPool2d
 __all__ = ["ResNet18"]
 
 
-class Block(Module):
+class ResidualBlock(Module):
     """Two convolutions of 3 by 3 with a residual connection."""
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
@@ -52,10 +52,10 @@ class ResNet18(Module):
         self.conv1 = Conv2d(channels, 64, 7, 2, 3, bias=False) if large else Conv2d(channels, 64, 3, 1, 1, bias=False)
         self.bn1 = BatchNorm2d(64)
         self.maxpool = MaxPool2d(3, 2, 1) if large else Identity()
-        self.layer1 = Sequential(Block(64, 64), Block(64, 64))
-        self.layer2 = Sequential(Block(64, 128, 2), Block(128, 128))
-        self.layer3 = Sequential(Block(128, 256, 2), Block(256, 256))
-        self.layer4 = Sequential(Block(256, 512, 2), Block(512, 512))
+        self.layer1 = Sequential(ResidualBlock(64, 64), ResidualBlock(64, 64))
+        self.layer2 = Sequential(ResidualBlock(64, 128, 2), ResidualBlock(128, 128))
+        self.layer3 = Sequential(ResidualBlock(128, 256, 2), ResidualBlock(256, 256))
+        self.layer4 = Sequential(ResidualBlock(256, 512, 2), ResidualBlock(512, 512))
         self.fc = Linear(512, classes)
         for module in self.modules():
             if isinstance(module, Conv2d):

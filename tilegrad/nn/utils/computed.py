@@ -13,13 +13,13 @@ from ...errors import ArgumentError
 from ...functions.declared import publish
 from ...tensor import Tensor
 from ..functional.norms import normalize
-from ..hooks import Handle
+from ..hooks import RemovableHandle
 from ..module import Module
 from ..parameter import Parameter
 from .parametrizations import SpectralNorm, WeightNorm
 
 
-class _Followed(SpectralNorm):
+class _LegacySpectralNorm(SpectralNorm):
     """Spectral norm whose power iteration updates the right vector before the left, as older checkpoints expect."""
 
     def _iterate(self, matrix: Tensor, times: int) -> None:
@@ -33,7 +33,7 @@ class _Computed:
 
     def __init__(self, name: str, parts: Sequence[str], rule: Module) -> None:
         self.name, self.parts, self.rule = name, tuple(parts), rule
-        self.handles: list[Handle] = []
+        self.handles: list[RemovableHandle] = []
 
     def value(self, module: Module) -> Tensor:
         self.rule.train(module.training)
@@ -120,12 +120,12 @@ def spectral_norm(
     weight = _given(module, name, "spectral_norm")
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
-    return _compute(module, name, {f"{name}_orig": weight}, _Followed(weight, n_power_iterations, dim, eps))
+    return _compute(module, name, {f"{name}_orig": weight}, _LegacySpectralNorm(weight, n_power_iterations, dim, eps))
 
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Make a weight that `spectral_norm` computes an ordinary parameter again."""
-    return _removed(module, name, _Followed, "remove_spectral_norm")
+    return _removed(module, name, _LegacySpectralNorm, "remove_spectral_norm")
 
 
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import KernelSourceError
 from ...ir.dtype import DType
-from ...ir.tile import Assign, Expand, Full, If, Literal, Load, Statement
+from ...ir.tile import Assign, ExpandDims, Full, If, Literal, Load, Statement
 from ...ir.tile_access import walk
 from ...ir.tile_expressions import BINARY, COMPARISONS
 from ...ir.tile_types import Refused
@@ -387,7 +387,7 @@ class TileExpressionReader(TileWriter):
         kept = len(places) - len(axes)
         if kept != len(whole.shape) and (kept or whole.shape):
             raise Refused(f"{describe(whole)} has {len(whole.shape)} axes, and the index has {kept}")
-        return self.make(Expand(whole.tile, tuple(axes))) if axes else whole
+        return self.make(ExpandDims(whole.tile, tuple(axes))) if axes else whole
 
     def index_tuple(self, whole: Any, index: ast.expr) -> Any:
         if isinstance(index, ast.Slice):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ir.dtype import DType, bool_, float32, uint32
 from ...ir.precision import PRECISIONS, TRITON
-from ...ir.tile import Apply, Dot, Expand, Reduce
+from ...ir.tile import Apply, Dot, ExpandDims, Reduce
 from ...ir.tile_types import Refused, dot_dtype
 from .arithmetic import apply, binary, common_dtype, invert, numeric_tile, select
 from .builtin import METHODS, Builtin, builtin, method
@@ -189,8 +189,8 @@ def _products(w: TileWriter, x: SymbolicTile, y: SymbolicTile, acc: Any, wanted:
     inner = dot_dtype(x.type.dtype)
     wanted = inner if inner is not float32 else wanted
     total = _accumulator(w, acc, (*x.shape[:2], y.shape[2]), wanted, inner)
-    left = w.make(Expand(w.cast(x, inner).tile, (3,)))
-    right = w.make(Expand(w.cast(y, inner).tile, (1,)))
+    left = w.make(ExpandDims(w.cast(x, inner).tile, (3,)))
+    right = w.make(ExpandDims(w.cast(y, inner).tile, (1,)))
     made = w.make(Reduce("add", apply(w, "mul", inner, left, right).tile, 2))
     if total is not None:
         made = w.make(Apply("add", (made.tile, total)))

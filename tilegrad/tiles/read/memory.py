@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.dtype import DType, bool_, int64
-from ...ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, Expand, Literal, Load, Name, Store
+from ...ir.tile import Apply, Arange, Atomic, BroadcastTo, Cast, ExpandDims, Literal, Load, Name, Store
 from ...ir.tile_types import Refused, TileType
 from .arithmetic import binary, to_bool
 from .builtin import Builtin, builtin, method
@@ -194,7 +194,7 @@ def window_pointers(w: TileWriter, window: BlockPointer, boundary: Any) -> tuple
         along = w.make(Arange(0, extent))
         place = binary(w, "add", along, widen(w, window.offsets[axis]))
         if rank > 1:
-            place = w.make(Expand(place.tile, tuple([n for n in range(rank) if n != axis])))
+            place = w.make(ExpandDims(place.tile, tuple([n for n in range(rank) if n != axis])))
         if axis in checked:
             inside = binary(w, "lt", place, window.shape[axis])
             if window.offsets[axis] != 0:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...errors import KernelError, KernelSourceError
-from ...ir.tile import Kernel, Literal, Name, Parameter, Statement, Tile
+from ...ir.tile import Kernel, Literal, Name, Statement, Tile, TileParameter
 from ...ir.tile_checker import Mistake, Types, check
 from ...ir.tile_types import Refused, TileType
 from ..dead_code import eliminate_dead_code
@@ -34,11 +34,11 @@ class ReadKernel(NamedTuple):
     types: Types
     parts: dict[int, tuple[Tile, KernelLocation]]
     captured: dict[tuple[int, str], Any]
-    hidden: tuple[Parameter, ...]
+    hidden: tuple[TileParameter, ...]
     """Implicit parameters: pointers to address 0, for pointers made of integer addresses."""
 
 
-def read_kernel(fn: TileFunction, arguments: Mapping[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+def read_kernel(fn: TileFunction, arguments: Mapping[str, Any], parameters: tuple[TileParameter, ...]) -> ReadKernel:
     """Read a function into a tile kernel; `arguments` are the constants, `parameters` everything else."""
     reader = KernelReader(parameters)
     names = {**arguments}
@@ -50,14 +50,14 @@ def read_kernel(fn: TileFunction, arguments: Mapping[str, Any], parameters: tupl
 class KernelReader(FlowReader):
     """Reads statements; `used` collects the captured constants."""
 
-    def __init__(self, parameters: tuple[Parameter, ...]) -> None:
+    def __init__(self, parameters: tuple[TileParameter, ...]) -> None:
         super().__init__()
         self.used: dict[tuple[int, str], Any] = {}
         for p in parameters:
             self.types.variables[p.name] = TileType(p.dtype, (), p.pointer)
             self.home[p.name] = -1
 
-    def read_whole(self, fn: TileFunction, names: dict[str, Any], parameters: tuple[Parameter, ...]) -> ReadKernel:
+    def read_whole(self, fn: TileFunction, names: dict[str, Any], parameters: tuple[TileParameter, ...]) -> ReadKernel:
         self.frame = FunctionScope(fn, {n: names[n] for n in fn.signature.parameters}, self.used)
         source = fn.source_text
         self.block_of(source.tree.body)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir.dtype import DType, bfloat16, bool_, float32, int32, uint32
 from ...ir.functions import REDUCERS
-from ...ir.tile import Arange, Expand, Reduce, Reshape, Scan
+from ...ir.tile import Arange, ExpandDims, Reduce, Reshape, Scan
 from ...ir.tile_types import Refused
 from .arithmetic import binary, numeric_tile, select
 from .builtin import Builtin, method
@@ -26,10 +26,10 @@ def reduction(w: TileWriter, fn: str, x: SymbolicTile, axis: Any, keep_dims: boo
         for extent in x.shape:
             count *= extent
         made = w.make(Reduce(fn, w.make(Reshape(x.tile, (count,))).tile, 0))
-        return w.make(Expand(made.tile, tuple(range(rank)))) if keep_dims else made
+        return w.make(ExpandDims(made.tile, tuple(range(rank)))) if keep_dims else made
     place = axis_of(0 if axis is None else axis, rank, f"tl.{name}")
     made = w.make(Reduce(fn, x.tile, place))
-    return w.make(Expand(made.tile, (place,))) if keep_dims else made
+    return w.make(ExpandDims(made.tile, (place,))) if keep_dims else made
 
 
 def promoted(w: TileWriter, x: SymbolicTile, name: str, floats: bool = False) -> SymbolicTile:
@@ -167,7 +167,7 @@ def tree_reduction(w: TileWriter, input: Any, axis: Any, fn: Any, keep_dims: boo
         tiles = tuple([w.named(w.make(Reshape(x.tile, (_count(x),))), "flat") for x in tiles])
         made = tree_reduction(w, tiles, 0, fn, False)
         parts = made if isinstance(made, tuple) else (made,)
-        whole = [w.make(Expand(x.tile, tuple(range(rank)))) if keep_dims else x for x in parts]
+        whole = [w.make(ExpandDims(x.tile, tuple(range(rank)))) if keep_dims else x for x in parts]
         return tuple(whole) if isinstance(made, tuple) else whole[0]
     place = axis_of(0 if axis is None else axis, rank, "tl.reduce")
     count = tiles[0].shape[place]
@@ -210,7 +210,7 @@ def _appended(w: TileWriter, x: SymbolicTile, last: SymbolicTile, axis: int) -> 
     index = w.named(select(w, inside, at, 0), "index")
     body = select_rows(w, x, axis, index.tile, count)
     others = tuple([n for n in range(len(x.shape)) if n != axis])
-    chosen = w.make(Expand(inside.tile, others)) if others else inside
+    chosen = w.make(ExpandDims(inside.tile, others)) if others else inside
     return w.named(select(w, chosen, body, last), "longer")
 
 
@@ -240,7 +240,7 @@ def associative_scan(w: TileWriter, input: Any, axis: Any, combine_fn: Any, reve
         shifted = tuple([w.named(select_rows(w, x, place, index.tile, count), "shifted") for x in tiles])
         made = inline_combiner(w, combine_fn, shifted, tiles)
         others = tuple([n for n in range(len(tiles[0].shape)) if n != place])
-        chosen = w.make(Expand(inside.tile, others)) if others else inside
+        chosen = w.make(ExpandDims(inside.tile, others)) if others else inside
         tiles = tuple([w.named(select(w, chosen, new, old), "run") for new, old in zip(made, tiles, strict=True)])
         distance *= 2
     return tiles if isinstance(input, tuple) and len(tiles) > 1 else tiles[0]

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir.dtype import DType, bool_, float32, uint64
-from ...ir.tile import Arange, BroadcastTo, Expand, Full, Gather, Literal, NumPrograms, ProgramId, Reshape, Tile, Trans
+from ...ir.tile import (
+    Arange,
+    BroadcastTo,
+    ExpandDims,
+    Full,
+    GatherAlongAxis,
+    Literal,
+    NumPrograms,
+    ProgramId,
+    Reshape,
+    Tile,
+    Trans,
+)
 from ...ir.tile_types import Refused
 from ...ir.tile_types import broadcast as meeting_shape
 from .arithmetic import binary, common_dtype, convert, numeric_tile, select
@@ -181,7 +193,7 @@ def expand_dims(w: TileWriter, input: Any, axis: Any) -> SymbolicTile:
     places = axis if isinstance(axis, tuple) else (axis,)
     rank = len(x.shape) + len(places)
     axes = tuple(sorted(axis_of(place, rank, "tl.expand_dims") for place in places))
-    return w.make(Expand(x.tile, axes))
+    return w.make(ExpandDims(x.tile, axes))
 
 
 @method
@@ -207,7 +219,7 @@ def trans(w: TileWriter, input: Any, *dims: Any) -> SymbolicTile:
 def gather(w: TileWriter, input: Any, index: Any, axis: Any) -> SymbolicTile:
     """Gather elements along an axis at the positions in `index`."""
     x, i = numeric_tile(input, "tl.gather"), numeric_tile(index, "tl.gather")
-    return w.make(Gather(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
+    return w.make(GatherAlongAxis(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 
 def select_rows(w: TileWriter, x: SymbolicTile, axis: int, index: Tile, count: int) -> SymbolicTile:
@@ -215,8 +227,8 @@ def select_rows(w: TileWriter, x: SymbolicTile, axis: int, index: Tile, count: i
     rank = len(x.shape)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if rank > 1:
-        index = BroadcastTo(Expand(index, tuple([n for n in range(rank) if n != axis])), shape)
-    return w.make(Gather(x.tile, index, axis))
+        index = BroadcastTo(ExpandDims(index, tuple([n for n in range(rank) if n != axis])), shape)
+    return w.make(GatherAlongAxis(x.tile, index, axis))
 
 
 @method
@@ -234,7 +246,7 @@ def join(w: TileWriter, a: Any, b: Any) -> SymbolicTile:
     """Stack two tiles along a new last axis."""
     x, y = w.tile(a), w.tile(b)
     shape = broadcast_shape(x, y)
-    both = [w.make(Expand(broadcast_axes(w, z, shape).tile, (len(shape),))) for z in (x, y)]
+    both = [w.make(ExpandDims(broadcast_axes(w, z, shape).tile, (len(shape),))) for z in (x, y)]
     second = w.make(Arange(0, 2))
     return select(w, binary(w, "eq", second, 0), *both)
 
@@ -277,5 +289,5 @@ def cat(w: TileWriter, input: Any, other: Any, can_reorder: bool = False, dim: A
     right = select(w, low, 0, binary(w, "sub", at, first))
     parts = [select_rows(w, w.held(z, "part"), axis, i.tile, first + second) for z, i in ((x, left), (y, right))]
     others = tuple([n for n in range(len(x.shape)) if n != axis])
-    chosen = w.make(Expand(low.tile, others)) if others else low
+    chosen = w.make(ExpandDims(low.tile, others)) if others else low
     return select(w, chosen, *parts)

@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from ...ir.dtype import DType, bool_
-from ...ir.tile import Assign, Cast, Expand, Full, Literal, Name, Parameter, Statement, Tile
+from ...ir.tile import Assign, Cast, ExpandDims, Full, Literal, Name, Statement, Tile, TileParameter
 from ...ir.tile_types import Refused, TileType, Types
 from .values import Number, Operand, SymbolicTile, number_dtype
 
@@ -32,7 +32,7 @@ class TileWriter:
         """Source locations of statements, by identity."""
         self.parts: dict[int, tuple[Tile, KernelLocation]] = {}
         self.at: KernelLocation | None = None
-        self.hidden: dict[DType, Parameter] = {}
+        self.hidden: dict[DType, TileParameter] = {}
         """Implicit pointers to address 0 by element type, for pointers made of addresses."""
         self.calls: tuple[KernelLocation, ...] = ()
 
@@ -99,7 +99,7 @@ class TileWriter:
         if dtype not in self.hidden:
             name = self.fresh("memory", TileType(dtype, (), True))
             self.home[name] = -1
-            self.hidden[dtype] = Parameter(name, dtype)
+            self.hidden[dtype] = TileParameter(name, dtype)
         return Name(self.hidden[dtype].name)
 
     # --- expressions -----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class TileWriter:
     def with_rank(self, x: SymbolicTile, rank: int) -> SymbolicTile:
         """Insert leading axes of extent 1 up to a rank."""
         missing = rank - len(x.shape)
-        return x if missing <= 0 or not x.shape else self.make(Expand(x.tile, tuple(range(missing))))
+        return x if missing <= 0 or not x.shape else self.make(ExpandDims(x.tile, tuple(range(missing))))
 
     # --- what builtins ask for -------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
                     return False
             case ir.Apply(fn, args) if fn in SUPPORTED and e.types.of(x).dtype is float32:
                 stack.extend(args)
-            case ir.Expand(y, axes) if len(e.types.of(x).shape) - 1 not in axes:  # the same for all rows
+            case ir.ExpandDims(y, axes) if len(e.types.of(x).shape) - 1 not in axes:  # the same for all rows
                 stack.append(y)
             case _:
                 return False
@@ -71,7 +71,7 @@ def _even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, odd: bool, made:
             else:
                 bits = b.op("shl", words, constant(16, words.type))
             return b.convert("bitcast", bits, "float")
-        case ir.Expand(y, axes):
+        case ir.ExpandDims(y, axes):
             return even_or_odd(e, y, at.moved(*[i for n, i in enumerate(at.indices) if n not in axes]), odd, made)
         case ir.Apply(fn, args):
             return vectors.apply(b, fn, float32, tuple([even_or_odd(e, y, at, odd, made) for y in args]))

@@ -101,7 +101,7 @@ class Dataflow:
     def _can_be_repeated(self, x: ir.Tile) -> bool:
         """Whether an expression may be evaluated later, at each use, as far as its outermost operation goes."""
         match x:
-            case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.Gather():
+            case ir.Reduce() | ir.Scan() | ir.Dot() | ir.Reshape() | ir.Trans() | ir.GatherAlongAxis():
                 return False
             case ir.Name(name):
                 return not self.is_reassigned(name)

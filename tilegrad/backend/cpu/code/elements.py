@@ -132,9 +132,9 @@ class ElementEvaluator:
                 return self._load(x, at, t)
             case ir.Cast() | ir.Bitcast() | ir.Full():
                 return self._converted(x, at)
-            case ir.Expand() | ir.BroadcastTo() | ir.Trans():
+            case ir.ExpandDims() | ir.BroadcastTo() | ir.Trans():
                 return self._moved(x, at, t)
-            case ir.Gather():
+            case ir.GatherAlongAxis():
                 return self._gathered(x, at)
             case ir.Reduce():
                 return self.reduction(x, at)
@@ -164,9 +164,9 @@ class ElementEvaluator:
         have = self.dtype(x.value, x.dtype)
         return vectors.cast(self.b, self.evaluate(x.value, at.scalar, have), have, x.dtype)
 
-    def _moved(self, x: ir.Expand | ir.BroadcastTo | ir.Trans, at: Position, t: TileType) -> LlvmValue:
+    def _moved(self, x: ir.ExpandDims | ir.BroadcastTo | ir.Trans, at: Position, t: TileType) -> LlvmValue:
         match x:
-            case ir.Expand(y, axes):
+            case ir.ExpandDims(y, axes):
                 lanes = 0 if len(t.shape) - 1 in axes else at.lanes
                 return self.evaluate(y, _without_axes(at, axes)._replace(lanes=lanes), t.dtype)
             case ir.BroadcastTo(y, shape):
@@ -238,7 +238,7 @@ class ElementEvaluator:
                 return self._offset(self.inlined[name], at, own)
             case ir.Arange(start, _):
                 return b.op("add", at.indices[-1], constant(start, I64))
-            case ir.Expand(y, axes):
+            case ir.ExpandDims(y, axes):
                 return self._offset(y, _without_axes(at, axes), self.shape(y))
             case ir.BroadcastTo(y, _):
                 return self._offset(y, at, own)
@@ -257,7 +257,7 @@ class ElementEvaluator:
         match x:
             case ir.Name(name) if name in self.inlined:
                 return self.split_offset(self.inlined[name], at)
-            case ir.Expand(y, axes):
+            case ir.ExpandDims(y, axes):
                 return self.split_offset(y, _without_axes(at, axes))
             case ir.BroadcastTo(y, _):
                 return self.split_offset(y, _in_operand(at, self.shape(y), own))
@@ -313,7 +313,7 @@ class ElementEvaluator:
             raw = load_irregular(self, x.pointer, at, t, type, existing, default)
         return vectors.from_memory(b, raw, t.dtype)
 
-    def _gathered(self, x: ir.Gather, at: Position) -> LlvmValue:
+    def _gathered(self, x: ir.GatherAlongAxis, at: Position) -> LlvmValue:
         """Load elements of a stored tile at indices along an axis."""
         b, lanes, last, source = self.b, at.lanes, len(at.indices) - 1, self.computed[id(x.x)]
         have = self.dtype(x.index, int32)

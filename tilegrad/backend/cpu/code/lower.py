@@ -133,7 +133,7 @@ class KernelLowering:
         self.b.leave(f"ret i64 {instance}")
         self.b.close_branches(chosen, inside, self.b.close_branch())
 
-    def _parameter(self, p: ir.Parameter, slot: LlvmValue) -> None:
+    def _parameter(self, p: ir.TileParameter, slot: LlvmValue) -> None:
         b = self.b
         element = "ptr" if p.pointer else vectors.memory_element(p.dtype)
         raw = b.instruction(f"load {element}, ptr {slot}, align 8", Type(element), p.name)
@@ -319,7 +319,7 @@ class KernelLowering:
     def prepare(self, x: ir.Tile, in_place: ir.Reduce | None = None) -> None:
         """Compute the reductions, scans, products and reshapes in an expression, operands first; not `in_place`."""
         for part in parts_first(x, self.e.inlined, self._prepared):
-            if isinstance(part, ir.Gather):
+            if isinstance(part, ir.GatherAlongAxis):
                 self._store_source(part.x)
             if isinstance(part, LOOP_EXPRESSIONS) and id(part) not in self.e.computed and part is not in_place:
                 self.e.computed[id(part)] = self._computed(part)

@@ -183,7 +183,7 @@ def _one_axis_indices(e: ElementEvaluator, x: ir.Tile, axis: int) -> list[ir.Til
     found = []
     for y in _all_subexpressions(e, x):
         match y:
-            case ir.Expand(z, (other,)) if other == 1 - axis and e.types.of(z).dtype is int32:
+            case ir.ExpandDims(z, (other,)) if other == 1 - axis and e.types.of(z).dtype is int32:
                 found.append(z)
     return found
 
@@ -278,8 +278,8 @@ def _transposed(e: ElementEvaluator, x: ir.Tile, made: dict[int, ir.Tile | None]
         case ir.Cast(y, dtype):
             inner = transposed_expression(e, y, made)
             return None if inner is None else ir.Cast(inner, dtype)
-        case ir.Expand(y, axes) if len(axes) == 1:
-            return ir.Expand(y, (1 - axes[0],))
+        case ir.ExpandDims(y, axes) if len(axes) == 1:
+            return ir.ExpandDims(y, (1 - axes[0],))
         case ir.BroadcastTo(y, (m, n)):
             inner = transposed_expression(e, y, made)
             return None if inner is None else ir.BroadcastTo(inner, (n, m))

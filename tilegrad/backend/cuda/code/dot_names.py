@@ -65,7 +65,7 @@ def _narrow(x: ir.Tile, dtype: DType, types: Types) -> ir.Tile | None:
     match x:
         case ir.Cast(y, to) if to is float32 and not isinstance(y, ir.Literal) and types.of(y).dtype is dtype:
             return y
-        case ir.Expand(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Reshape(y):
+        case ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Trans(y) | ir.Reshape(y):
             inner = _narrow(y, dtype, types)
             return None if inner is None else x.replaced(x=inner)
         case ir.Apply("where", (condition, ir.Literal(value), y)) if value in (0.0, 1.0):

@@ -65,7 +65,7 @@ class Definitions(Affine):
         """Return a divisor of an address's position within lines of this length."""
         x = self.resolved(x)
         match x:
-            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y):
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.ExpandDims(y):
                 return self.divisor_within(y, line)
             case ir.Apply("add" | "sub", args):
                 return gcd(*(self.divisor_within(y, line) for y in args))
@@ -159,7 +159,7 @@ class Definitions(Affine):
                 return {ir.Literal(1): value}
             case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
                 return {}
-            case ir.Cast(y) | ir.BroadcastTo(y) | ir.Expand(y) | ir.Full(_, y):
+            case ir.Cast(y) | ir.BroadcastTo(y) | ir.ExpandDims(y) | ir.Full(_, y):
                 return self.coefficients(y)
             case ir.Apply("mul", (y, ir.Literal(int(by)))) | ir.Apply("mul", (ir.Literal(int(by)), y)):
                 return {term: factor * by for term, factor in self.coefficients(y).items()}
@@ -184,7 +184,7 @@ class Definitions(Affine):
         match mask:
             case ir.Apply("bitand", args):
                 return list(dict.fromkeys(found for y in args for found in self.comparisons(y)))
-            case ir.Expand(y) | ir.BroadcastTo(y):
+            case ir.ExpandDims(y) | ir.BroadcastTo(y):
                 shape = self.types.of(y).shape
                 found = [
                     (i, n) if n >= 0 and self.types.of(i).shape == shape else other for i, n in self.comparisons(y)
@@ -203,7 +203,7 @@ class Definitions(Affine):
                 return Counter()
             case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
                 return Counter()
-            case ir.Expand(y) | ir.BroadcastTo(y) | ir.Cast(y):
+            case ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Cast(y):
                 return self.terms(y)
             case ir.Apply("add", (y, z)):
                 return self.terms(y) + self.terms(z)

@@ -168,7 +168,7 @@ class Elements:
     def _rearranged(self, x: ir.Tile, view: View, t: TileType) -> Text:
         """Evaluate an expression that only selects elements of another one."""
         match x:
-            case ir.Expand(y, axes):
+            case ir.ExpandDims(y, axes):
                 return self.of(y, tuple([a for n, a in enumerate(view) if n not in axes]), t.dtype)
             case ir.BroadcastTo(y, shape):
                 return self.part(y, view, shape, t.dtype)
@@ -176,7 +176,7 @@ class Elements:
                 return self.of(y, tuple([view[permutation.index(n)] for n in range(len(view))]), t.dtype)
             case ir.Reshape(y, _):
                 return self.of(y, self._reshaped(view, t.shape, self.shape(y)), t.dtype)
-            case ir.Gather(y, index, axis):
+            case ir.GatherAlongAxis(y, index, axis):
                 return self.of(y, self._gathered(view, index, axis, self.shape(y)), t.dtype)
         raise NotImplementedError(type(x).__name__)
 

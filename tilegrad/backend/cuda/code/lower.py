@@ -159,7 +159,7 @@ class CudaLowering(Registers):
             case ir.Name(name):
                 known = name in self.affine.definitions or name in self.affine.loops
                 return known or not (self.types.variables[name].shape or self.counts.get(name, 0) > 1)
-            case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.Gather():
+            case ir.Load() | ir.Reduce() | ir.Scan() | ir.Dot() | ir.Bitcast() | ir.GatherAlongAxis():
                 return False
         return isinstance(x, ir.Apply | ir.Literal) or not self.types.of(x).dtype.is_float
 
@@ -234,7 +234,7 @@ class CudaLowering(Registers):
                 found.append(f"{type} {name} = {type}(number(given_{name}));")
         return found
 
-    def _parameter(self, p: ir.Parameter) -> str:
+    def _parameter(self, p: ir.TileParameter) -> str:
         name, type = self.names.of(p.name), MEMORY[p.dtype.name]
         if not p.pointer:
             return f"{type} {'' if type == TYPES[p.dtype.name] else 'given_'}{name}"

@@ -298,7 +298,7 @@ class LayoutPlan:
                     if not isinstance(whole, ir.Apply | ir.BroadcastTo):
                         continue
                     for part in ir.parts(whole):
-                        if isinstance(part, ir.Expand) and part.x == ir.Name(name):
+                        if isinstance(part, ir.ExpandDims) and part.x == ir.Name(name):
                             layout = self.of_operand(whole)
                             return layout.without(part.axes) if len(layout.shape) == len(part.axes) + 1 else None
         return None
