@@ -129,7 +129,7 @@ def test_misconfigured_launches(gpu: CudaDevice) -> None:
         ({"threads": 0}, "0 threads"),
         ({"shared": 1 << 20}, "1048576 bytes of shared memory: .* allows 232448"),
     ):
-        executable.functions = {digest: real._replace(**change)}
+        executable.functions = {digest: real._replace(binary=real.binary.replaced(**change))}
         executable._bindings.clear()
         with pytest.raises(LaunchError, match=text):
             executable.bound()

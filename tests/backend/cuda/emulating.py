@@ -9,8 +9,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from tests.backend.cuda.emulated import Emulated, checks_indices, encoded
-from tests.backend.cuda.simulated import CudaBinary, SimulatedDriver
+from tests.backend.cuda.emulated import Emulated, encoded
+from tests.backend.cuda.simulated import SimulatedDriver
+from tilegrad.backend.cuda.build import CudaBinary
 from tilegrad.backend.cuda.driver import KernelCall, NodeCall
 from tilegrad.backend.cuda.tensor_map import TensorMap
 from tilegrad.ir.tile import Kernel
@@ -31,8 +32,8 @@ class EmulatingDriver(SimulatedDriver):
         (source,) = made.sources
         self.emulations[kernel.digest()] = made
         return CudaBinary(
-            source.name, source.text, pickle.dumps(kernel), source.threads, source.shared, 32, 0, source.maps,
-            source.resident, checks_indices(source),
+            source.name, source.text, pickle.dumps(kernel), source.threads, source.shared, 32, 0, architecture,
+            source.maps, source.resident,
         )  # fmt: skip
 
     def function(self, module: int, name: str) -> int:

@@ -14,10 +14,12 @@ import threading
 from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tilegrad.backend.cuda.build import CudaBinary
+from tilegrad.backend.cuda.code.checked_indices import PLACE
 from tilegrad.backend.cuda.driver import (
     ILLEGAL_ADDRESS,
     OUT_OF_MEMORY,
@@ -37,21 +39,6 @@ from tilegrad.ir.tile import Kernel
 from tilegrad.runtime.index_faults import IndexFaults
 
 ALIGNMENT = 512
-
-
-class CudaBinary(NamedTuple):
-    """A compiled kernel: the kernel itself."""
-
-    name: str
-    source: str
-    image: bytes
-    threads: int = 128
-    shared: int = 0
-    registers: int = 32
-    spills: int = 0
-    maps: tuple[TensorMap, ...] = ()
-    resident: int = 0
-    checks_indices: bool = False
 
 
 class Occurrence:
@@ -107,8 +94,9 @@ class SimulatedDriver(Driver):
     def build(self, kernel: Kernel, architecture: str) -> Any:
         self.counts["built"] += 1
         image = pickle.dumps(kernel)
-        text, checks = f"// {kernel.name} for {architecture}", "'inside'" in repr(kernel)
-        return CudaBinary(kernel.name, text, image, self.threads, self.shared, checks_indices=checks)
+        checks = f"int64* {PLACE}" if "'inside'" in repr(kernel) else ""
+        text = f"// {kernel.name} for {architecture} {checks}"
+        return CudaBinary(kernel.name, text, image, self.threads, self.shared, 32, 0, architecture)
 
     # --- bookkeeping ---------------------------------------------------------------------------
 

@@ -6,9 +6,8 @@ import pytest
 
 from tests.backend.cuda.test_code import own_text
 from tests.backend.cuda.test_dot import ORDERS, compiled, product
-from tilegrad.backend.cuda.build import build_kernel
+from tilegrad.backend.cuda.build import CudaBinary, build_kernel
 from tilegrad.backend.cuda.code.lower import lower
-from tilegrad.backend.cuda.functions import LoadedKernel
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
 
@@ -65,10 +64,10 @@ def test_lanes_exchange_pairs_to_16_byte_pieces() -> None:
 
 
 def test_persistent_grid_size() -> None:
-    stays = LoadedKernel(0, "contract", "", 384, 215088, 168, (), resident=1)
+    stays = CudaBinary("contract", "", b"", 384, 215088, 168, 0, "sm_90a", resident=1)
     assert [stays.blocks(instances, 132) for instances in (1, 131, 132, 6144)] == [1, 131, 132, 132]
-    assert stays._replace(resident=2).blocks(6144, 132) == 264
-    assert stays._replace(resident=0).blocks(6144, 132) == 6144
+    assert stays.replaced(resident=2).blocks(6144, 132) == 264
+    assert stays.replaced(resident=0).blocks(6144, 132) == 6144
 
 
 @compiled

@@ -169,15 +169,11 @@ class _LibraryTrial:
                 self._fill(self.buffers[n], types[n].numpy, n)
 
     def _compiled_launch(self, launched: CompiledLaunch, buffers: Sequence[int]) -> KernelCall:
-        kernel, function, extents = launched
-        grid = (*extents, 1, 1, 1)[:3]
-        blocks = function.blocks(grid[0] * grid[1] * grid[2], self.device.properties.multi_processor_count)
-        values = [*[self.buffers[n].address for n in buffers], *grid, *function.index_faults]
-        call = KernelCall(
-            kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
-        )
+        _, function, extents = launched
+        addresses = [self.buffers[n].address for n in buffers]
+        call = function.call(self.device.properties, addresses, extents)
         for map, place in call.maps:
-            self.device.driver.encode(place, map, values[map.parameter])
+            self.device.driver.encode(place, map, addresses[map.parameter])
         return call
 
     def choice(self) -> LibraryChoice:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from math import prod
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.tile import Kernel
 from ...runtime import events
-from .properties import check_compiler, check_launch
-from .tensor_map import TensorMap
+from .driver import KernelCall
+from .properties import GpuProperties, check_compiler, check_launch
 
 if TYPE_CHECKING:
     from .build import CudaBinary
@@ -23,23 +24,21 @@ DEFAULT_SHARED_BYTES = 48 << 10
 
 
 class LoadedKernel(NamedTuple):
-    """A loaded kernel; `name` and `origin` are for messages."""
+    """A compiled kernel in a context; `origin` is for messages."""
 
+    binary: CudaBinary
     handle: int
-    name: str
     origin: str
-    threads: int
-    shared: int
-    registers: int
-    maps: tuple[TensorMap, ...]
-    resident: int = 0
-    """Persistent blocks per multiprocessor; 0: one block per instance."""
     index_faults: tuple[int, ...] = ()
     """Address of the fault record, an argument after the grid, if the kernel checks indices."""
 
-    def blocks(self, instances: int, multiprocessors: int) -> int:
-        """Return the number of blocks to launch."""
-        return min(instances, self.resident * multiprocessors) if self.resident else instances
+    def call(self, limits: GpuProperties, arguments: Sequence[int], grid: Sequence[int]) -> KernelCall:
+        """Prepare a launch of all instances of a grid."""
+        code = self.binary
+        blocks = code.blocks(prod(grid), limits.multi_processor_count)
+        check_launch(limits, code.name, blocks, code.threads, code.shared, code.registers, self.origin)
+        values = [*arguments, *(*grid, 1, 1, 1)[:3], *self.index_faults]
+        return KernelCall(code.name, self.handle, blocks, code.threads, code.shared, values, code.maps)
 
 
 class LoadedKernels:
@@ -80,14 +79,4 @@ class LoadedKernels:
             handle = driver.function(driver.load(code.image), code.name)
             if code.shared > DEFAULT_SHARED_BYTES:
                 driver.allow_shared(handle, code.shared)
-        return LoadedKernel(
-            handle,
-            kernel.name,
-            kernel.origin,
-            code.threads,
-            code.shared,
-            code.registers,
-            tuple(getattr(code, "maps", ())),
-            getattr(code, "resident", 0),
-            (device.index_faults.address,) if code.checks_indices else (),
-        )
+        return LoadedKernel(code, handle, kernel.origin, (device.index_faults.address,) if code.checks_indices else ())

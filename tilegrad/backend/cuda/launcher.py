@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from math import prod
 from threading import RLock
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,6 @@ from ...runtime.buffer import DeviceBuffer
 from .driver import KernelCall
 from .memory import CudaBuffer
 from .plan import PlannedCall
-from .properties import check_launch
 from .queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
 from .watching import WATCHED, check_accesses, profile_steps
 
@@ -85,13 +83,7 @@ class CudaLauncher:
         key = (grid, tuple(words))
         call = self.calls.get(key)
         if call is None:
-            made = self.function
-            blocks = made.blocks(prod(grid), self.device.properties.multi_processor_count)
-            check_launch(
-                self.device.properties, made.name, blocks, made.threads, made.shared, made.registers, made.origin
-            )
-            values = [*words, *(*grid, 1, 1, 1)[:3], *made.index_faults]
-            call = KernelCall(made.name, made.handle, blocks, made.threads, made.shared, values, made.maps)
+            call = self.function.call(self.device.properties, words, grid)
             self.calls[key] = call
             if len(self.calls) > MAX_CALLS:
                 self.calls.popitem(last=False)

@@ -13,10 +13,10 @@ from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
 from ...runtime.external_work import settled
 from ..places import INPUTS, Place, Places, Span
-from .driver import CopyCall, KernelCall, LibraryCall, NodeCall
+from .driver import CopyCall, LibraryCall, NodeCall
 from .functions import LoadedKernel
 from .outside import ForeignCall
-from .properties import GpuProperties, check_launch
+from .properties import GpuProperties
 
 ALIGNMENT = 256
 """Alignment of temporaries, in bytes."""
@@ -206,14 +206,8 @@ class _Planner:
         instances = math.prod(extents)
         if instances == 0:
             return  # an axis is empty
-        blocks = function.blocks(instances, self.limits.multi_processor_count)
-        check_launch(self.limits, kernel.name, blocks, function.threads, function.shared, 0, kernel.origin)
         numbers = [0 if isinstance(a, str) else known(a, self.sizes) for a in step.arguments]
-        values = [*numbers, *(*extents, 1, 1, 1)[:3], *function.index_faults]
-        call: NodeCall = KernelCall(
-            kernel.name, function.handle, blocks, function.threads, function.shared, values, function.maps
-        )
-        call = self._substitute(step) or call
+        call: NodeCall = self._substitute(step) or function.call(self.limits, numbers, extents)
         found = self._accesses(kernel)
         named = {p.name: a for p, a in zip(kernel.parameters, step.arguments, strict=True) if isinstance(a, str)}
         loaded = [named[name] for name in named if name in found.loaded]
