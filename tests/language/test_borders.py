@@ -8,13 +8,13 @@ import pytest
 import tilegrad as tg
 from tests.language import test_tutorials as tutorials
 from tests.language.kernel_texts import made
-from tilegrad.backend.cpu.borders import specialise_borders
 from tilegrad.ir.tile_parser import parse
+from tilegrad.tiles.pipeline import run_passes
 
 
 def test_a_program_inside_needs_no_mask() -> None:
     tutorials.test_vector_add(1000)
-    kernel = specialise_borders(tutorials.add.latest().fast)
+    kernel = run_passes(tutorials.add.latest().fast, "cpu", users=True)
     text = str(kernel)
     assert "if tl.program_id(0) * 128 + 127 < n:" in text
     assert "tl.store(out_ptr + offsets, x_inside + y_inside)" in text
@@ -23,7 +23,7 @@ def test_a_program_inside_needs_no_mask() -> None:
 
 def test_masks_with_one_condition_go_together() -> None:
     tutorials.test_matmul_in_groups(tg.float32, False, "")
-    text = str(specialise_borders(tutorials.matmul.latest().fast))
+    text = str(run_passes(tutorials.matmul.latest().fast, "cpu", users=True))
     assert text.count("16) % ") == 0
     assert len(re.findall(r"if 15 < K - k\w* \* 16:", text)) == 1
 
@@ -31,7 +31,7 @@ def test_masks_with_one_condition_go_together() -> None:
 def test_kernels_without_masks_stay() -> None:
     k = made("tl.store(out + tl.arange(0, 4), 1.0)", "out")
     k[1](tg.empty(4))
-    assert specialise_borders(k.ir) is k.ir
+    assert run_passes(k.ir, "cpu", users=True) is k.ir
 
 
 BODIES = {

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .dtype import FLOAT8, DType, bool_, float8_e4m3fn
+from .dtype import FLOAT8, DType, bfloat16, bool_, float8_e4m3fn, float16, float32
 from .precision import product
 
 Result = Literal["same", "bool", "last", "given"]
@@ -217,6 +217,11 @@ REDUCERS: dict[str, Reducer] = {
     "argmax": Reducer("argmax", "argmax", "", np.argmax, None),
     "argmin": Reducer("argmin", "argmin", "", np.argmin, None),
 }
+
+
+def accumulation_dtype(dtype: DType) -> DType:
+    """The dtype in which a reduction accumulates."""
+    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def identity(fn: str, dtype: DType) -> float | int | bool:

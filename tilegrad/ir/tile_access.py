@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -55,6 +56,34 @@ def walk(*tiles: Tile) -> Iterator[Tile]:
                 stack += inside[::-1]
 
 
+def expressions(*body: Statement) -> Iterator[Tile]:
+    """List every expression object of statements once, including those of nested blocks."""
+    return walk(*(root for s in statements(body) for root in roots(s)))
+
+
+def names_in(*tiles: Tile) -> set[str]:
+    """Return the names in expressions."""
+    return {x.name for x in walk(*tiles) if isinstance(x, Name)}
+
+
+def names_read(statement: Statement) -> set[str]:
+    """Return the names in the expressions of a statement itself."""
+    return names_in(*roots(statement))
+
+
+def assigned_name(statement: Statement) -> str:
+    """Return the name that a statement assigns, or ""; a loop assigns its index."""
+    match statement:
+        case Assign(name=name) | Atomic(name=name) | For(index=name):
+            return name
+    return ""
+
+
+def count_assignments(body: tuple[Statement, ...]) -> Counter[str]:
+    """Count the assignments of each name."""
+    return Counter(filter(None, map(assigned_name, statements(body))))
+
+
 class Accesses(NamedTuple):
     """Names of pointer parameters that a kernel loads from and stores to."""
 
@@ -64,8 +93,7 @@ class Accesses(NamedTuple):
 
 def precisions(kernel: Kernel) -> list[Precision]:
     """List the precisions of dots below float32's, sorted by name."""
-    parts = walk(*(root for s in statements(kernel.body) for root in roots(s)))
-    return sorted({x.precision for x in parts if isinstance(x, Dot)} - {"highest"})
+    return sorted({x.precision for x in expressions(*kernel.body) if isinstance(x, Dot)} - {"highest"})
 
 
 def accesses(kernel: Kernel, types: Types) -> Accesses:
@@ -82,21 +110,32 @@ def accesses(kernel: Kernel, types: Types) -> Accesses:
     >>> sorted(found.loaded), sorted(found.stored)
     (['x'], ['out'])
     """
-    every = list(statements(kernel.body))
-    moved = [s for s in every if isinstance(s, Assign) and types.variables[s.name].pointer]
-    bases = {p.name: {p.name} for p in kernel.parameters if p.pointer}
-    for _ in moved:  # a name may stand for another name, and so on
-        for assign in moved:
-            bases.setdefault(assign.name, set()).update(_bases(assign.value, bases, types))
+    bases = PointerBases(kernel, types)
     loaded: set[str] = set()
     stored: set[str] = set()
-    for s in every:
-        loaded.update(*(_bases(x.pointer, bases, types) for x in walk(*roots(s)) if isinstance(x, Load)))
+    for s in statements(kernel.body):
+        loaded.update(*(bases.of(x.pointer) for x in walk(*roots(s)) if isinstance(x, Load)))
         if isinstance(s, Store | Atomic):
-            stored |= _bases(s.pointer, bases, types)
+            stored |= bases.of(s.pointer)
         if isinstance(s, Atomic):
-            loaded |= _bases(s.pointer, bases, types)
+            loaded |= bases.of(s.pointer)
     return Accesses(frozenset(loaded), frozenset(stored))
+
+
+class PointerBases:
+    """The parameters whose memory the pointers of a kernel may refer to."""
+
+    def __init__(self, kernel: Kernel, types: Types) -> None:
+        self._types = types
+        self._bases = {p.name: {p.name} for p in kernel.parameters if p.pointer}
+        moved = [s for s in statements(kernel.body) if isinstance(s, Assign) and types.variables[s.name].pointer]
+        for _ in moved:  # a name may stand for another name, and so on
+            for assign in moved:
+                self._bases.setdefault(assign.name, set()).update(self.of(assign.value))
+
+    def of(self, pointer: Tile) -> set[str]:
+        """List the parameters that a pointer may refer to."""
+        return set().union(*(self._bases.get(name, ()) for name in _pointers(pointer, self._types)))
 
 
 def stored_through(kernel: Kernel, types: Types) -> set[str]:
@@ -116,10 +155,3 @@ def _pointers(x: Tile, types: Types) -> Iterator[str]:
     for part in parts(x):
         if types.of(part).pointer:
             yield from _pointers(part, types)
-
-
-def _bases(pointer: Tile, bases: dict[str, set[str]], types: Types) -> set[str]:
-    """List the parameters whose memory a pointer may refer to."""
-    if isinstance(pointer, Name):
-        return bases.get(pointer.name, set())
-    return set().union(*(_bases(x, bases, types) for x in parts(pointer) if types.of(x).pointer))

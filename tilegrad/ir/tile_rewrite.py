@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import chain, count
 from typing import Any, TypeVar
 
 from .node import Structure
-from .tile import Name, Tile
+from .tile import For, If, Name, Statement, Tile, While
 
 T = TypeVar("T")
 
@@ -42,6 +43,42 @@ def map_operands(x: Tile, change: Callable[[Tile], Tile]) -> Tile:
         elif value is not None and (one := change(value)) is not value:
             changed[field] = one
     return x.replaced(**changed) if changed else x
+
+
+def map_statements(
+    body: tuple[Statement, ...], change: Callable[[Statement], Sequence[Statement] | None]
+) -> tuple[Statement, ...]:
+    """Rebuild a block, nested blocks first: each statement becomes what `change` returns for it (None: it stays).
+
+    >>> from .tile import Assign, While
+    >>> body = (While(Name("go"), (Assign("x", Name("y")),)),)
+    >>> map_statements(body, lambda s: [] if isinstance(s, Assign) else None)
+    (While(condition=Name(name='go'), body=()),)
+    """
+    made: list[Statement] = []
+    for statement in body:
+        match statement:
+            case For(body=inner) | While(body=inner):
+                new = map_statements(inner, change)
+                statement = statement if new is inner else statement.replaced(body=new)
+            case If(condition, then, otherwise):
+                first, second = map_statements(then, change), map_statements(otherwise, change)
+                if first is not then or second is not otherwise:
+                    statement = If(condition, first, second)
+        found = change(statement)
+        made += [statement] if found is None else found
+    same = len(made) == len(body) and all(x is y for x, y in zip(made, body, strict=True))
+    return body if same else tuple(made)
+
+
+def fresh_name(stem: str, taken: Container[str]) -> str:
+    """Return the first of stem, stem2, stem3, ... that is not taken.
+
+    >>> fresh_name("x", {"x", "x2"})
+    'x3'
+    """
+    names = chain([stem], (f"{stem}{n}" for n in count(2)))
+    return next(name for name in names if name not in taken)
 
 
 def substitute(part: T, values: Mapping[str, Tile]) -> T:

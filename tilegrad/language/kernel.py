@@ -17,12 +17,11 @@ from ..runtime.bounds import limit
 from ..runtime.device import device
 from ..runtime.executable import CompiledKernel
 from ..runtime.singletons import lock
-from ..tiles.name_reductions import name_reductions
+from ..tiles.pipeline import run_passes
 from ..tiles.pointers import Unsupported
 from ..tiles.read.reader import ReadKernel, read_kernel
 from ..tiles.read.scope import TileFunction
 from ..tiles.read.values import SymbolicTile
-from ..tiles.split_loop_pointers import split_loop_pointers
 from .arguments import BoundArguments, bind_arguments, device_of, grid_of
 from .checking import check as run_checked
 from .checking import race as run_in_orders
@@ -72,7 +71,7 @@ class SpecialisedKernel:
     def fast(self) -> Kernel:
         """The tile kernel as backends compile it: loop-carried pointers are split, reductions have names."""
         if self._fast is None:
-            self._fast = name_reductions(split_loop_pointers(self.ir, self.read.types), self.read.types)
+            self._fast = run_passes(self.ir, "", users=True, types=self.read.types)
         return self._fast
 
     def checked(self, watch: CheckOptions) -> tuple[InstrumentedKernel, CompiledKernel] | None:

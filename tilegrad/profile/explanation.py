@@ -29,6 +29,7 @@ from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
 from ..schedule.replace import launch_line
 from ..tensor import Tensor
+from ..tiles.pipeline import PASSES, show_stages
 from ..transform.autodiff import undifferentiated
 from .lines import FileLine, LineKernels, places_of, show_lines, user_lines
 from .listing import Listing
@@ -222,6 +223,10 @@ class Explanation:
         kept = self.kept
         if kept is not None:
             found["kept"] = lambda: show_kept(kept)
+        kernels = [(s.kernel, bool(s.users)) for s in self.program.steps if isinstance(s, Launch)]
+        for step in PASSES:
+            if step.target == self.device.kind:
+                found[step.name] = lambda s=step: show_stages(kernels, s.target)[s.name]  # type: ignore[misc]
         if self.device.shows_source:
             found["source"] = self.source
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"

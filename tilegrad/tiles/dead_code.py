@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.tile import Assign, Atomic, For, If, Kernel, Name, Statement, While
-from ..ir.tile_access import roots, statements, walk
+from ..ir.tile import Assign, Atomic, For, If, Kernel, Statement, While
+from ..ir.tile_access import names_read, statements
 from .read.source import KernelLocation
 
 Places = dict[int, tuple[Statement, KernelLocation]]
@@ -28,7 +28,7 @@ def eliminate_dead_code(kernel: Kernel, places: Places) -> tuple[Kernel, Places]
         tl.store(x, a)
     """
     while True:
-        used = {x.name for s in statements(kernel.body) for root in roots(s) for x in walk(root) if isinstance(x, Name)}
+        used = {name for s in statements(kernel.body) for name in names_read(s)}
         body = _block(kernel.body, used, places)
         if body == kernel.body:
             return kernel, places

@@ -31,7 +31,7 @@ from ..ir.tile import (
     parts,
 )
 from ..ir.tile_access import roots, walk
-from ..ir.tile_rewrite import rewrite
+from ..ir.tile_rewrite import fresh_name, map_statements, rewrite
 from ..ir.tile_types import Types
 
 
@@ -54,38 +54,22 @@ def name_reductions(kernel: Kernel, types: Types) -> Kernel:
         reduced = tl.sum(v, axis=0) / 8
         tl.store(x + i, v - reduced)
     """
-    body = _block(kernel.body, types)
+    # a condition of `while` is evaluated in each iteration: it stays as it is
+    body = map_statements(kernel.body, lambda s: None if isinstance(s, For | While | If) else _hoisted(s, types))
     return kernel if body is kernel.body else kernel.replaced(body=body)
 
 
-def _block(body: tuple[Statement, ...], types: Types) -> tuple[Statement, ...]:
-    made: list[Statement] = []
-    for statement in body:
-        match statement:
-            case For(body=inner) | While(body=inner):  # a condition is evaluated in each iteration: it stays as it is
-                renewed = _block(inner, types)
-                made.append(statement if renewed is inner else statement.replaced(body=renewed))
-            case If(condition, then, otherwise):
-                first, second = _block(then, types), _block(otherwise, types)
-                same = first is then and second is otherwise
-                made.append(statement if same else If(condition, first, second))
-            case _:
-                made += _hoisted(statement, types)
-    same = len(made) == len(body) and all(x is y for x, y in zip(made, body, strict=True))
-    return body if same else tuple(made)
-
-
-def _hoisted(statement: Statement, types: Types) -> list[Statement]:
+def _hoisted(statement: Statement, types: Types) -> list[Statement] | None:
     """Return a statement preceded by assignments of its reductions."""
     found: dict[Tile, Name] = {}
     for root in roots(statement):
         for x in _smaller_reductions(root, _count(root, types), types):
             if x not in found:
                 hint = f"{statement.name}_reduced" if isinstance(statement, Assign) else "reduced"
-                found[x] = Name(_fresh(hint, types))
+                found[x] = Name(fresh_name(hint, types.variables))
                 types.variables[found[x].name] = types.of(x)
     if not found:
-        return [statement]
+        return None
     before: list[Statement] = [Assign(name.name, x) for x, name in found.items()]
     return [*before, rewrite(statement, lambda part: found.get(part) if isinstance(part, Tile) else None)]
 
@@ -102,11 +86,3 @@ def _smaller_reductions(x: Tile, whole: int, types: Types) -> list[Tile]:
 
 def _count(x: Tile, types: Types) -> int:
     return 1 if isinstance(x, Literal) else prod(types.of(x).shape)
-
-
-def _fresh(hint: str, types: Types) -> str:
-    name, n = hint, 1
-    while name in types.variables:
-        n += 1
-        name = f"{hint}{n}"
-    return name

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.executable import Executable, HoistedProgram, Runner
+from ...tiles.pipeline import run_passes
 from ..steady import parted
 from . import native
 from .bind_sizes import bind_sizes, written_buffers
-from .borders import specialise_borders
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
 from .costs import RELEASE_LOCK_NS
@@ -77,7 +77,7 @@ def specialise_users_kernels(program: Program) -> Program:
     if not any(isinstance(step, Launch) and step.users for step in program.steps):
         return program
     steps = [
-        s.replaced(kernel=specialise_borders(s.kernel)) if isinstance(s, Launch) and s.users else s
+        s.replaced(kernel=run_passes(s.kernel, "cpu", users=True)) if isinstance(s, Launch) and s.users else s
         for s in program.steps
     ]
     return program.replaced(steps=tuple(steps))  # type: ignore[no-any-return]

@@ -17,8 +17,8 @@ from ...ir.dtype import DType
 from ...ir.tile import Kernel
 from ...runtime import events
 from ...runtime.buffer import DeviceBuffer
+from ...tiles.pipeline import run_passes
 from . import native
-from .borders import specialise_borders
 from .build import build_kernels, kernel_assembly, kernel_ir
 from .costs import ASSUMED_INSTANCE_NS, RELEASE_LOCK_NS
 from .partition import NativeCall, partition
@@ -32,19 +32,19 @@ MEASURED_RUNS = 3
 
 def launched_ir(kernel: Kernel) -> str:
     """Return the LLVM IR of a kernel as it is launched."""
-    return kernel_ir(specialise_borders(kernel))
+    return kernel_ir(run_passes(kernel, "cpu", users=True))
 
 
 def launched_assembly(kernel: Kernel) -> str:
     """Return the assembly of a kernel as it is launched."""
-    return kernel_assembly(specialise_borders(kernel))
+    return kernel_assembly(run_passes(kernel, "cpu", users=True))
 
 
 class LaunchedKernel:
     """A compiled kernel of a user."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self.kernel = specialise_borders(kernel)
+        self.kernel = run_passes(kernel, "cpu", users=True)
         self.code = build_kernels([self.kernel])
         self.pointers = [slot for slot, p in enumerate(self.kernel.parameters) if p.pointer]
         self.numbers = [(slot, p.dtype) for slot, p in enumerate(self.kernel.parameters) if not p.pointer]

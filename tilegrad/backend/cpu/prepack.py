@@ -19,7 +19,7 @@ constants, such as the weights of an inference: these are packed once for many r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from math import prod
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ from ...ir.tile import (
     Tile,
     TileParameter,
 )
-from ...ir.tile_access import accesses, roots, statements, walk
+from ...ir.tile_access import accesses, expressions, names_in, statements
 from ...ir.tile_checker import check
 from .code.amx_packing import packed_bytes
 from .code.blocks import register_block
@@ -177,10 +177,8 @@ class _PackingKernels:
     def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
         self.products: list[SummedProduct] = []
-        self.names = {
-            x.name for x in (*kernel.parameters, *_expressions(kernel.body)) if isinstance(x, Name | TileParameter)
-        }
-        if any(isinstance(x, Dot) for x in _expressions(kernel.body)):
+        self.names = {p.name for p in kernel.parameters} | names_in(*expressions(*kernel.body))
+        if any(isinstance(x, Dot) for x in expressions(*kernel.body)):
             self.types = check(kernel)
             self.products = consecutive_products(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
@@ -190,7 +188,7 @@ class _PackingKernels:
         if not self.products:
             return None
         slices = [self._slice(product, right) for product in self.products]
-        needed = list(_expressions(s for statements_of in slices for s in statements_of))
+        needed = list(expressions(*(s for statements_of in slices for s in statements_of)))
         axes = {x.axis for x in needed if isinstance(x, ProgramId)}
         read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
         parts, constant = self.products[0].form.parts, bool(read) and read <= self.constants
@@ -227,7 +225,7 @@ class _PackingKernels:
         bytes = prod(grid) * iterations * area
         grid[loop_axis] = iterations
         body = self._body(slices, names, right, loop_axis)
-        used = {x.name for x in _expressions(body) if isinstance(x, Name)}
+        used = names_in(*expressions(*body))
         kernel = PackingKernel(
             f"{self.kernel.name}_{name}",
             (*[p for p in self.kernel.parameters if p.name in used], TileParameter(memory, uint8)),
@@ -265,12 +263,12 @@ class _PackingKernels:
         """Slice the assignments that an operand depends on, before the loop and in it."""
         inner = product.loop.body if product.loop else ()
         before = self.kernel.body
-        names = {x.name for x in walk(product.operand(right)) if isinstance(x, Name)}
+        names = names_in(product.operand(right))
         found: list[Statement] = []
         for s in (*reversed(inner), *reversed(before)):
             if isinstance(s, Assign) and s.name in names:
                 found.append(s)
-                names |= {x.name for x in walk(s.value) if isinstance(x, Name)}
+                names |= names_in(s.value)
         found.reverse()
         return found
 
@@ -309,10 +307,6 @@ def _is_prepacked_sum(kernel: Kernel, products: Sequence[SummedProduct], packed:
     names = {product.dot.accumulator for product in products}
     begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
     return products[0].form.parts > 0 and len(begins) == 1 == len(names)
-
-
-def _expressions(body: Iterable[Statement]) -> list[Tile]:
-    return list(walk(*(root for s in statements(tuple(body)) for root in roots(s))))
 
 
 def _on(instance: Tile, extent: int, axis: int) -> Tile:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import float32
-from ...ir.tile_access import roots, statements, walk
+from ...ir.tile_access import expressions
 from ...ir.tile_types import Types
 from .code.low_precision_forms import MULTIPLY_ADD, LowPrecisionForm, low_precision_form
 from .target import Target
@@ -50,9 +50,7 @@ def consecutive_products(kernel: ir.Kernel, types: Types, target: Target) -> lis
     """List the products of a kernel in order, all of one form; none if they are not consecutive."""
     found: list[SummedProduct] = []
     for s in kernel.body:
-        dots = [
-            x for x in walk(*(root for inner in statements((s,)) for root in roots(inner))) if isinstance(x, ir.Dot)
-        ]
+        dots = [x for x in expressions(s) if isinstance(x, ir.Dot)]
         if not dots:
             continue
         iterations = _iterations(s, dots)

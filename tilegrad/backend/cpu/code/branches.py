@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....ir.tile import Assign, If, Kernel, Load, Name, Statement, Tile
-from ....ir.tile_access import roots, walk
+from ....ir.tile import Assign, If, Kernel, Load, Statement, Tile
+from ....ir.tile_access import expressions, names_in, walk
 from ..costs import MIN_BORDER_STATEMENTS
 
 DISPATCHER = """define void @NAME(ptr noalias %arguments, i64 %begin, i64 %end) #0 {
@@ -54,7 +54,7 @@ def split_branches(kernel: Kernel) -> list[KernelPart]:
     ):
         return [KernelPart(kernel, f"void @{name}")]
     needed = _slice(before, last.condition)
-    if any(isinstance(x, Load) for x in walk(last.condition, *(root for s in needed for root in roots(s)))):
+    if any(isinstance(x, Load) for x in (*walk(last.condition), *expressions(*needed))):
         return [KernelPart(kernel, f"void @{name}")]  # the instance before may have stored what is loaded
     inside, other = (kernel.replaced(body=(*before, *way)) for way in (last.body, last.otherwise))
     return [
@@ -71,10 +71,10 @@ def dispatcher(name: str) -> str:
 
 def _slice(body: Sequence[Statement], condition: Tile) -> tuple[Statement, ...]:
     """Slice the assignments that a condition depends on."""
-    names = {x.name for x in walk(condition) if isinstance(x, Name)}
+    names = names_in(condition)
     found: list[Statement] = []
     for s in reversed(body):
         if isinstance(s, Assign) and s.name in names:
             found.append(s)
-            names |= {x.name for x in walk(s.value) if isinstance(x, Name)}
+            names |= names_in(s.value)
     return tuple(reversed(found))

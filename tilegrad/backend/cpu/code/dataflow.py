@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ....ir import tile as ir
-from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_access import PointerBases, names_in, roots, statements, walk
 from ....ir.tile_types import Types
 from ..costs import EXPENSIVE_COST, MAX_INLINED_COST
 
@@ -32,17 +32,15 @@ class Dataflow:
         """Statements that use each name."""
         self.accumulators: set[str] = set()
         """Names of accumulators of products."""
+        self.pointers = PointerBases(kernel, types).of
+        """Lists the parameters whose memory a pointer may refer to."""
         self._stored: set[str] = set()
-        """Pointers through which the kernel stores."""
-        self._origins: dict[str, set[str]] = {}
-        """Pointers that each pointer variable is derived from."""
-        self._pointers: dict[int, tuple[set[str], ir.Tile]] = {}
+        """Parameters through which the kernel stores."""
         self._inlined: dict[tuple[str, int], tuple[bool, ir.Tile]] = {}
         self._depths: dict[str, int] = {}
         """Depth of inlined names below each name."""
         for statement in statements(kernel.body):
             self._note(statement)
-            self._pointers = {}  # later assignments may add origins
 
     def _note(self, statement: ir.Statement) -> None:
         names = set()
@@ -54,21 +52,10 @@ class Dataflow:
         self.used.update(names)
         if isinstance(statement, ir.Assign):
             self.assigned[statement.name] += 1
-            if self.types.variables[statement.name].pointer:
-                self._origins.setdefault(statement.name, set()).update(self.pointers(statement.value))
         elif isinstance(statement, ir.Store | ir.Atomic):
             self._stored |= self.pointers(statement.pointer)
             if isinstance(statement, ir.Atomic) and statement.name:
                 self.assigned[statement.name] += 1
-
-    def pointers(self, pointer: ir.Tile) -> set[str]:
-        """Names that a pointer is derived from, transitively."""
-        known = self._pointers.get(id(pointer))
-        if known is None:
-            names = {x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.types.variables[x.name].pointer}
-            found = names.union(*(self._origins.get(name, ()) for name in names))
-            known = self._pointers[id(pointer)] = found, pointer
-        return known[0]
 
     def may_alias(self, one: ir.Tile, other: ir.Tile) -> bool:
         return bool(self.pointers(one) & self.pointers(other))
@@ -124,4 +111,4 @@ def permutes(value: ir.Tile, name: str) -> bool:
             return False
         case ir.Apply() | ir.Cast():
             return any(permutes(x, name) for x in ir.parts(value))
-    return any(isinstance(x, ir.Name) and x.name == name for x in walk(value))
+    return name in names_in(value)

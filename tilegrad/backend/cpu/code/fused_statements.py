@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_
-from ....ir.tile_access import roots, walk
+from ....ir.tile_access import names_read, roots, walk
 from ..costs import MAX_UNROLLED_EXPRESSIONS
 from ..emit import LlvmValue
 from .dataflow import EXPENSIVE
@@ -345,7 +345,7 @@ class _FusionSearch:
         """Names with uses elsewhere."""
         names_in: dict[str, int] = {}
         for s in [*self.members, *([self.product] if self.product is not None else [])]:
-            for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
+            for name in names_read(s):
                 names_in[name] = names_in.get(name, 0) + 1
         mine = self._assigned()
         own = {self.product.name} - mine if self.product is not None else set()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....ir import tile as ir
-from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_access import count_assignments, expressions, names_in, roots, walk
 from ..prepack import PackingKernel
 from ..summed_products import computes
 from .dataflow import Dataflow
@@ -125,21 +125,12 @@ def _starts_product(low: KernelLowering, statement: ir.Statement, following: Seq
             pass
         case _:
             return False
-    after = next((s for s in following if name in _names_of(s)), None)
+    after = next((s for s in following if name in names_in(*expressions(s)) or name in count_assignments((s,))), None)
     if after is not None and low.prepacked and computes(after, low.prepacked[0]):
         return True
     match after:
         case ir.Assign(other, ir.Dot(x, y, ir.Name(added)) as product) if other == added == name:
-            if name not in {part.name for part in walk(x, y) if isinstance(part, ir.Name)}:
+            if name not in names_in(x, y):
                 low.starting.add(id(product))
                 return True
     return False
-
-
-def _names_of(statement: ir.Statement) -> set[str]:
-    """Names that a statement, or one inside it, reads or assigns."""
-    found: set[str] = set()
-    for inner in statements((statement,)):
-        found |= {x.name for x in walk(*roots(inner)) if isinstance(x, ir.Name)}
-        found |= {inner.name} if isinstance(inner, ir.Assign | ir.Atomic) and inner.name else set()
-    return found

@@ -13,7 +13,7 @@ from functools import partial
 from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import DType, bool_, uint8
-from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_access import names_in, roots, statements
 from ....ir.tile_checker import check
 from .. import vectors
 from ..emit import I64, PTR, Builder, LlvmValue, Type, constant
@@ -235,8 +235,7 @@ class KernelLowering:
         """Find a reduction of a few rows whose only use is to be added to a tile; both share one loop."""
         match statement:
             case ir.Assign(name, ir.Apply(_, (ir.Name(other), ir.Reduce() as x))) if other == name:
-                named = {part.name for part in walk(x) if isinstance(part, ir.Name)}
-                if name not in named and reductions.is_unrolled(self.nests, x):
+                if name not in names_in(x) and reductions.is_unrolled(self.nests, x):
                     return x
         return None
 

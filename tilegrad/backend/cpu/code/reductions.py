@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ....ir import tile as ir
-from ....ir.dtype import DType, bfloat16, float16, float32
-from ....ir.functions import identity
+from ....ir.dtype import DType
+from ....ir.functions import accumulation_dtype, identity
 from ....ir.tile_types import TileType
 from .. import vectors
 from ..costs import ACCUMULATOR_COUNT, MAX_ROWS_AT_ONCE, MAX_UNROLLED_ROWS, MIN_LONG_ROW
@@ -32,7 +32,7 @@ class _LastAxis:
 
     def __init__(self, nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, source: TileType) -> None:
         self.nests, self.e, self.b, self.out, self.fn, self.x = nests, nests.e, nests.b, out, fn, x
-        self.dtype, self.wide, self.extent = source.dtype, _accumulator_dtype(source.dtype), source.shape[-1]
+        self.dtype, self.wide, self.extent = source.dtype, accumulation_dtype(source.dtype), source.shape[-1]
         self.lanes = nests.target.lanes(max(4, self.wide.bytes))
         self.neutral = dtype_constant(identity(fn, self.wide), self.wide, self.lanes)
         self.even_and_odd = reads_even_and_odd(nests.e, x, fn, self.wide)
@@ -102,7 +102,7 @@ def _across_lanes(b: Builder, fn: str, dtype: DType, x: LlvmValue) -> LlvmValue:
 def _reduce_outer_axis(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
     """Reduce an outer axis: lanes stay independent."""
     b, t = nests.b, nests.e.types.of(x)
-    wide, extent = _accumulator_dtype(t.dtype), t.shape[axis]
+    wide, extent = accumulation_dtype(t.dtype), t.shape[axis]
 
     def column(at: Position) -> None:
         if extent <= MAX_UNROLLED_ROWS:
@@ -121,14 +121,14 @@ def _row(nests: LoopNests, x: ir.Tile, axis: int, at: Position, k: LlvmValue) ->
     """Evaluate one row of a reduction over an outer axis."""
     dtype = nests.e.types.of(x).dtype
     value = nests.e.evaluate(x, at.moved(*at.indices[:axis], k, *at.indices[axis:]), dtype)
-    return nests.b.splat(vectors.cast(nests.b, value, dtype, _accumulator_dtype(dtype)), at.lanes)
+    return nests.b.splat(vectors.cast(nests.b, value, dtype, accumulation_dtype(dtype)), at.lanes)
 
 
 def _unrolled(nests: LoopNests, fn: str, x: ir.Tile, axis: int, at: Position) -> LlvmValue:
     """Evaluate an element of a reduction over few rows."""
     t = nests.e.types.of(x)
     rows = [_row(nests, x, axis, at, constant(n, I64)) for n in range(t.shape[axis])]
-    return _combined(nests.b, fn, _accumulator_dtype(t.dtype), rows)
+    return _combined(nests.b, fn, accumulation_dtype(t.dtype), rows)
 
 
 def is_unrolled(nests: LoopNests, x: ir.Reduce) -> bool:
@@ -140,13 +140,13 @@ def is_unrolled(nests: LoopNests, x: ir.Reduce) -> bool:
 def reduction(nests: LoopNests, x: ir.Reduce, at: Position) -> LlvmValue:
     """Evaluate an element of such a reduction where it is used."""
     prefetch_rows(nests.e, x, at, nests.target.l3_bytes)
-    wide = _accumulator_dtype(nests.e.types.of(x.x).dtype)
+    wide = accumulation_dtype(nests.e.types.of(x.x).dtype)
     return vectors.cast(nests.b, _unrolled(nests, x.fn, x.x, x.axis, at), wide, nests.e.types.of(x).dtype)
 
 
 def scan(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
     b, e, dtype = nests.b, nests.e, out.dtype
-    wide = _accumulator_dtype(dtype)
+    wide = accumulation_dtype(dtype)
 
     def line(at: Position) -> None:
         start = dtype_constant(identity(fn, wide), wide, at.lanes)
@@ -159,10 +159,6 @@ def scan(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> No
 
     outer = (*out.shape[:axis], *out.shape[axis + 1 :])
     nests.for_each(outer, line, wide, vectorised=axis != len(out.shape) - 1)
-
-
-def _accumulator_dtype(dtype: DType) -> DType:
-    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def _rows_at_once(source: TileType) -> int:

@@ -75,18 +75,17 @@ class DotLowering:
     def __init__(
         self,
         kernel: ir.Kernel,
-        body: Sequence[ir.Statement],
         types: Types,
         architecture: str,
         allow_persistent: bool = True,
     ) -> None:
-        self.types = types
+        self.types, body = types, kernel.body
         found = re.match(r"sm_(\d+)", architecture)
         self.capability = int(found[1]) if found else 0
-        self.definitions = Definitions(kernel.replaced(body=tuple(body)), types, self.capability)
-        assigned = [s for s in statements(tuple(body)) if isinstance(s, ir.Assign)]
+        self.definitions = Definitions(kernel, types, self.capability)
+        assigned = [s for s in statements(body) if isinstance(s, ir.Assign)]
         self.dots = {s.name: s.value for s in assigned if isinstance(s.value, ir.Dot)}
-        self.stored = accesses(kernel.replaced(body=tuple(body)), types).stored
+        self.stored = accesses(kernel, types).stored
         self.tilings: dict[str, Tiling] = {}
         self.loops: dict[int, WarpgroupLoop | AsyncCopyLoop | ThreadLoop | PrefetchedProduct] = {}
         self.warpgroup: WarpgroupLoop | None = None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType, bfloat16, float16, float32
-from ....ir.tile_access import roots, statements, walk
+from ....ir.tile_access import names_in, names_read, statements, walk
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from .dot_operands import Definitions, Strided, is_zeros
@@ -171,7 +171,7 @@ class _SpecialisationPlanner:
         self.products: dict[int, SpecialisedProduct] = {}
         self.users: dict[str, set[int]] = {}
         for s in statements(tuple(body)):
-            for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)}:
+            for name in names_read(s):
                 self.users.setdefault(name, set()).add(id(s))
 
     def found(self) -> WarpSpecialisation:
@@ -213,11 +213,7 @@ class _SpecialisationPlanner:
             assert isinstance(s, ir.Assign)
             early.add(s.name)
         early |= {s.name for s in loop.body if is_uniform(s, types) and isinstance(s, ir.Assign)}
-        left = list(wanted)
-        while left:
-            for x in walk(left.pop()):
-                if isinstance(x, ir.Name):
-                    _need(x.name in early)
+        _need(names_in(*wanted) <= early)
 
     def _product(
         self,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
 from ....ir.dtype import bool_
+from ....ir.functions import accumulation_dtype
 from ....ir.tile_access import walk
 from ....ir.tile_types import TileType
 from . import functions
@@ -29,7 +30,7 @@ from .functions import MEMORY, TYPES, Text, literal
 from .hardware import VECTOR_BYTES
 from .layout import SCALAR, RegisterLayout
 from .neighbours import contiguous_run, is_broadcast_load
-from .warp_reduce import COMBINE, accumulation_dtype, initial_value, reduce_threads, scan_threads
+from .warp_reduce import COMBINE, initial_value, reduce_threads, scan_threads
 from .writing import Lines, unrolling
 
 if TYPE_CHECKING:

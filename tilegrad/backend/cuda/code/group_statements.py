@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
-from ....ir.tile_access import roots, walk
+from ....ir.tile_access import names_read
 from .foreign_registers import unavailable_names
 from .fused_statements import FusedLoop
 from .layout import RegisterLayout
@@ -28,8 +28,8 @@ class StatementGrouper:
 
     def add_scalar(self, statement: ir.Assign) -> None:
         """Hoist a scalar before the loop if the group does not depend on it; else write the group first."""
-        names = _names(statement)
-        used = {n for member in self.members for n in _names(member)}
+        names = names_read(statement)
+        used = {n for member in self.members for n in names_read(member)}
         loads = isinstance(statement.value, ir.Load) and self.low.hazards.may_read_stored(statement.value.pointer)
         if names & (self.available_after | self.assigned) or statement.name in used or (loads and self.stores):
             self.flush()
@@ -63,14 +63,14 @@ class StatementGrouper:
         """Return whether a statement can join the group."""
         if not self.members:
             return True
-        if layout != self.layout or _names(statement) & self.available_after:
+        if layout != self.layout or names_read(statement) & self.available_after:
             return False
         match statement:
             case ir.Assign(name) if name in self.available_after:
                 return False
             case ir.Assign(name, ir.Load(pointer)):
                 # vectors are loaded first: the group must not use or assign the variable before
-                if name in self.assigned or any(name in _names(m) for m in self.members):
+                if name in self.assigned or any(name in names_read(m) for m in self.members):
                     return False
                 if self.stores:
                     return not self.low.hazards.may_read_stored(pointer)
@@ -102,7 +102,3 @@ class StatementGrouper:
             assert self.layout is not None
             FusedLoop(self.low, self.layout, self.members).write()
         self.__init__(self.low)  # type: ignore[misc]
-
-
-def _names(statement: ir.Statement) -> set[str]:
-    return {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....ir import tile as ir
-from ....ir.tile_access import accesses, roots, statements, walk
+from ....ir.tile_access import PointerBases, accesses, count_assignments, expressions, statements
 from ....ir.tile_types import Types
 from .layout import SCALAR, RegisterLayout
 
@@ -25,22 +25,14 @@ LoadsByLocation = dict[tuple[str, ir.Tile], list[tuple[RegisterLayout, frozenset
 class HazardTracker:
     """Tracks loads and stores since the last barrier, by parameter."""
 
-    def __init__(
-        self, kernel: ir.Kernel, types: Types, body: Sequence[ir.Statement], expanded: Callable[[ir.Tile], ir.Tile]
-    ) -> None:
+    def __init__(self, kernel: ir.Kernel, types: Types, expanded: Callable[[ir.Tile], ir.Tile]) -> None:
         self.types, self.expanded = types, expanded
-        found = accesses(kernel.replaced(body=tuple(body)), types)
+        found = accesses(kernel, types)
         self.loaded, self.stored = found.loaded, found.stored
-        every = list(statements(tuple(body)))
-        self.single_instance = not any(
-            isinstance(x, ir.ProgramId) for s in statements(kernel.body) for x in _expressions(s)
-        )
+        every = list(statements(kernel.body))
+        self.single_instance = not any(isinstance(x, ir.ProgramId) for x in expressions(*kernel.body))
         """Whether the kernel has a single instance: it may overwrite what it has read through another parameter."""
-        self.bases: dict[str, set[str]] = {p.name: {p.name} for p in kernel.parameters if p.pointer}
-        moved = [s for s in every if isinstance(s, ir.Assign) and types.variables[s.name].pointer]
-        for _ in moved:
-            for assign in moved:
-                self.bases.setdefault(assign.name, set()).update(self._bases(assign.value))
+        self.bases = PointerBases(kernel, types)
         self.varying = _varying(every)
         self.steps = {s.index: s.step for s in every if isinstance(s, ir.For)}
         self.reading: State = {}
@@ -51,10 +43,6 @@ class HazardTracker:
         """Parameters that may alias and that other threads store to than those that load."""
         self.threads = 0
 
-    def _bases(self, pointer: ir.Tile) -> set[str]:
-        names = [x.name for x in walk(pointer) if isinstance(x, ir.Name) and self.types.variables[x.name].pointer]
-        return set().union(*(self.bases.get(name, set()) for name in names))
-
     def is_shared(self, parameter: str) -> bool:
         """Return whether loads may read what the kernel stores."""
         return (
@@ -63,16 +51,16 @@ class HazardTracker:
 
     def keys(self, pointer: ir.Tile) -> set[str]:
         """Return the keys of the memories that an access may touch."""
-        return {self.types.of(pointer).dtype.name} if self.single_instance else self._bases(pointer)
+        return {self.types.of(pointer).dtype.name} if self.single_instance else self.bases.of(pointer)
 
     def may_read_stored(self, pointer: ir.Tile) -> bool:
         """Return whether a load may read what this kernel stores."""
-        return self.single_instance or any(self.is_shared(name) for name in self._bases(pointer))
+        return self.single_instance or any(self.is_shared(name) for name in self.bases.of(pointer))
 
     def note_load(self, pointer: ir.Tile, layout: RegisterLayout) -> bool:
         """Record a load; return whether it needs a barrier after stores of other threads."""
         self.loads_by_location.setdefault(self.location_of(pointer), []).append(
-            (layout, frozenset(self._bases(pointer)))
+            (layout, frozenset(self.bases.of(pointer)))
         )
         if not self.may_read_stored(pointer):
             return False
@@ -89,7 +77,7 @@ class HazardTracker:
         for other, names in self.loads_by_location.get(self.location_of(pointer), ()):
             if other != layout or other.copy_bits(self.threads) >> 5:  # copies in other warps
                 needs_barrier = True
-                self.aliased |= names | self._bases(pointer)
+                self.aliased |= names | self.bases.of(pointer)
         self._note(self.writing, pointer, place, needs_barrier)
         return needs_barrier
 
@@ -155,10 +143,10 @@ class HazardTracker:
     def loop_scope(self, loop: ir.Statement) -> Iterator[None]:
         """Assume that every access of a loop may precede an iteration."""
         before = self.copy()
+        for x in expressions(loop):
+            if isinstance(x, ir.Load) and self.may_read_stored(x.pointer):
+                self._note(self.reading, x.pointer, None, False)
         for s in statements((loop,)):
-            for x in _expressions(s):
-                if isinstance(x, ir.Load) and self.may_read_stored(x.pointer):
-                    self._note(self.reading, x.pointer, None, False)
             again = isinstance(s, ir.Store) and (self.may_read_stored(s.pointer) or not self._is_disjoint(s.pointer))
             if isinstance(s, ir.Store | ir.Atomic) and (again or isinstance(s, ir.Atomic)):
                 self._note(self.writing, s.pointer, None, False)
@@ -197,11 +185,5 @@ def _varying(every: Sequence[ir.Statement]) -> set[str]:
     found: set[str] = set()
     for s in every:
         if isinstance(s, ir.For | ir.While):
-            found |= {s.index} if isinstance(s, ir.For) else set()
-            found |= {inner.name for inner in statements(s.body) if isinstance(inner, ir.Assign)}
-            found |= {inner.index for inner in statements(s.body) if isinstance(inner, ir.For)}
+            found |= set(count_assignments((s,)))
     return found
-
-
-def _expressions(statement: ir.Statement) -> list[ir.Tile]:
-    return list(walk(*roots(statement)))

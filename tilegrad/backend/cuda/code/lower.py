@@ -13,22 +13,22 @@ from typing import NamedTuple
 from ....errors import CompileError
 from ....ir import tile as ir
 from ....ir.dtype import bool_
-from ....ir.tile_access import stored_through, walk
+from ....ir.tile_access import count_assignments, names_in, names_read, statements, stored_through, walk
 from ....ir.tile_checker import check
 from ....ir.tile_types import TileType
 from ....tiles.affine import Affine
+from ....tiles.name_expressions import ExpressionNamer
+from ....tiles.pipeline import run_passes
 from ..tensor_map import TensorMap
 from .checked_indices import PLACE, RECORD, checks_indices, fault_declaration, fault_report
-from .deferred_reductions import defer_reductions
 from .dot import DotLowering
-from .dot_names import name_operands, sink_tile_loads, wrap_lone_product
 from .effects import atomic, print_values
 from .elements import Elements
 from .functions import MEMORY, TYPES, Text, cast, from_memory
 from .guard import HazardTracker
 from .layout import SCALAR
-from .name_expressions import ExpressionNamer, count_assignments, position_parts
 from .plan import LayoutPlan
+from .position_parts import position_parts
 from .prefetch import LoopPrefetch
 from .prelude import prelude
 from .registers import Registers
@@ -85,12 +85,9 @@ class CudaLowering(Registers):
     def __init__(self, kernel: ir.Kernel, architecture: str, allow_persistent: bool = True) -> None:
         self.kernel, self.architecture = kernel, architecture
         self.types = check(kernel)
-        self.counts = count_assignments(kernel)
-        self.named = ExpressionNamer(kernel, self.types, self.counts)
-        named = defer_reductions(self.named.block(kernel.body), self.types, self.counts)
-        body = wrap_lone_product(name_operands(named, self.types, self.counts), self.types)
-        self.body = sink_tile_loads(body, self.types)
-        self.products = DotLowering(kernel, self.body, self.types, architecture, allow_persistent)
+        lowered = run_passes(kernel, "cuda", types=self.types)
+        self.body, self.counts = lowered.body, count_assignments(lowered.body)
+        self.products = DotLowering(lowered, self.types, architecture, allow_persistent)
         self.affine = Affine(self.types, {}, {})
         self._find_positions(self.body)
         self.plan = LayoutPlan(self.body, self.types, self.affine, self.products.threads)
@@ -102,7 +99,7 @@ class CudaLowering(Registers):
         self.elements = Elements(self.types, self.affine, position_parts(self.body), self.names.of)
         self.out = Lines()
         self.memory = SharedMemory()
-        self.hazards = HazardTracker(kernel, self.types, self.body, self.affine.expanded)
+        self.hazards = HazardTracker(lowered, self.types, self.affine.expanded)
         self.hazards.threads = self.threads
         self.stored_parameters = stored_through(kernel, self.types)
         self.scopes: list[set[str]] = [{p.name for p in kernel.parameters}]
@@ -327,7 +324,7 @@ class CudaLowering(Registers):
                 self._for(statement)
             case ir.While(condition, body):
                 with self.loop_scope(statement), self.out.block("while (true)"):
-                    before, simple = self.named.condition(condition)
+                    before, simple = ExpressionNamer(self.types).condition(condition)
                     for name, users in _uses(before).items():
                         self.uses[name] = [*self.uses.get(name, []), *users]
                     self.scopes.append(set())
@@ -436,11 +433,7 @@ class CudaLowering(Registers):
         """Return whether an expression depends on positions and scalars only."""
         if x is None:
             return True
-        return all(
-            y.name in self.elements.inlined or not self.types.variables[y.name].shape
-            for y in walk(x)
-            if isinstance(y, ir.Name)
-        )
+        return all(n in self.elements.inlined or not self.types.variables[n].shape for n in names_in(x))
 
 
 def _only_loads(loop: ir.For) -> bool:
@@ -452,10 +445,8 @@ def _only_loads(loop: ir.For) -> bool:
 
 def _uses(body: Sequence[ir.Statement]) -> dict[str, list[int]]:
     """Return the identities of the statements that use each name."""
-    from ....ir.tile_access import roots, statements
-
     uses: dict[str, list[int]] = {}
     for statement in statements(tuple(body)):
-        for name in {x.name for root in roots(statement) for x in walk(root) if isinstance(x, ir.Name)}:
+        for name in names_read(statement):
             uses.setdefault(name, []).append(id(statement))
     return uses

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
-from ....ir.tile_access import walk
+from ....ir.tile_access import names_in
+from ....ir.tile_rewrite import substitute
 from .dot_helpers import COPIES, SHARED_MEMORY
 from .functions import MEMORY
 from .hardware import ASYNC_COPY_CAPABILITY, VECTOR_BYTES
@@ -126,7 +127,7 @@ class LoopPrefetch:
     def _copy(self, index: ir.Tile, place: str) -> None:
         low = self.low
         for w in self.loads:
-            pointer = _replaced(w.pointer, self.loop.index, index)
+            pointer = substitute(w.pointer, {self.loop.index: index})
             low.elements.add_position(pointer)
             with low.over(w.layout, without={(w.layout.vector, 0)}):
                 view, conditions = low.positions(w.layout)
@@ -180,7 +181,7 @@ def _vectors_per_thread(layout: RegisterLayout) -> int:
 
 def _is_prefetchable(low: CudaLowering, loop: ir.For, pointer: ir.Tile) -> bool:
     """Return whether an address depends only on the loop index and on values known before the loop."""
-    names = {x.name for x in walk(pointer) if isinstance(x, ir.Name)}
+    names = names_in(pointer)
     known = set().union(*low.scopes)
     return loop.index in names and names <= known | {loop.index} and not low.hazards.may_read_stored(pointer)
 
@@ -188,17 +189,3 @@ def _is_prefetchable(low: CudaLowering, loop: ir.For, pointer: ir.Tile) -> bool:
 def _is_vector(low: CudaLowering, name: str, pointer: ir.Tile) -> bool:
     layout = low.plan.of_name(name)
     return layout.vector >= 0 and low.affine.step(pointer, layout.vector - len(layout.shape), layout.width) == 1
-
-
-def _replaced(x: ir.Tile, name: str, by: ir.Tile) -> ir.Tile:
-    """Replace a name in an expression."""
-    if isinstance(x, ir.Name):
-        return by if x.name == name else x
-    changed = {}
-    for field in x.children:
-        value = x.__dict__[field]
-        if isinstance(value, tuple):
-            changed[field] = tuple([_replaced(v, name, by) for v in value])
-        elif value is not None:
-            changed[field] = _replaced(value, name, by)  # type: ignore[assignment]
-    return x.replaced(**changed) if changed else x

@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ....ir.dtype import DType, bfloat16, float16, float32
-from ....ir.functions import identity
+from ....ir.dtype import DType, bfloat16, float16
+from ....ir.functions import accumulation_dtype, identity
 from .elements import SharedTile, element_view
 from .functions import TYPES, Text, literal, narrowed
 from .hardware import WARP_LANES
@@ -32,11 +32,6 @@ COMBINE = {
     "argmin": "Least",
 }
 """Names in the prelude of the functions of REDUCERS."""
-
-
-def accumulation_dtype(dtype: DType) -> DType:
-    """Return the dtype in which a reduction accumulates."""
-    return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def initial_value(fn: str, dtype: DType) -> Text:

@@ -12,38 +12,54 @@ Threads then combine their partial results once instead of in every iteration.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from ....ir import tile as ir
-from ....ir.functions import identity
-from ....ir.tile_access import roots, statements, walk
-from ....ir.tile_types import TileType, Types
-from .warp_reduce import accumulation_dtype
+from ..ir import tile as ir
+from ..ir.functions import accumulation_dtype, identity
+from ..ir.tile_access import count_assignments, names_read, statements
+from ..ir.tile_rewrite import map_statements
+from ..ir.tile_types import TileType, Types
 
 MAX_PARTIAL_ELEMENTS = 1 << 14
 """Largest tile of partial results, in elements; larger ones would take too many registers."""
 DEFERRABLE = ("add", "mul", "maximum", "minimum", "bitand", "bitor")
 
 
-def defer_reductions(body: Sequence[ir.Statement], types: Types, counts: dict[str, int]) -> tuple[ir.Statement, ...]:
-    """Rewrite loops to keep partial results; adds the new names to `types` and `counts`."""
-    made: list[ir.Statement] = []
-    for s in body:
-        match s:
-            case ir.For(index, start, stop, step, inner):
-                loop = ir.For(index, start, stop, step, defer_reductions(inner, types, counts))
-                made += _defer_in_loop(loop, types, counts)
-            case ir.While(condition, inner):
-                made.append(ir.While(condition, defer_reductions(inner, types, counts)))
-            case ir.If(condition, then, otherwise):
-                both = [defer_reductions(inner, types, counts) for inner in (then, otherwise)]
-                made.append(ir.If(condition, both[0], both[1]))
-            case _:
-                made.append(s)
-    return tuple(made)
+def defer_reductions(kernel: ir.Kernel, types: Types) -> ir.Kernel:
+    """Rewrite loops to keep partial results.
+
+    >>> from ..ir.tile_checker import check
+    >>> from ..ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def f(x: "*f32", out: "*f32"):
+    ...     total = 0.0
+    ...     for k in range(0, 64, 8):
+    ...         v = tl.load(x + k + tl.arange(0, 8))
+    ...         part = tl.sum(v, axis=0)
+    ...         total += part
+    ...     tl.store(out, total)
+    ... ''')
+    >>> print(defer_reductions(kernel, check(kernel)))
+    @tg.kernel
+    def f(x: "*f32", out: "*f32"):
+        total = 0.0
+        parts1 = tl.zeros([8], tl.float32)
+        for k in range(0, 64, 8):
+            v = tl.load(x + k + tl.arange(0, 8))
+            parts1 += v
+        part = tl.sum(parts1, axis=0)
+        total += part
+        tl.store(out, total)
+    """
+    counts = count_assignments(kernel.body)
+
+    def change(s: ir.Statement) -> list[ir.Statement] | None:
+        return _defer_in_loop(s, types, counts) if isinstance(s, ir.For) else None
+
+    return kernel.replaced(body=map_statements(kernel.body, change))  # type: ignore[no-any-return]
 
 
-def _defer_in_loop(loop: ir.For, types: Types, counts: dict[str, int]) -> list[ir.Statement]:
+def _defer_in_loop(loop: ir.For, types: Types, counts: Mapping[str, int]) -> list[ir.Statement]:
     """Return the loop with the statements that must precede and follow it."""
     reduces = {s.name: s.value for s in loop.body if isinstance(s, ir.Assign) and isinstance(s.value, ir.Reduce)}
     before: list[ir.Statement] = []
@@ -67,7 +83,7 @@ def _defer_in_loop(loop: ir.For, types: Types, counts: dict[str, int]) -> list[i
             body.append(s)
             continue
         name = next(f"parts{n}" for n in range(1, 1 << 30) if f"parts{n}" not in types.variables)
-        types.variables[name], counts[name] = TileType(t.dtype, t.shape), 2
+        types.variables[name] = TileType(t.dtype, t.shape)
         before.append(ir.Assign(name, ir.Full(t.shape, ir.Literal(identity(fn, t.dtype)), t.dtype)))
         body.append(ir.Assign(name, ir.Apply(fn, (ir.Name(name), x))))
         after.append(ir.Assign(part, ir.Reduce(fn, ir.Name(name), reduces[part].axis)))
@@ -93,7 +109,7 @@ def _is_only_use(found: tuple[str, str, str], loop: ir.For, reduces: dict[str, i
     total, part, _ = found
     uses = {total: 0, part: 0}
     for s in statements(loop.body):
-        for name in {x.name for root in roots(s) for x in walk(root) if isinstance(x, ir.Name)} & {total, part}:
+        for name in names_read(s) & {total, part}:
             uses[name] += 1
         if isinstance(s, ir.Assign) and s.name == total and _match_accumulation(s, reduces) != found:
             return False

@@ -7,18 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....ir import tile as ir
-from ....ir.tile_access import roots, statements, walk
-from ....ir.tile_rewrite import map_operands
-from ....ir.tile_types import Types
+from ..ir import tile as ir
+from ..ir.tile_access import count_assignments, walk
+from ..ir.tile_rewrite import fresh_name, map_operands
+from ..ir.tile_types import Types
 
 NAMED = (ir.Load, ir.Reduce, ir.Scan, ir.Dot)
+
+
+def name_expressions(kernel: ir.Kernel, types: Types) -> ir.Kernel:
+    """Name the loads, reductions, scans and products in the expressions of a kernel.
+
+    >>> from ..ir.tile_checker import check
+    >>> from ..ir.tile_parser import parse
+    >>> kernel = parse('''
+    ... def f(x: "*f32", out: "*f32"):
+    ...     tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8)) * 2.0, axis=0))
+    ... ''')
+    >>> print(name_expressions(kernel, check(kernel)))
+    @tg.kernel
+    def f(x: "*f32", out: "*f32"):
+        x_ = tl.load(x + tl.arange(0, 8))
+        sum = tl.sum(x_ * 2.0, axis=0)
+        tl.store(out, sum)
+    """
+    namer = ExpressionNamer(types, count_assignments(kernel.body))
+    return kernel.replaced(body=namer.block(kernel.body))  # type: ignore[no-any-return]
 
 
 class ExpressionNamer:
     """Rewrites the statements of one kernel; adds the new names to its types."""
 
-    def __init__(self, kernel: ir.Kernel, types: Types, counts: Mapping[str, int] = {}) -> None:
+    def __init__(self, types: Types, counts: Mapping[str, int] = {}) -> None:
         self.types = types
         self.counts = counts
         """Number of assignments of each name: names with several get their values from new names."""
@@ -27,21 +47,7 @@ class ExpressionNamer:
         self.made: dict[int, tuple[ir.Tile, ir.Tile]] = {}
 
     def block(self, body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
-        """Return statements preceded by those that name parts of them.
-
-        >>> from ....ir.tile_checker import check
-        >>> from ....ir.tile_parser import parse
-        >>> kernel = parse('''
-        ... def f(x: "*f32", out: "*f32"):
-        ...     tl.store(out, tl.sum(tl.load(x + tl.arange(0, 8)) * 2.0, axis=0))
-        ... ''')
-        >>> print(ir.Kernel("f", (), ExpressionNamer(kernel, check(kernel)).block(kernel.body)))
-        @tg.kernel
-        def f():
-            x_ = tl.load(x + tl.arange(0, 8))
-            sum = tl.sum(x_ * 2.0, axis=0)
-            tl.store(out, sum)
-        """
+        """Return statements preceded by those that name parts of them."""
         outer, made = self.before, []
         for statement in body:
             self.before, self.made = [], {}
@@ -113,55 +119,9 @@ class ExpressionNamer:
                 stem = {"add": "sum", "mul": "product", "bitand": "all", "bitor": "any"}.get(fn, fn)
             case _:
                 stem = "product"
-        name, n = stem, 1
-        while name in self.taken:
-            n += 1
-            name = f"{stem}{n}"
+        name = fresh_name(stem, self.taken)
         self.taken.add(name)
         return name
 
     def _points(self, x: ir.Name) -> bool:
         return self.types.variables[x.name].pointer
-
-
-def count_assignments(kernel: ir.Kernel) -> dict[str, int]:
-    """Return the number of assignments of each name."""
-    counts: dict[str, int] = {}
-    for statement in statements(kernel.body):
-        if isinstance(statement, ir.Assign | ir.Atomic) and statement.name:
-            counts[statement.name] = counts.get(statement.name, 0) + 1
-    return counts
-
-
-def position_parts(body: Sequence[ir.Statement]) -> frozenset[int]:
-    """Return the identities of the expressions that addresses and masks depend on, also through names."""
-    every = list(statements(tuple(body)))
-    assigned: dict[str, list[ir.Tile]] = {}
-    for statement in every:
-        if isinstance(statement, ir.Assign):
-            assigned.setdefault(statement.name, []).append(statement.value)
-    waiting: list[ir.Tile] = []
-    for statement in every:
-        if isinstance(statement, ir.Store | ir.Atomic):
-            waiting += [x for x in (statement.pointer, statement.mask) if x is not None]
-        elif isinstance(statement, ir.For):
-            waiting += [statement.start, statement.stop, statement.step]
-        waiting += [
-            part
-            for root in roots(statement)
-            for x in walk(root)
-            if isinstance(x, ir.Load)
-            for part in (x.pointer, x.mask)
-            if part is not None
-        ]
-    found: set[int] = set()
-    while waiting:
-        x = waiting.pop()
-        if id(x) in found:
-            continue
-        found.add(id(x))
-        if isinstance(x, ir.Name):
-            waiting += assigned.pop(x.name, [])
-        elif not isinstance(x, ir.Load):
-            waiting += ir.parts(x)
-    return frozenset(found)

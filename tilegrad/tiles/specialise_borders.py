@@ -14,12 +14,11 @@ specialised likewise: where the remainder is the index itself, addresses are con
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...ir.dtype import DType
-from ...ir.tile import (
+from ..ir.dtype import DType
+from ..ir.tile import (
     Apply,
     Arange,
     Assign,
@@ -41,10 +40,9 @@ from ...ir.tile import (
     Tile,
     While,
 )
-from ...ir.tile_access import roots, statements, walk
-from ...ir.tile_checker import check
-from ...ir.tile_rewrite import rewrite
-from ...ir.tile_types import Types
+from ..ir.tile_access import count_assignments, names_in, roots, statements, walk
+from ..ir.tile_rewrite import fresh_name, rewrite
+from ..ir.tile_types import Types
 
 MAX_SPLITS = 4
 """Maximal depth of nested splits."""
@@ -52,11 +50,11 @@ MAX_STATEMENTS = 300
 """Most statements of a kernel with its copies for interiors and borders."""
 
 
-def specialise_borders(kernel: Kernel) -> Kernel:
+def specialise_borders(kernel: Kernel, types: Types) -> Kernel:
     """Add a copy without masks for instances whose tiles are in range."""
     if not any(_has_mask(s) for s in statements(kernel.body)):
         return kernel
-    splitter = _BorderSpecialiser(kernel, check(kernel))
+    splitter = _BorderSpecialiser(kernel, types)
     body = splitter.block(kernel.body, MAX_SPLITS)
     return kernel if body is kernel.body else kernel.replaced(body=body)
 
@@ -75,7 +73,7 @@ class _BorderSpecialiser:
         self.used_names = set(types.variables)
         self.definitions: dict[str, Tile] = {}
         every = list(statements(kernel.body))
-        self.counts = Counter(name for s in every for name in _assigned_names(s))
+        self.counts = count_assignments(kernel.body)
         """Assignments of each name."""
         for s in every:
             if isinstance(s, Assign) and self.counts[s.name] == 1:
@@ -112,8 +110,7 @@ class _BorderSpecialiser:
 
     def is_visible(self, inside: Tile, later: tuple[Statement, ...]) -> bool:
         """Whether a condition uses no name that is assigned in the statements that follow."""
-        names = {x.name for x in walk(inside) if isinstance(x, Name)}
-        return not names & {name for s in statements(later) for name in _assigned_names(s)}
+        return not names_in(inside) & set(count_assignments(later))
 
     # --- when a mask is true everywhere ----------------------------------------------------------
 
@@ -143,7 +140,7 @@ class _BorderSpecialiser:
         definition = self.definitions.get(name)
         if definition is None:
             return False
-        return all(self.counts[x.name] <= 1 for x in walk(definition) if isinstance(x, Name))
+        return all(self.counts[name] <= 1 for name in names_in(definition))
 
     def uniform(self, x: Tile) -> Tile | None:
         """Return the expression if all elements have the same value and it loads nothing."""
@@ -210,8 +207,11 @@ class _BorderSpecialiser:
 
     def renamed(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         """Rename what is assigned in a copy of statements, unless it is assigned elsewhere too."""
-        counts = Counter(name for s in statements(body) for name in _assigned_names(s))
-        names = {name: self.fresh_name(name) for name in sorted(counts) if counts[name] == self.counts[name]}
+        names: dict[str, str] = {}
+        for name, count in sorted(count_assignments(body).items()):
+            if count == self.counts[name]:
+                names[name] = fresh_name(f"{name}_inside", self.used_names)
+                self.used_names.add(names[name])
         renamed: tuple[Statement, ...] = rewrite(body, lambda part: _renamed(part, names))
         for old, new in names.items():
             self.types.variables[new] = self.types.variables[old]
@@ -224,26 +224,6 @@ class _BorderSpecialiser:
     def has_type_of_result(self, choice: Tile, x: Tile) -> bool:
         """Whether the operand has the type and shape of the whole selection."""
         return not isinstance(x, Literal) and self.types.of(x) == self.types.of(choice)
-
-    def fresh_name(self, hint: str) -> str:
-        name, n = f"{hint}_inside", 1
-        while name in self.used_names:
-            n += 1
-            name = f"{hint}_inside{n}"
-        self.used_names.add(name)
-        return name
-
-
-def _assigned_names(statement: Statement) -> tuple[str, ...]:
-    """List the names that a statement assigns."""
-    match statement:
-        case Assign(name):
-            return (name,)
-        case Atomic(name=name) if name:
-            return (name,)
-        case For(index):
-            return (index,)
-    return ()
 
 
 def _masks_of(statement: Statement) -> list[Tile]:
