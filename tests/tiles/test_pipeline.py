@@ -28,7 +28,7 @@ def masked_matmul(x, y, out, n, SIZE: tl.constexpr):
 def test_stages(target: str, golden: Callable[[object], None]) -> None:
     x = tg.ones(16, 16)
     masked_matmul[(1,)](x, x, tg.empty(16, 16), 16, 16)
-    kernel = masked_matmul.latest().ir
+    kernel = masked_matmul.latest().ir.replaced(origin="")
     stages = show_stages([(kernel, True)], "")
     stages |= show_stages([(run_passes(kernel, "", users=True), True)], target)
     golden("\n\n".join(f"--- {name} ---\n{text}" for name, text in stages.items()))
