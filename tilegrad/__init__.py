@@ -5,10 +5,10 @@ Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
 
 from importlib import import_module as _import_module
 
-from . import errors
+from . import errors, functional
 from .autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .config import VERSION as __version__  # noqa: F401
-from .functional import *  # noqa: F403
+from .functional import tensor
 from .functions.promotion import can_cast, get_default_dtype, promote_types, result_type, set_default_dtype
 from .ir.dtype import (
     DType,
@@ -84,6 +84,9 @@ def __getattr__(name: str) -> object:
                 raise
             message = f"tilegrad.{name} is a distribution of its own: pip install 'tilegrad[{name}]'"
             raise AttributeError(message) from None
+    if name in functional.__all__:
+        found = globals()[name] = getattr(functional, name)
+        return found
     if name in _LAZY:
         found = globals()[name] = getattr(_import_module(f"{__name__}.{_LAZY[name]}"), _WITH_INDICES.get(name, name))
         return found
@@ -96,5 +99,5 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
-__all__ = [name for name, found in globals().items() if name[0] != "_" and not isinstance(found, type(errors))]
-__all__ += ["errors", *_PACKAGES, *_LAZY]
+_made = [name for name, found in globals().items() if name[0] != "_" and not isinstance(found, type(errors))]
+__all__ = [*dict.fromkeys((*_made, *functional.__all__)), "errors", *_PACKAGES, *_LAZY]

@@ -14,7 +14,7 @@ def defer(
     packages: Iterable[str] = (),
     publish: Callable[[str, Any], Any] = lambda name, found: found,
 ) -> None:
-    """Give a package, by its `globals()`, the public names of a table and the functions `__getattr__` and `__dir__`.
+    """Give a package, by its `globals()`, the public names of a table, which are imported when they are first used.
 
     The table maps modules, relative to the package, to the names that they define, separated by blanks. `packages` are
     public modules. `publish` makes the public object from a name and what the module defines.
@@ -23,14 +23,23 @@ def defer(
     module_of = {name: module for module, names in table.items() for name in names.split()}
     modules = {*packages, *(module for module in table if module[0] != ".")}
 
-    def get(name: str) -> Any:
-        if name in module_of:
-            module = import_module(f".{module_of[name]}", package)
-            found = space[name] = publish(name, vars(module)[name])
-            return found
+    def find(name: str) -> Any:
         if name in modules:
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return publish(name, vars(import_module(f".{module_of[name]}", package))[name])
 
-    public = [*packages, *module_of]
-    space |= {"__all__": public, "__getattr__": get, "__dir__": lambda: public}
+    space["__all__"] = [*packages, *module_of]
+    define_later(space, find, {*modules, *module_of})
+
+
+def define_later(space: dict[str, Any], find: Callable[[str], Any], names: Iterable[str]) -> None:
+    """Give a module the functions `__getattr__`, which finds some names when they are first used, and `__dir__`."""
+    found = frozenset(names)
+
+    def get(name: str) -> Any:
+        if name not in found:
+            raise AttributeError(f"module {space['__name__']!r} has no attribute {name!r}")
+        space[name] = find(name)
+        return space[name]
+
+    space |= {"__getattr__": get, "__dir__": lambda: space["__all__"]}

@@ -5,33 +5,17 @@ Type checkers read `tensor.pyi`, which `python tools/stubs.py` writes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from . import linalg, random
-from .functions import (
-    arithmetic,
-    arranging,
-    comparing,
-    contractions,
-    conversion,
-    elementary,
-    joining,
-    reductions,
-    selecting,
-    special,
-    summaries,
-    views,
-)
+from .functions import arithmetic, comparing, contractions, conversion, views
 from .functions.creation import empty
 from .functions.creation import tensor as made
 from .functions.inplace import copy_, fill_, in_place, zero_
 from .functions.promotion import get_default_dtype
-from .functions.registry import names_with
+from .functions.registry import defined, modules, names_with
 from .lazy.handle import set_class, state
 from .properties import Properties
-
-MODULES = (arithmetic, arranging, comparing, contractions, elementary, joining, random, reductions, selecting, special)
-MODULES += (summaries, views)
 
 BINARY_OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -41,29 +25,45 @@ BINARY_OPERATORS = {
 COMMUTATIVE = ("add", "mul", "and", "or", "xor")
 
 
+class Method:
+    """A method that takes its place in the class when it is first looked up: `make` imports the function."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        self.make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        found = self.make(self.name)
+        setattr(self.owner, self.name, found)
+        return found.__get__(instance, owner)
+
+
+def _changing(name: str) -> Any:
+    """Return the in-place variant of a function: `exp_`."""
+    function = name.removesuffix("_")
+    made = views.reshaping if modules()[function] == "functions.views" else in_place
+    return made(defined(function))
+
+
 def _methods() -> dict[str, Any]:
     """Return the methods that the table of functions asks for, with their in-place variants."""
-    found = {name: vars(module)[name] for module in MODULES for name in module.__all__}
-    found |= {name: vars(linalg)[name] for name in ("addbmm", "matrix_power", "vdot")}
-    found |= {"adjoint": views.matrix_transposed, "cross": linalg.first_cross, "sum_to_size": reductions.sum_to_size}
-    methods = {name: found[name] for name in names_with("method")}
-    for name in names_with("in_place"):
-        changing = views.reshaping if name in views.__all__ else in_place
-        methods[f"{name}_"] = changing(found[name])
-    methods |= {name: fn for name, fn in found.items() if name[-1] == "_"}  # uniform_, fill_diagonal_, ...
+    methods: dict[str, Any] = {name: Method(defined) for name in names_with("method")}
+    methods |= {f"{name}_": Method(_changing) for name in names_with("in_place")}
     methods |= {fn.__name__: fn for fn in (copy_, fill_, zero_)}
     # those that would hide a class of Python's within their module are called as_float, ... there
     methods |= {name.removeprefix("as_"): vars(conversion)[name] for name in conversion.__all__}
     return methods
 
 
-def _operators(methods: dict[str, Any]) -> dict[str, Any]:
+def _operators() -> dict[str, Any]:
     """Return the binary operators, the reflected ones, and those that assign."""
-    operators = {}
+    operators: dict[str, Any] = {}
     for name, function in BINARY_OPERATORS.items():
-        forward = operators[f"__{name}__"] = methods[function]
+        forward = operators[f"__{name}__"] = defined(function)
         operators[f"__r{name}__"] = forward if name in COMMUTATIVE else arithmetic.reflected(forward)
-        operators[f"__i{name}__"] = methods[f"{function}_"]
+        operators[f"__i{name}__"] = _changing(f"{function}_")
     return operators
 
 
@@ -78,7 +78,7 @@ class Tensor(Properties):
     """
 
     locals().update(_methods())
-    locals().update(_operators(locals()))
+    locals().update(_operators())
 
     def __init__(self, *data: Any) -> None:
         if len(data) == 1 and not isinstance(data[0], int):
@@ -91,11 +91,11 @@ class Tensor(Properties):
 
     def polygamma(self, n: Any) -> Tensor:
         """Compute the n-th derivative of `digamma`."""
-        return special.polygamma(n, self)
+        return defined("polygamma")(n, self)
 
     def polygamma_(self, n: Any) -> Tensor:
         """Compute the n-th derivative of `digamma`, in place."""
-        return self.copy_(special.polygamma(n, self))
+        return self.copy_(defined("polygamma")(n, self))
 
     where = arithmetic.where_method
     T = property(views.reversed_axes)

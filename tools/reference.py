@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import tilegrad as tg
+from tilegrad.tensor import Method
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WIDTH = 118
@@ -82,6 +83,7 @@ def _tensor() -> str:
         lines += [title, "", *textwrap.wrap(", ".join(f"`{name}`" for name in listed), WIDTH), ""]
     for name in names:
         found = inspect.getattr_static(tg.Tensor, name)
+        found = getattr(tg.Tensor, name) if isinstance(found, Method) else found
         if name not in (*functions, *in_place) and (callable(found) or isinstance(found, property)):
             lines += _entry(name, found)
     return _joined(lines)

@@ -21,7 +21,7 @@ from typing import Any
 
 import tilegrad as tg
 from tilegrad.functions.registry import names_with
-from tilegrad.tensor import BINARY_OPERATORS
+from tilegrad.tensor import BINARY_OPERATORS, Method
 
 ROOT = Path(__file__).parent.parent
 HEAD = "# Written by tools/stubs.py from {source}; a test compares it.\n"
@@ -146,7 +146,7 @@ def _ignored(name: str) -> str:
 
 def tensor() -> str:
     """Return the stub of `Tensor`."""
-    space = vars(tg.Tensor)
+    space = {name: getattr(tg.Tensor, name) if isinstance(x, Method) else x for name, x in vars(tg.Tensor).items()}
     names = [name for name, found in space.items() if isinstance(found, (FunctionType, property))]
     stub = Stub("tilegrad/tensor.py", frozenset(names))
     for name in names:

@@ -1,0 +1,171 @@
+"""Measure the core, the files of `core.txt`, which train on the digits by themselves; write the reading order of them.
+
+python tools/core.py              the lines of its folders, and of the functions in them that training executes
+python tools/core.py FOLDER...    the same for the files of these folders; . is all of them
+python tools/core.py --list       files that training loads but core.txt lacks, and the reverse
+python tools/core.py --write      write docs/reading.md from core.txt and the docstrings of the modules
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "core.txt"
+READING = ROOT / "docs" / "reading.md"
+MEASURED = """
+import json, runpy, sys, threading
+called = set()
+def note(frame, event, argument):
+    if event == "call":
+        called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+threading.setprofile(note)
+sys.setprofile(note)
+try:
+    runpy.run_path("train.py", run_name="__main__")
+finally:
+    sys.setprofile(None)
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith("tilegrad")]
+    print(json.dumps({"loaded": [f for f in files if f], "called": sorted(called)}))
+"""
+"""Runs a program and reports the files that it loaded and the functions that it called."""
+HEAD = """# The core in a weekend
+
+[core.txt](../core.txt) lists the files that train a network on the digits by themselves, with everything else removed;
+`tests/test_core.py` does so. Here they are in an order in which each needs only what stands above it, {lines:,} lines
+in all. `python tools/core.py --write` writes this page.
+"""
+
+
+class Run(NamedTuple):
+    """A run of the program: what it printed, the files it loaded and the functions it called, by file and line."""
+
+    output: str
+    loaded: list[str]
+    called: set[tuple[str, int]]
+
+
+def parts() -> dict[str, list[str]]:
+    """Return the core's files by the heading that they stand under, in reading order."""
+    found: dict[str, list[str]] = {}
+    for line in LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            found[line.removeprefix("#").strip()] = []
+        elif line:
+            found[next(reversed(found))].append(line)
+    return found
+
+
+def core() -> list[str]:
+    """Return the core's files."""
+    return [path for paths in parts().values() for path in paths]
+
+
+def lines(path: str) -> int:
+    """Count the lines of a file; data have none."""
+    return 0 if path.endswith(".npz") else len((ROOT / path).read_text(encoding="utf-8").splitlines())
+
+
+def program() -> str:
+    """Return the README's first program: training on the digits, and the accuracy on digits that it never saw."""
+    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```python train.py")
+    return "".join(block.split("\n", 1)[1].split("```")[0] for block in blocks[1:3])
+
+
+def run(everything: bool = False) -> Run:
+    """Train with an empty cache, in a folder that has only the core's files, or with the whole package."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "train.py").write_text(program(), encoding="utf-8")
+        for path in () if everything else core():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / path, folder / path)
+        root = ROOT if everything else folder
+        settings = {key: text for key, text in os.environ.items() if not key.startswith(("TILEGRAD_", "PYTHON"))}
+        settings |= {"PYTHONPATH": str(root), "TILEGRAD_CACHE": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", MEASURED]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings, cwd=folder)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        output, _, found = done.stdout.rstrip().rpartition("\n")
+        read = json.loads(found)
+        inside = [(Path(file).relative_to(root).as_posix(), line) for file, line in read["called"] if str(root) in file]
+        loaded = [Path(file).relative_to(root).as_posix() for file in read["loaded"]]
+        return Run(output, loaded, {(file, line) for file, line in inside})
+
+
+def executed(path: str, called: set[tuple[str, int]]) -> int:
+    """Count the lines of the functions of a file that were called."""
+    inside: set[int] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if {(path, first), (path, node.lineno)} & called:
+                inside.update(range(first, (node.end_lineno or first) + 1))
+    return len(inside)
+
+
+def table(folders: list[str]) -> str:
+    """Return a table of lines by folder, or by file of some folders."""
+    found = run(everything=not LIST.exists())
+    count: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for path in found.loaded:
+        name = path.removeprefix("tilegrad/")
+        if not folders or any(name.startswith(folder) or folder == "." for folder in folders):
+            key = name if folders else name.split("/")[0]
+            count[key] += lines(path)
+            used[key] += executed(path, found.called)
+    rows = [f"{n:7,} lines, {used[key]:6,} of functions executed  {key}" for key, n in count.most_common()]
+    return "\n".join([*rows, f"{count.total():7,} lines, {used.total():6,} of functions executed  in all"])
+
+
+def first_sentence(path: str) -> str:
+    """Return the first sentence of the docstring of a module."""
+    text = ast.get_docstring(ast.parse((ROOT / path).read_text(encoding="utf-8"))) if path.endswith(".py") else ""
+    paragraph = " ".join((text or "").split("\n\n")[0].split())
+    sentence = paragraph.split(". ")[0].rstrip(":.")
+    return f"{sentence}." if sentence else ""
+
+
+def reading() -> str:
+    """Return the page with the reading order."""
+    rows = []
+    for heading, paths in parts().items():
+        rows += ["", f"## {heading}, {sum(map(lines, paths)):,} lines", ""]
+        for path in paths:
+            rows += wrapped(f"- [{path.removeprefix('tilegrad/')}](../{path})", first_sentence(path).split())
+    return HEAD.format(lines=sum(map(lines, core()))) + "\n".join(rows) + "\n"
+
+
+def wrapped(first: str, words: list[str]) -> list[str]:
+    """Break an entry of a list into lines of at most 120 columns."""
+    rows = [first]
+    for word in words:
+        if len(rows[-1]) + 1 + len(word) > 120:
+            rows.append(" ")
+        rows[-1] += f" {word}"
+    return rows
+
+
+def main(arguments: list[str]) -> None:
+    if arguments == ["--write"]:
+        READING.write_text(reading(), encoding="utf-8")
+    elif arguments == ["--list"]:
+        loaded, listed = set(run(everything=True).loaded), set(core()) if LIST.exists() else set()
+        print("\n".join([*(f"+ {x}" for x in sorted(loaded - listed)), *(f"- {x}" for x in sorted(listed - loaded))]))
+    else:
+        print(table(arguments))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
