@@ -11,7 +11,6 @@ results are summed directly:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product as pairs
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..ir.graph import TensorType, Value
 from ..ir.node import Structure
 from ..ir.size import product
 from .opaque import Opaque
-from .winograd_tiles import LANES_PER_INSTANCE, Matrix, TileStrides, tile_view, transform_arrays, transform_code
+from .winograd_tiles import LANES_PER_INSTANCE, Matrix, TileStrides, tile_view, transform_arrays
 
 if TYPE_CHECKING:
     from .tile_code import TileCode
@@ -34,39 +33,6 @@ MAX_MAGNITUDE, MIN_MAGNITUDE = 2.0**50, 2.0**-50
 
 TILES_PER_INSTANCE = 8
 """Tiles of an instance of `irregular_tiles`, which keeps several numbers of each of their elements."""
-
-FLAGS = """
-@tg.kernel
-def irregular_tiles(PARAMETERS):
-    square = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
-    given = sums + (GIVEN)
-    weights = tl.load(weight)
-    usual = (weights <= LARGE) & ((weights >= SMALL) | (weights == 0.0))
-    LINES
-    even = usual & (total <= LARGE) & ((total >= SMALL) | (total == 0.0)) & (least * UNEVEN >= total)
-    tl.store(out + square, tl.where(even, 0, 1))
-"""
-
-REPAIRED_TILES = """
-@tg.kernel
-def repaired_tiles(PARAMETERS):
-    lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
-    square = tl.program_id(1).to(tl.int64)
-    made = MADE + lane * STORED
-    if tl.load(odd + square) == 0:
-        given = GIVEN + lane * READ
-        LINES
-    else:
-        place = tl.arange(0, COUNT)
-        begin = BEGIN + (place // SIDE) * ROW + (place % SIDE) * COLUMN
-        total = tl.zeros((COUNT, BLOCK), DTYPE)
-        for n in range(0, TERMS):
-            at = (n % AREA) // TAPS * ROW + n % TAPS * COLUMN + n // AREA
-            elements = tl.load(lying + (begin + at))
-            total += elements[:, None] * tl.load(w + (WEIGHTS + lane * FILTER + WEIGHT))[None, :]
-        results = (place // SIDE) * MADE_ROW + (place % SIDE) * MADE_COLUMN
-        tl.store(out + (results[:, None] + made[None, :]), total)
-"""
 
 
 @final
@@ -102,34 +68,17 @@ class IrregularTiles(Opaque):
         return (~even).astype(np.int32)
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
+        from .kernels.winograd import irregular_tiles
+        from .tile_code import Tiles
 
         count = product(self.squares)
         assert isinstance(count, int)
         block = min(TILES_PER_INSTANCE, count)
-        given = flat_offset(unravel("square", self.squares), self.given.squares, "square * 0")
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "READ": self.given.steps}
+        sizes = {"SIDE": self.side, "TAPS": self.taps, "BLOCK": block, "LAST": count - block}
         limits = {"LARGE": MAX_MAGNITUDE, "SMALL": MIN_MAGNITUDE, "UNEVEN": MAX_RATIO}
-        words = {"BLOCK": block, "LAST": count - block, "GIVEN": given, **limits}
-        text = fill_template(FLAGS, {"LINES": "\n".join(self._lines())}, words)
         types = {"sums": self.sums.type, "weight": self.weight.type}
-        return tile_code(text, types, self.type, (Tiles(count, block),))
-
-    def _lines(self) -> list[str]:
-        """Generate the sum of magnitudes of a tile (`total`) and the smallest nonzero one of its windows (`least`)."""
-        side, taps = self.side, self.taps
-        first = range(side - taps + 1)
-        lines = [
-            f"m{i}_{j} = tl.load(given + {i * self.given.row + j * self.given.column})"
-            for i, j in pairs(range(side), repeat=2)
-        ]
-        for i in range(side):
-            lines += [f"h{i}_{q} = " + " + ".join(f"m{i}_{q + t}" for t in range(taps)) for q in first]
-            lines.append(f"h{i} = " + " + ".join(f"m{i}_{j}" for j in range(side)))
-        lines += ["total = " + " + ".join(f"h{i}" for i in range(side)), "least = total"]
-        for p, q in pairs(first, repeat=2):
-            lines.append(f"s{p}_{q} = " + " + ".join(f"h{p + t}_{q}" for t in range(taps)))
-            lines.append(f"least = tl.minimum(least, tl.where(s{p}_{q} > 0.0, s{p}_{q}, total))")
-        return lines
+        return irregular_tiles.code(types, self.type, (Tiles(count, block),), **tiles, **sizes, **limits)
 
     def __str__(self) -> str:
         return "irregular_tiles"
@@ -202,43 +151,18 @@ class RepairedTiles(Opaque):
         return out
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
+        from .kernels.winograd import repaired_tiles
+        from .tile_code import Tiles
 
-        where, block = unravel("square", self.squares), min(LANES_PER_INSTANCE, self.lanes)
-        side, begins = len(self.matrix), self.begins
-        places = {
-            "GIVEN": flat_offset(where, self.given.squares, "square * 0"),
-            "MADE": flat_offset(where, self.made.squares, "square * 0"),
-            "BEGIN": flat_offset(where, begins.squares, "square * 0"),
-            "WEIGHTS": f"({where[0]}) * {self.lanes * self._terms()}",
-        }
-        steps = {
-            "READ": self.given.lane,
-            "STORED": self.made.lane,
-            "ROW": begins.row,
-            "COLUMN": begins.column,
-            "MADE_ROW": self.made.row,
-            "MADE_COLUMN": self.made.column,
-        }
-        taps = self.filters.taps
-        counts = {"COUNT": side * side, "SIDE": side, "TAPS": taps, "AREA": taps**2, "TERMS": self._terms()}
-        filters = self._places_of_weights()
-        lanes = {"BLOCK": block, "LAST": self.lanes - block, "DTYPE": f"tl.{self.x.dtype}"}
-        words = {**places, **steps, **filters, **counts, **lanes}
-        text = fill_template(
-            REPAIRED_TILES, {"LINES": "\n".join(transform_code(self.matrix, self.given, self.made))}, words
-        )
+        block = min(LANES_PER_INSTANCE, self.lanes)
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "MADE": self.made.squares}
+        tiles |= {"BEGIN": self.begins.squares, "READ": self.given.steps, "STORED": self.made.steps}
+        tiles["WINDOW"] = self.begins.steps
+        sizes = {"BLOCK": block, "LANES": self.lanes, "TERMS": self._terms(), "TAPS": self.filters.taps}
+        order = {"ACROSS": self.filters.across, "REVERSE": self.filters.reverse, "DTYPE": self.x.dtype}
         types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
-        return tile_code(text, types, self.type, grid)
-
-    def _places_of_weights(self) -> dict[str, str | int]:
-        """Return the stride of filters and the offset of weight n in a filter, taps innermost."""
-        area = self.filters.taps**2
-        tap = f"{area - 1} - n % {area}" if self.filters.reverse else f"n % {area}"
-        if self.filters.across:
-            return {"FILTER": area, "WEIGHT": f"n // {area} * {area * self.lanes} + ({tap})"}
-        return {"FILTER": self._terms(), "WEIGHT": f"n // {area} * {area} + ({tap})" if self.filters.reverse else "n"}
+        return repaired_tiles.code(types, self.type, grid, MATRIX=self.matrix, **tiles, **sizes, **order)
 
     def __str__(self) -> str:
         return f"repaired_tiles[{len(self.matrix[0])} to {len(self.matrix)}]"

@@ -29,7 +29,6 @@ RANGES_PER_INSTANCE = 128
 """Ranges of an instance."""
 REDUCE = {"add": reduce_sum, "mul": reduce_prod, "maximum": amax, "minimum": amin}
 FUNCTIONS = {"add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-COMBINE = {"add": "total + x", "mul": "total * x", "maximum": "tl.maximum(total, x)", "minimum": "tl.minimum(total, x)"}
 
 
 @final
@@ -64,57 +63,15 @@ class RangeReduce(Opaque):
         return result
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, show_size, tile_code
+        from .kernels.sums import range_reduce
+        from .tile_code import Tiles
 
         results, columns = product(self.type.shape), self.type.shape[1]
-        names = [f"level{n}" for n in range(len(self.levels))]
-        steps = "".join([ONE_LEVEL.replace("LEVEL", name) for name in names[:-1]]) + LAST_LEVEL.replace(
-            "LEVEL", names[-1]
-        )
-        words = {
-            "LANES": RANGES_PER_INSTANCE,
-            "COUNT": show_size(results),
-            "COLUMNS": show_size(columns),
-            "BLOCK": BLOCK,
-        }
-        text = fill_template(fill_template(RANGE_REDUCE, {"STEPS": steps}, {}), {}, words | {"BOTH": COMBINE[self.fn]})
-        nothing = str(identity(self.fn, self.dtype))
-        text = text.replace("NOTHING", f'float("{nothing}")' if "inf" in nothing else nothing)
-        text = text.replace("DTYPE", f"tl.{self.dtype.name}")
-        inputs = {"starts": self.starts.type, **{n: x.type for n, x in zip(names, self.levels, strict=True)}}
-        return tile_code(text, inputs, self.type, (Tiles(results, RANGES_PER_INSTANCE),))
-
-
-RANGE_REDUCE = """
-@tg.kernel
-def range_reduce(PARAMETERS):
-    lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
-    inside = lane < COUNT
-    row = lane // COLUMNS
-    column = lane % COLUMNS
-    begin = tl.load(starts + row, mask=inside, other=0)
-    end = tl.load(starts + (row + 1), mask=inside, other=0)
-    total = tl.full((LANES,), NOTHING, dtype=DTYPE)
-    STEPS
-    tl.store(out + lane, total, mask=inside)
-"""
-ONE_LEVEL = """
-first = tl.minimum(end, (begin + (BLOCK - 1)) // BLOCK * BLOCK)
-for n in range((0).to(tl.int64), tl.max(first - begin, axis=0)):
-    x = tl.load(LEVEL + ((begin + n) * COLUMNS + column), mask=begin + n < first, other=NOTHING)
-    total = BOTH
-last = tl.maximum(first, end // BLOCK * BLOCK)
-for n in range((0).to(tl.int64), tl.max(end - last, axis=0)):
-    x = tl.load(LEVEL + ((last + n) * COLUMNS + column), mask=last + n < end, other=NOTHING)
-    total = BOTH
-begin = first // BLOCK
-end = last // BLOCK
-"""
-LAST_LEVEL = """
-for n in range((0).to(tl.int64), tl.max(end - begin, axis=0)):
-    x = tl.load(LEVEL + ((begin + n) * COLUMNS + column), mask=begin + n < end, other=NOTHING)
-    total = BOTH
-"""
+        inputs: dict[str, Any] = {"starts": self.starts.type, "level": tuple([x.type for x in self.levels])}
+        sizes = {"LANES": RANGES_PER_INSTANCE, "BLOCK": BLOCK, "COUNT": results, "COLUMNS": columns}
+        nothing = {"NOTHING": identity(self.fn, self.dtype), "DTYPE": self.dtype}
+        grid = (Tiles(results, RANGES_PER_INSTANCE),)
+        return range_reduce.code(inputs, self.type, grid, FN=self.fn, **nothing, **sizes)
 
 
 def block_levels(entries: Value, fn: str) -> tuple[Value, ...]:

@@ -89,31 +89,11 @@ class SegmentSums(Opaque):
         return result
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, tile_code
+        from .kernels.sums import segment_sums
+        from .tile_code import Tiles
 
         block = min(1024, 1 << (self.columns - 1).bit_length())
-        found = "".join([ONE_SEGMENT.replace("NUMBER", str(n)) for n in range(ENTRIES_PER_STEP)])
-        total = " + ".join([f"x{n}" for n in range(ENTRIES_PER_STEP)])
-        words = {"BLOCK": block, "COLUMNS": self.columns, "TOGETHER": ENTRIES_PER_STEP, "SUM": total}
-        text = fill_template(SEGMENT_SUMS, {"FOUND": found}, words)
         inputs = {"order": self.order.type, "starts": self.starts.type, "source": self.source.type}
-        return tile_code(text, inputs, self.type, (Tiles(self.type.shape[0], 1), Tiles(self.columns, block)))
-
-
-ONE_SEGMENT = """
-entryNUMBER = tl.load(order + (first + NUMBER), mask=first + NUMBER < end, other=0)
-xNUMBER = tl.load(source + (entryNUMBER * COLUMNS + column), mask=inside & (first + NUMBER < end), other=0.0)
-"""
-SEGMENT_SUMS = """
-@tg.kernel
-def segment_sums(PARAMETERS):
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < COLUMNS
-    end = tl.load(starts + row + 1)
-    total = tl.zeros((BLOCK,), dtype=tl.float32)
-    for first in range(tl.load(starts + row), end, TOGETHER):
-        FOUND
-        total += SUM
-    tl.store(out + (row * COLUMNS + column), total, mask=inside)
-"""
+        grid = (Tiles(self.type.shape[0], 1), Tiles(self.columns, block))
+        sizes = {"BLOCK": block, "COLUMNS": self.columns, "ENTRIES_PER_STEP": ENTRIES_PER_STEP}
+        return segment_sums.code(inputs, self.type, grid, **sizes)

@@ -26,16 +26,6 @@ Matrix = tuple[tuple[float, ...], ...]
 LANES_PER_INSTANCE = 64
 """Lanes of an instance: what it reads and stores stays in the first-level cache."""
 
-CODE = """
-@tg.kernel
-def transformed_tiles(PARAMETERS):
-    lane = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
-    square = tl.program_id(1).to(tl.int64)
-    given = GIVEN + lane * READ
-    made = MADE + lane * STORED
-    LINES
-"""
-
 
 @final
 class TileStrides(Structure):
@@ -45,6 +35,11 @@ class TileStrides(Structure):
     row: int
     column: int
     lane: int
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """Strides of rows, columns and lanes."""
+        return self.row, self.column, self.lane
 
     def reach(self, squares: tuple[int, ...], side: int, lanes: int) -> int:
         """Return the number of elements up to the last one."""
@@ -90,49 +85,18 @@ class TransformedTiles(Opaque):
         return out
 
     def kernel(self) -> TileCode:
-        from .tile_code import Tiles, fill_template, flat_offset, tile_code, unravel
+        from .kernels.winograd import transformed_tiles
+        from .tile_code import Tiles
 
         block = min(LANES_PER_INSTANCE, self.lanes)
-        where = unravel("square", self.squares)
-        words = {
-            "BLOCK": block,
-            "LAST": self.lanes - block,
-            "GIVEN": flat_offset(where, self.given.squares, "square * 0"),
-            "MADE": flat_offset(where, self.made.squares, "square * 0"),
-            "READ": self.given.lane,
-            "STORED": self.made.lane,
-        }
-        text = fill_template(CODE, {"LINES": "\n".join(transform_code(self.matrix, self.given, self.made))}, words)
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
-        return tile_code(text, {"x": self.x.type}, self.type, grid)
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "MADE": self.made.squares}
+        tiles |= {"READ": self.given.steps, "STORED": self.made.steps}
+        sizes = {"BLOCK": block, "LAST": self.lanes - block}
+        return transformed_tiles.code({"x": self.x.type}, self.type, grid, MATRIX=self.matrix, **tiles, **sizes)
 
     def __str__(self) -> str:
         return f"transformed_tiles[{len(self.matrix[0])} to {len(self.matrix)}]"
-
-
-def transform_code(matrix: Matrix, given: TileStrides, made: TileStrides) -> list[str]:
-    """Generate the transform: along columns as far as a row needs them, then along rows."""
-    side, rows, lines = len(matrix[0]), len(matrix), []
-    for j in range(side):
-        for i in range(side):
-            lines.append(f"x{i} = tl.load(x + (given + {i * given.row + j * given.column}))")
-        for a, row in enumerate(matrix):
-            lines.append(f"t{a}_{j} = {_sum(row, [f'x{i}' for i in range(side)])}")
-    for a in range(rows):
-        for b, row in enumerate(matrix):
-            y = _sum(row, [f"t{a}_{j}" for j in range(side)])
-            lines.append(f"tl.store(out + (made + {a * made.row + b * made.column}), {y})")
-    return lines
-
-
-def _sum(factors: Sequence[float], names: Sequence[str]) -> str:
-    """Format a sum of products in tile code.
-
-    >>> _sum((1.0, 0.0, -0.5), "xyz")
-    'x + z * -0.5'
-    """
-    terms = [name if f == 1 else f"{name} * {f}" for f, name in zip(factors, names, strict=True) if f]
-    return " + ".join(terms)
 
 
 def transform_arrays(matrix: Matrix, squares: Any) -> Any:
