@@ -12,10 +12,10 @@ from tilegrad.backend.reference.graph import interpret
 from tilegrad.ir.dtype import bfloat16, float32, int64
 from tilegrad.ir.graph import Graph
 from tilegrad.ops.indexing import Gather, Scatter, index_add
-from tilegrad.ops.scatter import COMBINED, broadcast_strides
+from tilegrad.ops.scatter import FUNCTIONS, broadcast_strides
 
 
-@pytest.mark.parametrize("fn", COMBINED)
+@pytest.mark.parametrize("fn", FUNCTIONS)
 def test_every_way_to_meet_and_many_columns(fn: str) -> None:
     random = np.random.default_rng(0)
     base, source = random.random((4, 150), np.float32), random.random((9, 150), np.float32)

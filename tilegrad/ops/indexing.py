@@ -194,10 +194,9 @@ class ScatterAlong(Opaque):
             if n != self.axis
         )
         n = self.axis
-        rows = (IndexedAxis(self.sizes[n], out[n], base[n], "index", self.check),)
+        rows = (IndexedAxis(self.sizes[n], out[n], base[n], self.check),)
         work = ScatterSpec(self.fn, columns, rows, True, reach[n], steps[n], steps[n])
-        inputs = {"base": self.base.type, "index": self.index.type, "source": self.source.type}
-        return scatter_kernel(work, inputs, self.type)
+        return scatter_kernel(work, self.base, (self.index,), self.source, self.type)
 
 
 @final
@@ -269,13 +268,10 @@ class Scatter(Opaque):
         beside = [*source[:place], *source[place + rank :]]
         columns = tuple(ColumnAxis(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
         checks = self.checks or (None,) * len(self.axes)
-        rows = tuple(
-            IndexedAxis(self.sizes[n], out[n], base[n], f"index{k}", checks[k]) for k, n in enumerate(self.axes)
-        )
+        rows = tuple(IndexedAxis(self.sizes[n], out[n], base[n], checks[k]) for k, n in enumerate(self.axes))
         step = product(self.source.shape[place + rank :])
         work = ScatterSpec(self.fn, columns, rows, False, product(self.indices[0].shape), 1, step)
-        indices = {f"index{k}": index.type for k, index in enumerate(self.indices)}
-        return scatter_kernel(work, {"base": self.base.type, **indices, "source": self.source.type}, self.type)
+        return scatter_kernel(work, self.base, self.indices, self.source, self.type)
 
 
 def _check_same_dtype(op: str, base: Value, source: Value) -> None:

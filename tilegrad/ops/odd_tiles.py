@@ -74,7 +74,7 @@ class IrregularTiles(Opaque):
         count = product(self.squares)
         assert isinstance(count, int)
         block = min(TILES_PER_INSTANCE, count)
-        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "READ": self.given.steps}
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given}
         sizes = {"SIDE": self.side, "TAPS": self.taps, "BLOCK": block, "LAST": count - block}
         limits = {"LARGE": MAX_MAGNITUDE, "SMALL": MIN_MAGNITUDE, "UNEVEN": MAX_RATIO}
         types = {"sums": self.sums.type, "weight": self.weight.type}
@@ -155,14 +155,12 @@ class RepairedTiles(Opaque):
         from .tile_code import Tiles
 
         block = min(LANES_PER_INSTANCE, self.lanes)
-        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "MADE": self.made.squares}
-        tiles |= {"BEGIN": self.begins.squares, "READ": self.given.steps, "STORED": self.made.steps}
-        tiles["WINDOW"] = self.begins.steps
-        sizes = {"BLOCK": block, "LANES": self.lanes, "TERMS": self._terms(), "TAPS": self.filters.taps}
-        order = {"ACROSS": self.filters.across, "REVERSE": self.filters.reverse, "DTYPE": self.x.dtype}
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given, "MADE": self.made, "BEGIN": self.begins}
+        tiles |= {"FILTERS": self.filters, "DTYPE": self.x.dtype}
+        sizes = {"BLOCK": block, "LANES": self.lanes, "TERMS": self._terms()}
         types = {"x": self.x.type, "odd": self.odd.type, "lying": self.lying.type, "w": self.w.type}
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
-        return repaired_tiles.code(types, self.type, grid, MATRIX=self.matrix, **tiles, **sizes, **order)
+        return repaired_tiles.code(types, self.type, grid, MATRIX=self.matrix, **tiles, **sizes)
 
     def __str__(self) -> str:
         return f"repaired_tiles[{len(self.matrix[0])} to {len(self.matrix)}]"

@@ -10,6 +10,7 @@ from typing import Any
 from ..ir import dtype
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
+from ..ir.node import Node
 from ..ir.size import Size
 from ..ir.tile import Apply, Cast, Kernel, Literal, Name, Tile, TileParameter
 from ..ir.tile_expressions import BINARY, COMPARISONS
@@ -29,8 +30,8 @@ MAX_SPECIALISATIONS = 256
 class OpKernel(TileFunction):
     """A kernel of an opaque op: a Python function of pointers and constants in the tile language.
 
-    Its parameters are the inputs, `out`, and constants (annotated `tl.constexpr`). Its source is read when a kernel is
-    first compiled. In it `//` and `%` round towards minus infinity, as in the IR.
+    Its parameters are the inputs, `out`, and constants (in capitals), which may be sizes that vary, tuples, and nodes
+    with these. Its source is read when a kernel is first compiled.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -117,6 +118,9 @@ class OpKernelReader(KernelReader):
                 return tuple(found)
         return super().expression(node)
 
+    def attribute(self, whole: Any, name: str) -> Any:
+        return symbolic_size(getattr(whole, name)) if isinstance(whole, Node) else super().attribute(whole, name)
+
     def operation(self, op: ast.operator, x: Any, y: Any) -> Any:
         rounds = isinstance(op, ast.FloorDiv | ast.Mod) and (isinstance(x, SymbolicTile) or isinstance(y, SymbolicTile))
         if _are_integers(x, y) or (rounds and (y != 1 or isinstance(op, ast.Mod))):
@@ -164,7 +168,7 @@ def remainder(w: TileWriter, x: Any, y: Any) -> SymbolicTile:
 
 
 @builtin
-def inside(w: TileWriter, index: Any, extent: Any, check: int) -> SymbolicTile:
+def check_index(w: TileWriter, index: Any, extent: Any, check: int) -> SymbolicTile:
     """Return an index; if it is out of range, the error of a check is reported."""
     return w.make(Apply("inside", (index.tile, extent.tile, Literal(check))))
 

@@ -1,4 +1,4 @@
-"""The tile kernel of scatters: copy the base, then write the source at the indices.
+"""Scatters: the parameters of their kernel (`kernels/scatter.py`), which copies the base and writes the source.
 
 Results are deterministic: one instance writes all entries with the same destination, in order. An instance has some
 columns (positions along the axes without indices) and loops over the index.
@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import TensorType
+from ..ir.graph import TensorType, Value
 from ..ir.node import Node
 from ..ir.position import row_major
 from ..ir.size import Dim, product
 from ..runtime.device import device
 from .control import Check
-from .tile_code import TileCode, Tiles, flat_offset, show_size, tile_code, unravel
+from .tile_code import TileCode, Tiles
 
 BLOCKS = (16, 32, 64)
 """Columns of an instance: at least a cache line of each row, more if enough instances are left."""
@@ -49,8 +49,6 @@ class IndexedAxis(Node):
     extent: Dim
     out: Dim
     base: Dim
-    index: str
-    """Name of the index."""
     check: Check | None = None
     """The check of the index, if any."""
 
@@ -69,16 +67,6 @@ class ScatterSpec(Node):
     source_step: Dim
 
 
-COMBINED = {
-    "": "new",
-    "add": "{old} + new",
-    "mul": "{old} * new",
-    "maximum": "tl.maximum({old}, new)",
-    "minimum": "tl.minimum({old}, new)",
-}
-"""The element stored at a destination, from the old and the new one."""
-
-
 def _block(columns: Dim, instances: int) -> int:
     if not isinstance(columns, int):
         return BLOCKS[-1]
@@ -86,107 +74,31 @@ def _block(columns: Dim, instances: int) -> int:
     return max(1, min(columns, fitting[-1] if fitting else BLOCKS[0]))
 
 
-def scatter_kernel(spec: ScatterSpec, inputs: dict[str, TensorType], output: TensorType) -> TileCode:
-    """Generate the kernel; the inputs are called `base`, `source` and as the indexed axes say."""
+def scatter_kernel(
+    spec: ScatterSpec, base: Value, indices: Sequence[Value], source: Value, output: TensorType
+) -> TileCode:
+    """Return the kernel of a scatter."""
+    from .kernels.scatter import scatter
+
     columns, rows = product(c.extent for c in spec.columns), product(r.extent for r in spec.rows)
     contiguous = not spec.columns or spec.columns[-1].out == 1  # if not, tiles would only gather
     block = _block(columns, device(output.device).target.scatter_instances) if contiguous else 1
-    whole = isinstance(columns, int) and columns % block == 0
-    span = _span(spec, rows, output)
-    text = "\n".join(
-        [
-            "@tg.kernel",
-            f"def scatter{'_' * bool(spec.fn)}{spec.fn}(PARAMETERS):",
-            f"    column = tl.program_id(0).to(tl.int64) * {block} + tl.arange(0, {block})",
-            *([] if whole else [f"    inside = column < {show_size(columns)}"]),
-            *_indented(_row_range(rows, span)),
-            *_indented(_copy(spec, rows, block, whole, span)),
-            *_indented(_entries(spec, whole, span)),
-        ]
-    )
-    grid = (Tiles(columns, block), *((Tiles(rows, span),) if span else ()))
-    return tile_code(text, inputs, output, grid)
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return ["    " + line for line in lines]
-
-
-def _row_range(rows: Dim, span: int) -> list[str]:
-    """The rows of an instance, if instances share columns."""
-    if not span:
-        return []
-    return [
-        f"lower = tl.program_id(1).to(tl.int64) * {span}",
-        f"upper = tl.minimum(lower + {span}, {show_size(rows)})",
-    ]
-
-
-def _copy(spec: ScatterSpec, rows: Dim, block: int, whole: bool, span: int) -> list[str]:
-    """Copy the columns of the base, some rows at a time."""
-    column = unravel("column", tuple(c.extent for c in spec.columns))
-    row = unravel("row", tuple(r.extent for r in spec.rows))
-    lower, upper = ("lower", "upper") if span else ("(0).to(tl.int64)", show_size(rows))
     step = max(1, COPY_ELEMENTS // block)
     step = max(1, min(step, rows)) if isinstance(rows, int) else step
-    base_row = flat_offset(row, [r.base for r in spec.rows], "row * 0")
-    out_row = flat_offset(row, [r.out for r in spec.rows], "row * 0")
-    return [
-        f"out_at = {flat_offset(column, [c.out for c in spec.columns], 'column * 0')}",
-        f"base_at = {flat_offset(column, [c.base for c in spec.columns], 'column * 0')}",
-        f"for first in range({lower}, {upper}, {step}):",
-        f"    row = first + tl.arange(0, {step})",
-        f"    copied = (row < {upper})[:, None]{'' if whole else ' & inside[None, :]'}",
-        f"    old = tl.load(base + (({base_row})[:, None] + base_at[None, :]), mask=copied)",
-        f"    tl.store(out + (({out_row})[:, None] + out_at[None, :]), old, mask=copied)",
-    ]
-
-
-def _entries(spec: ScatterSpec, whole: bool, span: int) -> list[str]:
-    """Write the source, entry by entry."""
-    column = unravel("column", tuple(c.extent for c in spec.columns))
-    conditions = [] if whole else ["inside"]
-    for at, axis in zip(column, spec.columns, strict=True):
-        if axis.limit is not None:
-            conditions.append(f"({at} < {show_size(axis.limit)})")
-    mask = ", mask=reached" if conditions else ""
-    stored = COMBINED[spec.fn].format(old=f"tl.load(out + place{mask})")
-    place = flat_offset([f"to{n}" for n in range(len(spec.rows))], [r.out for r in spec.rows])
-    write = [
-        f"place = out_at + {place}",
-        f"new = tl.load(source + (source_at + entry * {show_size(spec.source_step)}){mask})",
-        f"tl.store(out + place, {stored}{mask})",
-    ]
-    if span:
-        write = ["if (to0 >= lower) & (to0 < upper):", *_indented(write)]
-    destinations = [line for n in range(len(spec.rows)) for line in _destination(spec, n, mask)]
-    return [
-        *([f"reached = {' & '.join(conditions)}"] if conditions else []),
-        f"index_at = {flat_offset(column, [c.index for c in spec.columns], 'column * 0')}",
-        f"source_at = {flat_offset(column, [c.source for c in spec.columns], 'column * 0')}",
-        f"for entry in range((0).to(tl.int64), {show_size(spec.count)}):",
-        *_indented([*destinations, *write]),
-    ]
-
-
-def _destination(spec: ScatterSpec, n: int, mask: str) -> list[str]:
-    """Load the index along the n-th axis, clamped or checked."""
-    axis, to, extent = spec.rows[n], f"to{n}", show_size(spec.rows[n].extent)
-    entry = f"entry * {show_size(spec.index_step)}"
-    if spec.per_column:
-        load = f"tl.load({axis.index} + (index_at + {entry}){mask}{', other=0' * bool(mask)})"
-    else:
-        load = f"tl.load({axis.index} + {entry})"
-    position = f"tl.minimum(tl.maximum({to}, (0).to(tl.int64)), ({extent}).to(tl.int64) - 1)"
-    from_end = True
-    if axis.check is not None:
-        number, from_end = axis.check
-        position = f"tl.inside({to}, ({extent}).to(tl.int64), {number})"
-    return [
-        f"{to} = {load}.to(tl.int64)",
-        *([f"{to} = tl.where({to} < 0, {to} + {extent}, {to})"] if from_end else []),
-        f"{to} = {position}",
-    ]
+    span = _span(spec, rows, output)
+    return scatter.code(
+        {"base": base.type, "index": tuple([x.type for x in indices]), "source": source.type},
+        output,
+        (Tiles(columns, block), *((Tiles(rows, span),) if span else ())),
+        FN=spec.fn,
+        SPEC=spec,
+        COLUMNS=columns,
+        ROWS=rows,
+        BLOCK=block,
+        STEP=step,
+        SPAN=span,
+        WHOLE=isinstance(columns, int) and columns % block == 0,
+    )
 
 
 def _span(spec: ScatterSpec, rows: Dim, output: TensorType) -> int:

@@ -36,11 +36,6 @@ class TileStrides(Structure):
     column: int
     lane: int
 
-    @property
-    def steps(self) -> tuple[int, int, int]:
-        """Strides of rows, columns and lanes."""
-        return self.row, self.column, self.lane
-
     def reach(self, squares: tuple[int, ...], side: int, lanes: int) -> int:
         """Return the number of elements up to the last one."""
         extents = (*squares, side, side, lanes)
@@ -90,8 +85,7 @@ class TransformedTiles(Opaque):
 
         block = min(LANES_PER_INSTANCE, self.lanes)
         grid = (Tiles(self.lanes, block), Tiles(product(self.squares), 1))
-        tiles = {"SQUARES": self.squares, "GIVEN": self.given.squares, "MADE": self.made.squares}
-        tiles |= {"READ": self.given.steps, "STORED": self.made.steps}
+        tiles = {"SQUARES": self.squares, "GIVEN": self.given, "MADE": self.made}
         sizes = {"BLOCK": block, "LAST": self.lanes - block}
         return transformed_tiles.code({"x": self.x.type}, self.type, grid, MATRIX=self.matrix, **tiles, **sizes)
 

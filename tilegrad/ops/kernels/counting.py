@@ -1,7 +1,7 @@
 """Count numbers, and sum exactly, with atomic additions to one row of counters per part."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is a number.)
+# (Parameters in capitals are constants.)
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
-def partial_histograms(
-    numbers, out, BLOCK: tl.constexpr, LENGTH: tl.constexpr, COUNT: tl.constexpr, BINS: tl.constexpr
-):
+def partial_histograms(numbers, out, BLOCK, LENGTH, COUNT, BINS):
     # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * BINS
@@ -26,17 +24,7 @@ def partial_histograms(
 
 
 @OpKernel
-def exact_sums(
-    places,
-    amounts,
-    out,
-    BLOCK: tl.constexpr,
-    LENGTH: tl.constexpr,
-    COUNT: tl.constexpr,
-    COUNTERS: tl.constexpr,
-    WORDS: tl.constexpr,
-    POWERS: tl.constexpr,
-):
+def exact_sums(places, amounts, out, BLOCK, LENGTH, COUNT, COUNTERS, WORDS, POWERS):
     # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * COUNTERS

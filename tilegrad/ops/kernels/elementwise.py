@@ -1,7 +1,7 @@
 """Element-wise kernels with loops."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is a number.)
+# (Parameters in capitals are constants.)
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..op_kernel import OpKernel, remainder
 
 
 @OpKernel
-def gcd(x, y, out, BLOCK: tl.constexpr, COUNT: tl.constexpr):
+def gcd(x, y, out, BLOCK, COUNT):
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     a = tl.load(x + i, mask=i < COUNT, other=0)
     b = tl.load(y + i, mask=i < COUNT, other=0)

@@ -1,7 +1,7 @@
 """Find positions: where segments of sorted entries start, where values belong in sorted rows, what a mask selects."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is a number.)
+# (Parameters in capitals are constants.)
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
-def segment_starts(
-    order,
-    out,
-    BLOCK: tl.constexpr,
-    ENTRIES: tl.constexpr,
-    ENDS: tl.constexpr,
-    STEPS: tl.constexpr,
-    FIRST_STEP: tl.constexpr,
-):
+def segment_starts(order, out, BLOCK, ENTRIES, ENDS, STEPS, FIRST_STEP):
     row = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     before = row * 0
     step = int64(FIRST_STEP)
@@ -31,19 +23,7 @@ def segment_starts(
 
 
 @OpKernel
-def searchsorted(
-    edges,
-    values,
-    out,
-    LANES: tl.constexpr,
-    COUNT: tl.constexpr,
-    LENGTH: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    STEPS: tl.constexpr,
-    FIRST_STEP: tl.constexpr,
-    RIGHT: tl.constexpr,
-    IN_ROWS: tl.constexpr,
-):
+def searchsorted(edges, values, out, LANES, COUNT, LENGTH, COLUMNS, STEPS, FIRST_STEP, RIGHT, IN_ROWS):
     lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
     inside = lane < COUNT
     x = tl.load(values + lane, mask=inside)
@@ -60,7 +40,7 @@ def searchsorted(
 
 
 @OpKernel
-def compact(mask, before, out, BLOCK: tl.constexpr, LENGTH: tl.constexpr, COUNT: tl.constexpr):
+def compact(mask, before, out, BLOCK, LENGTH, COUNT):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     chosen = tl.load(mask + place, mask=place < LENGTH, other=False)
     target = tl.load(before + place, mask=place < LENGTH, other=0) - 1

@@ -1,7 +1,7 @@
 """Sort rows stably: int32 keys by comparison, int64 numbers by one digit after another."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is a number.)
+# (Parameters in capitals are constants.)
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..op_kernel import OpKernel, int64
 
 
 @OpKernel
-def count_keys(keys, out, LENGTH: tl.constexpr, KEYS: tl.constexpr, STEP: tl.constexpr):
+def count_keys(keys, out, LENGTH, KEYS, STEP):
     # Rank each key by counting those before it: independent instances finish earlier than a merge sort.
     begin = tl.program_id(0).to(tl.int64) * LENGTH
     entry = tl.program_id(1) * KEYS + tl.arange(0, KEYS)
@@ -27,7 +27,7 @@ def count_keys(keys, out, LENGTH: tl.constexpr, KEYS: tl.constexpr, STEP: tl.con
 
 
 @OpKernel
-def sort_keys(keys, out, LENGTH: tl.constexpr):
+def sort_keys(keys, out, LENGTH):
     # Pack key << 32 | place, so that one comparison also breaks ties.
     row = tl.program_id(0).to(tl.int64)
     length = int64(LENGTH)
@@ -66,7 +66,7 @@ def sort_keys(keys, out, LENGTH: tl.constexpr):
 
 
 @OpKernel
-def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
+def smallest_keys(keys, out, LENGTH, COUNT):
     # Pack key << 32 | place. The smallest so far are kept sorted at `best`.
     row = tl.program_id(0).to(tl.int64)
     length = int64(LENGTH)
@@ -96,15 +96,7 @@ def smallest_keys(keys, out, LENGTH: tl.constexpr, COUNT: tl.constexpr):
 
 
 @OpKernel
-def digit_counts(
-    numbers,
-    out,
-    BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    SEVERAL: tl.constexpr,
-    LENGTH: tl.constexpr,
-    SHIFT: tl.constexpr,
-):
+def digit_counts(numbers, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
     place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
@@ -123,16 +115,7 @@ def digit_counts(
 
 
 @OpKernel
-def sort_by_digit(
-    numbers,
-    starts,
-    out,
-    BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    SEVERAL: tl.constexpr,
-    LENGTH: tl.constexpr,
-    SHIFT: tl.constexpr,
-):
+def sort_by_digit(numbers, starts, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
     place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]

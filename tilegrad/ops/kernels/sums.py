@@ -1,7 +1,7 @@
 """Reduce segments and ranges of the rows of a table."""
 
 # mypy: ignore-errors
-# (In kernels a constexpr is a number.)
+# (Parameters in capitals are constants.)
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from ..op_kernel import OpKernel, combine, int64, sum_of
 
 
 @OpKernel
-def segment_sums(
-    order, starts, source, out, BLOCK: tl.constexpr, COLUMNS: tl.constexpr, ENTRIES_PER_STEP: tl.constexpr
-):
+def segment_sums(order, starts, source, out, BLOCK, COLUMNS, ENTRIES_PER_STEP):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = column < COLUMNS
@@ -29,18 +27,7 @@ def segment_sums(
 
 
 @OpKernel
-def range_reduce(
-    starts,
-    level,
-    out,
-    FN: tl.constexpr,
-    NOTHING: tl.constexpr,
-    DTYPE: tl.constexpr,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    COUNT: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+def range_reduce(starts, level, out, FN, NOTHING, DTYPE, LANES, BLOCK, COUNT, COLUMNS):
     lane = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
     inside = lane < COUNT
     row = lane // COLUMNS
