@@ -89,7 +89,7 @@ class Recorder:
         self.note(run)
         if self.memory and self.recording:
             self._sample(run.launches.device)
-        self.cost += events.now() - start
+        self.cost += events.now() - start + run.overhead
 
     def _keep(self, run: events.Run) -> None:
         """Keep the compilation of a program that ran."""

@@ -1,7 +1,7 @@
 """Emit events while programs run.
 
     event ::= TimedEvent(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
-    run   ::= Run(launches, start, stop, stamps, workers)                   a whole program, its launches by time stamps
+    run   ::= Run(launches, start, stop, stamps, workers, overhead)         a whole program, its launches by time stamps
 
 Emitted in low layers (devices, pools, executors), consumed in high ones (profiles, traces, tests). Without listeners
 an event costs a test of an empty list: write `if listeners: emit(...)`. A run is one record; listeners
@@ -72,6 +72,9 @@ class Run(NamedTuple):
     """The beginning and the ends of its launches; empty where the device cannot tell."""
     workers: Sequence[int] = ()
     """For each worker thread and each launch: when it began and when it ended, before the run if it took no part."""
+
+    overhead: int = 0
+    """Nanoseconds that recording added to it: time stamps, and barriers between launches, as calibrated."""
 
     def events(self) -> Iterator[TimedEvent]:
         """An event for each launch with a time, then one for the run."""

@@ -198,3 +198,6 @@ RELEASE_LOCK_NS = 50_000.0
 """Estimated nanoseconds from which on a program runs without the interpreter's lock."""
 ASSUMED_INSTANCE_NS = 2_000.0
 """Assumed nanoseconds of an instance, until it has been measured."""
+STAMP_NS, BARRIER_NS = 250.0, 2_500.0
+"""Nanoseconds that a profile adds to a run: for each time stamp, and for each barrier between launches that a run
+without time stamps merges into one segment."""

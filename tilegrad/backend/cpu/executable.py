@@ -22,7 +22,7 @@ from . import native
 from .bind_sizes import bind_sizes, written_buffers
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
-from .costs import RELEASE_LOCK_NS
+from .costs import BARRIER_NS, RELEASE_LOCK_NS, STAMP_NS
 from .external_calls import raise_external_errors
 from .partition import NativeCall, partition
 from .prepack import prepack
@@ -226,7 +226,18 @@ class _Repartitioner:
             ]
             binding = self.binding
             self._launches = events.Launches(binding.name, "cpu", steps, self.executable, binding.sizes)
-        events.emit_run(events.Run(self._launches, start, stop, times if times[0] >= start else (), workers))
+        barriers = 0 if table.is_single_threaded else len(table.segments) - len(self.table.segments)
+        stamping = STAMP_NS * len(times) + BARRIER_NS * barriers
+        events.emit_run(
+            events.Run(
+                self._launches,
+                start,
+                stop,
+                times if times[0] >= start else (),
+                workers,
+                round(stamping) + events.now() - stop,
+            )  # fmt: skip
+        )
         if self.learning:
             self._runs += 1
             if self._runs > 1:
