@@ -30,6 +30,7 @@ from .ir.dtype import (
 )
 from .lazy.evaluation import compute, live_bytes
 from .runtime.device import Device, device, devices
+from .runtime.device import owner_tables as _owner_tables
 from .tensor import Tensor
 
 dtype, bool, half, float, double = DType, bool_, float16, float32, float64
@@ -71,6 +72,9 @@ _PACKAGES = (
 """Packages that are imported when they are first used."""
 _DISTRIBUTIONS = ("simt", "torch")
 """Packages that are installed apart from the core."""
+
+
+_owner_tables.append(lambda on: _import_module(f"{__name__}.profile.memory").largest_owners(on))
 
 
 def __getattr__(name: str) -> object:

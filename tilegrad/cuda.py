@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .backend import cuda as backend
+from .backend.shortage import format_bytes, largest_tensors
 from .errors import ArgumentError, DeviceError
 from .errors import OutOfMemoryError as OutOfMemoryError
 from .lazy.timing import finish, time_with
@@ -106,33 +107,53 @@ def synchronize(device: Which = None) -> None:
 
 def memory_allocated(device: Which = None) -> int:
     """Return the bytes that tensors hold."""
-    return _gpu(device).statistics.live
+    return _place(device).statistics.live
 
 
 def max_memory_allocated(device: Which = None) -> int:
     """Return the peak bytes of tensors and temporaries since the last `reset_peak_memory_stats`."""
-    return _gpu(device).statistics.peak
+    return _place(device).statistics.peak
 
 
 def memory_reserved(device: Which = None) -> int:
     """Return the bytes reserved from the driver: held by tensors, and pooled for later ones."""
-    return _gpu(device).statistics.held
+    return _place(device).statistics.held
+
+
+def max_memory_reserved(device: Which = None) -> int:
+    """Return the peak bytes reserved from the driver since the last `reset_peak_memory_stats`."""
+    return _place(device).statistics.held_peak
 
 
 def memory_stats(device: Which = None) -> dict[str, int]:
     """Return statistics of a GPU's memory, with PyTorch's names."""
-    found = _gpu(device).statistics
+    found = _place(device).statistics
     return {
         "allocated_bytes.all.current": found.live,
         "allocated_bytes.all.peak": found.peak,
         "reserved_bytes.all.current": found.held,
+        "reserved_bytes.all.peak": found.held_peak,
         "num_device_alloc": found.allocations,
     }
 
 
+def memory_summary(device: Which = None, abbreviated: bool = False) -> str:
+    """List the owners of a GPU's memory by kind, the largest with shape, dtype and the user's line."""
+    place = _place(device)
+    found = place.statistics
+    head = (
+        f"{format_bytes(found.live)} allocated (peak {format_bytes(found.peak)}), {format_bytes(found.held)} reserved "
+        f"(peak {format_bytes(found.held_peak)}) on {place.name}, by {found.allocations:,} allocations"
+    )
+    return head if abbreviated else "\n".join([head, *largest_tensors(place.name)])
+
+
 def reset_peak_memory_stats(device: Which = None) -> None:
-    """Reset the peak of `max_memory_allocated`."""
-    _gpu(device).usage.reset_peak()
+    """Reset the peaks of `max_memory_allocated` and `max_memory_reserved`."""
+    _place(device).reset_peaks()
+
+
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
 
 
 def mem_get_info(device: Which = None) -> tuple[int, int]:
@@ -328,6 +349,11 @@ class Event:
 def manual_seed_all(seed: int) -> Any:
     """Seed the random generators of all devices, as `manual_seed` does."""
     return manual_seed(seed)
+
+
+def _place(which: Which) -> Device:
+    """Resolve a device whose memory is looked at: a GPU, or the device that takes its place."""
+    return which if isinstance(which, Device) else _gpu(which)
 
 
 def _gpu(which: Which) -> CudaDevice:

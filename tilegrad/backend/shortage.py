@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from ..ir.graph import Value
+from ..runtime.device import owner_tables
 
 MAX_LISTED_TENSORS = 8
 """Most tensors named in an out-of-memory error."""
@@ -17,6 +18,11 @@ REMEDIES = (
 
 def largest_tensors(device: str) -> list[str]:
     """List the largest tensors of a device with their lines, below a heading. Slow: examines all live objects."""
+    for listed in owner_tables:
+        try:
+            return listed(device)
+        except Exception:  # noqa: S110, BLE001 - the error that is being raised is more important than its table
+            pass
     found: dict[int, Value] = {}
     for thing in gc.get_objects():
         if isinstance(thing, Value):

@@ -14,9 +14,12 @@ from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
 from ..runtime.device import Device, device, known_devices
 
-KINDS = ("parameter", "gradient", "optimizer state", "buffer", "activation", "tensor")
-"""Purposes of memory: activations are results that no tensor of the user holds, kept for gradients."""
+KINDS = ("parameter", "gradient", "optimizer state", "buffer", "activation", "tensor", "result", "temporary")
+"""Purposes of memory: activations are results that no tensor of the user holds, kept for gradients; results and
+temporaries are those of a program."""
 ROWS = 20
+ERROR_ROWS = 8
+"""Rows of the table in an out-of-memory error."""
 
 
 class Owner(NamedTuple):
@@ -52,8 +55,7 @@ class Snapshot(NamedTuple):
     @property
     def by_kind(self) -> dict[str, int]:
         """Bytes of each kind."""
-        found = {kind: sum(o.bytes for o in self.owners if o.kind == kind) for kind in KINDS}
-        return {kind: bytes for kind, bytes in found.items() if bytes}
+        return totals(self.owners)
 
     def __str__(self) -> str:
         owned = sum(o.bytes for o in self.owners)
@@ -69,6 +71,12 @@ class Snapshot(NamedTuple):
             rest = self.owners[ROWS:]
             lines.append(f"{shown_bytes(sum(o.bytes for o in rest)):>10}  in {len(rest):,} others")
         return "\n".join(lines)
+
+
+def totals(owners: Sequence[Owner]) -> dict[str, int]:
+    """Sum the bytes of each kind."""
+    found = {kind: sum(o.bytes for o in owners if o.kind == kind) for kind in KINDS}
+    return {kind: bytes for kind, bytes in found.items() if bytes}
 
 
 def snapshot(on: str | Device | None = None) -> Snapshot:
@@ -106,6 +114,26 @@ def labels_of(buffers: Sequence[Any]) -> list[tuple[str, str]]:
 def _place(b: Any) -> tuple[str, int]:
     """Identify memory by its address, which a program's handle and a tensor's have in common."""
     return b.device.name, b.address or id(b.owner)
+
+
+def largest_owners(on: str) -> list[str]:
+    """List the bytes of each kind and the largest owners of a device, for the error when there is no more memory."""
+    owners = sorted(_owners({on}), key=lambda o: -o.bytes)
+    kinds = ", ".join(f"{shown_bytes(bytes)} {kind}" for kind, bytes in totals(owners).items())
+    return [f"they hold {kinds}; the largest tensors:", *map(str, owners[:ERROR_ROWS])] if owners else []
+
+
+def variable_labels() -> dict[int, tuple[str, str]]:
+    """Map the identity of each storage to the kind and the name of the tensor that holds it."""
+    tensors, modules, optimizers, _ = _alive()
+    labels = _labels(tensors, modules, optimizers)
+    return {id(x._base.storage): labels[id(x)] for x in tensors if x._base is not None and id(x) in labels}
+
+
+def tensor_labels() -> dict[int, tuple[str, str]]:
+    """Map the identity of each tensor to its kind and name."""
+    tensors, modules, optimizers, _ = _alive()
+    return _labels(tensors, modules, optimizers)
 
 
 def _owners(places: set[str]) -> Iterator[Owner]:

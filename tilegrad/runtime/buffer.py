@@ -110,3 +110,8 @@ class Usage:
             if bytes > 0:
                 self.allocations += 1
                 self.peak = max(self.peak, self.live)
+
+    def reset_peak(self) -> None:
+        """Reset the peak to the current usage."""
+        with self._lock:
+            self.peak = self.live

@@ -29,15 +29,20 @@ if TYPE_CHECKING:
     from .target_model import TargetModel
 
 
+owner_tables: list[Callable[[str], list[str]]] = []
+"""Functions that list the owners of a device's memory by purpose, for errors: the layers above register theirs."""
+
+
 class Statistics(NamedTuple):
-    """Memory statistics of a device, in bytes: live buffers (now, peak), reserved from the system, and allocation
-    counts.
+    """Memory statistics of a device, in bytes: live buffers (now, peak), reserved from the system (now, peak), and the
+    number of allocations.
     """
 
     live: int
     peak: int
     held: int
     allocations: int
+    held_peak: int = 0
 
 
 class Device(ABC):
@@ -152,7 +157,11 @@ class Device(ABC):
     @property
     def statistics(self) -> Statistics:
         usage = self.usage
-        return Statistics(usage.live, usage.peak, usage.live, usage.allocations)
+        return Statistics(usage.live, usage.peak, usage.live, usage.allocations, usage.peak)
+
+    def reset_peaks(self) -> None:
+        """Reset the peaks of the statistics to the current usage."""
+        self.usage.reset_peak()
 
     @property
     def everything(self) -> DeviceBuffer | None:

@@ -35,9 +35,7 @@ class _Assembly:
         self.lock = lock
         self.updates = updates
         self.overwritten = dict(schedule.overwritten)
-        names = _names(schedule)
-        self.names = names | {new: names[old] for new, old in self.overwritten.items()}
-        self.names |= in_one_place(schedule, self.names)
+        self.names = buffer_names(schedule)
         self.renewed = {schedule.inputs[old] for old in updates.values()}
         self.extra: list[ProgramBuffer] = []
         self.first: list[Step] = []
@@ -101,6 +99,13 @@ class _Assembly:
                 role: Role = "output" if self.names[value] in self.outputs else "temporary"
                 buffers.setdefault(self.names[value], ProgramBuffer(self.names[value], value.type, role))
         return list(buffers.values())
+
+
+def buffer_names(schedule: Schedule) -> dict[Value, str]:
+    """Name the buffer of each value that is stored; values written over an input have its buffer."""
+    names = _names(schedule)
+    names |= {new: names[old] for new, old in schedule.overwritten}
+    return names | in_one_place(schedule, names)
 
 
 def _names(schedule: Schedule) -> dict[Value, str]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 from time import perf_counter_ns
 from typing import Any
 
 from .. import cuda
 from ..errors import ArgumentError
 from ..lazy.timing import finish, time_with
-from ..runtime.device import known_devices
+from ..runtime.device import Device, known_devices
+from ..runtime.device import device as named
 from .doors import missing
 from .simulated import simulate as simulate
 from .simulated import simulated
@@ -48,6 +50,22 @@ def empty_cache() -> None:
     """Return cached memory to the system."""
     for place in known_devices():
         place.trim()
+
+
+def _place(which: Any) -> Device:
+    """Return the device whose memory is asked for: a GPU, a simulated one, or without both the CPU."""
+    return cuda._place(which) if cuda.is_available() else simulated() or named("cpu")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *dir(cuda)})
+
+
+MEMORY = (
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved", "memory_stats",
+    "memory_summary", "reset_max_memory_allocated", "reset_max_memory_cached", "reset_peak_memory_stats",
+)  # fmt: skip
+"""Functions on the memory of a device."""
 
 
 class Event:
@@ -94,6 +112,9 @@ def device(which: Any) -> Iterator[None]:
 
 
 def __getattr__(name: str) -> Any:
+    if name in MEMORY:
+        asked = getattr(cuda, name)
+        return wraps(asked)(lambda device=None, *args, **options: asked(_place(device), *args, **options))
     try:
         return getattr(cuda, name)
     except AttributeError:

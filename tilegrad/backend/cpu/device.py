@@ -115,6 +115,9 @@ class CpuDevice(Device):
         statistics = self.pool.statistics
         return statistics._replace(live=statistics.live - self.arena.blocks.bytes)
 
+    def reset_peaks(self) -> None:
+        self.pool.reset_peaks()
+
     @property
     def machine(self) -> str:
         from .limits import model, vector_bits  # loads LLVM

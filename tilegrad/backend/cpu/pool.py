@@ -61,7 +61,7 @@ class MemoryPool:
         self.keep = keep or settings().memory or _memory_of_machine() // 8
         self.classes: dict[int, FreeList] = {}
         self.mappings: dict[int, mmap.mmap] = {}
-        self.held = 0
+        self.held = self.held_peak = 0
         self.allocations = 0
         """Number of requests to the system for memory: constant in the steady state."""
         self._chunk = (0, 0)
@@ -94,7 +94,11 @@ class MemoryPool:
     def statistics(self) -> Statistics:
         live = sum(blocks.bytes * (blocks.made - len(blocks)) for blocks in list(self.classes.values()))
         self._peak = max(self._peak, live)
-        return Statistics(live, self._peak, self.held, self.allocations)
+        return Statistics(live, self._peak, self.held, self.allocations, self.held_peak)
+
+    def reset_peaks(self) -> None:
+        """Reset the peaks of the statistics to the current usage."""
+        self._peak, self.held_peak = 0, self.held
 
     def trim(self, keep: int = 0) -> None:
         """Return free large blocks to the system, the largest first, until at most `keep` bytes are free."""
@@ -147,6 +151,7 @@ class MemoryPool:
                 raise OutOfMemoryError("\n".join([head, *largest_tensors("cpu"), REMEDIES])) from e
         self.mappings[address] = mapping
         self.held += size
+        self.held_peak = max(self.held_peak, self.held)
         self.allocations += 1
         return address
 

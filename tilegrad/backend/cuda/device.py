@@ -272,7 +272,13 @@ class CudaDevice(Device):
             return Statistics(0, 0, 0, 0)
         arenas = sum(queue.arena.blocks.bytes for queue in self.queues if queue.arena is not None)
         numbers = sum(buffer.blocks.bytes for buffer in self._cached_scalars.values())
-        return Statistics(usage.live - arenas - numbers, usage.peak, self.memory.held, self.memory.fetched)
+        memory = self.memory
+        return Statistics(usage.live - arenas - numbers, usage.peak, memory.held, memory.fetched, memory.held_peak)
+
+    def reset_peaks(self) -> None:
+        self.usage.reset_peak()
+        if self._started:
+            self.memory.held_peak = self.memory.held
 
     # --- programs ------------------------------------------------------------------------------
 

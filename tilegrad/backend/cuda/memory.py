@@ -184,8 +184,8 @@ class DeviceMemory:
     def __init__(self, device: CudaDevice) -> None:
         self.device = device
         self.usage = device.usage
-        self.held = 0
-        """Bytes obtained from the driver."""
+        self.held = self.held_peak = 0
+        """Bytes obtained from the driver, now and at most."""
         self.fetched = 0
         """Number of driver allocations; constant in the steady state."""
         self.returned: list[tuple[int, Queue, FreeBlocks, tuple[Queue, ...]]] = []
@@ -228,6 +228,7 @@ class DeviceMemory:
                 self.empty()
                 address = self._allocate_or_fail(queue, blocks.bytes)
             self.held += blocks.bytes
+            self.held_peak = max(self.held_peak, self.held)
             self.fetched += 1
         if events.listeners:
             events.emit("allocate", "pool", self.device.name, bytes=blocks.bytes)
