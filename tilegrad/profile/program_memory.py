@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import ArgumentError, BudgetError
 from ..ir.graph import Graph, Value
-from ..ir.program import Buffer, Copy, Foreign, Launch, Program, name_of, uses
+from ..ir.program import Copy, Foreign, Launch, Program, ProgramBuffer, name_of, uses
 from ..ir.size import known
 from ..jitted.function import Jitted, PreparedProgram
 from ..jitted.memory_budget import shown_bytes
@@ -53,7 +53,7 @@ class Peak:
         """Bytes that are live at the peak."""
         return self.timeline[self.at][1] if self.timeline else sum(o.bytes for o in self.owners)
 
-    def _bytes(self, buffer: Buffer) -> int:
+    def _bytes(self, buffer: ProgramBuffer) -> int:
         return known(buffer.type.bytes, self.sizes)
 
     def _lifetimes(self) -> dict[str, tuple[int, int]]:
@@ -65,7 +65,7 @@ class Peak:
                 found[name] = found.get(name, (n, n))[0], n
         return found
 
-    def _owners(self, buffers: Sequence[Buffer]) -> Iterator[Owner]:
+    def _owners(self, buffers: Sequence[ProgramBuffer]) -> Iterator[Owner]:
         schedule: Schedule = self.compiled.stages["order"].artifact  # type: ignore[assignment]
         values = {name: value for value, name in buffer_names(schedule).items()}
         saved = {v for g in schedule.groups if any(_is_derived(s) for s in g.stored) for v in g.needs()}
