@@ -12,11 +12,12 @@ from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.node import Node
 from ..ir.size import Size
-from ..ir.tile import Apply, Cast, Kernel, Literal, Name, Tile, TileParameter
+from ..ir.tile import Apply, Cast, ExpandDims, Kernel, Literal, Name, Tile, TileParameter
 from ..ir.tile_expressions import BINARY, COMPARISONS
 from ..ir.tile_types import TileType
 from ..tiles.read.arithmetic import apply, promoted_dtype
 from ..tiles.read.builtin import builtin
+from ..tiles.read.memory import load
 from ..tiles.read.reader import KernelReader
 from ..tiles.read.scope import TileFunction
 from ..tiles.read.values import Operand, SymbolicTile, map_leaves, value_leaves
@@ -171,6 +172,20 @@ def remainder(w: TileWriter, x: Any, y: Any) -> SymbolicTile:
 def check_index(w: TileWriter, index: Any, extent: Any, check: int) -> SymbolicTile:
     """Return an index; if it is out of range, the error of a check is reported."""
     return w.make(Apply("inside", (index.tile, extent.tile, Literal(check))))
+
+
+@builtin
+def load_masked(w: TileWriter, pointer: Any, mask: Any, other: float = 0.0) -> SymbolicTile:
+    """Load under a mask; None: everywhere."""
+    return load.run(w, (pointer,) if mask is None else (pointer, mask, other), {})  # type: ignore[no-any-return]
+
+
+@builtin
+def sequences(w: OpKernelReader, lanes: Any, count: int) -> SymbolicTile | None:
+    """Return the mask (1, lanes) of numbers below a count, or None if the count fills all instances."""
+    if count % lanes.shape[0] == 0:
+        return None
+    return w.make(ExpandDims(w.compared(ast.Lt(), lanes, count).tile, (0,)))
 
 
 @builtin

@@ -28,7 +28,7 @@ from .cast import cast, widened
 from .contraction import contract
 from .movement import Pad, cat, narrow, transpose
 from .opaque import Opaque
-from .recurrence_code import GATES, SAVED_PER_UNIT, CellKind, RecurrenceKernel, RecurrenceSizes, backward, forward
+from .recurrence_code import GATES, SAVED_PER_UNIT, CellKind, RecurrenceSizes, layer
 from .recurrence_second import GateFactors, gate_gradients, group_weights, previous_states, second_gradients, split_rows
 from .tile_code import TileCode, with_precision
 
@@ -124,9 +124,14 @@ class Recurrence(_Recurrent):
         return np.concatenate(parts).astype(x.dtype)
 
     def kernel(self) -> TileCode:
-        given = dict(zip(("x", "weight", "hidden", "more0"), (x.type for x in self.inputs), strict=False))
-        layer = RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)
-        return with_precision(forward(layer, self.keeps), self.precision)
+        from .kernels.recurrence import recurrence
+
+        inputs = {"x": self.x.type, "weight": self.weight.type, "hidden": self.hidden.type}
+        more = tuple([x.type for x in self.more])
+        spec = layer(self.kind, self.sizes, self.reverse, self.dtype)
+        kept = spec.saved if self.keeps else 0
+        code = recurrence.code({**inputs, "more": more}, self.type, spec.grid, KIND=self.kind, S=spec, KEPT=kept)
+        return with_precision(code, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _split(upstream, self.layout), self.parts()
@@ -228,11 +233,13 @@ class RecurrenceGradient(_Recurrent):
         return np.concatenate([np.ravel(part) for part in (*gates, to_h, *last_parts)]).astype(upstream.dtype)
 
     def kernel(self) -> TileCode:
-        names = ("upstream", "weight", "made", "hidden", "more0", "more1")
-        given = dict(zip(names, (x.type for x in self.inputs), strict=False))
-        return with_precision(
-            backward(RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)), self.precision
-        )
+        from .kernels.recurrence import recurrence_gradient
+
+        names, more = ("upstream", "weight", "made", "hidden"), tuple([x.type for x in self.more])
+        inputs = {name: x.type for name, x in zip(names, self.inputs, strict=False)}
+        spec = layer(self.kind, self.sizes, self.reverse, self.dtype)
+        code = recurrence_gradient.code({**inputs, "more": more}, self.type, spec.grid, KIND=self.kind, S=spec)
+        return with_precision(code, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         way, given = GateFactors(self.kind, self.reverse, self.precision), self.inputs[:4]

@@ -26,7 +26,7 @@ from .contraction import matmul
 from .movement import cat, narrow, squeeze, stack
 from .opaque import Opaque
 from .pullback import pullback
-from .recurrence_code import RecurrenceKernel, RecurrenceSizes, TangentKind, tangent
+from .recurrence_code import FACTORS, RecurrenceSizes, TangentKind, layer
 from .tile_code import TileCode, with_precision
 
 ArraysOrValues = Callable[[Any, Any], Any]
@@ -62,11 +62,14 @@ class RecurrenceTangent(Opaque):
         return self.x.type.with_shape(((2 if self.kind == "lstm" else 1) * length * units * batch,))
 
     def kernel(self) -> TileCode:
-        names = ("x", "factors", "hidden", *(("weight",) if self.weight else ()), "more0")
-        given = dict(zip(names, (x.type for x in self.inputs), strict=False))
-        return with_precision(
-            tangent(RecurrenceKernel(self.kind, self.sizes, self.reverse, given, self.type)), self.precision
-        )
+        from .kernels.recurrence import recurrence_tangent
+
+        given: dict[str, Any] = {"x": self.x.type, "factors": self.factors.type, "hidden": self.hidden.type}
+        given["weight"], given["more"] = (tuple([x.type for x in values]) for values in (self.weight, self.more))
+        spec = layer(self.kind, self.sizes, self.reverse, self.dtype)
+        numbers = {"ROWS": 4 if self.kind == "gru" else spec.gates, "FACTORS": FACTORS[self.kind]}
+        code = recurrence_tangent.code(given, self.type, spec.grid, KIND=self.kind, S=spec, **numbers)
+        return with_precision(code, self.precision)
 
     def reference(self, x: Any, factors: Any, hidden: Any, *rest: Any) -> Any:
         length, units, batch = self.sizes

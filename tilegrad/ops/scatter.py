@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.graph import TensorType, Value
-from ..ir.node import Node
+from ..ir.node import Structure
 from ..ir.position import row_major
 from ..ir.size import Dim, product
 from ..runtime.device import device
@@ -30,7 +30,7 @@ FUNCTIONS = {"": None, "add": np.add, "mul": np.multiply, "maximum": np.maximum,
 """Function that combines old and new elements; None replaces the old one."""
 
 
-class ColumnAxis(Node):
+class ColumnAxis(Structure):
     """An axis without indices, with the strides of base, source, index and result."""
 
     extent: Dim
@@ -43,7 +43,7 @@ class ColumnAxis(Node):
     """Length of the index along this axis, if shorter than the axis."""
 
 
-class IndexedAxis(Node):
+class IndexedAxis(Structure):
     """An axis with indices."""
 
     extent: Dim
@@ -53,7 +53,7 @@ class IndexedAxis(Node):
     """The check of the index, if any."""
 
 
-class ScatterSpec(Node):
+class ScatterSpec(Structure):
     """The parameters that a scatter kernel is generated from."""
 
     fn: str
