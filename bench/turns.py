@@ -25,7 +25,7 @@ THREAD_KNOBS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "T
 SLICE = 0.05
 """Seconds of a slice: short enough that fluctuations of the machine hit all contenders alike."""
 ROUNDS = 21
-MOST_FOREIGN = 0.1
+MAX_FOREIGN_SHARE = 0.1
 """Rounds in which other processes took more of the machine than this are dropped, if enough remain."""
 FEWEST_ROUNDS = 7
 PATIENCE = 120.0
@@ -93,7 +93,7 @@ def play(contenders: Sequence[Contender], workload: Workload, size: Size, rounds
     finally:
         for player in players:
             player.end()
-    clean = [n for n, share in enumerate(foreign) if share <= MOST_FOREIGN]
+    clean = [n for n, share in enumerate(foreign) if share <= MAX_FOREIGN_SHARE]
     kept = clean if len(clean) >= min(FEWEST_ROUNDS, len(foreign)) else list(range(len(foreign)))
     ours = next((p.rounds for p in players if p.contender.name == "tilegrad" and not p.error), None)
     times, compared = {}, {}

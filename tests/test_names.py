@@ -12,6 +12,13 @@ from tools.house import classes
 
 FORBIDDEN = {"ctx", "src", "dst", "ret", "utils", "util", "helpers", "misc", "tmp", "foo"}
 SUSPICIOUS = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(sorted(FORBIDDEN))})(?![A-Za-z0-9])|pm_|Manager")
+RIDDLES = {
+    *("dear", "laid", "turned", "sooner", "beforehand", "mould", "moulds", "straight", "settle", "settled", "told"),
+    *("beside", "way", "ways", "apart", "steady", "stretch", "stretches", "gone", "goes", "lies", "fed"),
+}
+"""Words for which the field has better ones: expensive, transposed, prepacked, guard, bind, strategy, constant, ..."""
+UNITLESS = re.compile(r"_?(MOST|LEAST)_.*|_?(MOST|LEAST|FEW|LARGE|SMALL|ENOUGH|SHORT|TOGETHER|ROOM|EVEN|WIDE|DEEP)")
+"""Names of thresholds without a quantity, or with another word than MAX or MIN for a bound."""
 """A text without any match has no forbidden name, and need not be parsed."""
 
 GIVEN = {
@@ -61,6 +68,23 @@ def own_names(path: Path) -> Iterator[tuple[str, int]]:
                 yield id, node.lineno
             case ast.Attribute(_, attr, ast.Store()):
                 yield attr, node.lineno
+
+
+def words(name: str) -> set[str]:
+    """Split a name in snake_case or CamelCase.
+
+    >>> sorted(words("_is_laid"))
+    ['is', 'laid']
+    """
+    return {word.lower() for word in re.split(r"_|(?<=[a-z])(?=[A-Z])", name) if word}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_no_riddles(path: Path) -> None:
+    wrong = [
+        f"line {line}: {name}" for name, line in own_names(path) if words(name) & RIDDLES or UNITLESS.fullmatch(name)
+    ]
+    assert not wrong, f"{module_name(path)}: {'; '.join(wrong)}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)

@@ -195,7 +195,7 @@ def test_dropped_results_do_not_keep_what_they_hold(traced: int) -> None:
         _ = big * 2
         del big, _
     gc.collect()
-    assert sum(ref() is not None for ref in made) <= 2 * timing.LEAST_DROPPED
+    assert sum(ref() is not None for ref in made) <= 2 * timing.MIN_DROPPED
 
 
 def test_nothing_is_noted_when_nobody_measures_any_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def _are_known(values: Sequence[Value]) -> bool:
     return all(v.buffer is not None or type(v) is not Input for v in reached)
 
 
-def in_stretches(
+def scan_in_chunks(
     some: Callable[[int, Any, Sequence[Any]], Any], carry: Any, leaves: Sequence[Any], count: int, reverse: bool
 ) -> Any:
     """Scan `some(count, carry, leaves)` over all chunks: return the last carry and all outputs."""
@@ -44,14 +44,14 @@ def in_stretches(
     realize([x.value for parts in cut for x in parts if isinstance(x, Tensor)])
     made = []
     for (a, b), parts in reversed(list(zip(ends, cut, strict=True))) if reverse else zip(ends, cut, strict=True):
-        carry, ys = _stretch(partial(some, b - a), (carry, parts))
+        carry, ys = _scan_chunk(partial(some, b - a), (carry, parts))
         made.append(ys)
     if reverse:
         made.reverse()
     return carry, None if made[0] is None else mapped(lambda *ys: cat(ys), made[0], *made[1:])
 
 
-def _stretch(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _scan_chunk(fn: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     """Compute fn(*given) now. Gradients through it recompute it from its inputs."""
     from .lazy.realize import realize
 

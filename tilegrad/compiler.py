@@ -176,7 +176,7 @@ def lock_for(place: Device) -> Lock:
     return _locks[known]
 
 
-def settle(place: Device, found: Mapping[str, LockEntry]) -> None:
+def add_choices(place: Device, found: Mapping[str, LockEntry]) -> None:
     """Add kernel choices for all later compilations."""
     lock = lock_for(place)
     _locks[place.name, settings().lock] = lock._replace(entries={**lock.entries, **found})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from .chunked_scan import LENGTH, in_memory, in_stretches
+from .chunked_scan import LENGTH, in_memory, scan_in_chunks
 from .errors import ArgumentError, ShapeError, TraceError, check_callable
 from .functional import stack, where
 from .functions.creation import as_tensor, zeros
@@ -61,8 +61,8 @@ def while_loop(
     with _changing_nothing("while_loop"):
         for _ in range(steps, max_steps):
             going = _single(condition(initial), "while_loop")
-            turned = _checked(initial, body(_gated(going, initial)), "while_loop")
-            initial = _chosen(going, turned, initial, "while_loop")
+            updated = _checked(initial, body(_gated(going, initial)), "while_loop")
+            initial = _chosen(going, updated, initial, "while_loop")
     return initial
 
 
@@ -96,31 +96,31 @@ def scan(
     lengths = {int(x.shape[0]) for x in leaves if isinstance(x, Tensor)} | ({length} if length is not None else set())
     if len(lengths) != 1:
         raise ShapeError(f"scan: the first axes have lengths {sorted(lengths)}; they must be one length")
-    turns = range(lengths.pop())
-    if not turns:
-        return initial, _no_turns(body, initial, unflatten(structure, map(_entry, leaves)))
+    iterations = range(lengths.pop())
+    if not iterations:
+        return initial, _no_iterations(body, initial, unflatten(structure, map(_entry, leaves)))
 
     def some(count: int, carry: Any, leaves: Sequence[Any]) -> Any:
         made = []
         for n in reversed(range(count)) if reverse else range(count):
             x = unflatten(structure, [leaf[n] if isinstance(leaf, Tensor) else leaf for leaf in leaves])
-            turned, y = _pair(body(carry, x))
-            carry = _checked(carry, turned, "scan")
+            updated, y = _pair(body(carry, x))
+            carry = _checked(carry, updated, "scan")
             made.append(y)
         if reverse:
             made.reverse()
         return carry, None if made[0] is None else mapped(lambda *ys: stack(ys), made[0], *made[1:])
 
-    if len(turns) > LENGTH and in_memory((initial, leaves)):
-        return in_stretches(some, initial, leaves, len(turns), reverse)
-    return some(len(turns), initial, leaves)
+    if len(iterations) > LENGTH and in_memory((initial, leaves)):
+        return scan_in_chunks(some, initial, leaves, len(iterations), reverse)
+    return some(len(iterations), initial, leaves)
 
 
 def _entry(leaf: Any) -> Any:
     return zeros(leaf.shape[1:], dtype=leaf.dtype, device=leaf.device) if isinstance(leaf, Tensor) else leaf
 
 
-def _no_turns(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, x: Any) -> Any:
+def _no_iterations(body: Callable[[Any, Any], tuple[Any, Any]], initial: Any, x: Any) -> Any:
     """Stack no outputs: one iteration is recorded for its types, and not computed."""
     return mapped(lambda y: y.new_zeros((0, *y.shape)), _pair(body(initial, x))[1])
 

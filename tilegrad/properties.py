@@ -216,7 +216,7 @@ class Properties(Handle):
                 f"data: the tensor requires gradients, which {other.dtype.name} elements do not have: convert them, as "
                 "in other.float()"
             )
-        other.base(laid=False)
+        other.base(with_strides=False)
         shared = alias(other)
         root_at(self, shared, sharing.replaced(old, shared._value) if old.tracked else shared._value)
 

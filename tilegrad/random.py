@@ -18,7 +18,7 @@ from .functions.views import in_one_piece
 from .ir.dtype import DType, int64
 from .ir.graph import Value
 from .ir.size import Dim, product
-from .lazy.evaluation import SMALL, array_of, compute_together
+from .lazy.evaluation import MAX_CHECKED_INDICES, array_of, compute_together
 from .lazy.handle import Handle, state, wrap
 from .lazy.layout import MemoryFormat, formatted, lay, like
 from .lazy.storage import one_writer
@@ -308,7 +308,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 def _seen(x: Tensor) -> Any:
     """Return a small tensor's values in memory, for checks that compute nothing."""
-    if state.trace is not None or x.value.buffer is None or not 0 < x.numel() <= SMALL:
+    if state.trace is not None or x.value.buffer is None or not 0 < x.numel() <= MAX_CHECKED_INDICES:
         return None
     return array_of(x)
 

@@ -30,7 +30,7 @@ ROUNDS = 5
 """Measurements of each step, interleaved with the others; the best counts."""
 SHORTEST = 0.02
 """Seconds of a measurement."""
-FIRST, MOST_RUNS = 3, 1000
+FIRST, MAX_RUNS = 3, 1000
 """Warm-up runs (a CPU distributes its work by measured times), and the most runs in one measurement."""
 
 Step = Callable[..., tg.Tensor]
@@ -198,7 +198,7 @@ def _settled(run: Callable[[], Any], device: str) -> int:
         took = _seconds(run, 1, device)
         if took > 50 * SHORTEST:
             break
-    return max(1, min(MOST_RUNS, int(SHORTEST / max(took, 1e-9))))
+    return max(1, min(MAX_RUNS, int(SHORTEST / max(took, 1e-9))))
 
 
 def _seconds(run: Callable[[], Any], count: int, device: str) -> float:

@@ -21,7 +21,7 @@ from tilegrad.runtime.target_model import TargetModel
 
 DEPTH = 40
 """Each value is used three times by the next: 3 ** 40 ways."""
-MOST_CALLS = 8_000_000
+MAX_CALLS = 8_000_000
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def test_what_is_shared_is_looked_at_once(name: str, target: TargetModel) -> Non
     program, shapes, dtype = PROGRAMS[name]
     given = [tg.zeros(*shape).to(getattr(tg, dtype)) for shape in shapes]
     given[0].requires_grad = name in ("gradient", "pool")
-    with scheduled_for(target), changed(cache="off"), few_calls(MOST_CALLS):
+    with scheduled_for(target), changed(cache="off"), few_calls(MAX_CALLS):
         made = tg.jit(program).prepared(*given)
         if target is GPU:
             for step in made.program.compiled.program.steps:
@@ -131,5 +131,5 @@ CHAINS: dict[str, Kernel] = {
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
 def test_positions_are_looked_at_once(chain: str, architecture: str) -> None:
-    with few_calls(MOST_CALLS // 10):
+    with few_calls(MAX_CALLS // 10):
         assert lower(CHAINS[chain], architecture).text

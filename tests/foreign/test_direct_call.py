@@ -30,7 +30,7 @@ module = tg.cpp.inline(
     parts(x: float[n], y: float[n]) -> (sum: float[n], product: float[n])
     """,
 )
-MOST_CALLS = 8
+MAX_CALLS = 8
 """Python functions that a call may enter; the slow way enters about forty."""
 
 
@@ -73,7 +73,7 @@ def x() -> tg.Tensor:
 def test_a_call_enters_few_functions(x: tg.Tensor) -> None:
     for fn in (lambda: module.scaled(x, 3.0, 1), lambda: module.parts(x, x), lambda: module.scaled(x, 3, 1)):
         first = [fn(), fn()][1]
-        assert calls(fn) <= MOST_CALLS, "a lambda, the call, what is ready, and a record"
+        assert calls(fn) <= MAX_CALLS, "a lambda, the call, what is ready, and a record"
         for one, other in zip(fn(), first, strict=True):
             np.testing.assert_array_equal(one.numpy(), other.numpy())
 

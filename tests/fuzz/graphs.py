@@ -25,7 +25,7 @@ DTYPES = (float64, float32, float64, int64, float32, int32, bool_, float16, uint
 DIGITS = {float64: 50, float32: 22, float16: 10, bfloat16: 7}
 """The bits in which sums and products of a type are exact."""
 TOLERANCE = {float64: 1e-7, float32: 2e-3, float16: 5e-2, bfloat16: 3e-1}
-MOST_ELEMENTS = 8000
+MAX_ELEMENTS = 8000
 WILD = 5
 """The logarithm from which on inexact numbers are too large to go on with."""
 
@@ -78,7 +78,7 @@ class Drawing:
     # --- what is there ---
 
     def add(self, value: Value, bits: int = 99, largest: float = 0.0) -> Value:
-        if self.extent(product(value.shape)) > MOST_ELEMENTS or value.type.rank > 5:
+        if self.extent(product(value.shape)) > MAX_ELEMENTS or value.type.rank > 5:
             raise Unfit
         self.spans.setdefault(value, Span(bits, largest))
         return value
@@ -138,7 +138,7 @@ class Drawing:
     def start(self) -> None:
         few = [int(self.of(EXTENTS)) for _ in range(1 + self.below(4) // 2)]  # type: ignore[call-overload]
         base: list[Dim] = [few[self.below(len(few))] for _ in range(self.below(4))]
-        while math.prod(max(1, self.extent(n)) for n in base) > MOST_ELEMENTS // 8:
+        while math.prod(max(1, self.extent(n)) for n in base) > MAX_ELEMENTS // 8:
             base.pop()
         for n, name in enumerate("nm"[: self.below(4) // 2]):
             if n < len(base) and int(base[n]) >= 2:  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ OTHERS = ("int64", "int64", "int32", "bool", "uint8", "int8", "int16")
 MODES = ("plain", "looks", "jit", "gradient", "jit gradient", "threads")
 WEIGHTS = (8, 4, 10, 3, 3, 1)
 """Weights of the kinds of lines."""
-MOST_ELEMENTS = 4000
+MAX_ELEMENTS = 4000
 GRID = {"float64": (256, 256), "float32": (256, 256), "float16": (16, 32), "bfloat16": (4, 16)}
 """The parts of one, and the largest magnitude, of numbers that count as exact in a type."""
 LARGEST = {"float64": 1e4, "float32": 1e4, "float16": 200.0, "bfloat16": 200.0}
@@ -221,7 +221,7 @@ class Drawing:
             self.note(self.names[used[0]], exact)
 
     def note(self, x: Any, exact: bool) -> None:
-        if x.numel() > MOST_ELEMENTS or x.dim() > 5:
+        if x.numel() > MAX_ELEMENTS or x.dim() > 5:
             raise Unfit
         kind = str(x.dtype).removeprefix("torch.")
         if kind not in GRID:

@@ -17,7 +17,7 @@ from tilegrad.language import heuristics, kernel
 from tilegrad.language import kernel as mark
 from tilegrad.language.kernel import KernelFunction
 
-MOST_CALLS = 32
+MAX_CALLS = 32
 """Functions in Python that a repeated launch may call. (The slow way calls some two hundred.)"""
 TIMES = 2
 
@@ -70,7 +70,7 @@ def test_a_repeated_launch_calls_little(refuses: Callable[[], None]) -> None:
     for _ in range(8):  # the CPU measures the first ones
         launch()
     refuses()
-    assert calls_of(launch) <= MOST_CALLS < first
+    assert calls_of(launch) <= MAX_CALLS < first
     assert out.tolist() == [4.0] * 100
 
 

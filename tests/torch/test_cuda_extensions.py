@@ -13,7 +13,7 @@ from tilegrad.backend.cuda import nvrtc
 from tilegrad.foreign import compilers
 from tilegrad.torch import kernels, simulated
 from tilegrad.torch.cpp_extension import load_inline
-from tilegrad.torch.cuda_source import taken_apart
+from tilegrad.torch.cuda_source import split_source
 
 SQUARE = r"""
 __global__ void square_kernel(const float* matrix, float* result, int width, int height) {
@@ -70,7 +70,7 @@ void launch(torch::Tensor x, int64_t threads, int64_t z, int64_t grid, int64_t s
 
 @checklist(15)
 def test_a_file_is_taken_apart() -> None:
-    parts = taken_apart("#include <torch/extension.h>\n#define TWO 2\n" + SQUARE, "square.cu")
+    parts = split_source("#include <torch/extension.h>\n#define TWO 2\n" + SQUARE, "square.cu")
     assert parts.kernels == ("square_kernel",), "a template is compiled when it is launched"
     assert parts.barriers
     assert "torch::Tensor" not in parts.device
@@ -92,12 +92,12 @@ def test_a_file_is_taken_apart() -> None:
 )
 def test_wrong_launches_in_the_text(source: str, message: str) -> None:
     with pytest.raises(errors.CompileError, match=message):
-        taken_apart(source, "k.cu")
+        split_source(source, "k.cu")
 
 
 def test_what_is_in_quotes_and_comments_is_left_alone() -> None:
     text = 'void f() { g("<<<"); /* k<<<1, 1>>>() */ }\n__device__ int x; namespace { struct S { int y; }; }\nint h();'
-    parts = taken_apart(text)
+    parts = split_source(text)
     assert parts.host == text
     assert parts.device.split() == "__device__ int x; namespace { struct S { int y; }; }".split()
 

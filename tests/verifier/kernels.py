@@ -45,7 +45,7 @@ from tilegrad.ir.tile import (
 from tilegrad.ir.tile_access import roots, statements, walk
 from tilegrad.ir.tile_checker import check
 
-MOST_PLACES = 1 << 18
+MAX_PLACES = 1 << 18
 """Most places that are enumerated to see whether a buffer is written completely."""
 NOWHERE = const(0, int64)
 
@@ -113,7 +113,7 @@ def _places(access: Access) -> np.ndarray | None:
     indices = _indices(access)
     if any(facts(e).data for e in (access.offset, *access.holds)):
         return None
-    if math.prod(int(i.extent) for i in indices) > MOST_PLACES:  # type: ignore[call-overload]
+    if math.prod(int(i.extent) for i in indices) > MAX_PLACES:  # type: ignore[call-overload]
         return None
     offsets, *conditions = values([access.offset, *access.holds], indices, {})
     reached = np.ones(offsets.shape, np.bool_)
@@ -129,7 +129,7 @@ def _is_outside(access: Access, count: int) -> bool:
 
 def _is_written(name: str, stores: list[Access], count: int) -> bool | None:
     """Whether all elements of a buffer are stored; None: that is not known."""
-    seen = np.zeros(count, np.bool_) if count <= MOST_PLACES else None
+    seen = np.zeros(count, np.bool_) if count <= MAX_PLACES else None
     for access in stores:
         if covers(access.offset, access.holds, count):
             return True

@@ -32,7 +32,7 @@ TIMES = 2
 """Sizes in which a kernel of one structure is looked at."""
 SIZES = (3, 8)
 """Values that stand for symbolic sizes."""
-MOST_ELEMENTS, MOST_INSTANCES = 1 << 14, 64
+MAX_ELEMENTS, MAX_INSTANCES = 1 << 14, 64
 """Limits of a launch that is interpreted."""
 BY_HAND = 1e5
 """The estimate that kernels have which an op brings along."""
@@ -163,7 +163,7 @@ def _runs_in_the_interpreter(
     step: Launch, numbers: Mapping[str, int], counts: Mapping[str, int], grid: tuple[int, ...], fresh: set[str]
 ) -> bool:
     """Whether the checked interpreter runs a kernel to its end, on zeros; large ones are not tried."""
-    if sum(counts.values()) > MOST_ELEMENTS or prod(grid) > MOST_INSTANCES:
+    if sum(counts.values()) > MAX_ELEMENTS or prod(grid) > MAX_INSTANCES:
         return False
     kernel = step.kernel
     given = {p.name: np.zeros(counts[p.name], p.dtype.numpy) for p in kernel.parameters if p.pointer}

@@ -41,9 +41,9 @@ from tilegrad.ir.size import Dim, Size, known
 Conditions: TypeAlias = frozenset[Expr]
 """A conjunction of conditions."""
 
-MOST_VISITS = 4000
+MAX_VISITS = 4000
 """Parts of an expression, each with its conditions, that are looked at before it is given up."""
-FEW_VALUES, MOST_VALUES = 1 << 12, 1 << 18
+FEW_VALUES, MAX_VALUES = 1 << 12, 1 << 18
 """Values of all indices of a position together, up to which each is tried: first of all, or if nothing else helps."""
 SIZES = (2, 3, 5, 8)
 """Sizes that stand for symbols where all values are tried."""
@@ -111,7 +111,7 @@ def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]
         e, holds = at
         if not any(read in wanted for read in facts(e).reads):
             continue
-        if len(seen) > MOST_VISITS:
+        if len(seen) > MAX_VISITS:
             yield from ((read, frozenset()) for read in facts(e).reads if read in wanted)
             continue
         if isinstance(e, Read) and e in wanted:
@@ -159,7 +159,7 @@ def in_range(at: Expr, extent: Dim, holds: Conditions = frozenset()) -> bool:
         return True
     if _least(at, holds) >= 0 and _least(size(extent) - 1 - at, holds) >= 0:
         return True
-    return _by_trying(at, extent, holds, MOST_VALUES)
+    return _by_trying(at, extent, holds, MAX_VALUES)
 
 
 def _natural(x: Dim) -> bool:

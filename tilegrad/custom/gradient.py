@@ -43,8 +43,8 @@ def with_gradient(meaning: OperatorMeaning, outputs: Sequence[Value], arguments:
         return of_user(meaning, outputs, arguments, known)
 
     floats = [n for n, y in enumerate(outputs) if y.dtype.is_float]
-    apart = [detached(outputs[n]) for n in floats]
-    made = dict(zip(floats, joint_outputs(apart, arguments, _restricted(rule, floats, len(outputs))), strict=True))
+    separate = [detached(outputs[n]) for n in floats]
+    made = dict(zip(floats, joint_outputs(separate, arguments, _restricted(rule, floats, len(outputs))), strict=True))
     return [made.get(n, y) for n, y in enumerate(outputs)]
 
 

@@ -17,7 +17,7 @@ from ..lazy.handle import Handle, mode, state, wrap
 from ..ops.broadcasting import fill
 from ..ops.declared import DeclaredMeaning
 from ..ops.external_call import ExternalCall, external_call
-from ..runtime.external_work import ArrayWork, settled
+from ..runtime.external_work import ArrayWork, with_known_sizes
 from ..transform.autodiff import gradients, tracked_input
 from .direct_call import DirectCall, find_direct_call
 from .signature import Form
@@ -41,8 +41,8 @@ class OperatorMeaning(DeclaredMeaning):
         self._reference: Graph | None = None
         self._code: dict[str, Graph] = {}
         self._pullback: Pullback | None = None
-        self._settled: dict[tuple[TensorType, ...], OperatorMeaning] = {}
-        self.straight: DirectCall | None = None
+        self._with_known_sizes: dict[tuple[TensorType, ...], OperatorMeaning] = {}
+        self.direct: DirectCall | None = None
         """The direct call, if there is one; known once the operator was compiled for the CPU."""
 
     def reference(self) -> Graph:
@@ -60,16 +60,16 @@ class OperatorMeaning(DeclaredMeaning):
             fn = self.on_arrays(fn.fn) if isinstance(fn, OnArrays) else fn
             self._code[kind] = self.traced(fn, f"the kernel for {kind}", tracked=False)
             if kind == "cpu" and self.op.autocast is None:
-                self.straight = find_direct_call(self._code[kind])
+                self.direct = find_direct_call(self._code[kind])
         return self._code[kind]
 
-    def settled(self, sizes: Mapping[str, int]) -> OperatorMeaning:
-        types = tuple([settled(t, sizes) for t in self.types])
+    def with_known_sizes(self, sizes: Mapping[str, int]) -> OperatorMeaning:
+        types = tuple([with_known_sizes(t, sizes) for t in self.types])
         if types == self.types:
             return self
-        made = self._settled.get(types)
+        made = self._with_known_sizes.get(types)
         if made is None:
-            made = self._settled.setdefault(types, OperatorMeaning(self.op, self.form, types))
+            made = self._with_known_sizes.setdefault(types, OperatorMeaning(self.op, self.form, types))
         return made
 
     def on_arrays(self, fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -57,8 +57,8 @@ class Operator:
         meaning = self._meanings.get((form, types, get_float32_matmul_precision()))
         if meaning is None:
             meaning = self._meaning(form, types, arguments)
-        if meaning.straight is not None:
-            made = meaning.straight(tensors)
+        if meaning.direct is not None:
+            made = meaning.direct(tensors)
             if made is not None:
                 return _with_rule(meaning, made, arguments)
         results: list[Value] = []

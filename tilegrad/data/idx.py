@@ -18,7 +18,7 @@ from .dataset import ArrayDataset
 
 TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 """Element types by the third byte of an IDX file."""
-MOST_AXES = 32
+MAX_AXES = 32
 CHUNK = 1 << 20
 """Largest read, in bytes: a header may announce more than the file holds."""
 
@@ -50,7 +50,7 @@ def _elements(path: Path, file: IO[bytes] | gzip.GzipFile) -> Any:
         raise DataError(f"{path} is not an IDX file: it starts with {head.hex(' ') or 'nothing'}")
     element, rank = np.dtype(TYPES[head[2]]), head[3]
     extents = file.read(4 * rank)
-    if len(extents) < 4 * rank or rank > MOST_AXES:
+    if len(extents) < 4 * rank or rank > MAX_AXES:
         raise DataError(f"{path} ends within its header: it says {rank} axes and has {4 + len(extents)} bytes")
     shape = struct.unpack(f">{rank}I", extents)
     expected = element.itemsize * prod(shape)

@@ -270,8 +270,8 @@ class RandomHorizontalFlip(Transform):
 
     def __call__(self, images: Tensor) -> Tensor:
         x = _images(images, type(self).__name__)
-        turned = rand(*x.shape[:-3], 1, 1, 1, device=x.device) < self.p
-        return where(turned, x.flip(self.axis), x)
+        flipped = rand(*x.shape[:-3], 1, 1, 1, device=x.device) < self.p
+        return where(flipped, x.flip(self.axis), x)
 
 
 class RandomVerticalFlip(RandomHorizontalFlip):

@@ -204,9 +204,9 @@ def _inside(name: str, parameter: str, memory: GuardedMemory) -> None:
 def _described(function: CppFunction, call: PreparedCppCall) -> str:
     names = [p.name for p in function.signature.tensors]
     types = [x.type for x in call.inputs]
-    told = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]
-    told += [f"`{p.name}` = {n}" for p, n in zip(function.signature.scalars, call.match.numbers, strict=True)]
-    return ", ".join(told) or "no arguments"
+    described = [f"`{name}` {t.dtype.name} {shown(t.shape)}" for name, t in zip(names, types, strict=True)]
+    described += [f"`{p.name}` = {n}" for p, n in zip(function.signature.scalars, call.match.numbers, strict=True)]
+    return ", ".join(described) or "no arguments"
 
 
 def _span_bytes(x: TensorLayout) -> int:

@@ -237,7 +237,7 @@ class CppFunction(ForeignFunction):
         buffers, addresses, inputs = [], [], []
         for n, x in enumerate(given):
             x = in_memory_order(x) if x._moves else x
-            strides, offset = (None, 0) if not x._moves else self._laid_out(n, x)
+            strides, offset = (None, 0) if not x._moves else self._layout_of(n, x)
             value = in_memory(x if strides is None else handle_on(x.base().current()))
             type = x._value.type
             marks += (type.dtype, type.shape, type.device, strides)
@@ -263,14 +263,14 @@ class CppFunction(ForeignFunction):
         """Prepare an entry of `direct` for these tensor types and integer arguments."""
         rest, others = iter(types), iter(numbers)
         marks = [next(rest) if p.is_tensor else next(others) for p in self.signature.parameters]
-        call = self.settled([TensorLayout(t) for t in types], numbers)
+        call = self.prepare([TensorLayout(t) for t in types], numbers)
         return {tuple([mark for mark in marks if not isinstance(mark, float)]): prepare_entry(self, call)}
 
-    def settled(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCppCall:
+    def prepare(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCppCall:
         """Return the prepared call for tensor types."""
         return PreparedCppCall(self, self.signature.match([x.type for x in inputs], numbers), inputs)
 
-    def _laid_out(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
+    def _layout_of(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Return strides and offset of a view to pass as it is; else None."""
         if self.contiguous == "copy" or (self.contiguous == "check" and is_dense(x)):
             return None, 0

@@ -146,7 +146,7 @@ def _variables(signature: Signature, dtypes: Mapping[str, DType]) -> list[tuple[
     found, tensors, numbers = [], 0, 0
     for p in signature.parameters:
         if isinstance(p.type, TensorPattern):
-            element = c_type(_settled(p.type.dtype, dtypes))
+            element = c_type(_known_dtype(p.type.dtype, dtypes))
             found.append((f"tg::View<const {element}>", p.name, f"call->inputs + {tensors}"))
             tensors += 1
         else:
@@ -158,11 +158,11 @@ def _variables(signature: Signature, dtypes: Mapping[str, DType]) -> list[tuple[
         found.append(("int64_t", name, f"call->scalars[{numbers + n}].i"))
     for n, p in enumerate(signature.results):
         assert isinstance(p.type, TensorPattern)
-        found.append((f"tg::View<{c_type(_settled(p.type.dtype, dtypes))}>", p.name, f"call->outputs + {n}"))
+        found.append((f"tg::View<{c_type(_known_dtype(p.type.dtype, dtypes))}>", p.name, f"call->outputs + {n}"))
     return found
 
 
-def _settled(dtype: DType | DtypeVariable, dtypes: Mapping[str, DType]) -> DType:
+def _known_dtype(dtype: DType | DtypeVariable, dtypes: Mapping[str, DType]) -> DType:
     return dtype if isinstance(dtype, DType) else dtypes[dtype.name]
 
 

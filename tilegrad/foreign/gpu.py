@@ -125,9 +125,9 @@ class CudaFunction(ForeignFunction):
             raise ArgumentError(f"{self.name} is compiled for the types of its first call: call it first")
         return self._first
 
-    # --- settled -------------------------------------------------------------------------------
+    # --- prepare -------------------------------------------------------------------------------
 
-    def settled(
+    def prepare(
         self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: CudaDevice | None
     ) -> PreparedLaunch:
         """Prepare a call except for its addresses; LaunchError if the GPU cannot run it."""
@@ -217,7 +217,7 @@ class CudaFunction(ForeignFunction):
         given, numbers = self.tensors(args, kwargs)
         types = [x.value.type for x in given]
         gpu: Any = device(types[0].device) if types and types[0].device.startswith("cuda") else None
-        return self.settled(types, numbers, gpu).launch
+        return self.prepare(types, numbers, gpu).launch
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
@@ -226,7 +226,7 @@ class CudaFunction(ForeignFunction):
         types = [x._value.type for x in given]
         gpu = self.gpu_of(device(types[0].device if types else "cuda:0"))
         compute(*given)
-        found = self.settled(types, numbers, gpu)
+        found = self.prepare(types, numbers, gpu)
         inputs = [x.value.buffer for x in given]
         outputs = [gpu.allocate(known_extent(t.bytes)) for t in found.outputs]
         if found.call is not None:
@@ -254,7 +254,7 @@ class CudaFunction(ForeignFunction):
     ) -> None:
         """Launch on contiguous GPU memory, results included; `types` are the input types."""
         gpu: Any = (*inputs, *outputs)[0].device
-        found = self.settled(types, numbers, gpu)
+        found = self.prepare(types, numbers, gpu)
         if found.call is not None:
             self._start(found.call, inputs, outputs, gpu)
 
@@ -262,7 +262,7 @@ class CudaFunction(ForeignFunction):
         self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: Any
     ) -> tuple[KernelCall | None, list[tuple[int, int]]]:
         """Prepare a launch for a program (None: nothing to do), and the tensor whose address goes in each slot."""
-        found = self.settled(types, numbers, gpu)
+        found = self.prepare(types, numbers, gpu)
         if found.launch is None:
             return None, []
         shapes: dict[str, Any] = dict(zip(self.names, [t.shape for t in (*types, *found.outputs)], strict=True))

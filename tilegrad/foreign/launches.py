@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..backend.cuda.properties import GpuProperties, blocks_at_once
 from ..errors import ArgumentError, LaunchError
-from ..ir.program_checker import MOST_INSTANCES
+from ..ir.program_checker import MAX_INSTANCES
 
 Extents: TypeAlias = "int | tuple[int, ...]"
 Configured: TypeAlias = "Extents | Callable[..., Extents] | None"
@@ -97,8 +97,8 @@ def checked_launch(
         wrong = f"a block of {block} threads: {{}} allows 1 to {MAX_BLOCK_EXTENTS} along x, y and z"
     elif threads > limits.max_threads_per_block:
         wrong = f"{threads} threads in a block of {block}: {{}} allows {limits.max_threads_per_block}"
-    elif not all(1 <= extent <= most for extent, most in zip(grid, MOST_INSTANCES, strict=True)):
-        wrong = f"a grid of {grid} blocks: {{}} allows 1 to {MOST_INSTANCES} along x, y and z"
+    elif not all(1 <= extent <= most for extent, most in zip(grid, MAX_INSTANCES, strict=True)):
+        wrong = f"a grid of {grid} blocks: {{}} allows 1 to {MAX_INSTANCES} along x, y and z"
     elif shared < 0 or shared + static_shared > limits.shared_memory_per_block_optin:
         most = limits.shared_memory_per_block_optin
         own = f" ({static_shared} of them its own)" if static_shared else ""

@@ -42,7 +42,7 @@ class CppWork(ExternalWork):
         return f"{self.function.digest} {self.name} {self.numbers!r}"
 
     def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
-        call = self.function.settled([TensorLayout(t) for t in inputs], self.numbers)
+        call = self.function.prepare([TensorLayout(t) for t in inputs], self.numbers)
         record = call.record()
         return (_AllocatingCall if self.kind == "python" else _CppNativeCall)(self.function, call.place, record, call)
 

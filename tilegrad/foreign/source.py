@@ -164,13 +164,13 @@ class CompilerMessage(NamedTuple):
     def __str__(self) -> str:
         if self.place is None:
             return f"{self.kind}: {self.text}"
-        told = f"{self.place.file}:{self.place.line}: {self.kind}: {self.text}"
+        message = f"{self.place.file}:{self.place.line}: {self.kind}: {self.text}"
         if not self.place.text.strip():
-            return told
+            return message
         indent = len(self.place.text) - len(self.place.text.lstrip())
         mark = self.column + self.place.shift - 1 - indent
         caret = f"\n    {' ' * mark}^" if self.column and 0 <= mark <= len(self.place.text) else ""
-        return f"{told}\n    {self.place.text.strip()}{caret}"
+        return f"{message}\n    {self.place.text.strip()}{caret}"
 
 
 def messages(log: str, given: Sequence[ForeignSource]) -> list[CompilerMessage]:

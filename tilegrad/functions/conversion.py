@@ -188,12 +188,12 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         raise GradientError("numpy: the tensor requires gradients, which numpy cannot record; use x.detach().numpy()")
     if x.value.device != "cpu":
         raise DeviceError(f"numpy: the tensor is on {x.value.device}; copy it: x.cpu().numpy()")
-    array = _as_it_lies(x).view()
+    array = _in_stored_order(x).view()
     array.flags.writeable = False
     return array
 
 
-def _as_it_lies(x: Tensor) -> np.ndarray[Any, Any]:
+def _in_stored_order(x: Tensor) -> np.ndarray[Any, Any]:
     """Return an array with the strides of the tensor, on the memory of its base if that is computed."""
     whole = x.base().current() if x._moves and x._strides is None else None
     if whole is None or whole.buffer is None or whole.dtype is not x._value.dtype:

@@ -332,8 +332,8 @@ def arange(
         raise ArgumentError(f"arange: {', '.join(map(str, numbers))}: the numbers must be finite")
     whole = builtins.all(isinstance(x, int) for x in numbers)
     made = typed(dtype) or (int64 if whole else get_default_dtype())
-    low, high, apart = [int(x) for x in numbers] if made is int64 else numbers
-    return _asked(wrap(ops.arange(low, high, apart, made, place(device))), requires_grad)
+    low, high, distance = [int(x) for x in numbers] if made is int64 else numbers
+    return _asked(wrap(ops.arange(low, high, distance, made, place(device))), requires_grad)
 
 
 def linspace(

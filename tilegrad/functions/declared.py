@@ -306,8 +306,8 @@ def _checks(function: FunctionType, names: tuple[str, ...]) -> dict[str, Check]:
     is_made = function.__name__ == "__init__"
     for n, name in enumerate(names):
         annotation = function.__annotations__.get(name)
-        is_told = n == 0 and annotation == "Tensor" and function.__module__.startswith(THEMSELVES)
-        if isinstance(annotation, str) and not is_told and name not in OUT_OF_USE:
+        takes_self = n == 0 and annotation == "Tensor" and function.__module__.startswith(THEMSELVES)
+        if isinstance(annotation, str) and not takes_self and name not in OUT_OF_USE:
             if check := check_of(annotation, is_made or name in LOOSE, is_made):
                 found[name] = check
     return found

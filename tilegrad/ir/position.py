@@ -403,8 +403,8 @@ def _difference(x: Expr, y: Expr) -> Bounds:
     >>> print(i >= -(2**63), apply("maximum", i, const(-(2**63), int64)))
     True i
     """
-    apart = linear(x).get((), 0) - linear(y).get((), 0)
-    if -(1 << 63) <= apart < 1 << 63:
+    distance = linear(x).get((), 0) - linear(y).get((), 0)
+    if -(1 << 63) <= distance < 1 << 63:
         return bounds(x - y)
     total = dict(linear(x))
     for product, c in linear(y).items():

@@ -16,7 +16,7 @@ from .tile import Kernel, TileParameter
 from .tile_access import Accesses, accesses
 from .tile_checker import check as check_kernel
 
-MOST_INSTANCES = (2**31 - 1, 65535, 65535)
+MAX_INSTANCES = (2**31 - 1, 65535, 65535)
 """Largest grid extent along each axis on the strictest device, in instances."""
 
 
@@ -147,7 +147,7 @@ class _ProgramChecker:
     def grid(self, number: int, step: Launch) -> None:
         if len(step.grid) > 3:
             raise self.error(f"a grid has at most 3 axes, and not {len(step.grid)}", number)
-        for tiles, most in zip(step.grid, MOST_INSTANCES, strict=False):
+        for tiles, most in zip(step.grid, MAX_INSTANCES, strict=False):
             if tiles.tile < 1 or (not isinstance(tiles.extent, Size) and not 0 <= tiles.count({}) <= most):
                 raise self.error(f"the grid has {tiles} instances along an axis, where 0 to {most} can be", number)
 

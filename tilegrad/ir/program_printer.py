@@ -24,7 +24,7 @@ def show_program(program: Program) -> str:
     """
     sizes = f" for {', '.join(program.sizes)}" if program.sizes else ""
     head = f"program {program.name}({', '.join(program.inputs)}) -> {', '.join(program.outputs)}{sizes}"
-    steps = _beside([_step(s) for s in program.steps], [_origin(s) for s in program.steps])
+    steps = _with_comments([_step(s) for s in program.steps], [_origin(s) for s in program.steps])
     lines = [head, "  memory", *(f"    {_buffer(b)}" for b in program.buffers), "  steps"]
     lines += [f"    {n}: {text}" for n, text in enumerate(steps)]
     return "\n".join([*lines, f"  {_peak(program)}"])
@@ -67,7 +67,7 @@ def _origin(step: Step) -> str:
     return step.kernel.origin.split("\n")[0] if isinstance(step, Launch) else ""
 
 
-def _beside(texts: list[str], comments: list[str]) -> list[str]:
+def _with_comments(texts: list[str], comments: list[str]) -> list[str]:
     width = min(72, max((len(t) for t, c in zip(texts, comments, strict=True) if c), default=0))
     return [f"{t:{width}}  # {c}" if c else t for t, c in zip(texts, comments, strict=True)]
 

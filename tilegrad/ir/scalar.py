@@ -180,9 +180,9 @@ def apply(fn: str, *args: Expr) -> Expr:
     """Apply a function of the table, in normal form if its type has one."""
     normal = NORMAL_FORMS.get(args[0].dtype)
     if normal is not None:
-        settled = normal(fn, args)
-        if settled is not None:
-            return settled
+        normalised = normal(fn, args)
+        if normalised is not None:
+            return normalised
     function = FUNCTIONS[fn]
     dtype = bool_ if function.result == "bool" else args[-1].dtype
     return Apply(fn, args, dtype)

@@ -56,7 +56,7 @@ class Size:
         return tuple(self.terms.items())
 
     def __add__(self, other: Dim) -> Dim:
-        return _settled(_added(self.terms, _terms(other)))
+        return _normalised(_added(self.terms, _terms(other)))
 
     __radd__ = __add__
 
@@ -75,7 +75,7 @@ class Size:
             for n, d in _terms(other).items():
                 key = tuple(sorted(m + n))
                 product[key] = product.get(key, 0) + c * d
-        return _settled(product)
+        return _normalised(product)
 
     __rmul__ = __mul__
 
@@ -105,7 +105,7 @@ class Size:
             if c % factor:
                 return None
             quotient[tuple(rest)] = c // factor
-        return _settled(quotient)
+        return _normalised(quotient)
 
     def value(self, known: Mapping[str, int]) -> int:
         return sum(c * math.prod(known[name] for name in m) for m, c in self.terms.items())
@@ -149,11 +149,11 @@ def comparisons() -> Iterator[Comparisons]:
 
 def may_be_equal(x: Size, other: Dim) -> bool:
     """Whether two sizes are equal for some values of their symbols, judged by signs only: symbols are at least 2."""
-    apart = _added(x.terms, {m: -c for m, c in _terms(other).items()})
-    signs = {c > 0 for m, c in apart.items() if m and c}
+    difference = _added(x.terms, {m: -c for m, c in _terms(other).items()})
+    signs = {c > 0 for m, c in difference.items() if m and c}
     if len(signs) != 1:
         return True
-    least = sum(c << len(m) for m, c in apart.items())
+    least = sum(c << len(m) for m, c in difference.items())
     return least <= 0 if signs == {True} else least >= 0
 
 
@@ -175,7 +175,7 @@ def _added(x: Mapping[Monomial, int], y: Mapping[Monomial, int]) -> dict[Monomia
     return {m: x.get(m, 0) + y.get(m, 0) for m in {**x, **y}}
 
 
-def _settled(terms: Mapping[Monomial, int]) -> Dim:
+def _normalised(terms: Mapping[Monomial, int]) -> Dim:
     size = Size(terms)
     if not size.terms:
         return 0

@@ -104,11 +104,11 @@ def assigned_tensors(
         made[watched.key()] = watched, now
     new = [watched for key, (watched, _) in made.items() if key not in standing]
     if new:
-        gone = {id(found) for watched, found in outside.others if watched.key() in made}
+        assigned_later = {id(found) for watched, found in outside.others if watched.key() in made}
         for watched, found in outside.others:
             if watched.key() in made:
                 watched.write(found)
-        raise NewVariables([w for w, found in outside.others if id(found) in gone])
+        raise NewVariables([w for w, found in outside.others if id(found) in assigned_later])
     return list(made.values())
 
 

@@ -104,7 +104,7 @@ class Trace:
                 self._note_history(whole)
             return tensor.own_value()
         self.seen.setdefault(id(tensor), (tensor, tensor._gradient))
-        base = tensor.base(laid=False)
+        base = tensor.base(with_strides=False)
         if base.storage in self.written:
             self._check_history(base)
             self._note_history(base)

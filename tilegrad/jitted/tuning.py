@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..compiler import Compiled, lock_for, settle
+from ..compiler import Compiled, add_choices, lock_for
 from ..config import VERSION
 from ..errors import ArgumentError
 from ..runtime.device import device
@@ -55,7 +55,7 @@ def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path |
 
     def note(job: TuningJob, entry: LockEntry) -> None:
         nonlocal kept
-        settle(job.place, {job.digest: entry})
+        add_choices(job.place, {job.digest: entry})
         if target is not None:
             try:
                 keep(target, VERSION, job.place.machine, {job.digest: entry})

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backend.reference.interleave import used_atomics
 from ..backend.reference.memory import View
 from ..backend.reference.tile import Misstep, program_of, run
-from ..backend.reference.turns import used_atomics
 from ..errors import KernelFault
 from ..ir.dtype import int32, int64, uint8
 from ..ir.tile import Atomic
@@ -230,9 +230,9 @@ def _raced(launch: CheckedLaunch, count: int, orders: int) -> None:
         if count > 1 and orders:
             ordered = _ordered(launch)
             expected = ordered(range(count))
-            for turn in range(orders):
+            for attempt in range(orders):
                 order = list(range(count))[::-1]
-                if turn:
+                if attempt:
                     chance.shuffle(order)
                 got = ordered(order)
                 for name in sorted(found.accesses.stored):

@@ -141,11 +141,11 @@ class _Instrumenter(PointerAnalysis):
     def run_in_order(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         """Run the work of all programs in sequence inside one program."""
         wide, high, deep = (Name(n) for n in self.programs)
-        turn, which = self.name("turn"), self.name("which")
+        iteration, which = self.name("turn"), self.name("which")
         places = (Name(which) % wide, Name(which) // wide % high, Name(which) // (wide * high))
-        start = [Assign(which, Load(Name(f"order{self.tail}") + Name(turn)))]
+        start = [Assign(which, Load(Name(f"order{self.tail}") + Name(iteration)))]
         start += [Assign(n, place) for n, place in zip(self.program, places, strict=True)]
-        return (For(turn, Literal(0), wide * high * deep, Literal(1), (*start, *body)),)
+        return (For(iteration, Literal(0), wide * high * deep, Literal(1), (*start, *body)),)
 
     # --- statements ------------------------------------------------------------------------------
 

@@ -112,8 +112,8 @@ class CallForm:
         """Add a cache entry for this key, if the key covers everything that the launch depends on."""
         at = {name: n for n, name in enumerate(self.names)}
         given = {p.name: x for p, x in zip(call.parameters, call.given, strict=True)}
-        apart = any(given[one] is not given[other] for one, other in call.same.items())
-        if apart or found.read.hidden or call.several or not given.keys() <= at.keys():
+        differs = any(given[one] is not given[other] for one, other in call.same.items())
+        if differs or found.read.hidden or call.several or not given.keys() <= at.keys():
             return
         loaded, stored = found.accesses.loaded, found.accesses.stored
         written = [p.name for p in found.ir.parameters if p.name in stored]

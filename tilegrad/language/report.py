@@ -131,13 +131,13 @@ class _Counter:
                 self.stored += times * self.bytes(pointer)
             case For(_, start, stop, step, body):
                 bounds = [self.number(x) for x in (start, stop, step)]
-                turns = 1.0
+                iterations = 1.0
                 if None in bounds:
                     self.exact = False
                 else:
                     low, high, width = (float(b) for b in bounds if b is not None)
-                    turns = max(0.0, -(-(high - low) // width))
-                self.block(body, times * turns)
+                    iterations = max(0.0, -(-(high - low) // width))
+                self.block(body, times * iterations)
             case While(_, body):
                 self.exact = False
                 self.block(body, times)

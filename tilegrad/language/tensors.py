@@ -141,21 +141,21 @@ def _exclusive_memory(x: Any, base: Any) -> DeviceBuffer | None:
     Ownership is tested by dropping the references to the value.
     """
     value = base.current()
-    apart = value.copied()
+    own_copy = value.copied()
     before, whole, held = ref(value), base.storage.value, x._value
-    base.value = apart
-    base.storage.value = apart if whole is value else whole
-    x._value = apart if held is value else held
+    base.value = own_copy
+    base.storage.value = own_copy if whole is value else whole
+    x._value = own_copy if held is value else held
     del value, whole, held
     kept = before()
     if kept is not None:  # another reader needs the old elements
         base.value = kept
-        base.storage.value = kept if base.storage.value is apart else base.storage.value
-        x._value = kept if x._value is apart else x._value
+        base.storage.value = kept if base.storage.value is own_copy else base.storage.value
+        x._value = kept if x._value is own_copy else x._value
         return None
-    if apart.buffer is None:
-        realize([apart])
-    return alone(apart.__dict__)
+    if own_copy.buffer is None:
+        realize([own_copy])
+    return alone(own_copy.__dict__)
 
 
 def stops_gradients(name: str, call: Any, found: Accesses) -> bool:
@@ -230,8 +230,8 @@ def refuse_overlap(name: str, memories: Sequence[tuple[str, TensorMemory]], stor
     """Refuse two different tensors that overlap in memory if the kernel writes one of them."""
     for n, (first, x) in enumerate(memories):
         for second, y in memories[n + 1 :]:
-            apart = x.buffer is not y.buffer or x.offset + x.extent <= y.offset or y.offset + y.extent <= x.offset
-            if apart or x.offset == y.offset or not {first, second} & stored:
+            own_copy = x.buffer is not y.buffer or x.offset + x.extent <= y.offset or y.offset + y.extent <= x.offset
+            if own_copy or x.offset == y.offset or not {first, second} & stored:
                 continue
             raise KernelLaunchError(
                 f"kernel {name}: `{first}` and `{second}` overlap in memory, begin at different elements, and one of "

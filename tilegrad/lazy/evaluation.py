@@ -22,7 +22,7 @@ from ..ops.movement import Permute
 from ..runtime.device import device, known_devices
 from .handle import Handle, handle_on, state, written
 
-SMALL = 1 << 16
+MAX_CHECKED_INDICES = 1 << 16
 """Number of indices up to which an index tensor in memory is checked at once."""
 
 
@@ -82,7 +82,7 @@ def compute(*tensors: Handle) -> list[Value]:
             raise
         realize(values)  # what is computed from something that vmap maps stands for nothing outside of it
     for x in (*tensors, *company):
-        settle(x)
+        drop_history(x)
     for value in others:
         _forget(value)
     for check in checks:
@@ -131,7 +131,7 @@ def is_recorded(given: Sequence[Any]) -> bool:
     return not _is_known([v for x in tensors if (v := x.value).buffer is None])
 
 
-def settle(x: Handle) -> None:
+def drop_history(x: Handle) -> None:
     """Drop the history of a computed tensor if no gradient needs it."""
     value = x._value
     if value.buffer is None or not value.inputs:
@@ -212,7 +212,7 @@ def has_zero(value: Value, compute_it: bool = False) -> bool:
         if compute_it and value.buffer is None:
             compute(handle_on(value))
         count = value.type.count
-        if value.buffer is None or not isinstance(count, int) or (count > SMALL and not compute_it):
+        if value.buffer is None or not isinstance(count, int) or (count > MAX_CHECKED_INDICES and not compute_it):
             return False
         shape: Any = value.type.shape
         if device(value.type.device).view(value.buffer, value.type.dtype, shape) is None and not compute_it:
@@ -236,7 +236,7 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
     check = IndexCheck((), extent, axis, op, from_end, current_location())
     own = index.__dict__
     known = own.get("index_bounds")
-    if known is None and own.get("buffer") is not None and count <= SMALL:
+    if known is None and own.get("buffer") is not None and count <= MAX_CHECKED_INDICES:
         array = _array(index)
         known = int(array.min()), int(array.max())
         amend(index, index_bounds=known)

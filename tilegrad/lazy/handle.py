@@ -188,17 +188,17 @@ class Handle:
             found = self._gradient = found.tensor()
         return found
 
-    def base(self, laid: bool = True) -> Base:
+    def base(self, with_strides: bool = True) -> Base:
         """Return the base that the tensor is a view of: itself, if it is not a view.
 
         A tensor with strides becomes a view of memory in their order, unless it stays row-major: parameters, and (not
-        `laid`) what a traced function reads.
+        `with_strides`) what a traced function reads.
         """
         if self._base is None:
             with _first_base:
                 if self._base is None:
                     value = self._value
-                    if laid and self._strides is not None and not value.provenance.is_leaf:
+                    if with_strides and self._strides is not None and not value.provenance.is_leaf:
                         value = self._lay_out(self._strides)
                     base = Base(Storage(value), value)
                     self._seen = base.seen
@@ -294,10 +294,10 @@ class TensorObserver(Protocol):
 _watch: TensorObserver | None = None
 
 
-def watch_with(told: TensorObserver | None) -> None:
+def watch_with(observer: TensorObserver | None) -> None:
     """Set the receiver of notifications; None for none."""
     global _watch
-    _watch = told
+    _watch = observer
 
 
 def watching() -> TensorObserver | None:

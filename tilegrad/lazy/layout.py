@@ -257,9 +257,7 @@ def has_format(x: Handle, format: MemoryFormat, op: str = "is_contiguous") -> bo
     if format == preserve_format:
         raise ArgumentError(f"{op}: preserve_format says nothing of how elements lie; ask for another format")
     given = lying(x)
-    return (
-        RANKS[format] == len(given.shape) and _is_known(given) and lies_in_order(*given, CHANNELS_LAST[RANKS[format]])
-    )
+    return RANKS[format] == len(given.shape) and _is_known(given) and is_in_order(*given, CHANNELS_LAST[RANKS[format]])
 
 
 def _fitting(x: Handle, format: MemoryFormat, op: str) -> Shape:
@@ -331,9 +329,9 @@ def computed(shape: Shape, given: tuple[Lying, ...]) -> Shape | None:
     if not all(_is_known(x) for x in given) or not all(isinstance(extent, int) for extent in shape):
         return None
     if all(x.shape == shape for x in given):
-        if all(lies_in_order(*x) for x in given):
+        if all(is_in_order(*x) for x in given):
             return None
-        if len(shape) == 4 and all(lies_in_order(*x, CHANNELS_LAST[4]) for x in given):
+        if len(shape) == 4 and all(is_in_order(*x, CHANNELS_LAST[4]) for x in given):
             return in_channels_last(shape)
         if all(x.strides == given[0].strides and leaves_no_gaps(*x) for x in given):
             return given[0].strides
@@ -395,7 +393,7 @@ def _spread(shape: tuple[Any, ...], order: Sequence[int]) -> Shape:
     return tuple(strides)
 
 
-def lies_in_order(shape: tuple[Any, ...], strides: tuple[Any, ...], order: Sequence[int] | None = None) -> bool:
+def is_in_order(shape: tuple[Any, ...], strides: tuple[Any, ...], order: Sequence[int] | None = None) -> bool:
     """Whether elements are contiguous for an order of axes, outermost first; by default the given order."""
     axes = range(len(shape)) if order is None else order
     if order is None and 0 in shape:
@@ -434,7 +432,7 @@ def keeping_strides(function: F) -> F:
         x: Any = args[0] if args else kwargs.get("input")
         result = function(*args, **kwargs)
         strides = strides_of(x) if isinstance(x, Handle) else None
-        return _laid(result, lambda shape: strides if shape == x._value.shape else None, (x,))
+        return _with_strides(result, lambda shape: strides if shape == x._value.shape else None, (x,))
 
     return cast(F, kept)
 
@@ -444,7 +442,7 @@ def row_by_row(function: F) -> F:
 
     @wraps(function)
     def kept(*args: Any, **kwargs: Any) -> Any:
-        return _laid(function(*args, **kwargs), lambda _: None, args)
+        return _with_strides(function(*args, **kwargs), lambda _: None, args)
 
     return cast(F, kept)
 
@@ -460,7 +458,7 @@ def keeping_format(*places: int) -> Callable[[F], F]:
             given = [args[n] for n in places if n < len(args)] or [kwargs.get("input")]
             result = function(*args, **kwargs)
             last = any(map(_has_channels_last, given))
-            return _laid(result, in_channels_last if last else lambda _: None, args)
+            return _with_strides(result, in_channels_last if last else lambda _: None, args)
 
         return cast(F, kept)
 
@@ -474,10 +472,10 @@ def _has_channels_last(given: Any) -> bool:
     return len(parts) > 0 and all(isinstance(x, Handle) and suggests_channels_last(x) for x in parts)
 
 
-def _laid(result: Any, strides: Callable[[Any], Any], args: Sequence[Any]) -> Any:
+def _with_strides(result: Any, strides: Callable[[Any], Any], args: Sequence[Any]) -> Any:
     """Give results other strides; an argument that is returned is copied."""
     if isinstance(result, tuple):
-        parts = [_laid(x, strides, args) for x in result]
+        parts = [_with_strides(x, strides, args) for x in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if not isinstance(result, Handle):
         return result

@@ -47,10 +47,10 @@ _numbers: dict[Key, Numbers] = {}
 MIXED = (Add, Sub, Mul, Div)
 """Ops that accept a number in memory as well as a literal: a power, say, does not."""
 _lock = lock()
-MOST_PROGRAMS = 4096
-MOST_COPIED = 1 << 26
+MAX_PROGRAMS = 4096
+MAX_COPIED_BYTES = 1 << 26
 """Size up to which sliced rows are copied before a program is looked for, in bytes."""
-MOST_MADE, FEW, LARGEST = 64, 64, 1 << 28
+MAX_GENERATING_OPS, MAX_INPUT_NUMBERS, MAX_GENERATED_BYTES = 64, 64, 1 << 28
 """Limits for computing a generated tensor as a whole when only rows of it are read: operations, input numbers, and
 bytes.
 """
@@ -96,7 +96,7 @@ def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple
     fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
     known = _programs.get(fixed)
     if known is None:
-        if len(_programs) >= MOST_PROGRAMS:
+        if len(_programs) >= MAX_PROGRAMS:
             _forget_half()
         if any(isinstance(extent, Size) for v in order for extent in v.shape):
             raise ShapeError("the elements of a tensor are asked for whose extents vary")  # `jit` takes each by itself
@@ -195,7 +195,7 @@ def _copy_rows(cut: Slice) -> None:
     bytes: Any = cut.type.bytes
     if whole.tracked or any(step != 1 for step in cut.steps) or cut.sizes[1:] != shape[1:]:
         return
-    if rows * 2 > shape[0] or bytes > MOST_COPIED:
+    if rows * 2 > shape[0] or bytes > MAX_COPIED_BYTES:
         return
     while isinstance(whole, Reshape) and whole.buffer is None:
         whole = whole.x
@@ -212,14 +212,14 @@ def _copy_rows(cut: Slice) -> None:
 def _is_made_of_numbers(x: Value) -> bool:
     """Whether a tensor is generated (random or arange) by few operations: it is then computed as a whole, once."""
     bytes: Any = x.type.bytes
-    if bytes > LARGEST:
+    if bytes > MAX_GENERATED_BYTES:
         return False
     stack, seen = [x], set[Value]()
-    while stack and len(seen) <= MOST_MADE:
+    while stack and len(seen) <= MAX_GENERATING_OPS:
         value = stack.pop()
         if value.buffer is not None:
             count: Any = product(value.shape)
-            if count > FEW:
+            if count > MAX_INPUT_NUMBERS:
                 return False
         elif value not in seen:
             seen.add(value)

@@ -25,7 +25,7 @@ from . import handle
 from .evaluation import compute
 from .handle import Handle, handle_on, state
 
-LEAST_DROPPED = 64
+MIN_DROPPED = 64
 """Number of dropped tensors after which they are checked for pending results."""
 PATIENCE = 1 << 16
 """Number of tensors made without a synchronisation after which tracking ends."""
@@ -45,7 +45,7 @@ class WorkTracker:
     def __init__(self) -> None:
         self.held: dict[int, TrackedTensor] = {}
         self.dropped: list[Value] = []
-        self.room = LEAST_DROPPED
+        self.room = MIN_DROPPED
         self.left = PATIENCE
         self.alone: Any = lock()
         self.busy = False
@@ -116,7 +116,7 @@ class WorkTracker:
         order = topological([*dropped, *(v for _, v in roots)], _is_computed)
         unknown = _unknown(order)
         roots = [(x, v) for x, v in roots if id(v) not in unknown]
-        self.room = max(LEAST_DROPPED, len(topological([v for _, v in roots], _is_computed)))
+        self.room = max(MIN_DROPPED, len(topological([v for _, v in roots], _is_computed)))
         read = {id(x) for v in order if v.buffer is None for x in v.inputs}
         read |= unknown
         results = {id(v): v for v in dropped if v.buffer is None and id(v) not in read and not v.provenance.attempt}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .module import Module
 
 EXTRA_STATE = "_extra_state"
-MOST_HINTS, LONGEST_HINT = 2000, 200
+MAX_HINTED_NAMES, MAX_HINTED_CHARACTERS = 2000, 200
 """Number and length of the names up to which similar names are searched for."""
 
 
@@ -113,12 +113,12 @@ class _NameSuggestions:
 
     def __init__(self, missing: list[str], unexpected: list[str]) -> None:
         self.missing, self.unexpected = _by_ending(missing), _by_ending(unexpected)
-        self.left = MOST_HINTS
+        self.left = MAX_HINTED_NAMES
 
     def of(self, key: str, others: Mapping[str, list[str]]) -> str:
         near = others.get(key.rpartition(".")[2], [])
         self.left -= len(near)
-        if self.left < 0 or len(key) > LONGEST_HINT:
+        if self.left < 0 or len(key) > MAX_HINTED_CHARACTERS:
             return ""
         found = get_close_matches(key, near, n=1, cutoff=0.5)
         return f" (there is {found[0]})" if found else ""
@@ -127,6 +127,6 @@ class _NameSuggestions:
 def _by_ending(names: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in names:
-        if len(name) <= LONGEST_HINT:
+        if len(name) <= MAX_HINTED_CHARACTERS:
             found.setdefault(name.rpartition(".")[2], []).append(name)
     return found

@@ -68,8 +68,8 @@ class AttentionGradient(AttentionOp):
             flow = np.repeat(value, n // m, 0) @ np.swapaxes(upstream, 1, 2) * factor
             slopes = powers * (flow - delta[:, None, :])
         chunks = [slice(start, start + self.span) for start in range(0, keys, self.span)]
-        repeated, turned = np.repeat(key, n // m, 0), np.swapaxes(slopes, 1, 2)
-        to_query = np.stack([turned[:, :, c] @ repeated[:, c] * self.scale for c in chunks])
+        repeated, transposed = np.repeat(key, n // m, 0), np.swapaxes(slopes, 1, 2)
+        to_query = np.stack([transposed[:, :, c] @ repeated[:, c] * self.scale for c in chunks])
         to_key = (slopes @ query * self.scale).reshape(m, n // m, keys, width).sum(1)
         to_value = ((powers * factor) @ upstream).reshape(m, n // m, keys, features).sum(1)
         return np.concatenate([x.ravel() for x in (to_query, to_key, to_value)]).astype(self.wide.numpy)

@@ -46,7 +46,7 @@ def bind_sizes(part: Any, sizes: Mapping[str, int]) -> Any:
             return part
         return type(part)(*parts) if hasattr(part, "_fields") else tuple(parts)
     if isinstance(part, DeclaredMeaning):
-        return part.settled(sizes)
+        return part.with_known_sizes(sizes)
     if isinstance(part, Structure) and not isinstance(part, Kernel):
         old = {name: part.__dict__[name] for name in part.fields}
         changes = {name: new for name, x in old.items() if (new := bind_sizes(x, sizes)) is not x}

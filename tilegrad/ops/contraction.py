@@ -123,14 +123,14 @@ def contract(x: Value, y: Value, equation: str, precision: Precision = "highest"
 def _without_unit_axes(x: Value, of_x: str, y: Value, of_y: str, out: str) -> tuple[Value, str]:
     """Drop summed axes that have extent 1 in one operand and not in the other."""
     there = dict(zip(of_y, y.shape, strict=True))
-    gone = [n for n, a in enumerate(of_x) if a not in out and x.shape[n] == 1 and there.get(a, 1) != 1]
-    return (squeeze(x, gone), "".join(a for n, a in enumerate(of_x) if n not in gone)) if gone else (x, of_x)
+    dropped = [n for n, a in enumerate(of_x) if a not in out and x.shape[n] == 1 and there.get(a, 1) != 1]
+    return (squeeze(x, dropped), "".join(a for n, a in enumerate(of_x) if n not in dropped)) if dropped else (x, of_x)
 
 
 def _sum_unshared(x: Value, of_x: str, needed: str) -> tuple[Value, str]:
     """Sum over the axes that neither the other operand nor the result has."""
-    gone = [n for n, a in enumerate(of_x) if a not in needed]
-    return (reduce_sum(x, gone), "".join(a for a in of_x if a in needed)) if gone else (x, of_x)
+    dropped = [n for n, a in enumerate(of_x) if a not in needed]
+    return (reduce_sum(x, dropped), "".join(a for a in of_x if a in needed)) if dropped else (x, of_x)
 
 
 # --- products of matrices ------------------------------------------------------------------------
@@ -202,11 +202,11 @@ def kron(x: Value, y: Value) -> Value:
     """Return the Kronecker product."""
     rank = max(x.type.rank, y.type.rank)
     a, b = (reshape(v, (1,) * (rank - v.type.rank) + v.shape) for v in (x, y))
-    apart = _multiply(
+    products = _multiply(
         reshape(a, [n for extent in a.shape for n in (extent, 1)]),
         reshape(b, [n for extent in b.shape for n in (1, extent)]),
     )
-    return reshape(apart, [m * n for m, n in zip(a.shape, b.shape, strict=True)])
+    return reshape(products, [m * n for m, n in zip(a.shape, b.shape, strict=True)])
 
 
 def inner(x: Value, y: Value, precision: Precision = "highest") -> Value:

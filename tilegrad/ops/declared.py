@@ -32,7 +32,7 @@ class DeclaredMeaning(ABC):
         """Return the code for a device: a kernel, or the reference."""
 
     @abstractmethod
-    def settled(self, sizes: Mapping[str, int]) -> DeclaredMeaning:
+    def with_known_sizes(self, sizes: Mapping[str, int]) -> DeclaredMeaning:
         """Return the meaning with symbolic sizes bound to numbers."""
 
 

@@ -43,8 +43,8 @@ def einsum(equation: str, *operands: Value, precision: Precision = "highest") ->
             left = out if set(left) == set(out) else left
         named = [*rest, (_contract_pair(x, of_x, y, of_y, left, precision), left)]
     x, of_x = named[0]
-    gone = [n for n, a in enumerate(of_x) if a not in out]
-    x, of_x = (_sum(x, gone), "".join(a for a in of_x if a in out)) if gone else (x, of_x)
+    dropped = [n for n, a in enumerate(of_x) if a not in out]
+    x, of_x = (_sum(x, dropped), "".join(a for a in of_x if a in out)) if dropped else (x, of_x)
     return permute(x, [of_x.index(a) for a in out])
 
 
@@ -54,10 +54,10 @@ def _contract_pair(x: Value, of_x: str, y: Value, of_y: str, out: str, precision
     Integers summed against an axis of extent 1 are summed first, in int64.
     """
     if not x.dtype.is_float:
-        beside = [a for a in of_x if a in of_y and a not in out and x.shape[of_x.index(a)] != y.shape[of_y.index(a)]]
-        if beside:
-            x, of_x = _sum_letters(x, of_x, beside)
-            y, of_y = _sum_letters(y, of_y, beside)
+        broadcast = [a for a in of_x if a in of_y and a not in out and x.shape[of_x.index(a)] != y.shape[of_y.index(a)]]
+        if broadcast:
+            x, of_x = _sum_letters(x, of_x, broadcast)
+            y, of_y = _sum_letters(y, of_y, broadcast)
     if any(a in of_y and a not in out for a in of_x):
         return contract(x, y, f"{of_x},{of_y}->{out}", precision)
     x, y = _align(x, of_x, out), _align(y, of_y, out)
@@ -76,9 +76,9 @@ def _sum_letters(x: Value, of_x: str, letters: Sequence[str]) -> tuple[Value, st
 
 def _align(x: Value, of_x: str, out: str) -> Value:
     """Permute and insert axes of x so that they align with `out`."""
-    gone = [n for n, a in enumerate(of_x) if a not in out]
-    if gone:
-        x, of_x = _sum(x, gone), "".join(a for a in of_x if a in out)
+    dropped = [n for n, a in enumerate(of_x) if a not in out]
+    if dropped:
+        x, of_x = _sum(x, dropped), "".join(a for a in of_x if a in out)
     x = permute(x, [of_x.index(a) for a in out if a in of_x])
     extents = iter(x.shape)
     return reshape(x, [next(extents) if a in of_x else 1 for a in out])

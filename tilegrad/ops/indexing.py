@@ -265,8 +265,8 @@ class Scatter(Opaque):
         source = row_major(self.source.shape)
         place, rank = result_axes(self.axes), self.indices[0].type.rank
         rest = [n for n in range(len(self.sizes)) if n not in self.axes]
-        beside = [*source[:place], *source[place + rank :]]
-        columns = tuple(ColumnAxis(self.sizes[n], out[n], base[n], beside[k]) for k, n in enumerate(rest))
+        source_strides = [*source[:place], *source[place + rank :]]
+        columns = tuple(ColumnAxis(self.sizes[n], out[n], base[n], source_strides[k]) for k, n in enumerate(rest))
         checks = self.checks or (None,) * len(self.axes)
         rows = tuple(IndexedAxis(self.sizes[n], out[n], base[n], checks[k]) for k, n in enumerate(self.axes))
         step = product(self.source.shape[place + rank :])
@@ -439,7 +439,7 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
         raise ShapeError(f"item assignment: {shown(given.shape)} does not fit the places of shape {shown(view.shape)}")
     put_back, written = expand(given, view.shape), fill(True, view.shape, bool_, base.device)
     for step in reversed(path):
-        if not isinstance(step, Movement | Reshape) or (isinstance(step, Unfold) and not step.are_apart):
+        if not isinstance(step, Movement | Reshape) or (isinstance(step, Unfold) and not step.are_disjoint):
             raise InPlaceError(
                 f"item assignment through {step.op}: several of its elements may be one element of the base; "
                 "assign to the base, or to a clone()"

@@ -453,10 +453,10 @@ def repeat(x: Value, counts: Sequence[int]) -> Value:
     if len(counts) < x.type.rank:
         raise ShapeError(f"repeat: {len(counts)} counts for the {x.type.rank} axes of {shown(x.shape)}")
     shape = (1,) * (len(counts) - x.type.rank) + x.shape
-    apart = [n for extent in shape for n in (1, extent)]
+    interleaved = [n for extent in shape for n in (1, extent)]
     wide = [n for count, extent in zip(counts, shape, strict=True) for n in (count, extent)]
     whole = [count * extent for count, extent in zip(counts, shape, strict=True)]
-    return reshape(expand(reshape(x, apart), wide), whole)
+    return reshape(expand(reshape(x, interleaved), wide), whole)
 
 
 def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:

@@ -76,7 +76,7 @@ class IrregularTiles(Opaque):
         block = min(TILES_PER_INSTANCE, count)
         tiles = {"SQUARES": self.squares, "GIVEN": self.given}
         sizes = {"SIDE": self.side, "TAPS": self.taps, "BLOCK": block, "LAST": count - block}
-        limits = {"LARGE": MAX_MAGNITUDE, "SMALL": MIN_MAGNITUDE, "UNEVEN": MAX_RATIO}
+        limits = {"LARGEST": MAX_MAGNITUDE, "SMALLEST": MIN_MAGNITUDE, "UNEVEN": MAX_RATIO}
         types = {"sums": self.sums.type, "weight": self.weight.type}
         return irregular_tiles.code(types, self.type, (Tiles(count, block),), **tiles, **sizes, **limits)
 

@@ -100,7 +100,7 @@ def _row_number(at: Sequence[Expr], lines: Sequence[int]) -> Expr:
 class PackedConvolve(Value):
     """(images, groups, outputs, *windows) from packed x and packed weights (outputs, *taps, run).
 
-    `grid`: positions of an image of x; `apart`: distance of taps along each axis, in positions.
+    `grid`: positions of an image of x; `dilation`: distance of taps along each axis, in positions.
     """
 
     contracts = True
@@ -115,7 +115,7 @@ class PackedConvolve(Value):
     taps: tuple[int, ...]
     run: int
     counts: tuple[int, ...]
-    apart: tuple[int, ...]
+    dilation: tuple[int, ...]
     precision: Precision = "highest"
 
     def infer(self) -> TensorType:
@@ -127,7 +127,7 @@ class PackedConvolve(Value):
         image, group, output, *windows = position
         *taps, along = over = [_index(n) for n in (*self.taps, self.run)]
         lines = pitches((1, *self.grid))
-        at = [q + t * d for q, t, d in zip(windows, taps, self.apart, strict=True)]
+        at = [q + t * d for q, t, d in zip(windows, taps, self.dilation, strict=True)]
         x = read(self.x, (group, _row_number((image, *at), lines) * self.channels + along))
         w = read(self.w, (group, _row_number((output, *over), pitches((self.outputs, *self.taps, self.run)))))
         return _sum_products(w, x, over, self.precision)
@@ -159,7 +159,7 @@ class PackedConvolveWeight(Value):
     first: int
     taps: tuple[int, ...]
     run: int
-    apart: tuple[int, ...]
+    dilation: tuple[int, ...]
     precision: Precision = "highest"
     pitch: int = 1
     """Distance between outputs in y, 1 if they are the channels of a line."""
@@ -173,7 +173,7 @@ class PackedConvolveWeight(Value):
         group, output, *taps, along = position
         line = fresh_index(self.lines)
         of_x, of_y = self.channels
-        shift = _row_number([t * d for t, d in zip(taps, self.apart, strict=True)], pitches(self.grid))
+        shift = _row_number([t * d for t, d in zip(taps, self.dilation, strict=True)], pitches(self.grid))
         x = read(self.x, (group, (line + shift) * of_x + along))
         y = read(self.y, (group, (line + size(self.first)) * of_y + output * self.pitch))
         return _sum_products(y, x, [line], self.precision)

@@ -135,15 +135,15 @@ class Recurrence(_Recurrent):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _split(upstream, self.layout), self.parts()
-        way, more, extra = GateFactors(self.kind, self.reverse, self.precision), self.more[:1], None
+        factors, more, extra = GateFactors(self.kind, self.reverse, self.precision), self.more[:1], None
         if "kept" in own and _reaches_past(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
             count = SAVED_PER_UNIT[self.kind]
             kept = (split_rows(arriving["kept"], count), split_rows(own["kept"], count))
-            extra = gate_gradients(way, *kept, self.weight, self.hidden, more)
+            extra = gate_gradients(factors, *kept, self.weight, self.hidden, more)
         of_states = arriving["hidden"] if extra is None else add(arriving["hidden"], extra.upstream)
         last = (*more, arriving["cell"]) if self.kind == "lstm" else ()
         given = (of_states, group_weights(transpose(self.weight)), self, self.hidden, last)
-        shares = RecurrenceGradient(*given, *way).parts()
+        shares = RecurrenceGradient(*given, *factors).parts()
         if extra is not None:
             name = "cell" if self.kind == "lstm" else "m"
             added = {"gates": extra.gates, "first": extra.first, name: extra.more}
@@ -242,8 +242,8 @@ class RecurrenceGradient(_Recurrent):
         return with_precision(code, self.precision)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        way, given = GateFactors(self.kind, self.reverse, self.precision), self.inputs[:4]
-        return second_gradients(way, given, self.more, self.parts(), _split(upstream, self.layout))
+        factors, given = GateFactors(self.kind, self.reverse, self.precision), self.inputs[:4]
+        return second_gradients(factors, given, self.more, self.parts(), _split(upstream, self.layout))
 
 
 def _logistic(x: Any) -> Any:

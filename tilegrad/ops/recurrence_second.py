@@ -118,7 +118,7 @@ class SavedGradients(NamedTuple):
 
 
 def gate_gradients(
-    way: GateFactors,
+    gate_factors: GateFactors,
     arriving: Sequence[Value],
     kept: Sequence[Value],
     weight: Value,
@@ -127,11 +127,11 @@ def gate_gradients(
 ) -> SavedGradients:
     """Return the gradients of the gates of an LSTM or GRU, for the gradient kernel that starts from states alone."""
     nothing = zeros_like(hidden)
-    if way.kind == "lstm":
+    if gate_factors.kind == "lstm":
         i, f, g, o, _ = kept
         to_i, to_f, to_g, to_o, to_cell = arriving
-        through = linear_scan(to_cell, way.later(f, nothing), nothing, not way.reverse)
-        of_i, of_f, of_g, *_ = way.factors(through, kept, hidden, more)
+        through = linear_scan(to_cell, gate_factors.later(f, nothing), nothing, not gate_factors.reverse)
+        of_i, of_f, of_g, *_ = gate_factors.factors(through, kept, hidden, more)
         gates = [
             add(mul(mul(to_i, i), after_first_step(i)), mul(through, of_i)),
             add(mul(mul(to_f, f), after_first_step(f)), mul(through, of_f)),
@@ -141,7 +141,7 @@ def gate_gradients(
             mul(mul(to_o, o), after_first_step(o)),
         ]
         to_gates = of_hidden = cat(gates, 1)
-        to_more = first_step(mul(through, f), way.reverse)
+        to_more = first_step(mul(through, f), gate_factors.reverse)
     else:
         r, z, n, m = kept
         to_r, to_z, to_n, to_m = arriving
@@ -149,42 +149,51 @@ def gate_gradients(
         first = [mul(mul(add(to_r, mul(by_n, m)), r), after_first_step(r)), mul(mul(to_z, z), after_first_step(z))]
         to_more = add(to_m, mul(by_n, r))
         to_gates, of_hidden = cat([*first, by_n], 1), cat([*first, to_more], 1)
-    back = contract(weight, of_hidden, "gu,lgn->lun", way.precision)
-    return SavedGradients(way.later(back, nothing), to_gates, first_step(back, way.reverse), to_more)
+    back = contract(weight, of_hidden, "gu,lgn->lun", gate_factors.precision)
+    return SavedGradients(gate_factors.later(back, nothing), to_gates, first_step(back, gate_factors.reverse), to_more)
 
 
 def second_gradients(
-    way: GateFactors, given: Sequence[Value], more: Sequence[Value], own: dict[str, Value], arriving: dict[str, Value]
+    gate_factors: GateFactors,
+    given: Sequence[Value],
+    more: Sequence[Value],
+    own: dict[str, Value],
+    arriving: dict[str, Value],
 ) -> list[Value | None]:
     """Return the gradients of the inputs of `RecurrenceGradient`: upstream, weight, made, hidden, more."""
     upstream, grouped, made, hidden = given
     weight, nothing = transpose(ungroup_weights(grouped)), zeros_like(hidden)
     length, units, batch = (known(extent, {}) for extent in upstream.shape)
-    count, behind = SAVED_PER_UNIT[way.kind], length + (way.kind == "lstm")
+    count, behind = SAVED_PER_UNIT[gate_factors.kind], length + (gate_factors.kind == "lstm")
     rows = reshape(made, (behind + length * count, units, batch))
     kept = reshape(narrow(rows, 0, behind, length * count), (length, count * units, batch)) if count else rows
-    factors = way.factors(narrow(rows, 0, 0, length), split_rows(kept, count), hidden, more)
+    factors = gate_factors.factors(narrow(rows, 0, 0, length), split_rows(kept, count), hidden, more)
     x, of_hidden = arriving["gates"], own["gates"]
-    if way.kind == "gru":
+    if gate_factors.kind == "gru":
         x = cat([x, arriving["m"]], 1)
         of_hidden = cat([narrow(of_hidden, 1, 0, 2 * units), own["m"]], 1)
-    firsts = [arriving["cell"]] if way.kind == "lstm" else []
-    forth, *cells = linear_recurrence(x, factors, arriving["first"], weight, firsts, *way)
-    earlier = previous_states(forth, arriving["first"], way.reverse)
-    product = contract(weight, earlier, "gu,lun->lgn", way.precision)
-    back = add(upstream, way.later(contract(weight, of_hidden, "gu,lgn->lun", way.precision), nothing))
-    to_weight = contract(of_hidden, earlier, "lgn,lun->gu", way.precision)
+    firsts = [arriving["cell"]] if gate_factors.kind == "lstm" else []
+    forth, *cells = linear_recurrence(x, factors, arriving["first"], weight, firsts, *gate_factors)
+    earlier = previous_states(forth, arriving["first"], gate_factors.reverse)
+    product = contract(weight, earlier, "gu,lun->lgn", gate_factors.precision)
+    back = add(
+        upstream, gate_factors.later(contract(weight, of_hidden, "gu,lgn->lun", gate_factors.precision), nothing)
+    )
+    to_weight = contract(of_hidden, earlier, "lgn,lun->gu", gate_factors.precision)
     last: list[Value | None] = []
-    if way.kind == "lstm":
+    if gate_factors.kind == "lstm":
         i, f, g, o = split_rows(add(x, product), 4)
         cell = linear_scan(
-            mul(back, factors[4]), way.later(factors[5], fill_like(hidden, 1.0)), more[1], not way.reverse
+            mul(back, factors[4]),
+            gate_factors.later(factors[5], fill_like(hidden, 1.0)),
+            more[1],
+            not gate_factors.reverse,
         )
-        of_cells = previous_states(cells[0], arriving["cell"], way.reverse)
+        of_cells = previous_states(cells[0], arriving["cell"], gate_factors.reverse)
         to_factors = [mul(i, cell), mul(f, cell), mul(g, cell), mul(o, back), mul(cells[0], back), mul(of_cells, cell)]
-        last = [first_step(cells[0], not way.reverse)]
-    elif way.kind == "gru":
-        back = linear_scan(back, way.later(factors[4], nothing), nothing, not way.reverse)
+        last = [first_step(cells[0], not gate_factors.reverse)]
+    elif gate_factors.kind == "gru":
+        back = linear_scan(back, gate_factors.later(factors[4], nothing), nothing, not gate_factors.reverse)
         (xr, xz, xn, xm), (pr, pz, pm) = split_rows(x, 4), split_rows(product, 3)
         r, m, by_n = add(xr, pr), add(xm, pm), split_rows(own["gates"], 3)[2]
         n = add(xn, add(mul(r, factors[0]), mul(m, factors[3])))

@@ -80,5 +80,5 @@ def search_sorted(edges: Value, values: Value, right: bool = False) -> Value:
     if known and isinstance(length, int) and length > MAX_COMPARED_EDGES and values.type.rank:
         return SearchSorted(edges, values, right)
     each = reshape(values, (*values.shape, 1))
-    beside = edges if edges.type.rank == 1 else reshape(edges, (*edges.shape[:-1], 1, length))
-    return reduce_sum(cast(logical_not((gt if right else ge)(beside, each)), int64), -1)
+    row_edges = edges if edges.type.rank == 1 else reshape(edges, (*edges.shape[:-1], 1, length))
+    return reduce_sum(cast(logical_not((gt if right else ge)(row_edges, each)), int64), -1)

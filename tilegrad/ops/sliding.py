@@ -122,11 +122,11 @@ class Sliding(WindowAxis):
         # the tap k and the window q with  q * stride + k * dilation = at + padding
         distance = at + self.padding
         common = math.gcd(self.stride, self.dilation)
-        conjunction, apart = self._every, self.dilation // common
-        least = (distance // common) * pow(apart, -1, conjunction) % conjunction if conjunction > 1 else ZERO
+        conjunction, reduced = self._every, self.dilation // common
+        least = (distance // common) * pow(reduced, -1, conjunction) % conjunction if conjunction > 1 else ZERO
         tap = least + n * conjunction
         whole = distance // self.stride if self.dilation == 1 else (distance - least * self.dilation) // self.stride
-        window = whole - n * apart
+        window = whole - n * reduced
         reached = tap < self.taps
         if common > 1:
             reached = reached & apply("eq", distance % common, ZERO)

@@ -95,7 +95,7 @@ class Unfold(Movement):
         return (Fold(upstream, self.axis, self.step, self.x.shape[self.axis]),)
 
     @property
-    def are_apart(self) -> bool:
+    def are_disjoint(self) -> bool:
         """Return whether windows do not overlap."""
         return self.windows == 1 or (isinstance(self.width, int) and self.step >= self.width)
 

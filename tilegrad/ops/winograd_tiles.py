@@ -39,8 +39,8 @@ class TileStrides(Structure):
     def reach(self, squares: tuple[int, ...], side: int, lanes: int) -> int:
         """Return the number of elements up to the last one."""
         extents = (*squares, side, side, lanes)
-        apart = (*self.squares, self.row, self.column, self.lane)
-        return 1 + sum((extent - 1) * step for extent, step in zip(extents, apart, strict=True))
+        index_strides = (*self.squares, self.row, self.column, self.lane)
+        return 1 + sum((extent - 1) * step for extent, step in zip(extents, index_strides, strict=True))
 
     def check(self, op: str, x: Value, squares: tuple[int, ...], side: int, lanes: Dim) -> None:
         """Raise an error unless all tiles are inside a tensor of known size."""

@@ -22,7 +22,7 @@ from ..lazy.evaluation import compute
 from ..nn.module import Module
 from ..nn.norm import _BatchNorm
 from ..tensor import Tensor
-from .cycles import cosine, straight
+from .cycles import cosine, linear
 from .optimizer import Optimizer
 from .schedule import LRScheduler, for_each_group
 
@@ -158,16 +158,16 @@ class SWALR(LRScheduler):
     def get_lr(self) -> Sequence[float]:
         targets = [group["swa_lr"] for group in self.optimizer.param_groups]
         step = max(self._step_count - 1, int(self.anneal_epochs == 0))
-        now, before = self._way(step), self._way(step - 1)
+        now, before = self._progress(step), self._progress(step - 1)
         if before == 1:
             return targets
         # others may have changed the rate meanwhile: where it came from follows from where it is
         starts = [(rate - before * end) / (1 - before) for rate, end in zip(self.rates(), targets, strict=True)]
         return [start + (end - start) * now for start, end in zip(starts, targets, strict=True)]
 
-    def _way(self, step: int) -> float:
+    def _progress(self, step: int) -> float:
         done = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
-        return (cosine if self._anneal_strategy == "cos" else straight)(0.0, 1.0, done)
+        return (cosine if self._anneal_strategy == "cos" else linear)(0.0, 1.0, done)
 
 
 publish_classes(globals())

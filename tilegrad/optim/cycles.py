@@ -13,13 +13,13 @@ from .schedule import LRScheduler, for_each_group, refuse_in_trace
 from .settings import Group
 
 
-def cosine(start: float, end: float, way: float) -> float:
+def cosine(start: float, end: float, progress: float) -> float:
     """Interpolate from start to end along half a cosine."""
-    return end + (start - end) * (1 + math.cos(math.pi * way)) / 2
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def straight(start: float, end: float, way: float) -> float:
-    return start + (end - start) * way
+def linear(start: float, end: float, progress: float) -> float:
+    return start + (end - start) * progress
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -179,15 +179,15 @@ class CyclicLR(MomentumLR):
 
     def get_lr(self) -> Sequence[float]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
-        way = 1 + self.last_epoch / self.total_size - cycle
-        rising = way <= self.step_ratio
-        height = way / self.step_ratio if rising else (way - 1) / (self.step_ratio - 1)
+        progress = 1 + self.last_epoch / self.total_size - cycle
+        rising = progress <= self.step_ratio
+        height = progress / self.step_ratio if rising else (progress - 1) / (self.step_ratio - 1)
         height *= self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
                 low, high = group["base_momentum"], group["max_momentum"]
-                self.set_momentum(group, straight(high, low, height))
-        return [straight(base, most, height) for base, most in zip(self.base_lrs, self.max_lrs, strict=True)]
+                self.set_momentum(group, linear(high, low, height))
+        return [linear(base, most, height) for base, most in zip(self.base_lrs, self.max_lrs, strict=True)]
 
 
 class OneCycleLR(MomentumLR):
@@ -254,17 +254,17 @@ class OneCycleLR(MomentumLR):
         step = self.last_epoch
         if step > self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {step} of {self.total_steps}: give it all the steps of the training")
-        curve = cosine if self._anneal_func_type == "cos" else straight
+        curve = cosine if self._anneal_func_type == "cos" else linear
         start, phases = 0.0, self.phases()
         while len(phases) > 1 and step > phases[0][0]:
             start = phases.pop(0)[0]
         end, from_rate, to_rate, from_momentum, to_momentum = phases[0]
-        way = (step - start) / (end - start) if end != start else 1.0
+        progress = (step - start) / (end - start) if end != start else 1.0
         groups = self.optimizer.param_groups
         if self.cycle_momentum:
             for group in groups:
-                self.set_momentum(group, curve(group[from_momentum], group[to_momentum], way))
-        return [curve(group[from_rate], group[to_rate], way) for group in groups]
+                self.set_momentum(group, curve(group[from_momentum], group[to_momentum], progress))
+        return [curve(group[from_rate], group[to_rate], progress) for group in groups]
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)

@@ -126,8 +126,8 @@ class LinearLR(FactorLR):
         super().__init__(optimizer, last_epoch)
 
     def scale(self, epoch: int) -> float:
-        way = min(epoch, self.total_iters) / self.total_iters
-        return self.start_factor + (self.end_factor - self.start_factor) * way
+        progress = min(epoch, self.total_iters) / self.total_iters
+        return self.start_factor + (self.end_factor - self.start_factor) * progress
 
 
 class PolynomialLR(FactorLR):

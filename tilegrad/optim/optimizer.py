@@ -199,7 +199,7 @@ class Optimizer(OptimizerHooks):
         self._add_missing_state(group)
         counted = tuple(self.counted(group))
         if counted:
-            self._count_apart(group["params"], counted)
+            self._count_group(group["params"], counted)
         common: dict[int, Any] = {}
         changed: list[Tensor] = []
         for parameter in group["params"]:
@@ -218,7 +218,7 @@ class Optimizer(OptimizerHooks):
             changed += [parameter, *state.values(), parameter.grad]
         return changed
 
-    def _count_apart(self, params: Sequence[Tensor], counted: Sequence[str]) -> None:
+    def _count_group(self, params: Sequence[Tensor], counted: Sequence[str]) -> None:
         self.separations += counters.separate(params, self.state, counted)
         if tracer.trace is not None:
             tracer.trace.guards.append((lambda: self.separations, self.separations))

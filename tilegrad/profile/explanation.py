@@ -31,10 +31,10 @@ from ..schedule.replace import launch_line
 from ..tensor import Tensor
 from ..tiles.pipeline import PASSES, show_stages
 from ..transform.autodiff import undifferentiated
+from .choices import show_choices
 from .lines import FileLine, LineKernels, places_of, show_lines, user_lines
 from .listing import Listing
 from .measure import Measured, duration, measure
-from .settled import show_choices
 
 SHOWN_LINES = 8
 """Largest number of the user's lines printed above a kernel."""

@@ -245,15 +245,15 @@ class _Described:
         """Say what is fused into a kernel, and why its neighbours are not."""
         maker = {m.value: n for n, g in enumerate(self.e.groups) for m in g.members}
         own = self._groups_before(number)
-        told: dict[str, set[int]] = {}
-        for producer, consumer, reason in self.e.schedule.apart:
+        reasons: dict[str, set[int]] = {}
+        for producer, consumer, reason in self.e.schedule.unfused:
             ends = {maker.get(producer, own), maker.get(consumer, own)} - {own}
             if len(ends) == 1 and own in (maker.get(producer), maker.get(consumer)):
-                told.setdefault(reason, set()).update(ends)
+                reasons.setdefault(reason, set()).update(ends)
         fused = sum(own in kernels for kernels in self.kernels.values())
         return [
             _fusion(group, fused),
-            *(f"Not fused with {kernel_numbers(sorted(others))}: {reason}." for reason, others in told.items()),
+            *(f"Not fused with {kernel_numbers(sorted(others))}: {reason}." for reason, others in reasons.items()),
         ]
 
     # -- the rest

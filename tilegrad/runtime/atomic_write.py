@@ -19,7 +19,7 @@ from typing import IO
 ASIDE = ".unfinished"
 ABANDONED = 86_400.0
 """Age from which a temporary file belongs to a dead process, in seconds."""
-LONGEST = 200
+MAX_NAME_BYTES = 200
 """Length of a base name, in bytes, that leaves room for the temporary suffix."""
 
 
@@ -85,7 +85,7 @@ def _written_to(path: str) -> Iterator[IO[bytes]]:
 
 def _aside(target: str, mode: int) -> tuple[str, int]:
     folder, name = os.path.split(target)
-    short = os.fsdecode(os.fsencode(name)[:LONGEST])
+    short = os.fsdecode(os.fsencode(name)[:MAX_NAME_BYTES])
     aside = os.path.join(folder, f"{short}.{os.urandom(8).hex()}{ASIDE}")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     return aside, os.open(aside, flags | getattr(os, "O_BINARY", 0), mode)

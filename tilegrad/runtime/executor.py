@@ -14,7 +14,7 @@ from ..ir.size import known
 from . import events
 from .buffer import DeviceBuffer
 from .executable import CompiledKernel, Executable, Runner
-from .external_work import settled
+from .external_work import with_known_sizes
 
 if TYPE_CHECKING:
     from .device import Device
@@ -38,10 +38,10 @@ class StepExecutable(Executable):
                     self.kernels[step.kernel] = device.compile(step.kernel)
 
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
-        settled = dict(sizes)
+        with_known_sizes = dict(sizes)
 
         def runner(inputs: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
-            return self._walk(inputs, settled)
+            return self._walk(inputs, with_known_sizes)
 
         return runner
 
@@ -96,7 +96,7 @@ class StepExecutable(Executable):
     def _call(self, step: Foreign, buffers: Sequence[DeviceBuffer], sizes: Mapping[str, int]) -> str:
         """Run foreign work on memory that the CPU can access."""
         declared = {b.name: b.type for b in self.program.buffers}
-        types = [settled(declared[name], sizes) for name in (*step.inputs, *step.outputs)]
+        types = [with_known_sizes(declared[name], sizes) for name in (*step.inputs, *step.outputs)]
         count = len(step.inputs)
         prepared = step.work.prepared(types[:count], types[count:], self.device.name)
         prepared.run([self.device.address(b) for b in buffers])

@@ -140,7 +140,7 @@ class _PreparedArrays(PreparedWork):
         return made
 
 
-def settled(type: TensorType, sizes: Mapping[str, int]) -> TensorType:
+def with_known_sizes(type: TensorType, sizes: Mapping[str, int]) -> TensorType:
     """Replace symbolic extents by numbers."""
     return type.with_shape(tuple([known(extent, sizes) for extent in type.shape]))
 

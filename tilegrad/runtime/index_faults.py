@@ -18,7 +18,7 @@ BYTES = 32
 """Size of a record, in bytes: the site number plus 1 (0: no fault), the index, the extent of its axis."""
 SYMBOL = "tilegrad_index_faults"
 """Symbol of the record in machine code that is linked with it."""
-MOST_LINES = 3
+MAX_LINES = 3
 """Number of the user's lines that a message names at most."""
 
 
@@ -87,5 +87,5 @@ class IndexFaults:
             return IndexRangeError(f"index {index} is outside an axis of {extent} elements")
         if place.from_end and index < 0:
             index -= extent
-        lines = " or ".join(dict.fromkeys(str(line) for line in list(place.lines)[-MOST_LINES:]))
+        lines = " or ".join(dict.fromkeys(str(line) for line in list(place.lines)[-MAX_LINES:]))
         return outside_axis(place.op, index, extent, place.axis, place.from_end, lines)

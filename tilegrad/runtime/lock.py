@@ -130,11 +130,11 @@ def place() -> Path | None:
     wanted = settings().lock
     if wanted:
         return None if wanted == "off" else Path(wanted)
-    here, beside = Path(FILE), _beside()
-    return beside if beside is not None and not here.is_file() else here
+    here, of_script = Path(FILE), _lock_of_script()
+    return of_script if of_script is not None and not here.is_file() else here
 
 
-def _beside() -> Path | None:
+def _lock_of_script() -> Path | None:
     """Return the lock file next to the running script; None under `python -m`."""
     script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
     if script is None or script.suffix != ".py" or script.name == "__main__.py" or not script.is_file():

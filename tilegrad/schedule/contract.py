@@ -65,10 +65,10 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     parts, products = _unit_parts(dtypes, precision)
     narrow = bits == 8 and (precision != "highest" or dtypes[0].is_integer)
     across = strided_operands(factors[0], k) if (bits == 32 and precision == "high") or narrow else None
-    turns = number_of(product(i.extent for i in flat.columns[:-1]))
+    outer_iterations = number_of(product(i.extent for i in flat.columns[:-1]))
     gaps, computed = flat.exists is not TRUE, not isinstance(pair[1], Read)
-    known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, turns)
-    extents = known._replace(gaps=gaps, computed=computed, beside=_epilogue_bytes(flat, m, n, k))
+    known = Extents(m.extent, n.extent, k.extent, others, bits, len(sums), parts, products, across, outer_iterations)
+    extents = known._replace(gaps=gaps, computed=computed, epilogue_bytes=_epilogue_bytes(flat, m, n, k))
     if target.shared_memory_bytes:
         extents = extents._replace(room=_max_tile_elements(flat, m, n, k, target))
     return Sides(m, n, k, sums, factors, extents)
@@ -89,8 +89,8 @@ def _max_tile_elements(flat: FlatGroup, m: Index, n: Index, k: Index, target: Ta
     reads = {
         e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
     }
-    turned = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
-    return target.shared_memory_bytes // (turned + float32.bytes) if turned else 0
+    transposed_bytes = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
+    return target.shared_memory_bytes // (transposed_bytes + float32.bytes) if transposed_bytes else 0
 
 
 def _unit_parts(dtypes: list[DType], precision: Precision) -> tuple[int, int]:
@@ -154,7 +154,7 @@ def _along(
     step = emitter.block[k]
     known, masks = dict(emitter.known), dict(emitter.masks)
 
-    def turn(start: Tile | None, width: int) -> list[Statement]:
+    def iteration(start: Tile | None, width: int) -> list[Statement]:
         emitter.body, emitter.block[k] = [], width
         emitter.known, emitter.masks = dict(known), dict(masks)
         lanes: Tile = tile.Arange(0, width)
@@ -165,17 +165,17 @@ def _along(
         return emitter.body
 
     if k.extent == step:
-        return turn(None, step)
+        return iteration(None, step)
     variable = emitter.fresh("k")
     if type(k.extent) is not int or overhanging and k.extent % step:
         emitter.bound[k] = k.extent
-        inner = turn(Name(variable), step)
+        inner = iteration(Name(variable), step)
         del emitter.bound[k]
         return [For(variable, Literal(0), extent_of(emitter, k.extent), Literal(step), tuple(inner))]
     whole = k.extent // step * step
-    inner = turn(Name(variable), step)
+    inner = iteration(Name(variable), step)
     loop = For(variable, Literal(0), Literal(whole), Literal(step), tuple(inner))
-    return [loop, *turn(Literal(whole), k.extent - whole)] if whole < k.extent else [loop]
+    return [loop, *iteration(Literal(whole), k.extent - whole)] if whole < k.extent else [loop]
 
 
 def _narrow(x: Expr, y: Expr, target: TargetModel) -> tuple[Expr, Expr]:

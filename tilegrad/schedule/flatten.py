@@ -36,11 +36,11 @@ class FlatGroup(Node):
         return stored if self.exists is TRUE else (*stored, self.exists)
 
 
-def flatten(group: Group, apart: bool = True) -> FlatGroup:
+def flatten(group: Group, split: bool = True) -> FlatGroup:
     """Replace positions by offsets, and merge axes.
 
     Neighbouring axes `i, j` become one where every offset contains them as `i * extent(j) + j`. Axes whose positions
-    are divided are split if `apart`; where neighbouring elements belong to different threads, those should store side
+    are divided are split if `split`; where neighbouring elements belong to different threads, those should store side
     by side.
     """
     stores = group.stores
@@ -52,8 +52,8 @@ def flatten(group: Group, apart: bool = True) -> FlatGroup:
     result = FlatGroup(group.rows, group.columns, made)
     for kind in ("rows", "columns"):
         result = _collapsed(result, kind)
-    if apart:
-        return _taken_apart(result) if group.kind == "map" else result
+    if split:
+        return _split_divided(result) if group.kind == "map" else result
     return _merge_short_pieces(result) if group.kind == "rows" else result
 
 
@@ -107,7 +107,7 @@ def _are_results_of_rows(group: FlatGroup, data: set[Expr], outer: Index, inner:
     )
 
 
-def _taken_apart(group: FlatGroup) -> FlatGroup:
+def _split_divided(group: FlatGroup) -> FlatGroup:
     rows, roots = in_phases(group.rows, group.roots)
     stores = tuple([FlatStore(s.value, roots[2 * n], roots[2 * n + 1]) for n, s in enumerate(group.stores)])
     return FlatGroup(rows, group.columns, stores)

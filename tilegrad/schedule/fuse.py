@@ -67,7 +67,7 @@ class _Fusion:
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
-        self.apart: dict[tuple[Value, Value], str] = {}
+        self.unfused: dict[tuple[Value, Value], str] = {}
         self.moved: dict[int, int] = {}
         self.choices: dict[int, int] = {}
         """Nesting depth of conditional choices, by group."""
@@ -100,8 +100,8 @@ class _Fusion:
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         if self.target.recompute_is_cheap:
             groups = recompute_intermediates(groups, frozenset(outputs))
-        apart = tuple((p, c, why) for (p, c), why in self.apart.items() if self.place[p] != self.place[c])
-        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), apart, (), self.target)
+        unfused = tuple((p, c, why) for (p, c), why in self.unfused.items() if self.place[p] != self.place[c])
+        return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), unfused, (), self.target)
 
     def _join_producers(self, value: Value) -> None:
         """Fuse the group of a value with its producers: matrix products first, then the nearest.
@@ -124,7 +124,7 @@ class _Fusion:
                 refused.add((producer, number))
                 for x in self.reads[number]:
                     if self.place.get(x) == producer:
-                        self.apart[(x, value)] = reason
+                        self.unfused[(x, value)] = reason
 
     def _join_siblings(self) -> None:
         """Fuse groups over the same rows and columns that read the same memory."""
@@ -173,7 +173,7 @@ class _Fusion:
                 if not reason:
                     return True
                 read = [x for x in self.reads[number] if self.place.get(x) == other]
-                self.apart.update({(x, parts.members[-1].value): reason for x in read})
+                self.unfused.update({(x, parts.members[-1].value): reason for x in read})
         return False
 
     def _alive(self, number: int) -> int:

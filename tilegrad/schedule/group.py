@@ -180,7 +180,7 @@ class Schedule(Node):
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     groups: tuple[Group, ...]
-    apart: tuple[tuple[Value, Value, str], ...]
+    unfused: tuple[tuple[Value, Value, str], ...]
     """(producer, consumer, reason) for each pair that was not fused."""
     overwritten: tuple[tuple[Value, Value], ...] = ()
     """(new, old) for each value that is written in the memory of an input."""
@@ -198,7 +198,7 @@ class Schedule(Node):
         names = self.names()
         parts = [f"group {n}: {g.text(names)}" for n, g in enumerate(self.groups)]
         reasons = [
-            f"apart: {names.get(p, p)} and {names.get(c, c)}: {reason}" for p, c, reason in self.apart if p in names
+            f"apart: {names.get(p, p)} and {names.get(c, c)}: {reason}" for p, c, reason in self.unfused if p in names
         ]
         places = [f"in place: {names[new]} over {names[old]}" for new, old in self.overwritten]
         return "\n".join(parts + places + reasons)

@@ -208,15 +208,15 @@ def _reader(inlined: Mapping[Value, Element]) -> Reader:
     def read(x: Value, at: Position) -> Expr:
         if 0 in x.shape:
             return const(0, x.dtype)  # never asked for: it has no elements
-        settled = tuple(const(0, int64) if extent == 1 else p for p, extent in zip(at, x.shape, strict=True))
+        exact = tuple(const(0, int64) if extent == 1 else p for p, extent in zip(at, x.shape, strict=True))
         element = inlined.get(x)
         if element is None:
-            return Read(x, settled, x.dtype)
-        if settled == element.position:
+            return Read(x, exact, x.dtype)
+        if exact == element.position:
             return element.expr
-        key = (x, settled)
+        key = (x, exact)
         if key not in known:
-            moved = {i: p for i, p in zip(element.position, settled, strict=True) if isinstance(i, Index)}
+            moved = {i: p for i, p in zip(element.position, exact, strict=True) if isinstance(i, Index)}
             known[key] = substitute(element.expr, moved)  # type: ignore[arg-type]
         return known[key]
 

@@ -9,7 +9,7 @@ from ..ir.dtype import int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.program import Tiles
-from ..ir.program_checker import MOST_INSTANCES
+from ..ir.program_checker import MAX_INSTANCES
 from ..ir.scalar import Index, Read, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Kernel, Literal, ProgramId, Tile, TileParameter
@@ -66,7 +66,7 @@ def _places(grid: list[Tiles]) -> list[int]:
     """Order the axes of the grid: only the first has room for any number of instances."""
     places = list(range(len(grid)))
     counts = [-(-part.extent // part.tile) if isinstance(part.extent, int) else 1 for part in grid]
-    if any(count > most for count, most in zip(counts, MOST_INSTANCES, strict=False)):
+    if any(count > most for count, most in zip(counts, MAX_INSTANCES, strict=False)):
         places.insert(0, places.pop(counts.index(max(counts))))
     return places
 

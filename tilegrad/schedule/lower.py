@@ -125,7 +125,7 @@ class _Lowering:
     def _looped(self) -> list[Reduce]:
         """Find the reductions that loops compute; of a nest the outermost."""
         found = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and e.index in self.looped]
-        inner = {e.body for e in found if _goes_on(e)}
+        inner = {e.body for e in found if _continues(e)}
         return [e for e in found if e not in inner]
 
     def _levels(self, reductions: list[Reduce]) -> dict[Expr, int]:
@@ -151,7 +151,7 @@ class _Lowering:
         inner, start = indices[-1]
         for column, name in indices:
             emitter.variables[column] = name
-        once = len(indices) > 1 and not scans and self._is_gone_through_at_once(inner, reductions)
+        once = len(indices) > 1 and not scans and self._is_read_once(inner, reductions)
         if inner in self.block:
             lanes: Tile = tile.Arange(0, self.block[inner])
             at = emitter.assign("at", lanes if once else tile.Apply("add", (Name(start), lanes)))
@@ -178,7 +178,7 @@ class _Lowering:
         for e, names in zip(reductions, accumulators, strict=True):
             self._result(emitter, e, names)
 
-    def _is_gone_through_at_once(self, inner: Index, reductions: list[Reduce]) -> bool:
+    def _is_read_once(self, inner: Index, reductions: list[Reduce]) -> bool:
         """Whether the innermost loop has one iteration; loops around it that only load are unrolled then."""
         if type(inner.extent) is not int or self.looped[inner] < inner.extent or not self.masked:
             return False
@@ -230,7 +230,7 @@ class _Lowering:
 
     def _innermost(self, e: Reduce) -> tuple[Reduce, Expr]:
         inner: Expr = e
-        while isinstance(inner, Reduce) and _goes_on(inner):
+        while isinstance(inner, Reduce) and _continues(inner):
             inner = inner.body
         assert isinstance(inner, Reduce)
         return inner, inner.body
@@ -305,7 +305,7 @@ class _Lowering:
         emitter.accumulated[e] = (total, axes)
 
 
-def _goes_on(e: Reduce) -> bool:
+def _continues(e: Reduce) -> bool:
     """Whether the body of a reduction is the same reduction along another index: one loop nest computes both.
 
     The sum over columns of each row's maximum is none: that takes one loop after the other.

@@ -63,11 +63,11 @@ class Extents(NamedTuple):
     products: int = 0
     across: tuple[bool, bool] | None = None
     """Whether each operand is strided along the reduced axis, for types that matrix units only take contiguous."""
-    turns: int = 1
+    outer_iterations: int = 1
     """Iterations of the loops around k."""
     nested: bool = False
     """Whether loops around k are nested, as in convolutions."""
-    beside: int = 0
+    epilogue_bytes: int = 0
     """Bytes that the epilogue reads and writes for each result."""
     computed: bool = False
     """Whether the right operand is computed as it is packed, by each instance that needs it."""
@@ -143,7 +143,7 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
     m=256 n=256 k=256; m=128 n=208 k=256
     >>> print(blocks(Extents(4096, 4096, 4096, 1, 16), gpu_model(132)))
     m=128 n=256 k=64
-    >>> print(blocks(Extents(4096, 6400, 16, beside=8), TargetModel()))
+    >>> print(blocks(Extents(4096, 6400, 16, epilogue_bytes=8), TargetModel()))
     m=32 n=3200 k=16
     """
     m, n, k, others, *_ = extents
@@ -192,10 +192,10 @@ def _is_cpu_stream(extents: Extents) -> bool:
     if type(m) is not int or type(n) is not int or type(k) is not int or extents.others > 1 or extents.sums > 1:
         return False
     return (
-        extents.beside >= MIN_STREAM_BYTES_PER_RESULT
-        and k * extents.turns <= MAX_CPU_STREAM_DEPTH
+        extents.epilogue_bytes >= MIN_STREAM_BYTES_PER_RESULT
+        and k * extents.outer_iterations <= MAX_CPU_STREAM_DEPTH
         and m >= CPU_STREAM_ROWS
-        and m * n * extents.beside >= MIN_CPU_STREAM_BYTES
+        and m * n * extents.epilogue_bytes >= MIN_CPU_STREAM_BYTES
     )
 
 
@@ -206,7 +206,7 @@ def _is_gpu_stream(extents: Extents) -> bool:
     m, n, k, *_ = extents
     if type(m) is not int or type(n) is not int or type(k) is not int or m % STREAM_TILE[0] or n % STREAM_TILE[1]:
         return False
-    bound = extents.beside >= MIN_STREAM_BYTES_PER_RESULT and k * extents.turns <= MAX_STREAM_DEPTH
+    bound = extents.epilogue_bytes >= MIN_STREAM_BYTES_PER_RESULT and k * extents.outer_iterations <= MAX_STREAM_DEPTH
     return bound and extents.bits <= REGISTER_BITS and extents.sums == 1
 
 
@@ -221,8 +221,8 @@ def _sized(extents: Extents, target: TargetModel) -> Sized:
     few = (
         m * n * extents.others <= target.workers * MIN_PREFETCHED_SIDE * MIN_PREFETCHED_SIDE
     )  # there is nothing else to do meanwhile
-    wait = WAIT_CYCLES_PER_BIT * extents.bits if few and (extents.nested or extents.turns > 1) else 0.0
-    return Sized(m, n, k * extents.turns, *extents[3:8], wait, extents.gaps)
+    wait = WAIT_CYCLES_PER_BIT * extents.bits if few and (extents.nested or extents.outer_iterations > 1) else 0.0
+    return Sized(m, n, k * extents.outer_iterations, *extents[3:8], wait, extents.gaps)
 
 
 def candidates(extents: Extents, target: TargetModel, most: int = 16) -> list[Choice]:
@@ -344,7 +344,7 @@ def _has_full_height_tiles(extents: Extents, rows: int) -> bool:
     if type(extents.m) is not int or extents.m % MIN_POW2_SIDE or not WARP_GROUP_ROWS < extents.m < rows:
         return False
     grouped = extents.bits == 16 or extents.across == (False, False)
-    return grouped and number_of(extents.k) * extents.turns >= MIN_FULL_HEIGHT_DEPTH
+    return grouped and number_of(extents.k) * extents.outer_iterations >= MIN_FULL_HEIGHT_DEPTH
 
 
 def _pow2_cover(extent: Dim) -> int:

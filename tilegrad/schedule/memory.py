@@ -39,9 +39,9 @@ def _plan_best_fit(lifetimes: Sequence[Lifetime]) -> tuple[dict[str, Dim], int]:
     arena = 0
     for life in sorted(lifetimes, key=lambda life: (-_rounded(life.bytes), life.first)):
         need = _rounded(life.bytes)
-        beside = sorted((a, b) for a, b, other in placed if other.first <= life.last and life.first <= other.last)
+        overlapping = sorted((a, b) for a, b, other in placed if other.first <= life.last and life.first <= other.last)
         best, best_gap, end = None, None, 0
-        for a, b in beside:
+        for a, b in overlapping:
             gap = a - end
             if gap >= need and (best_gap is None or gap < best_gap):
                 best, best_gap = end, gap

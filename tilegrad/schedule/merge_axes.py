@@ -35,12 +35,12 @@ def as_matrix(flat: FlatGroup, target: TargetModel = TargetModel()) -> FlatGroup
         return flat
     factors = _factors(flat)
     in_x, in_y = map(free_indices, factors)
-    down, beside = ([i for i in flat.rows if i in lone] for lone in (in_x - in_y, in_y - in_x))
+    down, across = ([i for i in flat.rows if i in lone] for lone in (in_x - in_y, in_y - in_x))
     ordered = iter(down := _along_memory(factors[0], down, flat.columns[-1]))
     flat = flat.replaced(rows=tuple([next(ordered) if i in down else i for i in flat.rows]))
     flat = _joined(flat, "columns", flat.columns, MIN_REDUCED_EXTENT)
     flat = _joined(flat, "rows", down, MIN_ROW_EXTENT)
-    return _joined(flat, "rows", beside, MIN_ROW_EXTENT)
+    return _joined(flat, "rows", across, MIN_ROW_EXTENT)
 
 
 def _along_memory(factor: Expr, role: list[Index], column: Index) -> list[Index]:

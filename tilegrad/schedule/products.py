@@ -89,12 +89,12 @@ def shared_operand_mapping(a: Group, b: Group) -> Mapping | str:
 
     The epilogue of one may read the result of the other, at the same position.
     """
-    apart = "a matrix product reads its operands many times"
+    reason = "a matrix product reads its operands many times"
     if [i.extent for i in a.rows + a.columns] != [i.extent for i in b.rows + b.columns]:
-        return apart
+        return reason
     ours, theirs = _products(a), _products(b)
     if len(a.columns) != len(b.columns) or len(ours) + len(theirs) > MAX_ACCUMULATORS:
-        return apart
+        return reason
     if not any(_sources(x) == _sources(y) for x, y in zip(ours[0][1], theirs[0][1], strict=True)):
         return "they share no operand"
     mapping = dict(zip(a.rows + a.columns, b.rows + b.columns, strict=True))
@@ -106,7 +106,7 @@ def shared_operand_mapping(a: Group, b: Group) -> Mapping | str:
         position = tuple(substituted(m.position, mapping))  # type: ignore[arg-type]
         for read in (read for other in b.members for read in facts(other.expr).reads if read.source is m.value):
             if read in inside or read.position != position:
-                return apart
+                return reason
     return mapping
 
 

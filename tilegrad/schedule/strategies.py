@@ -228,7 +228,7 @@ class _Rows(Strategy):
 
 
 @final
-class _Beside(Strategy):
+class _ColumnTiles(Strategy):
     name = "beside"
     required = ("depth", "width")
 
@@ -301,16 +301,16 @@ class _Loop(Strategy):
         return made._replace(looped=dict.fromkeys(columns[:-1], 1) | {columns[-1]: width})
 
 
-ALONG, ACROSS, WHOLE, DOWN, ROWS, BESIDE, LOOP = (
+ALONG, ACROSS, WHOLE, DOWN, ROWS, COLUMN_TILES, LOOP = (
     _Along(),
     _Across(),
     _Whole(),
     _Down(),
     _Rows(),
-    _Beside(),
+    _ColumnTiles(),
     _Loop(),
 )
-STRATEGIES: dict[str, Strategy] = {s.name: s for s in (ALONG, ACROSS, WHOLE, DOWN, ROWS, BESIDE, LOOP)}
+STRATEGIES: dict[str, Strategy] = {s.name: s for s in (ALONG, ACROSS, WHOLE, DOWN, ROWS, COLUMN_TILES, LOOP)}
 
 
 def _fitting(flat: FlatGroup, target: TargetModel) -> Iterator[Strategy]:
@@ -323,9 +323,9 @@ def _fitting(flat: FlatGroup, target: TargetModel) -> Iterator[Strategy]:
     elif DOWN.fits(flat, target):
         tried = (DOWN,)
     elif is_contiguous_along(flat, flat.columns[-1]) and not reads_windows(flat):
-        tried = (ROWS, LOOP, BESIDE)
+        tried = (ROWS, LOOP, COLUMN_TILES)
     else:
-        tried = (BESIDE, ROWS, LOOP)
+        tried = (COLUMN_TILES, ROWS, LOOP)
     return (strategy for strategy in tried if len(tried) == 1 or strategy.fits(flat, target))
 
 

@@ -50,7 +50,7 @@ class Trial:
         self.copies = [self._memory() for _ in range(self._count())]
         self.rounds = self._rounds()
         """Copies of the operands that the launches of each run use."""
-        self.turns = cycle([self.given(copies) for copies in self.rounds])
+        self.inputs = cycle([self.given(copies) for copies in self.rounds])
         """Number of the next run, over all contenders, so that none finds in a cache what another has just read."""
 
     def _random(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Trial:
         together, copies = self.place.target.launches_per_sample, len(self.copies)
         if together == 1:
             return [[copy] for copy in range(copies)]
-        return [[turn % copies for turn in range(together)]]
+        return [[entry % copies for entry in range(together)]]
 
     def _memory(self) -> dict[str, Memory]:
         return {name: self.place.from_host(array) for name, array in self.arrays.items()}
@@ -134,12 +134,12 @@ class Contender:
         self.place = trial.place
         self.runner = trial.place.load(program).bound({name: trial.sizes[name] for name in program.sizes})
         self.launches = len(trial.rounds[0])
-        self.turns = trial.turns
+        self.inputs = trial.inputs
         self.times: list[float] = []
 
     def run(self) -> None:
         """Launch it several times."""
-        self.runner(next(self.turns))
+        self.runner(next(self.inputs))
 
 
 def measured(contender: Contender, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -148,14 +148,14 @@ def measured(contender: Contender, clock: Callable[[], float] = time.perf_counte
         for _ in range(WARM_UP_RUNS):
             contender.run()
     once = _seconds(contender, 1, clock)
-    turns = int(MIN_SECONDS / max(once * contender.launches, 1e-7))
-    return _seconds(contender, turns, clock) if turns > 1 else once
+    inputs = int(MIN_SECONDS / max(once * contender.launches, 1e-7))
+    return _seconds(contender, inputs, clock) if inputs > 1 else once
 
 
-def _seconds(contender: Contender, turns: int, clock: Callable[[], float]) -> float:
+def _seconds(contender: Contender, inputs: int, clock: Callable[[], float]) -> float:
     contender.place.synchronize()
     start = clock()
-    for _ in range(turns):
+    for _ in range(inputs):
         contender.run()
     contender.place.synchronize()
-    return (clock() - start) / (turns * contender.launches)
+    return (clock() - start) / (inputs * contender.launches)

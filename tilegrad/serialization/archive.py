@@ -24,7 +24,7 @@ MIN_ZIP64_BYTES = ((1 << 31) - 1) / 1.05
 """Size of an entry, in bytes, from which the zip module writes a longer header."""
 END = struct.Struct("<4s4H2IH")
 """Record after the directory; a comment may follow it."""
-LONGEST_COMMENT = 0xFFFF
+MAX_COMMENT_BYTES = 0xFFFF
 LOCATOR, LONG_END = struct.Struct("<4sIQI"), struct.Struct("<4sQ2H2I4Q")
 """Locator of the 64-bit end record, and that record."""
 LISTED = struct.Struct("<4s6H3I5H2I")
@@ -58,7 +58,7 @@ class Listed(NamedTuple):
 
 def listed(source: Source) -> Iterator[Listed]:
     """Parse the directory of a zip file, in linear time."""
-    begin = max(0, source.size - END.size - LONGEST_COMMENT)
+    begin = max(0, source.size - END.size - MAX_COMMENT_BYTES)
     tail = source.read(begin, source.size - begin)
     place = tail.rfind(b"PK\5\6", 0, len(tail) - END.size + 4)
     if place < 0:

@@ -27,17 +27,17 @@ from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter
 from .files import File, Source, replacing
 from .pickling import DEEPEST, STORAGES, Pickler, Placed, tensors_of
-from .storages import MOST_AXES, SAVED_KINDS, Filler, Part, PickledStorage, check, placed
+from .storages import MAX_AXES, SAVED_KINDS, Filler, Part, PickledStorage, check, placed
 from .unpickling import Constructor, Unpickler
 
 MAGIC = 0x1950A86A20F9469CFC6C
 """First object in a file in PyTorch's format before zip files."""
 LEGACY = 1001
 """Second object in such a file."""
-MOST_UNFOLDED, UNFOLDED = 1 << 24, 64
+MAX_PARTS, MAX_PARTS_PER_BYTE = 1 << 24, 64
 """Largest number of parts of an object, each counted as often as it is mentioned: in total, and per byte of the file.
 """
-LONGEST_LOCATION = 64
+MAX_LOCATION_BYTES = 64
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -73,11 +73,15 @@ def _places(tensors: list[Tensor]) -> tuple[dict[int, Placed], list[Tensor]]:
     for x in tensors:
         whole, memory = x, _memory(x)
         offset, strides = 0, dense(x.shape)
-        laid = in_memory_order(x) if shared[memory] == 1 else x
-        if laid._moves and laid._strides is None and (shared[memory] > 1 or x.numel() == _whole(laid).type.count):
-            base = wrap(detached(_whole(laid)))
+        ordered = in_memory_order(x) if shared[memory] == 1 else x
+        if (
+            ordered._moves
+            and ordered._strides is None
+            and (shared[memory] > 1 or x.numel() == _whole(ordered).type.count)
+        ):
+            base = wrap(detached(_whole(ordered)))
             if base.dtype is x.dtype:
-                strides, offset = layout(laid)  # type: ignore[assignment]
+                strides, offset = layout(ordered)  # type: ignore[assignment]
                 whole = base
             else:
                 memory = id(x)
@@ -121,7 +125,7 @@ def load(
         reader = _Reader(source)
         read = reader.zipped if source.read(0, min(4, source.size)) == b"PK\3\4" else reader.legacy
         result, bytes_of, order = read()
-        check_nesting(result, source.name, MOST_UNFOLDED + UNFOLDED * source.size)
+        check_nesting(result, source.name, MAX_PARTS + MAX_PARTS_PER_BYTE * source.size)
         Filler(bytes_of, source.size, placed(map_location, source.name), order != byteorder).fill(
             list(reader.parts.values())
         )
@@ -224,7 +228,7 @@ class _Reader:
         """Return the storage that a pickle names."""
         match named:
             case ("storage", DType() | None as dtype, str(key), str(location), int(count), *rest) if (
-                _no_view(rest) and len(location) <= LONGEST_LOCATION
+                _no_view(rest) and len(location) <= MAX_LOCATION_BYTES
             ):
                 pass
             case _:
@@ -247,8 +251,8 @@ class _Reader:
     ) -> Tensor:
         if not isinstance(storage, PickledStorage) or not isinstance(dtype, DType):
             raise TypeError("a tensor without storage")
-        if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) > MOST_AXES:
-            raise TypeError(f"a tensor without shape, or with more than {MOST_AXES} axes")
+        if not isinstance(shape, tuple) or not isinstance(strides, tuple) or len(shape) > MAX_AXES:
+            raise TypeError(f"a tensor without shape, or with more than {MAX_AXES} axes")
         made = object.__new__(Tensor)
         part = Part(made, storage, dtype, offset, shape, strides, requires_grad is True and dtype.is_float)
         self.parts[id(made)] = check(part, self.source.fault)

@@ -51,15 +51,15 @@ DTYPES = {name: dtype for dtype, name in NAMES.items()}
 FOREIGN = {"F8_E8M0": 1, "C64": 8}
 """Sizes in bytes of dtypes that only other libraries have."""
 METADATA = "__metadata__"
-LONGEST_HEADER = 100_000_000
+MAX_HEADER_BYTES = 100_000_000
 """Largest header, in bytes: the format's own limit."""
 DEEPEST = 8
 """Largest nesting of a header: it needs three levels."""
 INT64_LIMIT = 1 << 63
-MOST_AXES = 32
+MAX_AXES = 32
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[{]|[\]}]', re.DOTALL)
 """Matches strings and brackets, and unterminated strings, so that the search stays linear."""
-MOST_HINTS, LONGEST_HINT = 1000, 200
+MAX_HINTED_NAMES, MAX_HINTED_CHARACTERS = 1000, 200
 """Number and length of the names up to which similar names are searched for."""
 
 
@@ -177,8 +177,8 @@ class safe_open:
         if name not in self.stored:
             from difflib import get_close_matches
 
-            known = [other for other in islice(self.stored, MOST_HINTS) if len(other) <= LONGEST_HINT]
-            near = get_close_matches(name[:LONGEST_HINT], known, n=1)
+            known = [other for other in islice(self.stored, MAX_HINTED_NAMES) if len(other) <= MAX_HINTED_CHARACTERS]
+            near = get_close_matches(name[:MAX_HINTED_CHARACTERS], known, n=1)
             advice = f": did you mean {near[0]!r}?" if near else f"; there are {len(self.stored)} others"
             raise ArgumentError(f"{self.source.name} has no tensor {name!r:.200}{advice}")
         return self.stored[name]
@@ -237,10 +237,10 @@ def read_header(source: Source) -> tuple[dict[str, TensorHeader], dict[str, str]
     if source.size < 8:
         raise source.fault(f"is no safetensors file: it has {source.size} bytes")
     length = int.from_bytes(source.read(0, 8), "little")
-    if length > min(LONGEST_HEADER, source.size - 8):
+    if length > min(MAX_HEADER_BYTES, source.size - 8):
         raise source.fault(
             f"is no safetensors file, or truncated: it says that its header has {length:,} bytes, and has "
-            f"{source.size:,} itself (a header may have {LONGEST_HEADER:,})"
+            f"{source.size:,} itself (a header may have {MAX_HEADER_BYTES:,})"
         )
     header = _parsed(source, source.read(8, length))
     metadata = header.pop(METADATA, None)
@@ -295,8 +295,8 @@ def _described(source: Source, name: str, entry: Any, start: int) -> TensorHeade
     if width is None:
         raise source.fault(f"tensor {name!r:.60} has the unknown type {dtype!r:.20}")
     expected = width
-    if len(shape) > MOST_AXES:
-        raise source.fault(f"tensor {name!r:.60} has {len(shape):,} axes; {MOST_AXES} are possible")
+    if len(shape) > MAX_AXES:
+        raise source.fault(f"tensor {name!r:.60} has {len(shape):,} axes; {MAX_AXES} are possible")
     for extent in shape:
         if type(extent) is not int or not 0 <= extent < INT64_LIMIT:
             raise source.fault(f"tensor {name!r:.60} has an extent that is no size")

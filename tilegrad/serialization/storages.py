@@ -20,7 +20,7 @@ from ..ops.movement import narrow, permute
 from ..runtime.device import Device, device
 from ..tensor import Tensor
 
-MOST_AXES = 32
+MAX_AXES = 32
 INT64_LIMIT = 1 << 63
 FREE_BYTES = 1 << 16
 SAVED_KINDS = ("cpu", "cuda")
@@ -78,7 +78,7 @@ def check(part: Part, fault: Callable[[str], CheckpointError]) -> Part:
     """Raise unless the tensor is within its storage."""
     shape, strides, storage = part.shape, part.strides, part.storage
     numbers = (part.offset, *shape, *strides)
-    if len(shape) != len(strides) or len(shape) > MOST_AXES or any(type(n) is not int for n in numbers):
+    if len(shape) != len(strides) or len(shape) > MAX_AXES or any(type(n) is not int for n in numbers):
         raise fault(f"a tensor has {len(shape)} axes and {len(strides)} strides, or they are no numbers")
     if any(not 0 <= n < INT64_LIMIT for n in numbers) or part.total >= INT64_LIMIT:
         raise fault(f"a tensor has the shape {shape!s:.80}, strides {strides!s:.80}, offset {part.offset!s:.20}")
@@ -112,7 +112,7 @@ class Filler:
             if all(p[3:6] == group[0][3:6] for p in group) and group[0].total <= group[0].end - group[0].offset:
                 made = self._alone(group[0])
                 for n, part in enumerate(group):
-                    _settle(part, made.detach() if n else made)
+                    _assign(part, made.detach() if n else made)
             else:
                 self._together(group)
 
@@ -150,9 +150,9 @@ class Filler:
             move = partial(strided, offset=part.offset - first, shape=part.shape, strides=part.strides)
             if move(whole.value) is None:
                 self._spend(part.total * part.dtype.bytes, part)
-                _settle(part, self._alone(part))
+                _assign(part, self._alone(part))
             else:
-                _settle(part, view(whole, move))  # type: ignore[arg-type]
+                _assign(part, view(whole, move))  # type: ignore[arg-type]
 
     def _spend(self, bytes: int, part: Part) -> None:
         self.left -= bytes
@@ -163,7 +163,7 @@ class Filler:
             )
 
 
-def _settle(part: Part, made: Tensor) -> None:
+def _assign(part: Part, made: Tensor) -> None:
     """Set the tensor that is already part of the loaded object."""
     target = part.tensor
     if type(target) is Tensor:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from ..errors import CheckpointError, UnsafeFileError
 
-LONGEST_NAME = 512
-MOST_PROTOCOL = 5
+MAX_NAME_BYTES = 512
+MAX_PROTOCOL = 5
 PLAIN = (str, float, bool, bytes, type(None))
 """Types of dict keys and set members whose hash is cached."""
 MIN_COLLIDING_INT = 1 << 60
@@ -103,7 +103,7 @@ class Unpickler:
         return items
 
     def line(self) -> str:
-        text = bytes(self.data[self.place : self.place + LONGEST_NAME])
+        text = bytes(self.data[self.place : self.place + MAX_NAME_BYTES])
         length = text.index(b"\n")
         self.place += length + 1
         return text[:length].decode()
@@ -168,8 +168,8 @@ def _ignore(form: str, m: Unpickler) -> None:
 
 
 def _protocol(m: Unpickler) -> None:
-    if (protocol := m.number("<B")) > MOST_PROTOCOL:
-        raise m.fault(f"is a pickle of protocol {protocol}; {MOST_PROTOCOL} is the newest that is known")
+    if (protocol := m.number("<B")) > MAX_PROTOCOL:
+        raise m.fault(f"is a pickle of protocol {protocol}; {MAX_PROTOCOL} is the newest that is known")
 
 
 def _constant(x: Any, m: Unpickler) -> None:

@@ -35,12 +35,12 @@ def apply_atomic(how: str, data: np.ndarray, places: np.ndarray, operands: list[
     first = np.ones(len(ordered), bool)
     first[1:] = ordered[1:] != ordered[:-1]
     begin = np.maximum.accumulate(np.where(first, np.arange(len(ordered)), 0))
-    turn = np.arange(len(ordered)) - begin
-    if how in ("atomicAdd", "atomicSub") and data.dtype.kind in "iu" and turn.max(initial=0) >= MIN_PREFIX_SUM_THREADS:
+    rank = np.arange(len(ordered)) - begin
+    if how in ("atomicAdd", "atomicSub") and data.dtype.kind in "iu" and rank.max(initial=0) >= MIN_PREFIX_SUM_THREADS:
         return _running(how, data, places, operands[0], order, begin)
     old = np.empty(len(places), data.dtype)
-    for n in range(int(turn.max(initial=-1)) + 1):
-        now = order[turn == n]
+    for n in range(int(rank.max(initial=-1)) + 1):
+        now = order[rank == n]
         at = places[now]
         old[now] = data[at]
         given = [x[now] for x in operands]

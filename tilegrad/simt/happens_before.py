@@ -106,7 +106,7 @@ class FollowedShadow(Shadow):
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.load(place, user)
             if race is not None:
-                return _told(n, place, race, "load")
+                return _race_report(n, place, race, "load")
         return None
 
     def store(self, places: np.ndarray, access: GroupAccess, differs: np.ndarray) -> DataRace | None:
@@ -114,7 +114,7 @@ class FollowedShadow(Shadow):
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.store(place, user, harmless=not differs[n])
             if race is not None and found is None:
-                found = _told(n, place, race, "store")
+                found = _race_report(n, place, race, "store")
         self.writers.note(places, access)
         return found
 
@@ -123,7 +123,7 @@ class FollowedShadow(Shadow):
         for n, (place, user) in enumerate(self._lanes(places, access)):
             race = self.users.change(place, user, acquires, True, bool(altered[n]))
             if race is not None:
-                return _told(n, place, race, "atomic")
+                return _race_report(n, place, race, "atomic")
         return None
 
     def _lanes(self, places: np.ndarray, access: GroupAccess) -> Iterable[tuple[int, User]]:
@@ -148,5 +148,5 @@ class RaceTracker:
         return RaceTracker(shape, self.arrays)
 
 
-def _told(lane: int, place: int, race: Raced, how: str) -> DataRace:
+def _race_report(lane: int, place: int, race: Raced, how: str) -> DataRace:
     return DataRace(lane, place, race.user.thread, race.user.what, how, race.how)

@@ -341,9 +341,9 @@ class InstructionLowering:
                 self.while_loop(statement)
             case ir.ForStatement():
                 self.for_loop(statement)
-            case ir.LoopExit(way=way):
+            case ir.LoopExit(kind=kind):
                 jump = self.emit(JumpInstruction(statement.place, -1))
-                (self.loops[-1].out if way == "break" else self.loops[-1].again).append(jump)
+                (self.loops[-1].out if kind == "break" else self.loops[-1].again).append(jump)
             case ir.ReturnStatement(value=value):
                 self.return_from(statement.place, value)
 

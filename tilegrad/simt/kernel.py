@@ -125,7 +125,7 @@ class ThreadKernel(SimtFunction):
     # --- launching -------------------------------------------------------------------------------
 
     def launch(
-        self, configuration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], way: LaunchMode | None = None
+        self, configuration: Any, args: tuple[Any, ...], kwargs: dict[str, Any], mode: LaunchMode | None = None
     ) -> None:
         name = self.fn.__name__
         shape = launch_shape(self, configuration)
@@ -134,13 +134,13 @@ class ThreadKernel(SimtFunction):
         place = device_of(self, call)
         found = self.specialised(call)
         on_gpu = place.startswith("cuda")
-        if way is not None and place != "cpu":
+        if mode is not None and place != "cpu":
             raise DeviceError(
                 f"kernel {name}: the simulator runs on the CPU, and the tensors are on {place}: use .cpu()"
             )
         if not on_gpu and place != "cpu":
             raise DeviceError(f"kernel {name}: kernels for threads run on cpu and cuda, and the tensors are on {place}")
-        limits = gpu(way.on if way is not None else None)
+        limits = gpu(mode.on if mode is not None else None)
         check_launch(limits, name, shape, found.static_shared, str(found.routine.place))
         self._last = (found, shape, limits)
         self._counters = None
@@ -153,7 +153,7 @@ class ThreadKernel(SimtFunction):
 
                 launch_on_gpu(found, shape, memories, call, place)
             else:
-                self.run_here(found, shape, memories, call, fresh, limits, way)
+                self.run_here(found, shape, memories, call, fresh, limits, mode)
 
     def run_here(
         self,
@@ -163,11 +163,11 @@ class ThreadKernel(SimtFunction):
         call: BoundCall,
         fresh: frozenset[str],
         limits: Gpu,
-        way: LaunchMode | None,
+        mode: LaunchMode | None,
     ) -> None:
         """Run the simulator in lockstep, then in random orders if requested."""
         data = {n: host_array(m, found.arrays[n]) for n, m in memories.items()}
-        orders = way.orders if way is not None else 0
+        orders = mode.orders if mode is not None else 0
         before = {n: data[n].copy() for n in found.stored} if orders or acquires(found.routine) else {}
         numbers = call.numbers
 
@@ -191,10 +191,10 @@ class ThreadKernel(SimtFunction):
             arrays = {**data, **{name: x.copy() for name, x in before.items()}}
             share_arrays(arrays, memories)
             try:
-                run(arrays, (way.seed, n))  # type: ignore[union-attr]
+                run(arrays, (mode.seed, n))  # type: ignore[union-attr]
             except KernelFault as error:
-                raise KernelFault(f"{error.args[0]}\n  found in random order {n} of seed {way.seed}") from None  # type: ignore[union-attr]
-            compare_orders(found.routine, data, arrays, found.stored, n, way.seed)  # type: ignore[union-attr]
+                raise KernelFault(f"{error.args[0]}\n  found in random order {n} of seed {mode.seed}") from None  # type: ignore[union-attr]
+            compare_orders(found.routine, data, arrays, found.stored, n, mode.seed)  # type: ignore[union-attr]
 
     def specialised(self, call: BoundCall) -> SpecialisedThreadKernel:
         with _reading:

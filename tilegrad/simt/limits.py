@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, LaunchError
-from ..ir.program_checker import MOST_INSTANCES
+from ..ir.program_checker import MAX_INSTANCES
 from .lanes import LaunchShape
 
 
@@ -33,7 +33,7 @@ class Gpu(NamedTuple):
     shared_unit: int = 128
     threads_per_block: int = 1024
     block: tuple[int, int, int] = (1024, 1024, 64)
-    grid: tuple[int, int, int] = MOST_INSTANCES
+    grid: tuple[int, int, int] = MAX_INSTANCES
     warp: int = 32
 
     @property

@@ -170,8 +170,8 @@ def _note_two(two: tuple[LastUsers, LastUsers], places: np.ndarray, access: Grou
     first.note(places[fresh], access.part(fresh))
     block, kept = first.thread[places] // n, second.thread[places]
     elsewhere = access.thread // n != block
-    beside = (access.thread != first.thread[places]) & ~elsewhere & ((kept < 0) | (kept // n == block))
-    for others in (beside, elsewhere):  # a later thread is in another block than one of the two
+    block_mate = (access.thread != first.thread[places]) & ~elsewhere & ((kept < 0) | (kept // n == block))
+    for others in (block_mate, elsewhere):  # a later thread is in another block than one of the two
         if others.any():
             second.note(places[others], access.part(others))
 

@@ -39,7 +39,7 @@ class RoutineReader(CallReader):
 
     def __init__(self) -> None:
         self.made: dict[Any, ir.Routine] = {}
-        self.under_way: list[Any] = []
+        self.in_progress: list[Any] = []
         self.texts: dict[str, int] = {}
 
     def routine(self, function: Any, given: dict[str, Any], node: ast.AST, launched: bool = False) -> ir.Routine:
@@ -50,14 +50,14 @@ class RoutineReader(CallReader):
         if key in self.made:
             return self.made[key]
         name = function.fn.__name__
-        if key in self.under_way or len(self.under_way) >= MAX_DEPTH:
+        if key in self.in_progress or len(self.in_progress) >= MAX_DEPTH:
             end = (
                 "launches itself: that needs an end that is known when it is read; write a loop on the host"
                 if launched
                 else ("calls itself: write a loop")
             )
             raise UnsupportedCode(f"{name} {end}")
-        self.under_way.append(key)
+        self.in_progress.append(key)
         known: dict[str, NameType] = {}
         try:
             for _ in range(MAX_READINGS):
@@ -66,7 +66,7 @@ class RoutineReader(CallReader):
                     break
             scope, body = self.once(function, given, known, True)
         finally:
-            self.under_way.pop()
+            self.in_progress.pop()
         self.made[key] = self.finished(scope, body, launched)
         return self.made[key]
 
@@ -430,7 +430,7 @@ def never_falls_through(body: tuple[ir.Statement, ...]) -> bool:
         case ir.IfStatement(body=yes, other=no):
             return never_falls_through(yes) and never_falls_through(no)
         case ir.WhileStatement(condition=ir.NumberLiteral(value=True), body=inner):
-            return not any(isinstance(s, ir.LoopExit) and s.way == "break" for s in inner)
+            return not any(isinstance(s, ir.LoopExit) and s.kind == "break" for s in inner)
         case _:
             return False
 
@@ -439,7 +439,7 @@ def exits_loop(body: tuple[ir.Statement, ...]) -> bool:
     """Whether a statement in a loop exits it."""
     for statement in body:
         match statement:
-            case ir.ReturnStatement() | ir.LoopExit(way="break"):
+            case ir.ReturnStatement() | ir.LoopExit(kind="break"):
                 return True
             case ir.IfStatement(body=yes, other=no):
                 if exits_loop(yes) or exits_loop(no):

@@ -157,7 +157,7 @@ class ForStatement(Statement):
 class LoopExit(Statement):
     """`break` or `continue`."""
 
-    way: str
+    kind: str
 
 
 class ReturnStatement(Statement):

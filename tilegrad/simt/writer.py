@@ -210,8 +210,8 @@ class RoutineWriter(ExpressionWriter):
                 self.line("}")
             case ir.ForStatement():
                 self.loop(statement)
-            case ir.LoopExit(way=way):
-                self.line(f"{way};")
+            case ir.LoopExit(kind=kind):
+                self.line(f"{kind};")
             case ir.ReturnStatement(value=value):
                 self.line("return;" if value is None else f"return {self.converted(value, self.routine.result)};")
 
@@ -355,8 +355,8 @@ def declaration_blocks(routine: ir.Routine) -> dict[str, tuple[Block, bool]]:
     visit(routine.body, ())
     found: dict[str, tuple[Block, bool]] = {}
     for name, first in firsts.items():
-        ways = mentions[name]
-        common = [b for n, b in enumerate(ways[0]) if all(len(w) > n and w[n] is b for w in ways)]
+        paths = mentions[name]
+        common = [b for n, b in enumerate(paths[0]) if all(len(w) > n and w[n] is b for w in paths)]
         found[name] = (common[-1], common[-1] is first)
     parameters = {p.name for p in routine.parameters}
     return {n: home for n, home in found.items() if n not in parameters and n not in counted}

@@ -11,7 +11,7 @@ from ..errors import ArgumentError, CompileError
 from ..foreign.build import TranslationUnit, build_cpp
 from ..foreign.source import ForeignSource, SourceLine
 from ..ir.location import user_location
-from .cuda_source import Parts, taken_apart
+from .cuda_source import Parts, split_source
 from .kernels import check_all
 
 INCLUDE = Path(__file__).parent / "include"
@@ -47,7 +47,7 @@ class CudaSource(ForeignSource):
 
 
 def cuda_unit(text: str, name: str, path: Path | None, number: int) -> TranslationUnit:
-    parts: Parts = taken_apart(text, name)
+    parts: Parts = split_source(text, name)
     check_all(parts, name)
     barriers = "#define TILEGRAD_BARRIERS\n" if parts.barriers else ""
     folder = f"// of {path}\n" if path else ""

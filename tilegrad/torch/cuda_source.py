@@ -30,10 +30,10 @@ class Parts(NamedTuple):
     barriers: bool
 
 
-def taken_apart(text: str, name: str = "kernel.cu") -> Parts:
+def split_source(text: str, name: str = "kernel.cu") -> Parts:
     r"""Return both parts of a file.
 
-    >>> parts = taken_apart("__global__ void f(int* x) { *x = 1; }\nvoid g() { f<<<1, 2>>>(p); }")
+    >>> parts = split_source("__global__ void f(int* x) { *x = 1; }\nvoid g() { f<<<1, 2>>>(p); }")
     >>> print(parts.device)
     __global__ void f(int* x) { *x = 1; }
     <BLANKLINE>

@@ -178,13 +178,13 @@ def _call(name: bytes, count: int, arguments: Any, result: Any) -> None:
     given = [values.get(arguments[n]) for n in range(count)]
     word = name.decode()
     made = function(word, given)(*given)
-    _settled(word, given, made)
+    _bind(word, given, made)
     kept: list[Any] = []
     values.put(result[0], made, kept)
     now.kept = kept  # until C++ has taken references of its own, before it calls again
 
 
-def _settled(name: str, given: list[Any], made: Any) -> None:
+def _bind(name: str, given: list[Any], made: Any) -> None:
     """Keep a result recorded, or compute it at once if C++ reads memory."""
     if not now.frames:
         return
@@ -223,8 +223,8 @@ def _describe(address: int, meta: Any) -> None:
     x = object_at(address)
     found = meta[0]
     shape = x.shape
-    if len(shape) > values.MOST_AXES:
-        raise ArgumentError(f"a tensor of {len(shape)} axes: C++ extensions take up to {values.MOST_AXES}")
+    if len(shape) > values.MAX_AXES:
+        raise ArgumentError(f"a tensor of {len(shape)} axes: C++ extensions take up to {values.MAX_AXES}")
     if not all(isinstance(extent, int) for extent in shape):
         raise TraceError(
             f"a C++ extension asks for the extents of a tensor of shape {list(shape)}, which are not known yet"

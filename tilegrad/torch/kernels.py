@@ -13,7 +13,7 @@ from typing import Any
 
 from ..backend.cuda import nvrtc
 from ..errors import CompileError, DeviceError, LaunchError
-from ..ir.program_checker import MOST_INSTANCES
+from ..ir.program_checker import MAX_INSTANCES
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device
@@ -21,7 +21,7 @@ from . import host
 from .simulated import SimulatedDevice
 
 CHECKED = ("sm_80", "sm_90a")
-MOST_THREADS, MOST_BLOCK = 1024, (1024, 1024, 64)
+MAX_THREADS, MAX_BLOCK = 1024, (1024, 1024, 64)
 PRELUDE = """\
 typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t; typedef unsigned short uint16_t;
 typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typedef unsigned long uint64_t;
@@ -30,7 +30,7 @@ typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t; typede
     for (long i = blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (long)blockDim.x * gridDim.x)
 """
 _images: dict[str, bytes] = {}
-_told: list[bool] = []
+_warned: list[bool] = []
 _functions: dict[tuple[str, str], tuple[int, int]] = {}
 
 
@@ -57,13 +57,13 @@ def refuse_configuration(name: str, where: str, grid: Any, block: Any, shared_by
     at = f"kernel {name}, {where}"
     if min(*grid, *block) < 1:
         raise LaunchError(f"{at}: a grid of {grid} blocks of {block} threads: every extent is at least 1")
-    if any(x > most for x, most in zip(block, MOST_BLOCK, strict=True)):
-        raise LaunchError(f"{at}: blocks of {block} threads, and at most {MOST_BLOCK} are allowed along the axes")
+    if any(x > most for x, most in zip(block, MAX_BLOCK, strict=True)):
+        raise LaunchError(f"{at}: blocks of {block} threads, and at most {MAX_BLOCK} are allowed along the axes")
     threads = block[0] * block[1] * block[2]
-    if threads > MOST_THREADS:
-        raise LaunchError(f"{at}: {block} are {threads} threads a block, and at most {MOST_THREADS} are allowed")
-    if any(x > most for x, most in zip(grid, MOST_INSTANCES, strict=True)):
-        raise LaunchError(f"{at}: a grid of {grid} blocks, and at most {MOST_INSTANCES} are allowed along the axes")
+    if threads > MAX_THREADS:
+        raise LaunchError(f"{at}: {block} are {threads} threads a block, and at most {MAX_THREADS} are allowed")
+    if any(x > most for x, most in zip(grid, MAX_INSTANCES, strict=True)):
+        raise LaunchError(f"{at}: a grid of {grid} blocks, and at most {MAX_INSTANCES} are allowed along the axes")
     if shared_bytes > 232448:
         raise LaunchError(f"{at}: {shared_bytes} bytes of shared memory, and no GPU has more than 232448 for a block")
 
@@ -134,8 +134,8 @@ def image(text: str, architecture: str, name: str, where: str) -> bytes:
     if found is not None:
         return _images.setdefault(identity, found)
     if not nvrtc.is_available():
-        if not _told:
-            _told.append(True)
+        if not _warned:
+            _warned.append(True)
             print(f"tilegrad: {nvrtc.MISSING}: kernels are simulated without being compiled for a GPU", file=sys.stderr)
         return b""
     with events.timed("compile", name, "cuda"):

@@ -14,7 +14,7 @@ from ..lazy.handle import Handle
 from ..runtime.device import Device, device
 
 VERSION = 1
-MOST_AXES = 12
+MAX_AXES = 12
 NONE, TENSOR, INTEGER, REAL, BOOLEAN, TEXT, LIST, TUPLE, DTYPE, DEVICE = range(10)
 
 NUMBERS: dict[DType, int] = {
@@ -56,8 +56,8 @@ class Meta(Structure):
 
     _fields_ = (
         *((name, c_int64) for name in ("axes", "numel", "dtype", "device", "requires_grad", "contiguous", "offset")),
-        ("sizes", c_int64 * MOST_AXES),
-        ("strides", c_int64 * MOST_AXES),
+        ("sizes", c_int64 * MAX_AXES),
+        ("strides", c_int64 * MAX_AXES),
     )
 
 

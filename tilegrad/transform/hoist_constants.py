@@ -18,7 +18,7 @@ MIN_ELEMENTS = 1024
 """Elements from which a value is worth memory of its own."""
 
 
-def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
+def hoist_constants(graph: Graph, constant_inputs: Set[Value]) -> Graph:
     """Materialise values that depend on constant inputs alone and take no more memory than these.
 
     >>> from ..ir.dtype import bfloat16, float32
@@ -34,7 +34,7 @@ def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
       %2: bf16[4,32] = contract[ik,jk->ij] x %1
       return %2
     """
-    sources = _sources(graph, steady)
+    sources = _sources(graph, constant_inputs)
     found = {_stored_part(value, sources) for value in _boundary(graph, sources)} - {None}
     if not found:
         return graph
@@ -47,9 +47,9 @@ def hoist_constants(graph: Graph, steady: Set[Value]) -> Graph:
     return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
 
 
-def _sources(graph: Graph, steady: Set[Value]) -> dict[Value, frozenset[Value]]:
+def _sources(graph: Graph, constant_inputs: Set[Value]) -> dict[Value, frozenset[Value]]:
     """Map each value that depends on constant inputs alone to these inputs."""
-    found: dict[Value, frozenset[Value]] = {x: frozenset([x]) for x in steady}
+    found: dict[Value, frozenset[Value]] = {x: frozenset([x]) for x in constant_inputs}
     given = set(graph.inputs)
     for value in graph.values():
         if value not in given and not value.opaque and all(x in found for x in value.inputs):

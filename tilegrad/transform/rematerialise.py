@@ -136,7 +136,7 @@ class _DropSearch:
         """Drop values until the program fits; return whether it does."""
         least = self._state()
         for trial in self._trials(budget):
-            self._settle(trial)
+            self._update(trial)
             if self.best.bytes <= budget:
                 return True
             least = min(least, self._state(), key=lambda state: state[2].bytes)
@@ -199,11 +199,11 @@ class _DropSearch:
         expensive = sorted(self.dropped, key=lambda v: (-self._cost(v, self.dropped), self.kernel[v]))
         for v in expensive[:MAX_KEPT]:
             before = self._state()
-            self._settle(self.dropped - {v})
+            self._update(self.dropped - {v})
             if self.best.bytes > budget:
                 self._restore(before)
 
-    def _settle(self, dropped: set[Value]) -> None:
+    def _update(self, dropped: set[Value]) -> None:
         self.dropped = dropped
         self.graph, self.back = _Recomputation(self, dropped).graph()
         self.best = self.planner(self.graph)

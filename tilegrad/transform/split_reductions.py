@@ -85,12 +85,12 @@ def part_count(value: Reduction, target: TargetModel) -> int:
             return 1
         streams = -(-count // target.max_row_elements) if along and target.row_streams > 1 else 1
         return max(target.max_split_parts, min(1 << (streams - 1).bit_length(), extent // 2))
-    beside = 1 if along else min(results, target.column_tile_width)
-    if count * beside < target.min_split_elements:
+    columns = 1 if along else min(results, target.column_tile_width)
+    if count * columns < target.min_split_elements:
         return 1
-    instances = -(-results // beside)
+    instances = -(-results // columns)
     wanted = min(
-        target.max_split_parts, target.min_instances // instances, extent // 2, count * beside // target.tile_elements
+        target.max_split_parts, target.min_instances // instances, extent // 2, count * columns // target.tile_elements
     )
     return 1 << max(0, wanted.bit_length() - 1)
 

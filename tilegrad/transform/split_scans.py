@@ -57,8 +57,8 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
         return None
     x, axis = value.x, value.axis
     shape: tuple[int, ...] = x.shape  # type: ignore[assignment]
-    beside = prod(shape[axis + 1 :])
-    instances = prod(shape[:axis]) * -(-beside // target.column_tile_width)
+    columns = prod(shape[axis + 1 :])
+    instances = prod(shape[:axis]) * -(-columns // target.column_tile_width)
     if shape[axis] < MIN_EXTENT or instances >= target.workers:
         return None
     if isinstance(value, ScanArgExtreme):
@@ -66,7 +66,7 @@ def split_scan(value: Value, target: TargetModel) -> Value | None:
     length = _part_length(
         shape[axis],
         target.min_instances // max(1, instances),
-        *(CONTIGUOUS_LENGTHS if beside == 1 else STRIDED_LENGTHS),
+        *(CONTIGUOUS_LENGTHS if columns == 1 else STRIDED_LENGTHS),
     )
     return cast(_scan_parts(value, widened(x), axis, length), value.dtype)
 

@@ -196,8 +196,8 @@ def _convolved(x: Value, w: Value, axes: Windows, precision: Precision, back: bo
         precision,
     )
     given = _matrix_layout(squares, outputs)
-    apart = _row_major((groups, images, tall, side * side * wide * outputs))[:3]
-    results = TileStrides((*apart, side * outputs), side * wide * outputs, outputs, 1)
+    part_strides = _row_major((groups, images, tall, side * side * wide * outputs))[:3]
+    results = TileStrides((*part_strides, side * outputs), side * wide * outputs, outputs, 1)
     matrix, shape = transposed(evaluation_matrix(side)), (groups, images, side * tall, side * wide, outputs)
     whole: Value
     if precision == "highest":
@@ -222,10 +222,10 @@ def _irregular_tiles(lying: Value, w: Value, squares: tuple[int, ...], begins: T
     """Mark the tiles that must be summed directly."""
     sums, weight = reduce_sum(absolute(lying), (4,)), reduce_sum(absolute(w))
     channels = _known(lying.shape[4])
-    apart = TileStrides(
+    part_strides = TileStrides(
         tuple([n // channels for n in begins.squares]), begins.row // channels, begins.column // channels, 1
     )
-    return IrregularTiles(sums, weight, squares, apart, SIDE, taps)
+    return IrregularTiles(sums, weight, squares, part_strides, SIDE, taps)
 
 
 def _unreshaped(w: Value) -> Value:
@@ -242,8 +242,8 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _matrix_layout(squares: tuple[int, ...], lanes: int) -> TileStrides:
     """Return the strides of tiles stored as matrices, one for each place in a tile: (6, 6, *squares, lanes)."""
-    apart = _row_major((SIDE, SIDE, *squares, lanes))
-    return TileStrides(apart[2:-1], apart[0], apart[1], 1)
+    part_strides = _row_major((SIDE, SIDE, *squares, lanes))
+    return TileStrides(part_strides[2:-1], part_strides[0], part_strides[1], 1)
 
 
 def _padded_input(x: Value, axes: Windows) -> tuple[Value, TileStrides]:
@@ -258,8 +258,10 @@ def _padded(x: Value, reach: Sequence[tuple[int, int]], step: int) -> tuple[Valu
     apart.
     """
     lying = permute(pad(x, [(0, 0)] * 3 + list(reach)), (1, 0, 3, 4, 2))
-    apart = _row_major(tuple(map(_known, lying.shape)))
-    return lying, TileStrides((*apart[:2], step * apart[2], step * apart[3]), apart[2], apart[3], 1)
+    part_strides = _row_major(tuple(map(_known, lying.shape)))
+    return lying, TileStrides(
+        (*part_strides[:2], step * part_strides[2], step * part_strides[3]), part_strides[2], part_strides[3], 1
+    )
 
 
 def _transformed_tiles(lying: Value, given: TileStrides, matrix: Matrix, squares: tuple[int, ...]) -> Value:

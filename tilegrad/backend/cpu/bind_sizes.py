@@ -10,7 +10,7 @@ from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
-from ...runtime.external_work import settled
+from ...runtime.external_work import with_known_sizes
 from ..places import INPUTS, Places, Span
 from .costs import COPY_BYTES_PER_NS, EXTERNAL_CALL_OPERATIONS, OPERATIONS_PER_NS
 from .external_calls import NativeExternalCall
@@ -86,7 +86,7 @@ class _SizeBinder:
     def _add_external_call(self, step: Foreign, code: int) -> None:
         """Add a call of an external function, as a kernel of one instance."""
         names = (*step.inputs, *step.outputs)
-        types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
+        types = [with_known_sizes(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
         call = NativeExternalCall(step.work.prepared(types[:count], types[count:], "cpu"), step.work.kind)
         self.external_calls.append(call)

@@ -17,7 +17,7 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.executable import Executable, HoistedProgram, Runner
 from ...tiles.pipeline import run_passes
-from ..steady import parted
+from ..constant_inputs import parted
 from . import native
 from .bind_sizes import bind_sizes, written_buffers
 from .buffer_factory import buffer_factory
@@ -41,11 +41,11 @@ MEASURED_RUNS = 3
 class CpuExecutable(Executable):
     """A compiled program."""
 
-    def __init__(self, device: CpuDevice, program: Program, steady: Set[str] = frozenset()) -> None:
+    def __init__(self, device: CpuDevice, program: Program, constant_inputs: Set[str] = frozenset()) -> None:
         program = specialise_users_kernels(program)
-        made = prepack(program, target(), steady)
-        if steady:
-            first, made = parted(made, steady, written_buffers)
+        made = prepack(program, target(), constant_inputs)
+        if constant_inputs:
+            first, made = parted(made, constant_inputs, written_buffers)
             program = made
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
@@ -186,12 +186,12 @@ class _Repartitioner:
         elif self._runs <= MEASURED_RUNS:
             run = self._measuring().run
         else:
-            self._settle()
+            self._bind()
             run = self.table.run
         self._runs += 1
         return run
 
-    def _settle(self) -> None:
+    def _bind(self) -> None:
         """Deals the program for good."""
         self.table = self.binding.table(self.calls)
         self._timed = None
@@ -243,4 +243,4 @@ class _Repartitioner:
             if self._runs > 1:
                 self._note(table)
             if self._runs > MEASURED_RUNS:
-                self._settle()
+                self._bind()

@@ -14,7 +14,7 @@ operand depends on. Where numbers are outside the range of low-precision product
 themselves.
 
 Operands of float32 products by multiply-adds are prepacked if several instances need them, or if they are made of
-constants, such as the weights of an inference: these are packed once for many runs (`steady.py`).
+constants, such as the weights of an inference: these are packed once for many runs (`constant_inputs.py`).
 """
 
 from __future__ import annotations

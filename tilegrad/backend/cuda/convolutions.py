@@ -29,7 +29,7 @@ class StridedTensor(NamedTuple):
     dtype: DType
     first: int
     steps: tuple[int, ...]
-    apart: int
+    part_stride: int
     elements: int
 
 
@@ -79,12 +79,16 @@ class ConvolutionProblem(NamedTuple):
 
     def whole(self, added: SumOfParts) -> ConvolutionProblem | None:
         """Return the weight gradient whose split-K parts a sum adds up, or None."""
-        consecutive = (self.x.apart, self.y.apart, self.w.apart) == (self.x.steps[0], self.y.steps[0], added.elements)
+        consecutive = (self.x.part_stride, self.y.part_stride, self.w.part_stride) == (
+            self.x.steps[0],
+            self.y.steps[0],
+            added.elements,
+        )
         if not (self.of_weights and added.parts == self.parts > 1 and consecutive):
             return None
         windows = (*self.windows[:-1], self.windows[-1] * self.parts)
-        w = self.w._replace(dtype=added.dtype, apart=0)
-        x, y = (t._replace(steps=(t.steps[0] * self.parts, *t.steps[1:]), apart=0) for t in (self.x, self.y))
+        w = self.w._replace(dtype=added.dtype, part_stride=0)
+        x, y = (t._replace(steps=(t.steps[0] * self.parts, *t.steps[1:]), part_stride=0) for t in (self.x, self.y))
         return self._replace(windows=windows, parts=1, x=x, w=w, y=y)
 
     @property
@@ -92,7 +96,7 @@ class ConvolutionProblem(NamedTuple):
         """Whether rows or images of x overlap, sharing the padding between them."""
         outer = (self.x.steps[0] if self.images > 1 else None, *self.x.steps[2:])
         inner = zip(outer, self.x.steps[2:], self.extents, strict=False)
-        return any(apart is not None and step * extent > apart for apart, step, extent in inner)
+        return any(part_stride is not None and step * extent > part_stride for part_stride, step, extent in inner)
 
     @property
     def rows(self) -> list[int]:
@@ -194,13 +198,13 @@ class _Convolution:
         windows = tuple(stored[-len(rows) :])
         taps, dilation = self._taps([d.divisor * channels for d in rows], across)
         weights = self._stride(outputs_axis, of_w) * outputs
-        parts, apart = self._parts(linear, of_w, weights, 0)
+        parts, part_stride = self._parts(linear, of_w, weights, 0)
         require(c.bias < 0 or c.bias_axis == self.free[of_w])
         lines = periods[1] * channels if inside else windows_axis.extent * channels
-        x = self._operand(across, (lines, 1, *[d.divisor * channels for d in rows]), apart[across])
-        w = self._operand(of_w, (), apart[of_w])
+        x = self._operand(across, (lines, 1, *[d.divisor * channels for d in rows]), part_stride[across])
+        w = self._operand(of_w, (), part_stride[of_w])
         steps = (places[0].stride if inside else 0, linear[self.free[of_w]], *[d.stride for d in rows])
-        y = self._result(steps, (images, outputs, *windows), apart[2], parts)
+        y = self._result(steps, (images, outputs, *windows), part_stride[2], parts)
         shape = (images, channels, outputs, windows, taps, dilation)
         return ConvolutionProblem(False, *shape, parts, x, w, y, c.bias, c.relu, c.precision)
 
@@ -239,14 +243,14 @@ class _Convolution:
             inner *= c.axes[n].extent
         require(strides[self.free[of_y]] == inner and len(taps) < MAX_AXES and c.bias < 0 and not c.relu)
         self.others = [n for n in self.others if n not in taps]
-        parts, apart = self._parts(dict(enumerate(strides)), of_y, 0, inner * outputs)
+        parts, part_stride = self._parts(dict(enumerate(strides)), of_y, 0, inner * outputs)
         outer, length = [c.axes[n] for n in reversed(taps)], self.inner.extent
         whole = length * channels
-        x = self._operand(across, (whole, 1, *[self._stride(a, across) for a in outer], channels), apart[across])
+        x = self._operand(across, (whole, 1, *[self._stride(a, across) for a in outer], channels), part_stride[across])
         pitch = self._stride(self.inner, of_y)
         steps = (length * pitch, self._stride(column, of_y), *[length * pitch] * len(taps), pitch)
-        y = self._operand(of_y, steps, apart[of_y])
-        w = self._result((), (parts * inner * outputs,), 0, 1)._replace(apart=apart[2])
+        y = self._operand(of_y, steps, part_stride[of_y])
+        w = self._result((), (parts * inner * outputs,), 0, 1)._replace(part_stride=part_stride[2])
         windows = (*[1] * len(taps), length)
         shape = (1, channels, outputs, windows, (*[a.extent for a in outer], run // channels), (1,) * len(windows))
         return ConvolutionProblem(True, *shape, parts, x, w, y, precision=c.precision)
@@ -264,12 +268,12 @@ class _Convolution:
         require(self._stride(axis, of_w) == weights if weights else out == results)
         return axis.extent, (axis.x, axis.y, out)
 
-    def _operand(self, operand: int, steps: tuple[int, ...], apart: int) -> StridedTensor:
+    def _operand(self, operand: int, steps: tuple[int, ...], part_stride: int) -> StridedTensor:
         memory: ContractionOperand = self.c.y if operand else self.c.x
         last = sum((axis.extent - 1) * self._stride(axis, operand) for axis in self.c.axes)
-        return StridedTensor(memory.parameter, memory.dtype, memory.first, steps, apart, memory.first + last + 1)
+        return StridedTensor(memory.parameter, memory.dtype, memory.first, steps, part_stride, memory.first + last + 1)
 
-    def _result(self, steps: tuple[int, ...], extents: tuple[int, ...], apart: int, parts: int) -> StridedTensor:
+    def _result(self, steps: tuple[int, ...], extents: tuple[int, ...], part_stride: int, parts: int) -> StridedTensor:
         out = self.c.out
-        last = sum((n - 1) * step for n, step in zip(extents, steps or (1,), strict=True)) + (parts - 1) * apart
-        return StridedTensor(out.parameter, out.dtype, out.first, steps, apart, out.first + last + 1)
+        last = sum((n - 1) * step for n, step in zip(extents, steps or (1,), strict=True)) + (parts - 1) * part_stride
+        return StridedTensor(out.parameter, out.dtype, out.first, steps, part_stride, out.first + last + 1)

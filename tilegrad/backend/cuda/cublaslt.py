@@ -111,7 +111,10 @@ class CublasLtProblem(LibraryProblem):
         made = self.lt.made("cublasLtMatrixLayoutCreate", _CODES[matrix.dtype], *shape, pitch)
         self.layouts.append(made)
         if self.product.batch > 1:
-            for what, value in ((_BATCH_COUNT, c_int32(self.product.batch)), (_BATCH_STRIDE, c_int64(matrix.apart))):
+            for what, value in (
+                (_BATCH_COUNT, c_int32(self.product.batch)),
+                (_BATCH_STRIDE, c_int64(matrix.batch_stride)),
+            ):
                 size = ctypes.sizeof(value)
                 self.lt.call("cublasLtMatrixLayoutSetAttribute", made, what, byref(value), size)
         return made, int(not plain)

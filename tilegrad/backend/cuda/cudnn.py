@@ -154,7 +154,7 @@ class CudnnProblem(LibraryProblem):
         if self.gathered_bytes:
             shape = (len(convolution.rows), c.outputs, 1, steps[0])
             lines = (self.row, steps[0], steps[0], 1), (steps[0], steps[0] * shape[0], steps[0], 1)
-            self.apart, self.together = (LegacyTensor(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
+            self.part_stride, self.together = (LegacyTensor(dnn, _CODES[c.w.dtype], shape, at) for at in lines)
         self.shape = (c.images, c.outputs, *windows), _steps(c.y, c.images, windows)
         y = self._tensor(Y, c.y, *self.shape)
         even, zeros = (1,) * self.rank, (0,) * self.rank
@@ -186,7 +186,7 @@ class CudnnProblem(LibraryProblem):
         return GraphDescriptor(self.dnn, _ELEMENTWISE, *sides)
 
     def _tensor(self, name: int, lying: StridedTensor, extents: Sequence[int], steps: Sequence[int]) -> GraphDescriptor:
-        evenly = math.gcd(ALIGNMENT, lying.first * lying.dtype.bytes, lying.apart * lying.dtype.bytes)
+        evenly = math.gcd(ALIGNMENT, lying.first * lying.dtype.bytes, lying.part_stride * lying.dtype.bytes)
         numbers = ((902, _LONG, extents), (903, _LONG, steps), (906, _LONG, (name,)), (900, _LONG, (evenly,)))
         return GraphDescriptor(self.dnn, _TENSOR, (901, _TYPE, (_CODES[lying.dtype],)), *numbers)
 
@@ -266,12 +266,12 @@ class ConvolutionCall(LibraryCall):
             for n, pack in enumerate(self._variant_packs(c.rows)):
                 dnn.call("cudnnBackendExecute", dnn.handle, self.plan.handle, pack.handle)
                 if problem.gathered_bytes and n % rows == rows - 1:
-                    given, made = (problem.apart.handle, self.slots[-1]), self._at(c.w, n // rows)
+                    given, made = (problem.part_stride.handle, self.slots[-1]), self._at(c.w, n // rows)
                     to = (problem.together.handle, made)
                     dnn.call("cudnnTransformTensor", dnn.handle, self.one, *given, self.zero, *to)
 
     def _at(self, lying: StridedTensor, part: int, more: int = 0) -> int:
-        return self.slots[lying.argument] + (lying.first + part * lying.apart + more) * lying.dtype.bytes
+        return self.slots[lying.argument] + (lying.first + part * lying.part_stride + more) * lying.dtype.bytes
 
     def _variant_packs(self, rows: Sequence[int]) -> Iterator[GraphDescriptor]:
         """Yield the variant pack of each row of weights of each part."""
@@ -284,17 +284,17 @@ class ConvolutionCall(LibraryCall):
             if len(self.packs) == n:
                 self.packs.append(((), self.plan))
             if self.packs[n][0] != places:
-                told = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
-                self.packs[n] = places, GraphDescriptor(self.problem.dnn, _PACK, *told)
+                settings = (1000, _LONG, names), (1001, _ADDRESS, places[:-1]), (1003, _ADDRESS, places[-1:])
+                self.packs[n] = places, GraphDescriptor(self.problem.dnn, _PACK, *settings)
             yield self.packs[n][1]
 
 
 def _first_row_problem(c: ConvolutionProblem) -> ConvolutionProblem:
     """Return the problem of the first row of weights, which must be dense: then no rows overlap."""
     x, y = (t._replace(steps=(*t.steps[:2], t.steps[-1])) for t in (c.x, c.y))
-    x = x._replace(apart=math.gcd(x.apart, *c.rows))  # common alignment of all rows
+    x = x._replace(part_stride=math.gcd(x.part_stride, *c.rows))  # common alignment of all rows
     if len(c.rows) > 1:
-        c = c._replace(w=c.w._replace(first=0, apart=c.outputs * c.channels * c.taps[-1]))
+        c = c._replace(w=c.w._replace(first=0, part_stride=c.outputs * c.channels * c.taps[-1]))
     return c._replace(windows=c.windows[-1:], taps=c.taps[-1:], dilation=c.dilation[-1:], x=x, y=y)
 
 

@@ -192,9 +192,9 @@ class Driver(ABC):
     def explained(self, fault: DriverFault) -> TilegradError:
         """Return the error to raise for a fault."""
         for explain in self.explainers if fault.sticky else ():
-            told = explain(fault)
-            if told is not None:
-                return told
+            error = explain(fault)
+            if error is not None:
+                return error
         return fault
 
     # --- devices -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Executable, HoistedProgram, Runner
-from ..steady import parted
+from ..constant_inputs import parted
 from .driver import LibraryCall
 from .graphs import ProgramGraph
 from .memory import CudaBuffer, class_bytes
@@ -35,9 +35,9 @@ MAX_BINDINGS = 256
 class CudaExecutable(Executable):
     """A compiled program."""
 
-    def __init__(self, device: CudaDevice, program: Program, steady: Set[str] = frozenset()) -> None:
-        if steady:
-            first, rest = parted(program, steady, written_buffers)
+    def __init__(self, device: CudaDevice, program: Program, constant_inputs: Set[str] = frozenset()) -> None:
+        if constant_inputs:
+            first, rest = parted(program, constant_inputs, written_buffers)
             if first is not None:
                 places = tuple([program.inputs.index(name) for name in first.inputs])
                 self.hoisted = HoistedProgram(CudaExecutable(device, first), places)

@@ -136,7 +136,7 @@ class Tally(Usage):
         self.changes: list[int] = []
         self.add = self.changes.append  # type: ignore[method-assign, assignment]
 
-    def settle(self) -> None:
+    def update_peaks(self) -> None:
         """Sum the collected changes."""
         with self._lock:
             count = len(self.changes)
@@ -146,12 +146,12 @@ class Tally(Usage):
 
     @property
     def live(self) -> int:  # type: ignore[override]
-        self.settle()
+        self.update_peaks()
         return self._live
 
     @property
     def peak(self) -> int:  # type: ignore[override]
-        self.settle()
+        self.update_peaks()
         return self._peak
 
     def reset_peak(self) -> None:
@@ -209,12 +209,12 @@ class DeviceMemory:
         except ValueError:  # another thread took it
             pass
         if len(self.usage.changes) > MAX_PENDING_CHANGES:
-            self.usage.settle()
+            self.usage.update_peaks()
         return CudaBuffer(self.device, bytes, queue, blocks, address)
 
     def _fresh(self, queue: Queue, blocks: FreeBlocks) -> int:
         with self._lock:
-            self._settle()
+            self._reclaim()
             if blocks:
                 return blocks.pop()
             if blocks.bytes >= LARGE_GRANULARITY and self.cached > self.device.properties.total_memory // CACHE_DIVISOR:
@@ -243,7 +243,7 @@ class DeviceMemory:
         self.device.driver.trim(self.device.number)  # a failed pool allocation keeps the memory it could get
         raise OutOfMemoryError(self.shortage(bytes))
 
-    def _settle(self) -> None:
+    def _reclaim(self) -> None:
         """Make blocks read by other queues reusable: their queue waits for the readers."""
         while self.returned:
             address, queue, blocks, readers = self.returned.pop()
@@ -263,7 +263,7 @@ class DeviceMemory:
     def empty(self) -> None:
         """Return all free memory to the system."""
         with self._lock:
-            self._settle()
+            self._reclaim()
             self._release_free_blocks()
             self.device.synchronize()
             self.device.driver.trim(self.device.number)

@@ -11,7 +11,7 @@ from ...ir.size import Dim, known
 from ...ir.tile import Kernel
 from ...ir.tile_access import Accesses, accesses
 from ...ir.tile_checker import check
-from ...runtime.external_work import settled
+from ...runtime.external_work import with_known_sizes
 from ..places import INPUTS, Place, Places, Span
 from .driver import CopyCall, LibraryCall, NodeCall
 from .functions import LoadedKernel
@@ -222,7 +222,7 @@ class _Planner:
 
     def _call_external(self, step: Foreign) -> None:
         names = (*step.inputs, *step.outputs)
-        types = [settled(self.places.buffers[name].type, self.sizes) for name in names]
+        types = [with_known_sizes(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)
         call = ForeignCall(step.work, types[:count], types[count:], types[-1].device)
         self._add(call, "", list(enumerate(names)), step.inputs, step.outputs, 0.0, None)

@@ -19,7 +19,7 @@ class Matrix(NamedTuple):
     dtype: DType
     line: int
     column: int
-    apart: int
+    batch_stride: int
 
 
 class ProductProblem(NamedTuple):
@@ -58,7 +58,7 @@ class ProductProblem(NamedTuple):
         found: dict[int, int] = {}
         shapes = ((self.x, (self.m, self.k)), (self.y, (self.k, self.n)), (self.out, (self.m, self.n)))
         for matrix, (lines, columns) in shapes:
-            last = (lines - 1) * matrix.line + (columns - 1) * matrix.column + (self.batch - 1) * matrix.apart
+            last = (lines - 1) * matrix.line + (columns - 1) * matrix.column + (self.batch - 1) * matrix.batch_stride
             found[matrix.argument] = max(found.get(matrix.argument, 0), last + 1)
         return found if self.bias < 0 else {**found, self.bias: self.n}
 
@@ -91,10 +91,10 @@ def product_of(computed: Structure | None) -> ProductProblem | None:
     if c.bias >= 0 and c.bias_axis != columns:
         return None
     batch = [(c.axes[a].extent, c.axes[a].x, c.axes[a].y, strides[a]) for a in others]
-    count, apart_x, apart_y, apart = batch[0] if batch else (1, 0, 0, 0)
-    left = Matrix(c.x.parameter, c.x.dtype, m.x, k.x, apart_x)
-    right = Matrix(c.y.parameter, c.y.dtype, k.y, n.y, apart_y)
-    made = Matrix(c.out.parameter, c.out.dtype, strides[rows], 1, apart)
+    count, batch_stride_x, batch_stride_y, batch_stride = batch[0] if batch else (1, 0, 0, 0)
+    left = Matrix(c.x.parameter, c.x.dtype, m.x, k.x, batch_stride_x)
+    right = Matrix(c.y.parameter, c.y.dtype, k.y, n.y, batch_stride_y)
+    made = Matrix(c.out.parameter, c.out.dtype, strides[rows], 1, batch_stride)
     return ProductProblem(m.extent, n.extent, k.extent, count, left, right, made, c.bias, c.relu, c.precision)
 
 

@@ -79,8 +79,8 @@ class NullExecutable(Executable):
         self.device = device
 
     def bound(self, sizes: Mapping[str, int] = {}) -> Runner:
-        program, settled = self.program, dict(sizes)
-        once = counted(program, settled)
+        program, known_sizes = self.program, dict(sizes)
+        once = counted(program, known_sizes)
 
         def runner(inputs: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
             self.device.counts += once
@@ -89,7 +89,7 @@ class NullExecutable(Executable):
             for name in program.outputs:
                 b = program.buffer(name)
                 old = given.get(b.alias or name)
-                made.setdefault(name, old or self.device.allocate(known(b.type.bytes, settled)))
+                made.setdefault(name, old or self.device.allocate(known(b.type.bytes, known_sizes)))
             return tuple([made[name] for name in program.outputs])
 
         return runner

@@ -12,7 +12,7 @@ from ...ir.scalar import Expr, Index, Position, Read
 from ...ir.size import known
 from ...ops.bind_sizes import with_sizes
 from ...ops.external_call import ExternalCall, TileWork
-from ...runtime.external_work import settled as settled_type
+from ...runtime.external_work import with_known_sizes as settled_type
 from .scalar import evaluate
 from .tile import run
 

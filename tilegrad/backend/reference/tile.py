@@ -60,10 +60,10 @@ from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
 from ...runtime.index_faults import IndexFaults
+from .interleave import interleave, used_atomics, waits
 from .memory import Fault, History, Memory, Pointer, View, first, poison
 from .order import Order
 from .positions import position_parts
-from .turns import take_turns, used_atomics, waits
 
 
 def run(
@@ -109,7 +109,7 @@ def run(
     programs = [(n, program_of(n, extents)) for n in (range(prod(extents)) if order is None else order)]
     with np.errstate(all="ignore"):
         if waits(kernel):
-            take_turns(interpreter, programs, names)
+            interleave(interpreter, programs, names)
         for number, program in () if waits(kernel) else programs:
             interpreter.instance(number, program, names)
     if index_faults is None:

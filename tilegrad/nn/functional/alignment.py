@@ -11,7 +11,7 @@ from ...functions.creation import arange, as_tensor
 from ...functions.joining import pad, stack
 from ...ir.dtype import int64
 from ...jitted.function import tracing
-from ...lazy.evaluation import SMALL, array_of
+from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of
 from ...tensor import Tensor
 from .losses import reduced
 
@@ -66,7 +66,7 @@ def _lengths(name: str, given: Tensor | Sequence[int], batch: int) -> Tensor:
 
 def _check_lengths(name: str, lengths: Tensor, most: int | None) -> None:
     """Raise for invalid lengths, where they are known without computing anything."""
-    if tracing() or lengths.value.buffer is None or not 0 < lengths.numel() <= SMALL:
+    if tracing() or lengths.value.buffer is None or not 0 < lengths.numel() <= MAX_CHECKED_INDICES:
         return
     numbers = array_of(lengths).tolist()
     if min(numbers) < 0 or (type(most) is int and max(numbers) > most):

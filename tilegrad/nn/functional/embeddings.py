@@ -8,7 +8,7 @@ from ...functions.arithmetic import where
 from ...functions.creation import arange, zeros
 from ...functions.selecting import embedding as rows_of
 from ...jitted.function import tracing
-from ...lazy.evaluation import SMALL, array_of
+from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of
 from ...tensor import Tensor
 
 BAGS = ("sum", "mean", "max")
@@ -121,7 +121,7 @@ def check_mode(mode: str) -> None:
 
 def _check_offsets(offsets: Tensor, count: int) -> None:
     """Raise unless bags begin in order, where that is known without computing anything."""
-    if tracing() or offsets.value.buffer is None or not 0 < offsets.numel() <= SMALL:
+    if tracing() or offsets.value.buffer is None or not 0 < offsets.numel() <= MAX_CHECKED_INDICES:
         return
     starts = array_of(offsets).tolist()
     if starts[0] != 0 or starts != sorted(starts) or starts[-1] > count:

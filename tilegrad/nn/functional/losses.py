@@ -12,7 +12,7 @@ from ...functions.creation import arange
 from ...functions.elementary import xlogy
 from ...functions.promotion import kind_of, pair
 from ...jitted.function import tracing
-from ...lazy.evaluation import SMALL, array_of, check_index
+from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of, check_index
 from ...lazy.handle import wrap
 from ...ops import likelihood
 from ...ops.broadcasting import shown
@@ -187,7 +187,7 @@ def check_classes(input: Tensor, target: Tensor, axis: int) -> None:
 
 def check_range(target: Tensor, count: int, ignore_index: int) -> None:
     """Raise for a class that does not exist, where that is known without computing anything."""
-    if tracing() or target.value.buffer is None or target.numel() > SMALL:
+    if tracing() or target.value.buffer is None or target.numel() > MAX_CHECKED_INDICES:
         return
     classes = array_of(target)
     wrong = classes[((classes < 0) | (classes >= count)) & (classes != ignore_index)]

@@ -10,7 +10,7 @@ from ...functions.arithmetic import maximum, minimum, where
 from ...functions.autocasting import in_float32
 from ...functions.creation import arange
 from ...jitted.function import tracing
-from ...lazy.evaluation import SMALL, array_of
+from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of
 from ...lazy.layout import keeping_strides
 from ...tensor import Tensor
 from .activations import logsigmoid
@@ -261,7 +261,7 @@ def gaussian_nll_loss(
 
 
 def _check_variance(variance: Tensor) -> None:
-    if tracing() or variance.value.buffer is None or variance.numel() > SMALL:
+    if tracing() or variance.value.buffer is None or variance.numel() > MAX_CHECKED_INDICES:
         return
     if (array_of(variance) < 0).any():
         raise ArgumentError("gaussian_nll_loss: var has negative numbers: variances are 0 or more")

@@ -129,8 +129,8 @@ def _folded(place: Tensor, extent: int, padding: str, align: bool) -> Tensor:
         if span <= 0:
             return place * 0
         away = (place - low).abs()
-        turns, rest = (away / span).floor(), away % span
-        place = rest.where(turns % 2 == 0, span - rest) + low
+        periods, rest = (away / span).floor(), away % span
+        place = rest.where(periods % 2 == 0, span - rest) + low
     if padding == "zeros":
         return place
     within = (place > 0) & (place < extent - 1)  # at the border itself no gradient flows, as in PyTorch

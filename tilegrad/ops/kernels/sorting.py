@@ -19,8 +19,8 @@ def count_keys(keys, out, LENGTH, KEYS, STEP):
     for first in range(0, LENGTH, STEP):
         other = first + tl.arange(0, STEP)
         theirs = tl.load(keys + (begin + other), mask=other < LENGTH, other=2147483647)
-        sooner = (other < LENGTH)[None, :] & (theirs[None, :] == key[:, None]) & (other[None, :] < entry[:, None])
-        before += tl.sum(((theirs[None, :] < key[:, None]) | sooner).to(tl.int32), axis=1)
+        earlier = (other < LENGTH)[None, :] & (theirs[None, :] == key[:, None]) & (other[None, :] < entry[:, None])
+        before += tl.sum(((theirs[None, :] < key[:, None]) | earlier).to(tl.int32), axis=1)
     place = begin * 2 + before.to(tl.int64)
     tl.store(out + place, entry.to(tl.int64), mask=entry < LENGTH)
     tl.store(out + (place + LENGTH), key.to(tl.int64), mask=entry < LENGTH)

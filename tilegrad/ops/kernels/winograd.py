@@ -37,11 +37,11 @@ def transformed_tiles(x, out, MATRIX, SQUARES, GIVEN, MADE, BLOCK, LAST):
 
 
 @OpKernel
-def irregular_tiles(sums, weight, out, SQUARES, GIVEN, SIDE, TAPS, BLOCK, LAST, LARGE, SMALL, UNEVEN):
+def irregular_tiles(sums, weight, out, SQUARES, GIVEN, SIDE, TAPS, BLOCK, LAST, LARGEST, SMALLEST, UNEVEN):
     square = tl.minimum(tl.program_id(0) * BLOCK, LAST) + tl.arange(0, BLOCK)
     given = sums + flat_offset(unravel(square, SQUARES), GIVEN.squares, square * 0)
     weights = tl.load(weight)
-    usual = (weights <= LARGE) & ((weights >= SMALL) | (weights == 0.0))
+    usual = (weights <= LARGEST) & ((weights >= SMALLEST) | (weights == 0.0))
     # The sum of the magnitudes of a tile, and the smallest of its windows that is not zero.
     tile = [[tl.load(given + (i * GIVEN.row + j * GIVEN.column)) for j in range(SIDE)] for i in range(SIDE)]
     windows = [[sum_of(row[q : q + TAPS]) for q in range(SIDE - TAPS + 1)] for row in tile]
@@ -51,7 +51,7 @@ def irregular_tiles(sums, weight, out, SQUARES, GIVEN, SIDE, TAPS, BLOCK, LAST, 
         for q in tl.static_range(SIDE - TAPS + 1):
             window = sum_of([row[q] for row in windows[p : p + TAPS]])
             least = tl.minimum(least, tl.where(window > 0.0, window, total))
-    even = usual & (total <= LARGE) & ((total >= SMALL) | (total == 0.0)) & (least * UNEVEN >= total)
+    even = usual & (total <= LARGEST) & ((total >= SMALLEST) | (total == 0.0)) & (least * UNEVEN >= total)
     tl.store(out + square, tl.where(even, 0, 1))
 
 

@@ -274,8 +274,8 @@ class FlowReader(TileExpressionReader):
     def leave_loop(self, before: dict[str, Any], after: dict[str, Any], known: set[str], what: str) -> None:
         """Bind the names after a loop."""
         inside = set(self.frame.names) - known
-        gone = Unbound(f"is assigned only inside {what} above: give it a value before that")
-        self.frame.names = {**before, **after, **dict.fromkeys(inside - {"return"}, gone)}
+        unbound = Unbound(f"is assigned only inside {what} above: give it a value before that")
+        self.frame.names = {**before, **after, **dict.fromkeys(inside - {"return"}, unbound)}
 
     def repeat(self, node: ast.While) -> None:
         if node.orelse:
@@ -317,15 +317,15 @@ class FlowReader(TileExpressionReader):
             self.finish(returns[0])
         self.at = self.frame.source.place(node.test)
         before = dict(self.frame.names)
-        ways: list[tuple[dict[str, Any], list[Statement]]] = []
+        branches: list[tuple[dict[str, Any], list[Statement]]] = []
         for body in (node.body, node.orelse):
             self.frame.names = dict(before)
             with self.block() as written:
                 self.block_of([*body, *rest] if returns else body)
-            ways.append((self.frame.names, written))
+            branches.append((self.frame.names, written))
         self.at = self.frame.source.place(node)
-        self.frame.names = self.join_branches(ways[0], ways[1])
-        then, other = (tuple(written) for _, written in ways)
+        self.frame.names = self.join_branches(branches[0], branches[1])
+        then, other = (tuple(written) for _, written in branches)
         if not then and other:
             self.emit(If(_negated(condition, self), other))
         else:

@@ -77,6 +77,6 @@ class KernelLocation(NamedTuple):
 
     def error(self, reason: str, called: tuple[KernelLocation, ...] = ()) -> KernelSourceError:
         """Make an error at this location; `called` are the calls that led here, innermost first."""
-        told = f"kernel {self.source.name}, {self}: {reason}\n{self.marked()}"
-        told += "".join(f"\n  called by {place.source.name}, {place}:\n{place.marked()}" for place in called)
-        return KernelSourceError(told)
+        message = f"kernel {self.source.name}, {self}: {reason}\n{self.marked()}"
+        message += "".join(f"\n  called by {place.source.name}, {place}:\n{place.marked()}" for place in called)
+        return KernelSourceError(message)

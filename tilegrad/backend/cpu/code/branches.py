@@ -56,7 +56,7 @@ def split_branches(kernel: Kernel) -> list[KernelPart]:
     needed = _slice(before, last.condition)
     if any(isinstance(x, Load) for x in (*walk(last.condition), *expressions(*needed))):
         return [KernelPart(kernel, f"void @{name}")]  # the instance before may have stored what is loaded
-    inside, other = (kernel.replaced(body=(*before, *way)) for way in (last.body, last.otherwise))
+    inside, other = (kernel.replaced(body=(*before, *case)) for case in (last.body, last.otherwise))
     return [
         KernelPart(kernel.replaced(body=needed), f"internal i64 @{name}_stretch", "#1", last.condition),
         KernelPart(inside, f"internal void @{name}_inside", "#1"),

@@ -77,9 +77,9 @@ def _first(b: Builder, fn: str, dtype: DType, best: LlvmValue, place: LlvmValue)
         lanes //= 2
         halves = [[b.shuffle(v, v, range(n, n + lanes)) for v in (best, place)] for n in (0, lanes)]
         (one, first), (two, second) = halves
-        sooner = b.compare("slt", second, first)
+        earlier = b.compare("slt", second, first)
         worse = _negated(b, _is_better(b, fn, dtype, one, two))
-        taken = b.op("or", _is_better(b, fn, dtype, two, one), b.op("and", worse, sooner))
+        taken = b.op("or", _is_better(b, fn, dtype, two, one), b.op("and", worse, earlier))
         best, place = b.select(taken, two, one), b.select(taken, second, first)
     return b.extract(place, 0)
 
@@ -88,8 +88,8 @@ def _is_better(b: Builder, fn: str, dtype: DType, value: LlvmValue, old: LlvmVal
     better = vectors.apply(b, "gt" if fn == "argmax" else "lt", dtype, (value, old))
     if not dtype.is_float:
         return better
-    settled = _negated(b, vectors.apply(b, "isnan", dtype, (old,)))
-    return b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), settled)
+    old_is_number = _negated(b, vectors.apply(b, "isnan", dtype, (old,)))
+    return b.op("and", b.op("or", better, vectors.apply(b, "isnan", dtype, (value,))), old_is_number)
 
 
 def _negated(b: Builder, x: LlvmValue) -> LlvmValue:

@@ -40,7 +40,7 @@ INTEGERS = {int8: LowPrecisionForm(1, ((0, 0),), "tdpbssd"), uint8: LowPrecision
 """Instructions for signed and unsigned integers."""
 
 
-def low_precision_form(target: Target, types: Types, product: ir.Dot, goes_on: bool = False) -> LowPrecisionForm | None:
+def low_precision_form(target: Target, types: Types, product: ir.Dot, in_loop: bool = False) -> LowPrecisionForm | None:
     """Choose the form of a product, or None for multiply-adds; one that continues a sum may have a small depth."""
     (m, k), (_, n) = types.of(product.x).shape, types.of(product.y).shape
     dtype, total = _shared_dtype(types, product.x, product.y), types.of(product).dtype
@@ -51,7 +51,7 @@ def low_precision_form(target: Target, types: Types, product: ir.Dot, goes_on: b
         form = INTEGERS.get(dtype)
     if form is None or not (target.matrix_unit or (target.pairs and form is ONE)):
         return None
-    return form if goes_on or costs.MATRIX_UNIT.pays(m, k, n, form.parts) else None
+    return form if in_loop or costs.MATRIX_UNIT.pays(m, k, n, form.parts) else None
 
 
 def _shared_dtype(types: Types, x: ir.Tile, y: ir.Tile) -> DType | None:

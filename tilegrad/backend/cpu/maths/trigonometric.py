@@ -39,17 +39,17 @@ def tan(x: Vector) -> Vector:
 
 
 def sin_by_integers(x: Vector) -> Vector:
-    r, rest, quarter = quarter_turns(x)
+    r, rest, quarter = quarter_periods(x)
     return _nan_unless_finite(x, from_bits(bits_of(convert(rotated(r, rest, quarter), x.element)) ^ sign_of(x)))
 
 
 def cos_by_integers(x: Vector) -> Vector:
-    r, rest, quarter = quarter_turns(x)
+    r, rest, quarter = quarter_periods(x)
     return _nan_unless_finite(x, convert(rotated(r, rest, quarter + 1), x.element))
 
 
 def tan_by_integers(x: Vector) -> Vector:
-    r, rest, quarter = quarter_turns(x)
+    r, rest, quarter = quarter_periods(x)
     return _nan_unless_finite(x, from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x)))
 
 
@@ -108,7 +108,7 @@ def sign_of(x: Vector) -> Vector:
     return bits_of(x) & -(1 << (x.bits - 1))
 
 
-def quarter_turns(x: Vector) -> tuple[Vector, Vector | None, Vector]:
+def quarter_periods(x: Vector) -> tuple[Vector, Vector | None, Vector]:
     """|x| less the nearest number of quarter turns, in float64 (of a float64 with its rounding error), and that number
     modulo 4.
 

@@ -112,8 +112,8 @@ class Definitions(Affine):
         column = memory.bounds[memory.along]
         counted: Counter[ir.Tile] = Counter() if column is None else self.terms(column.at)
         found = self.terms(memory.pointer)
-        apart = gcd(memory.pitch, *map(self.divisor, found - counted))
-        return gcd(apart, *map(self.divisor, counted)) if counted - found else apart
+        spacing = gcd(memory.pitch, *map(self.divisor, found - counted))
+        return gcd(spacing, *map(self.divisor, counted)) if counted - found else spacing
 
     def starts_inside(self, memory: Strided) -> bool:
         """Return whether compared indices are non-negative and their matrix starts at or after its parameter.

@@ -245,8 +245,10 @@ def copy_tiles(low: CudaLowering, names: Sequence[str]) -> dict[str, SharedTile]
     for name in names:
         t = low.types.variables[name]
         inner = t.shape[-1]
-        apart = 4 if low.plan.updates_in_place and inner % 4 == 0 else 1 if inner % 2 == 0 else 0
-        pitch = inner + (apart if len(t.shape) > 1 else 0)  # avoids bank conflicts along columns, keeps vectors aligned
+        padding = 4 if low.plan.updates_in_place and inner % 4 == 0 else 1 if inner % 2 == 0 else 0
+        pitch = inner + (
+            padding if len(t.shape) > 1 else 0
+        )  # avoids bank conflicts along columns, keeps vectors aligned
         type = low.register_type(t, name)
         bytes = math.prod(t.shape[:-1]) * pitch * low.bytes_of(type)
         sizes.append((name, type, pitch, -(-bytes // 16) * 16))

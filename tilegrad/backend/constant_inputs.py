@@ -21,14 +21,14 @@ Written = Callable[[Kernel, "Sequence[str | Dim]"], Set[str]]
 """Return the buffers that a launch with these arguments writes."""
 
 
-def parted(program: Program, steady: Set[str], written: Written) -> tuple[Program | None, Program]:
+def parted(program: Program, constants: Set[str], written: Written) -> tuple[Program | None, Program]:
     """Split a program into the part that depends only on some of its inputs, if there is one, and the rest."""
-    found = _Found(program, steady, written)
+    found = _Found(program, constants, written)
     if not found.steps:
         return None, program
     rest = [step for n, step in enumerate(program.steps) if n not in found.steps]
     wanted = {name for step in rest for name in uses(step)}
-    made = tuple([name for name in found.sources if name not in steady and name in wanted])
+    made = tuple([name for name in found.sources if name not in constants and name in wanted])
     used = {name for step in found.steps.values() for name in uses(step)}
     given = tuple([name for name in program.inputs if name in used])
     first = _part(program.replaced(name=f"{program.name}_steady", sizes=()), given, made, tuple(found.steps.values()))
@@ -50,20 +50,20 @@ def _part(program: Program, inputs: tuple[str, ...], outputs: tuple[str, ...], s
 class _Found:
     """The launches that read only constants. `sources` has the inputs that each buffer depends on."""
 
-    def __init__(self, program: Program, steady: Set[str], written: Written) -> None:
+    def __init__(self, program: Program, constants: Set[str], written: Written) -> None:
         self.written = written
         self.buffers = {b.name: b for b in program.buffers}
-        self.sources: dict[str, frozenset[str]] = {name: frozenset([name]) for name in steady}
+        self.sources: dict[str, frozenset[str]] = {name: frozenset([name]) for name in constants}
         self.steps: dict[int, Step] = {}
         writes: list[str] = []
         for step in program.steps:
             writes += self.written(step.kernel, step.arguments) if isinstance(step, Launch) else uses(step)
         self.once = {name for name in writes if writes.count(name) == 1}
         for n, step in enumerate(program.steps):
-            if isinstance(step, Launch) and not step.users and self._is_settled(step):
+            if isinstance(step, Launch) and not step.users and self._is_constant(step):
                 self._look_at(n, step)
 
-    def _is_settled(self, step: Launch) -> bool:
+    def _is_constant(self, step: Launch) -> bool:
         """Whether a launch is the same for all sizes."""
         extents = [tiles.extent for tiles in step.grid]
         bytes = [self.buffers[name].type.bytes for name in uses(step)]

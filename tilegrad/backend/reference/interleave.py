@@ -30,7 +30,7 @@ def waits(kernel: Kernel) -> bool:
     return any(isinstance(s, Atomic) for body in loops for s in statements(body))
 
 
-def take_turns(first: Interpreter, programs: Sequence[tuple[int, tuple[int, ...]]], names: Mapping[str, Any]) -> None:
+def interleave(first: Interpreter, programs: Sequence[tuple[int, tuple[int, ...]]], names: Mapping[str, Any]) -> None:
     """Run instances that may wait for each other: one goes on until its loop has turned in vain, then the next."""
     ready: deque[tuple[Interpreter, Iterator[Statement]]] = deque()
     for number, program in programs:
