@@ -3,6 +3,7 @@
 from .profile.profiler import (
     ProfilerAction,
     ProfilerActivity,
+    emit_nvtx,
     profile,
     record_function,
     schedule,
@@ -11,6 +12,6 @@ from .profile.profiler import (
 )
 
 __all__ = [
-    "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "supported_activities",
+    "ProfilerAction", "ProfilerActivity", "emit_nvtx", "profile", "record_function", "schedule", "supported_activities",
     "tensorboard_trace_handler",
 ]  # fmt: skip

@@ -193,6 +193,12 @@ def begin() -> None:
                 _watch.made(thing, thing._value)
 
 
+def end() -> None:
+    """Track no more tensors, unless a timing event is alive."""
+    if not events and handle.watching() is _watch:
+        handle.watch_with(None)
+
+
 def finish() -> None:
     """Compute all tracked work, in the order of recording; no-op while a function is traced."""
     if state.trace is None:

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from ..lazy import timing
+from ..lazy import handle, timing
 from ..lazy.handle import state
 from ..runtime import events
+from . import nvtx
 from .averages import Average, Averages, averages
+from .counters import HardwareCounters, shown
 from .difference import Difference, differences
 from .files import write_whole
 from .flame import folded
@@ -75,6 +77,7 @@ class profile:  # noqa: N801 - PyTorch's name
         with_stack: bool = False,
         with_flops: bool = False,
         with_modules: bool = False,
+        with_counters: bool = False,
         one_by_one: bool | None = None,
         **others: Any,
     ) -> None:
@@ -97,6 +100,9 @@ class profile:  # noqa: N801 - PyTorch's name
         self.one_by_one = self.one_by_one_by_default if one_by_one is None else one_by_one
         self.step_num = 0
         self.metadata: dict[str, str] = {}
+        self.notes: list[str] = []
+        """Lines that each table ends with."""
+        self._counters = HardwareCounters() if with_counters else None
         self._recorder = Recorder(with_stack=with_stack, memory=profile_memory)
         self._watch = OneByOne(self._recorder.operation) if self.one_by_one else None
         self._action = ProfilerAction.NONE
@@ -117,7 +123,10 @@ class profile:  # noqa: N801 - PyTorch's name
         _open.append(self)
         self._running = True
         self._before = state.trace
+        self._tracked = handle.watching() is not None
         timing.begin()
+        if self._counters is not None:
+            self._counters.start()
         self._begin()
         return self
 
@@ -140,6 +149,11 @@ class profile:  # noqa: N801 - PyTorch's name
 
     def _close(self) -> None:
         self._recorder.ended = events.now()
+        if self._counters is not None:
+            found = self._counters.stop()
+            self.notes = [shown(found) if found else self._counters.refused]
+        if not self._tracked:
+            timing.end()
         self._recorder.recording = False
         self._recorder.detach()
         if self._watch is not None:
@@ -238,7 +252,7 @@ class profile:  # noqa: N801 - PyTorch's name
             stack = r.path[-1 - group_by_stack_n : -1] if group_by_stack_n else ()
             return (r.name if r.kind != "step" else "ProfilerStep*", r.line, r.source.module, shapes, stack)
 
-        found = averages(self.timeline.records, key, self.timeline)
+        found = averages(self.timeline.records, key, self.timeline, self.notes)
         for row in found:
             if row.kind == "step":
                 row.key = "ProfilerStep*"
@@ -326,6 +340,22 @@ def supported_activities() -> set[ProfilerActivity]:
     return {a for a in ProfilerActivity if a.name.lower() in {d.kind for d in devices()}}
 
 
+class emit_nvtx:  # noqa: N801 - PyTorch's name
+    """Pushes the ranges of `record_function` to NVIDIA's tools within the block."""
+
+    opened = 0
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled = enabled
+
+    def __enter__(self) -> emit_nvtx:
+        emit_nvtx.opened += self.enabled
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        emit_nvtx.opened -= self.enabled
+
+
 class record_function(ContextDecorator):  # noqa: N801 - PyTorch's name
     """Gives what runs within the block, or in a function that it decorates, a name in the profile."""
 
@@ -336,11 +366,15 @@ class record_function(ContextDecorator):  # noqa: N801 - PyTorch's name
         self._starts: list[int] = []
 
     def __enter__(self) -> record_function:
+        if emit_nvtx.opened:
+            nvtx.range_push(self.name)
         self._starts.append(events.now())
         return self
 
     def __exit__(self, *_: object) -> None:
         start = self._starts.pop()
+        if emit_nvtx.opened:
+            nvtx.range_pop()
         if _open:
             _open[-1]._recorder.note(Range("range", self.name, start, events.now()))
 

@@ -11,6 +11,7 @@ from typing import Any
 from .. import cuda
 from ..errors import ArgumentError
 from ..lazy.timing import finish, time_with
+from ..profile import nvtx as nvtx
 from ..runtime.device import Device, known_devices
 from ..runtime.device import device as named
 from .doors import missing

@@ -13,6 +13,7 @@ from ..profile.averages import Average as Average
 from ..profile.averages import Averages as Averages
 from ..profile.profiler import ProfilerAction as ProfilerAction
 from ..profile.profiler import ProfilerActivity as ProfilerActivity
+from ..profile.profiler import emit_nvtx as emit_nvtx
 from ..profile.profiler import record_function as record_function
 from ..profile.profiler import schedule as schedule
 from ..profile.profiler import supported_activities as supported_activities

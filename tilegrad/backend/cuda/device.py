@@ -54,6 +54,8 @@ class CudaDevice(Device):
         self.runs = driver.runs
         self.number = number
         self.properties = properties(driver, number)
+        self.event_cost: int | None = None
+        """Nanoseconds that events add to the time of a kernel; None until they are measured."""
         self.broken = ""
         """Why the device is unusable; empty if it works."""
         self._lock = lock()

@@ -265,6 +265,10 @@ class Driver(ABC):
     def elapsed(self, start: int, stop: int) -> float:
         """Return the milliseconds between two timed events."""
 
+    def delay(self, nanoseconds: int, stream: int) -> bool:
+        """Keep a stream busy, so that the host submits ahead of it; False if the driver cannot."""
+        return False
+
     @abstractmethod
     def mark(self, stream: int, address: int, number: int) -> None:
         """Write 4 bytes of pinned memory when the preceding work of the stream is done."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any, ClassVar
 
-from ...errors import DeviceError
-from . import libraries
+from ...errors import CompileError, DeviceError
+from . import libraries, nvrtc
 from .driver import (
     ATTRIBUTES,
     MIN_DRIVER_VERSION,
@@ -46,6 +46,7 @@ TABLE: dict[str, tuple[Any, ...]] = {
     "cuMemPoolTrimTo": (handle, words),
     "cuCtxSetCurrent": (handle,),
     "cuCtxGetCurrent": (out,),
+    "cuCtxGetDevice": (number,),
     "cuCtxSynchronize": (),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuStreamCreateWithPriority": (out, word, c_int),
@@ -94,6 +95,16 @@ DEVICE_MEMORY = 2
 ON_DEVICE, READ_AND_WRITE = 1, 3
 RELAXED = 2
 """Capture mode that does not restrict other threads."""
+
+
+DELAY = """
+extern "C" __global__ void delay(unsigned long long nanoseconds) {
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - start < nanoseconds);
+}
+"""
+"""A kernel that keeps its stream busy."""
 
 
 class MemoryAccess(ctypes.Structure):
@@ -175,6 +186,8 @@ class NativeDriver(Driver):
             raise DeviceError(f"the NVIDIA driver finds no GPU: {self._fault(code, 'cuInit').reason}{more}")
         self.pools: dict[int, int] = {}
         self._libraries: dict[tuple[int, str], OpenLibrary | None] = {}
+        self._delays: dict[int, int] = {}
+        """The kernel that waits, of each context."""
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function and raise an error unless it succeeds."""
@@ -284,6 +297,26 @@ class NativeDriver(Driver):
         milliseconds = c_float()
         self.call("cuEventElapsedTime", byref(milliseconds), start, stop)
         return milliseconds.value
+
+    def delay(self, nanoseconds: int, stream: int) -> bool:
+        context = c_void_p()
+        self.call("cuCtxGetCurrent", byref(context))
+        if (context.value or 0) not in self._delays:
+            self._delays[context.value or 0] = self._delay_function()
+        function = self._delays[context.value or 0]
+        if function:
+            self.launch(KernelCall("delay", function, 1, 1, 0, [nanoseconds]), stream)
+        return function != 0
+
+    def _delay_function(self) -> int:
+        """Compile the kernel that waits; 0 without a compiler."""
+        device = c_int()
+        self.call("cuCtxGetDevice", byref(device))
+        major, minor = (self.attribute(device.value, name) for name in ("major", "minor"))
+        try:
+            return self.function(self.load(nvrtc.compile(DELAY, f"sm_{major}{minor}").image), "delay")
+        except (CompileError, DeviceError):
+            return 0
 
     def mark(self, stream: int, address: int, number: int) -> None:
         code = self._mark(stream, address, number & 0xFFFF_FFFF, 0)
