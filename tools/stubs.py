@@ -97,6 +97,8 @@ class Stub:
         """Add a name that is imported, or the type of an object."""
         if isinstance(found, ModuleType):
             self.imports.add(f"from . import {name} as {name}")
+        elif isinstance(found, type) and _is_made(found):
+            self.made_class(name, found)
         elif isinstance(found, (type, FunctionType)):
             inner = unwrap(found)
             self.imports.add(f"from {inner.__module__} import {inner.__name__} as {name}")
@@ -105,6 +107,16 @@ class Stub:
         else:
             self.imports.add(f"from {type(found).__module__} import {type(found).__name__} as {type(found).__name__}")
             self.lines.append(f"{name}: {type(found).__name__}")
+
+    def made_class(self, name: str, found: type) -> None:
+        """Add the declaration of a class that no class statement defines, with its constructor."""
+        (base,) = found.__bases__
+        self.imports.add(f"from {base.__module__} import {base.__name__}")
+        made: Any = found.__init__
+        function = unwrap(found.forward).__globals__.get("function", made)
+        parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *list(signature(made).parameters.values())[1:]]
+        self.lines.append(f"class {name}({base.__name__}):")
+        self.lines.append(f"    def __init__({self._parameters(parameters, unwrap(function).__module__)}) -> None: ...")
 
     def _parameters(self, parameters: list[Parameter], module: str) -> str:
         shown, starred = [], False
@@ -126,6 +138,14 @@ class Stub:
         imports.add("from typing import Any, Self")
         imports = {line for line in imports if not any(f"{line} as " in other for other in imports)}
         return _formatted("\n".join([HEAD.format(source=self.source), *sorted(imports), *self.lines, *last, ""]))
+
+
+def _is_made(found: type) -> bool:
+    """Whether no class statement defines a class."""
+    if not found.__module__.startswith("tilegrad.") or not hasattr(found, "forward"):
+        return False
+    tree = ast.parse(Path(str(import_module(found.__module__).__file__)).read_text())
+    return not any(isinstance(node, ast.ClassDef) and node.name == found.__name__ for node in ast.walk(tree))
 
 
 def _formatted(text: str) -> str:

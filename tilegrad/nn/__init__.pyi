@@ -1,33 +1,10 @@
 # Written by tools/stubs.py from tilegrad/nn/__init__.py; a test compares it.
 
-from tilegrad.nn.activation import CELU as CELU
-from tilegrad.nn.activation import ELU as ELU
-from tilegrad.nn.activation import GELU as GELU
-from tilegrad.nn.activation import GLU as GLU
-from tilegrad.nn.activation import SELU as SELU
-from tilegrad.nn.activation import Hardshrink as Hardshrink
-from tilegrad.nn.activation import Hardsigmoid as Hardsigmoid
-from tilegrad.nn.activation import Hardswish as Hardswish
-from tilegrad.nn.activation import Hardtanh as Hardtanh
-from tilegrad.nn.activation import LeakyReLU as LeakyReLU
-from tilegrad.nn.activation import LogSigmoid as LogSigmoid
-from tilegrad.nn.activation import LogSoftmax as LogSoftmax
-from tilegrad.nn.activation import Mish as Mish
+from collections.abc import Sequence
+from typing import Any
+
 from tilegrad.nn.activation import PReLU as PReLU
-from tilegrad.nn.activation import ReLU as ReLU
-from tilegrad.nn.activation import ReLU6 as ReLU6
-from tilegrad.nn.activation import RReLU as RReLU
-from tilegrad.nn.activation import Sigmoid as Sigmoid
-from tilegrad.nn.activation import SiLU as SiLU
-from tilegrad.nn.activation import Softmax as Softmax
 from tilegrad.nn.activation import Softmax2d as Softmax2d
-from tilegrad.nn.activation import Softmin as Softmin
-from tilegrad.nn.activation import Softplus as Softplus
-from tilegrad.nn.activation import Softshrink as Softshrink
-from tilegrad.nn.activation import Softsign as Softsign
-from tilegrad.nn.activation import Tanh as Tanh
-from tilegrad.nn.activation import Tanhshrink as Tanhshrink
-from tilegrad.nn.activation import Threshold as Threshold
 from tilegrad.nn.attention import MultiheadAttention as MultiheadAttention
 from tilegrad.nn.cells import GRUCell as GRUCell
 from tilegrad.nn.cells import LSTMCell as LSTMCell
@@ -44,58 +21,22 @@ from tilegrad.nn.conv import Conv3d as Conv3d
 from tilegrad.nn.conv import ConvTranspose1d as ConvTranspose1d
 from tilegrad.nn.conv import ConvTranspose2d as ConvTranspose2d
 from tilegrad.nn.conv import ConvTranspose3d as ConvTranspose3d
-from tilegrad.nn.conv import Fold as Fold
-from tilegrad.nn.conv import Unfold as Unfold
-from tilegrad.nn.dropout import AlphaDropout as AlphaDropout
-from tilegrad.nn.dropout import Dropout as Dropout
-from tilegrad.nn.dropout import Dropout1d as Dropout1d
-from tilegrad.nn.dropout import Dropout2d as Dropout2d
-from tilegrad.nn.dropout import Dropout3d as Dropout3d
-from tilegrad.nn.dropout import FeatureAlphaDropout as FeatureAlphaDropout
+from tilegrad.nn.dropout import _DropoutBase
 from tilegrad.nn.embedding import Embedding as Embedding
 from tilegrad.nn.embedding import EmbeddingBag as EmbeddingBag
+from tilegrad.nn.functional.fractional import Ratio
+from tilegrad.nn.functional.geometry import Each
+from tilegrad.nn.functional.poolings import Sizes
 from tilegrad.nn.layers import Bilinear as Bilinear
-from tilegrad.nn.layers import CosineSimilarity as CosineSimilarity
 from tilegrad.nn.layers import Flatten as Flatten
 from tilegrad.nn.layers import Identity as Identity
 from tilegrad.nn.layers import Linear as Linear
 from tilegrad.nn.layers import PairwiseDistance as PairwiseDistance
 from tilegrad.nn.layers import Unflatten as Unflatten
-from tilegrad.nn.lazy import LazyBatchNorm1d as LazyBatchNorm1d
-from tilegrad.nn.lazy import LazyBatchNorm2d as LazyBatchNorm2d
-from tilegrad.nn.lazy import LazyBatchNorm3d as LazyBatchNorm3d
-from tilegrad.nn.lazy import LazyConv1d as LazyConv1d
-from tilegrad.nn.lazy import LazyConv2d as LazyConv2d
-from tilegrad.nn.lazy import LazyConv3d as LazyConv3d
-from tilegrad.nn.lazy import LazyConvTranspose1d as LazyConvTranspose1d
-from tilegrad.nn.lazy import LazyConvTranspose2d as LazyConvTranspose2d
-from tilegrad.nn.lazy import LazyConvTranspose3d as LazyConvTranspose3d
-from tilegrad.nn.lazy import LazyInstanceNorm1d as LazyInstanceNorm1d
-from tilegrad.nn.lazy import LazyInstanceNorm2d as LazyInstanceNorm2d
-from tilegrad.nn.lazy import LazyInstanceNorm3d as LazyInstanceNorm3d
 from tilegrad.nn.lazy import LazyLinear as LazyLinear
 from tilegrad.nn.lazy import UninitializedBuffer as UninitializedBuffer
 from tilegrad.nn.lazy import UninitializedParameter as UninitializedParameter
-from tilegrad.nn.loss import BCELoss as BCELoss
-from tilegrad.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
-from tilegrad.nn.loss import CosineEmbeddingLoss as CosineEmbeddingLoss
-from tilegrad.nn.loss import CrossEntropyLoss as CrossEntropyLoss
-from tilegrad.nn.loss import CTCLoss as CTCLoss
-from tilegrad.nn.loss import GaussianNLLLoss as GaussianNLLLoss
-from tilegrad.nn.loss import HingeEmbeddingLoss as HingeEmbeddingLoss
-from tilegrad.nn.loss import HuberLoss as HuberLoss
-from tilegrad.nn.loss import KLDivLoss as KLDivLoss
-from tilegrad.nn.loss import L1Loss as L1Loss
-from tilegrad.nn.loss import MarginRankingLoss as MarginRankingLoss
-from tilegrad.nn.loss import MSELoss as MSELoss
-from tilegrad.nn.loss import MultiLabelMarginLoss as MultiLabelMarginLoss
-from tilegrad.nn.loss import MultiLabelSoftMarginLoss as MultiLabelSoftMarginLoss
-from tilegrad.nn.loss import MultiMarginLoss as MultiMarginLoss
-from tilegrad.nn.loss import NLLLoss as NLLLoss
-from tilegrad.nn.loss import PoissonNLLLoss as PoissonNLLLoss
-from tilegrad.nn.loss import SmoothL1Loss as SmoothL1Loss
-from tilegrad.nn.loss import SoftMarginLoss as SoftMarginLoss
-from tilegrad.nn.loss import TripletMarginLoss as TripletMarginLoss
+from tilegrad.nn.lazy import _Lazy, _LazyInstanceNorm
 from tilegrad.nn.loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from tilegrad.nn.module import Module as Module
 from tilegrad.nn.norm import BatchNorm1d as BatchNorm1d
@@ -107,46 +48,12 @@ from tilegrad.nn.norm import InstanceNorm1d as InstanceNorm1d
 from tilegrad.nn.norm import InstanceNorm2d as InstanceNorm2d
 from tilegrad.nn.norm import InstanceNorm3d as InstanceNorm3d
 from tilegrad.nn.norm import LayerNorm as LayerNorm
-from tilegrad.nn.norm import LocalResponseNorm as LocalResponseNorm
 from tilegrad.nn.norm import RMSNorm as RMSNorm
 from tilegrad.nn.norm import SyncBatchNorm as SyncBatchNorm
-from tilegrad.nn.padding import CircularPad1d as CircularPad1d
-from tilegrad.nn.padding import CircularPad2d as CircularPad2d
-from tilegrad.nn.padding import CircularPad3d as CircularPad3d
-from tilegrad.nn.padding import ConstantPad1d as ConstantPad1d
-from tilegrad.nn.padding import ConstantPad2d as ConstantPad2d
-from tilegrad.nn.padding import ConstantPad3d as ConstantPad3d
-from tilegrad.nn.padding import ReflectionPad1d as ReflectionPad1d
-from tilegrad.nn.padding import ReflectionPad2d as ReflectionPad2d
-from tilegrad.nn.padding import ReflectionPad3d as ReflectionPad3d
-from tilegrad.nn.padding import ReplicationPad1d as ReplicationPad1d
-from tilegrad.nn.padding import ReplicationPad2d as ReplicationPad2d
-from tilegrad.nn.padding import ReplicationPad3d as ReplicationPad3d
-from tilegrad.nn.padding import ZeroPad1d as ZeroPad1d
-from tilegrad.nn.padding import ZeroPad2d as ZeroPad2d
-from tilegrad.nn.padding import ZeroPad3d as ZeroPad3d
+from tilegrad.nn.padding import _ConstantPad, _PaddingModule
 from tilegrad.nn.parameter import Buffer as Buffer
 from tilegrad.nn.parameter import Parameter as Parameter
-from tilegrad.nn.pool import AdaptiveAvgPool1d as AdaptiveAvgPool1d
-from tilegrad.nn.pool import AdaptiveAvgPool2d as AdaptiveAvgPool2d
-from tilegrad.nn.pool import AdaptiveAvgPool3d as AdaptiveAvgPool3d
-from tilegrad.nn.pool import AdaptiveMaxPool1d as AdaptiveMaxPool1d
-from tilegrad.nn.pool import AdaptiveMaxPool2d as AdaptiveMaxPool2d
-from tilegrad.nn.pool import AdaptiveMaxPool3d as AdaptiveMaxPool3d
-from tilegrad.nn.pool import AvgPool1d as AvgPool1d
-from tilegrad.nn.pool import AvgPool2d as AvgPool2d
-from tilegrad.nn.pool import AvgPool3d as AvgPool3d
-from tilegrad.nn.pool import FractionalMaxPool2d as FractionalMaxPool2d
-from tilegrad.nn.pool import FractionalMaxPool3d as FractionalMaxPool3d
-from tilegrad.nn.pool import LPPool1d as LPPool1d
-from tilegrad.nn.pool import LPPool2d as LPPool2d
-from tilegrad.nn.pool import LPPool3d as LPPool3d
-from tilegrad.nn.pool import MaxPool1d as MaxPool1d
-from tilegrad.nn.pool import MaxPool2d as MaxPool2d
-from tilegrad.nn.pool import MaxPool3d as MaxPool3d
-from tilegrad.nn.pool import MaxUnpool1d as MaxUnpool1d
-from tilegrad.nn.pool import MaxUnpool2d as MaxUnpool2d
-from tilegrad.nn.pool import MaxUnpool3d as MaxUnpool3d
+from tilegrad.nn.pool import _FractionalMaxPool, _MaxPooling, _Pooling
 from tilegrad.nn.recurrent import GRU as GRU
 from tilegrad.nn.recurrent import LSTM as LSTM
 from tilegrad.nn.recurrent import RNN as RNN
@@ -156,19 +63,486 @@ from tilegrad.nn.transformer import TransformerDecoder as TransformerDecoder
 from tilegrad.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from tilegrad.nn.transformer import TransformerEncoder as TransformerEncoder
 from tilegrad.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
-from tilegrad.nn.upsample import ChannelShuffle as ChannelShuffle
-from tilegrad.nn.upsample import PixelShuffle as PixelShuffle
-from tilegrad.nn.upsample import PixelUnshuffle as PixelUnshuffle
 from tilegrad.nn.upsample import Upsample as Upsample
 from tilegrad.nn.upsample import UpsamplingBilinear2d as UpsamplingBilinear2d
 from tilegrad.nn.upsample import UpsamplingNearest2d as UpsamplingNearest2d
 from tilegrad.nn.vocabulary import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from tilegrad.nn.vocabulary import LinearCrossEntropyLoss as LinearCrossEntropyLoss
+from tilegrad.nn.wrapped import FunctionModule, Loss
+from tilegrad.tensor import Tensor
 
 from . import functional as functional
 from . import init as init
 from . import models as models
 from . import utils as utils
+
+class ReLU(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class ReLU6(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class Threshold(FunctionModule):
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None: ...
+
+class RReLU(FunctionModule):
+    def __init__(self, lower: float = 0.125, upper: float = 0.3333333333333333, inplace: bool = False) -> None: ...
+
+class Sigmoid(FunctionModule):
+    def __init__(self) -> None: ...
+
+class Tanh(FunctionModule):
+    def __init__(self) -> None: ...
+
+class Tanhshrink(FunctionModule):
+    def __init__(self) -> None: ...
+
+class SiLU(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class Mish(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class GELU(FunctionModule):
+    def __init__(self, approximate: str = "none") -> None: ...
+
+class ELU(FunctionModule):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None: ...
+
+class CELU(FunctionModule):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None: ...
+
+class SELU(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class LeakyReLU(FunctionModule):
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None: ...
+
+class Softplus(FunctionModule):
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None: ...
+
+class Softsign(FunctionModule):
+    def __init__(self) -> None: ...
+
+class Softshrink(FunctionModule):
+    def __init__(self, lambd: float = 0.5) -> None: ...
+
+class Hardshrink(FunctionModule):
+    def __init__(self, lambd: float = 0.5) -> None: ...
+
+class LogSigmoid(FunctionModule):
+    def __init__(self) -> None: ...
+
+class Hardtanh(FunctionModule):
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None: ...
+
+class Hardsigmoid(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class Hardswish(FunctionModule):
+    def __init__(self, inplace: bool = False) -> None: ...
+
+class GLU(FunctionModule):
+    def __init__(self, dim: int = -1) -> None: ...
+
+class Softmax(FunctionModule):
+    def __init__(self, dim: int | None = None) -> None: ...
+
+class Softmin(FunctionModule):
+    def __init__(self, dim: int | None = None) -> None: ...
+
+class LogSoftmax(FunctionModule):
+    def __init__(self, dim: int | None = None) -> None: ...
+
+class Unfold(FunctionModule):
+    def __init__(self, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> None: ...
+
+class Fold(FunctionModule):
+    def __init__(
+        self, output_size: Each, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1
+    ) -> None: ...
+
+class Dropout(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class Dropout1d(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class Dropout2d(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class Dropout3d(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class AlphaDropout(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class FeatureAlphaDropout(_DropoutBase):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None: ...
+
+class CosineSimilarity(FunctionModule):
+    def __init__(self, dim: int = 1, eps: float = 1e-08) -> None: ...
+
+class LazyConv1d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyConv2d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyConv3d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyConvTranspose1d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyConvTranspose2d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyConvTranspose3d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyBatchNorm1d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyBatchNorm2d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyBatchNorm3d(_Lazy):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyInstanceNorm1d(_LazyInstanceNorm):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyInstanceNorm2d(_LazyInstanceNorm):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class LazyInstanceNorm3d(_LazyInstanceNorm):
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+
+class MSELoss(Loss):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class L1Loss(Loss):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class SmoothL1Loss(Loss):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
+    ) -> None: ...
+
+class HuberLoss(Loss):
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None: ...
+
+class KLDivLoss(Loss):
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        log_target: bool = False,
+    ) -> None: ...
+
+class BCELoss(Loss):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class BCEWithLogitsLoss(Loss):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None: ...
+
+class NLLLoss(Loss):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class CrossEntropyLoss(Loss):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class MarginRankingLoss(Loss):
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class HingeEmbeddingLoss(Loss):
+    def __init__(
+        self, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class CosineEmbeddingLoss(Loss):
+    def __init__(
+        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class TripletMarginLoss(Loss):
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-06,
+        swap: bool = False,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class MultiMarginLoss(Loss):
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class MultiLabelMarginLoss(Loss):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class MultiLabelSoftMarginLoss(Loss):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class SoftMarginLoss(Loss):
+    def __init__(
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+    ) -> None: ...
+
+class PoissonNLLLoss(Loss):
+    def __init__(
+        self,
+        log_input: bool = True,
+        full: bool = False,
+        size_average: bool | None = None,
+        eps: float = 1e-08,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None: ...
+
+class GaussianNLLLoss(Loss):
+    def __init__(self, *, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> None: ...
+
+class CTCLoss(Loss):
+    def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None: ...
+
+class LocalResponseNorm(FunctionModule):
+    def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None: ...
+
+class ConstantPad1d(_ConstantPad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None: ...
+
+class ConstantPad2d(_ConstantPad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None: ...
+
+class ConstantPad3d(_ConstantPad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None: ...
+
+class ZeroPad1d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ZeroPad2d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ZeroPad3d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReflectionPad1d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReflectionPad2d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReflectionPad3d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReplicationPad1d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReplicationPad2d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class ReplicationPad3d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class CircularPad1d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class CircularPad2d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class CircularPad3d(_PaddingModule):
+    def __init__(self, padding: int | Sequence[int]) -> None: ...
+
+class MaxPool1d(_MaxPooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        dilation: Each = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None: ...
+
+class MaxPool2d(_MaxPooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        dilation: Each = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None: ...
+
+class MaxPool3d(_MaxPooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        dilation: Each = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None: ...
+
+class AvgPool1d(_Pooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None: ...
+
+class AvgPool2d(_Pooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None: ...
+
+class AvgPool3d(_Pooling):
+    def __init__(
+        self,
+        kernel_size: Each,
+        stride: Each | None = None,
+        padding: Each = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None: ...
+
+class AdaptiveAvgPool1d(FunctionModule):
+    def __init__(self, output_size: Sizes) -> None: ...
+
+class AdaptiveAvgPool2d(FunctionModule):
+    def __init__(self, output_size: Sizes) -> None: ...
+
+class AdaptiveAvgPool3d(FunctionModule):
+    def __init__(self, output_size: Sizes) -> None: ...
+
+class AdaptiveMaxPool1d(FunctionModule):
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None: ...
+
+class AdaptiveMaxPool2d(FunctionModule):
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None: ...
+
+class AdaptiveMaxPool3d(FunctionModule):
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None: ...
+
+class LPPool1d(FunctionModule):
+    def __init__(
+        self, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+    ) -> None: ...
+
+class LPPool2d(FunctionModule):
+    def __init__(
+        self, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+    ) -> None: ...
+
+class LPPool3d(FunctionModule):
+    def __init__(
+        self, norm_type: float, kernel_size: Each, stride: Each | None = None, ceil_mode: bool = False
+    ) -> None: ...
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    def __init__(
+        self,
+        kernel_size: Each,
+        output_size: Each | None = None,
+        output_ratio: Ratio = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None: ...
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    def __init__(
+        self,
+        kernel_size: Each,
+        output_size: Each | None = None,
+        output_ratio: Ratio = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None: ...
+
+class MaxUnpool1d(_Pooling):
+    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None: ...
+
+class MaxUnpool2d(_Pooling):
+    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None: ...
+
+class MaxUnpool3d(_Pooling):
+    def __init__(self, kernel_size: Each, stride: Each | None = None, padding: Each = 0) -> None: ...
+
+class PixelShuffle(FunctionModule):
+    def __init__(self, upscale_factor: int) -> None: ...
+
+class PixelUnshuffle(FunctionModule):
+    def __init__(self, downscale_factor: int) -> None: ...
+
+class ChannelShuffle(FunctionModule):
+    def __init__(self, groups: int) -> None: ...
 
 __all__ = [
     "AdaptiveAvgPool1d",

@@ -11,119 +11,34 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 from .parameter import Parameter
-from .wrapped import FunctionModule
+from .wrapped import layer
 
-
-class ReLU(FunctionModule, function=functional.relu):
-    """Compute max(x, 0)."""
-
-
-class ReLU6(FunctionModule, function=functional.relu6):
-    """Compute min(max(x, 0), 6)."""
-
-
-class Threshold(FunctionModule, function=functional.threshold):
-    """Replace elements that are at most `threshold` by `value`."""
-
-
-class RReLU(FunctionModule, function=functional.rrelu):
-    """Compute a leaky ReLU whose slopes are drawn for each element while training."""
-
-
-class Sigmoid(FunctionModule, function=functional.sigmoid):
-    """Compute 1 / (1 + exp(-x))."""
-
-
-class Tanh(FunctionModule, function=functional.tanh):
-    """Compute the hyperbolic tangent."""
-
-
-class Tanhshrink(FunctionModule, function=functional.tanhshrink):
-    """Compute x - tanh(x)."""
-
-
-class SiLU(FunctionModule, function=functional.silu):
-    """Compute x * sigmoid(x)."""
-
-
-class Mish(FunctionModule, function=functional.mish):
-    """Compute x * tanh(softplus(x))."""
-
-
-class GELU(FunctionModule, function=functional.gelu):
-    """Compute x times the normal distribution function of x, or its approximation 'tanh'."""
-
-
-class ELU(FunctionModule, function=functional.elu):
-    """Compute x where it is positive, alpha * (exp(x) - 1) elsewhere."""
-
-
-class CELU(FunctionModule, function=functional.celu):
-    """Compute x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere."""
-
-
-class SELU(FunctionModule, function=functional.selu):
-    """Compute a scaled ELU that keeps mean 0 and variance 1."""
-
-
-class LeakyReLU(FunctionModule, function=functional.leaky_relu):
-    """Compute x where it is positive, negative_slope * x elsewhere."""
-
-
-class Softplus(FunctionModule, function=functional.softplus):
-    """Compute log(1 + exp(beta * x)) / beta; x itself where beta * x exceeds `threshold`."""
-
-
-class Softsign(FunctionModule, function=functional.softsign):
-    """Compute x / (1 + |x|)."""
-
-
-class Softshrink(FunctionModule, function=functional.softshrink):
-    """Move elements by `lambd` towards 0; those nearer than that become 0."""
-
-    unnamed = ("lambd",)
-
-
-class Hardshrink(FunctionModule, function=functional.hardshrink):
-    """Replace elements between -lambd and lambd by 0."""
-
-    unnamed = ("lambd",)
-
-
-class LogSigmoid(FunctionModule, function=functional.logsigmoid):
-    """Compute log(sigmoid(x)) without overflow."""
-
-
-class Hardtanh(FunctionModule, function=functional.hardtanh):
-    """Clamp to [min_val, max_val]."""
-
-
-class Hardsigmoid(FunctionModule, function=functional.hardsigmoid):
-    """Compute min(max(x + 3, 0), 6) / 6."""
-
-    shown = ()  # as in PyTorch
-
-
-class Hardswish(FunctionModule, function=functional.hardswish):
-    """Compute x * hardsigmoid(x)."""
-
-    shown = ()  # as in PyTorch
-
-
-class GLU(FunctionModule, function=functional.glu):
-    """Multiply the first half of an axis by the sigmoid of the second half."""
-
-
-class Softmax(FunctionModule, function=functional.softmax, without=("dtype",)):
-    """Compute exp(x) / sum(exp(x)) along an axis."""
-
-
-class Softmin(FunctionModule, function=functional.softmin, without=("dtype",)):
-    """Compute the softmax of -x along an axis."""
-
-
-class LogSoftmax(FunctionModule, function=functional.log_softmax, without=("dtype",)):
-    """Compute the logarithm of the softmax along an axis, without overflow."""
+ReLU = layer("ReLU", functional.relu)
+ReLU6 = layer("ReLU6", functional.relu6)
+Threshold = layer("Threshold", functional.threshold)
+RReLU = layer("RReLU", functional.rrelu)
+Sigmoid = layer("Sigmoid", functional.sigmoid)
+Tanh = layer("Tanh", functional.tanh)
+Tanhshrink = layer("Tanhshrink", functional.tanhshrink)
+SiLU = layer("SiLU", functional.silu)
+Mish = layer("Mish", functional.mish)
+GELU = layer("GELU", functional.gelu)
+ELU = layer("ELU", functional.elu)
+CELU = layer("CELU", functional.celu)
+SELU = layer("SELU", functional.selu)
+LeakyReLU = layer("LeakyReLU", functional.leaky_relu)
+Softplus = layer("Softplus", functional.softplus)
+Softsign = layer("Softsign", functional.softsign)
+Softshrink = layer("Softshrink", functional.softshrink, unnamed=("lambd",))
+Hardshrink = layer("Hardshrink", functional.hardshrink, unnamed=("lambd",))
+LogSigmoid = layer("LogSigmoid", functional.logsigmoid)
+Hardtanh = layer("Hardtanh", functional.hardtanh)
+Hardsigmoid = layer("Hardsigmoid", functional.hardsigmoid, shown=())  # nothing is shown, as in PyTorch
+Hardswish = layer("Hardswish", functional.hardswish, shown=())  # nothing is shown, as in PyTorch
+GLU = layer("GLU", functional.glu)
+Softmax = layer("Softmax", functional.softmax, without=("dtype",))
+Softmin = layer("Softmin", functional.softmin, without=("dtype",))
+LogSoftmax = layer("LogSoftmax", functional.log_softmax, without=("dtype",))
 
 
 class Softmax2d(Module):

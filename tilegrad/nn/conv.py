@@ -16,7 +16,7 @@ from .functional.geometry import Each, each
 from .functional.paddings import MODES, pad
 from .module import Module
 from .parameter import Parameter
-from .wrapped import FunctionModule
+from .wrapped import layer
 
 
 class _Conv(Module):
@@ -208,12 +208,8 @@ class ConvTranspose3d(_ConvTranspose):
     function = staticmethod(convolutions.conv_transpose3d)
 
 
-class Unfold(FunctionModule, function=convolutions.unfold):
-    """Extract the windows of images as columns."""
-
-
-class Fold(FunctionModule, function=convolutions.fold):
-    """Sum windows, given as columns, into images."""
+Unfold = layer("Unfold", convolutions.unfold)
+Fold = layer("Fold", convolutions.fold)
 
 
 publish_classes(globals())

@@ -7,7 +7,7 @@ from typing import Any
 from ..functions.declared import publish_classes
 from . import functional
 from .functional.dropouts import checked_probability
-from .wrapped import FunctionModule
+from .wrapped import FunctionModule, layer
 
 
 class _DropoutBase(FunctionModule):
@@ -20,28 +20,12 @@ class _DropoutBase(FunctionModule):
         super()._set(**settings)
 
 
-class Dropout(_DropoutBase, function=functional.dropout):
-    """Set elements to 0 with probability `p` while training, and scale the others by 1 / (1 - p)."""
-
-
-class Dropout1d(_DropoutBase, function=functional.dropout1d):
-    """Drop whole channels of (N, C, L) or (C, L)."""
-
-
-class Dropout2d(_DropoutBase, function=functional.dropout2d):
-    """Drop whole channels of (N, C, H, W)."""
-
-
-class Dropout3d(_DropoutBase, function=functional.dropout3d):
-    """Drop whole channels of (N, C, D, H, W) or (C, D, H, W)."""
-
-
-class AlphaDropout(_DropoutBase, function=functional.alpha_dropout):
-    """Set elements to SELU's lowest value while training, which keeps mean 0 and variance 1."""
-
-
-class FeatureAlphaDropout(_DropoutBase, function=functional.feature_alpha_dropout):
-    """Apply `AlphaDropout` to whole channels."""
+Dropout = layer("Dropout", functional.dropout, _DropoutBase)
+Dropout1d = layer("Dropout1d", functional.dropout1d, _DropoutBase)
+Dropout2d = layer("Dropout2d", functional.dropout2d, _DropoutBase)
+Dropout3d = layer("Dropout3d", functional.dropout3d, _DropoutBase)
+AlphaDropout = layer("AlphaDropout", functional.alpha_dropout, _DropoutBase)
+FeatureAlphaDropout = layer("FeatureAlphaDropout", functional.feature_alpha_dropout, _DropoutBase)
 
 
 publish_classes(globals())

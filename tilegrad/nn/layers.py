@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from . import functional, init
 from .module import Module
 from .parameter import Parameter
-from .wrapped import FunctionModule
+from .wrapped import layer
 
 
 class Identity(Module):
@@ -92,10 +92,7 @@ class Bilinear(Module):
         return f"{inputs}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class CosineSimilarity(FunctionModule, function=functional.cosine_similarity):
-    """Compute the cosine of the angle between vectors along `dim`."""
-
-    shown = ()
+CosineSimilarity = layer("CosineSimilarity", functional.cosine_similarity, shown=())
 
 
 class PairwiseDistance(Module):

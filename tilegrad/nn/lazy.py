@@ -10,6 +10,7 @@ from ..autograd.modes import no_grad
 from ..errors import ShapeError
 from ..functions.creation import empty
 from ..functions.declared import publish_classes
+from ..functions.signatures import subclass
 from ..tensor import Tensor
 from . import conv, layers, norm
 from .module import Module
@@ -117,33 +118,6 @@ class LazyLinear(_Lazy, becomes=layers.Linear, channels=-1):
     """
 
 
-class LazyConv1d(_Lazy, becomes=conv.Conv1d, channels=-2): ...
-
-
-class LazyConv2d(_Lazy, becomes=conv.Conv2d, channels=-3): ...
-
-
-class LazyConv3d(_Lazy, becomes=conv.Conv3d, channels=-4): ...
-
-
-class LazyConvTranspose1d(_Lazy, becomes=conv.ConvTranspose1d, channels=-2): ...
-
-
-class LazyConvTranspose2d(_Lazy, becomes=conv.ConvTranspose2d, channels=-3): ...
-
-
-class LazyConvTranspose3d(_Lazy, becomes=conv.ConvTranspose3d, channels=-4): ...
-
-
-class LazyBatchNorm1d(_Lazy, becomes=norm.BatchNorm1d): ...
-
-
-class LazyBatchNorm2d(_Lazy, becomes=norm.BatchNorm2d): ...
-
-
-class LazyBatchNorm3d(_Lazy, becomes=norm.BatchNorm3d): ...
-
-
 class _LazyInstanceNorm(_Lazy):
     """A lazy instance norm; it has parameters and statistics by default, as in PyTorch."""
 
@@ -154,13 +128,16 @@ class _LazyInstanceNorm(_Lazy):
         super().__init__(*args, **options)
 
 
-class LazyInstanceNorm1d(_LazyInstanceNorm, becomes=norm.InstanceNorm1d, channels=-2): ...
+def _lazy(becomes: type[Module], channels: int = 1, base: type[_Lazy] = _Lazy) -> type[_Lazy]:
+    """Return the lazy variant of a layer."""
+    return subclass(f"Lazy{becomes.__name__}", base, {}, becomes=becomes, channels=channels)
 
 
-class LazyInstanceNorm2d(_LazyInstanceNorm, becomes=norm.InstanceNorm2d, channels=-3): ...
-
-
-class LazyInstanceNorm3d(_LazyInstanceNorm, becomes=norm.InstanceNorm3d, channels=-4): ...
-
+LazyConv1d, LazyConvTranspose1d = _lazy(conv.Conv1d, -2), _lazy(conv.ConvTranspose1d, -2)
+LazyConv2d, LazyConvTranspose2d = _lazy(conv.Conv2d, -3), _lazy(conv.ConvTranspose2d, -3)
+LazyConv3d, LazyConvTranspose3d = _lazy(conv.Conv3d, -4), _lazy(conv.ConvTranspose3d, -4)
+LazyBatchNorm1d, LazyInstanceNorm1d = _lazy(norm.BatchNorm1d), _lazy(norm.InstanceNorm1d, -2, _LazyInstanceNorm)
+LazyBatchNorm2d, LazyInstanceNorm2d = _lazy(norm.BatchNorm2d), _lazy(norm.InstanceNorm2d, -3, _LazyInstanceNorm)
+LazyBatchNorm3d, LazyInstanceNorm3d = _lazy(norm.BatchNorm3d), _lazy(norm.InstanceNorm3d, -4, _LazyInstanceNorm)
 
 publish_classes(globals())

@@ -8,59 +8,21 @@ from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional
 from .layers import PairwiseDistance
-from .wrapped import Loss
+from .wrapped import Loss, layer
 
-
-class MSELoss(Loss, function=functional.mse_loss, without=("weight",)):
-    """Compute the mean squared difference."""
-
-
-class L1Loss(Loss, function=functional.l1_loss, without=("weight",)):
-    """Compute the mean absolute difference."""
-
-
-class SmoothL1Loss(Loss, function=functional.smooth_l1_loss):
-    """Compute a loss that is quadratic for differences below `beta` and linear beyond."""
-
-
-class HuberLoss(Loss, function=functional.huber_loss, without=("weight",)):
-    """Compute a loss that is quadratic for differences below `delta` and linear beyond."""
-
-
-class KLDivLoss(Loss, function=functional.kl_div):
-    """Compute the Kullback-Leibler divergence; the input holds log-probabilities."""
-
-
-class BCELoss(Loss, function=functional.binary_cross_entropy):
-    """Compute the binary cross entropy of probabilities."""
-
-
-class BCEWithLogitsLoss(Loss, function=functional.binary_cross_entropy_with_logits):
-    """Compute the binary cross entropy of logits."""
-
-
-class NLLLoss(Loss, function=functional.nll_loss):
-    """Compute the negative log-likelihood of class indices under log-probabilities."""
-
-
-class CrossEntropyLoss(Loss, function=functional.cross_entropy):
-    """Compute the cross entropy of class indices or class probabilities under logits."""
-
-
-class MarginRankingLoss(Loss, function=functional.margin_ranking_loss):
-    """Penalise pairs whose order (target 1: the first is larger) is not kept by the margin."""
-
-
-class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss):
-    """Penalise distances of similar pairs (target 1) and those below the margin of others (target -1)."""
-
-
-class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss):
-    """Penalise angles of similar pairs (target 1) and cosines above the margin of others (target -1)."""
-
-
-class TripletMarginLoss(Loss, function=functional.triplet_margin_loss):
-    """Penalise anchors that are not closer to the positive than to the negative by the margin."""
+MSELoss = layer("MSELoss", functional.mse_loss, Loss, without=("weight",))
+L1Loss = layer("L1Loss", functional.l1_loss, Loss, without=("weight",))
+SmoothL1Loss = layer("SmoothL1Loss", functional.smooth_l1_loss, Loss)
+HuberLoss = layer("HuberLoss", functional.huber_loss, Loss, without=("weight",))
+KLDivLoss = layer("KLDivLoss", functional.kl_div, Loss)
+BCELoss = layer("BCELoss", functional.binary_cross_entropy, Loss)
+BCEWithLogitsLoss = layer("BCEWithLogitsLoss", functional.binary_cross_entropy_with_logits, Loss)
+NLLLoss = layer("NLLLoss", functional.nll_loss, Loss)
+CrossEntropyLoss = layer("CrossEntropyLoss", functional.cross_entropy, Loss)
+MarginRankingLoss = layer("MarginRankingLoss", functional.margin_ranking_loss, Loss)
+HingeEmbeddingLoss = layer("HingeEmbeddingLoss", functional.hinge_embedding_loss, Loss)
+CosineEmbeddingLoss = layer("CosineEmbeddingLoss", functional.cosine_embedding_loss, Loss)
+TripletMarginLoss = layer("TripletMarginLoss", functional.triplet_margin_loss, Loss)
 
 
 class TripletMarginWithDistanceLoss(Loss, function=functional.triplet_margin_with_distance_loss, keyword_only=True):
@@ -79,34 +41,17 @@ class TripletMarginWithDistanceLoss(Loss, function=functional.triplet_margin_wit
         )
 
 
-class MultiMarginLoss(Loss, function=functional.multi_margin_loss):
-    """Penalise classes whose score comes within the margin of that of the target class."""
-
-
-class MultiLabelMarginLoss(Loss, function=functional.multilabel_margin_loss):
-    """Penalise wrong classes whose score comes within 1 of that of a target class."""
-
-
-class MultiLabelSoftMarginLoss(Loss, function=functional.multilabel_soft_margin_loss):
-    """Compute the binary cross entropy of logits, averaged over classes."""
-
-
-class SoftMarginLoss(Loss, function=functional.soft_margin_loss):
-    """Compute the logistic loss for targets 1 and -1."""
-
-
-class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss):
-    """Compute the negative log-likelihood of counts under a Poisson distribution."""
-
-
-class GaussianNLLLoss(
-    Loss, function=functional.gaussian_nll_loss, inputs=("input", "target", "var"), keyword_only=True
-):
-    """Compute the negative log-likelihood under normal distributions of given means and variances."""
-
-
-class CTCLoss(Loss, function=functional.ctc_loss, inputs=("log_probs", "targets", "input_lengths", "target_lengths")):
-    """Compute the negative log-likelihood of label sequences, summed over their alignments with the inputs."""
+MultiMarginLoss = layer("MultiMarginLoss", functional.multi_margin_loss, Loss)
+MultiLabelMarginLoss = layer("MultiLabelMarginLoss", functional.multilabel_margin_loss, Loss)
+MultiLabelSoftMarginLoss = layer("MultiLabelSoftMarginLoss", functional.multilabel_soft_margin_loss, Loss)
+SoftMarginLoss = layer("SoftMarginLoss", functional.soft_margin_loss, Loss)
+PoissonNLLLoss = layer("PoissonNLLLoss", functional.poisson_nll_loss, Loss)
+GaussianNLLLoss = layer(
+    "GaussianNLLLoss", functional.gaussian_nll_loss, Loss, inputs=("input", "target", "var"), keyword_only=True
+)
+CTCLoss = layer(
+    "CTCLoss", functional.ctc_loss, Loss, inputs=("log_probs", "targets", "input_lengths", "target_lengths")
+)
 
 
 publish_classes(globals())

@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 from .parameter import Parameter
-from .wrapped import FunctionModule
+from .wrapped import layer
 
 
 class _Running(Module):
@@ -320,13 +320,10 @@ class RMSNorm(_Normalization):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
-class LocalResponseNorm(FunctionModule, function=functional.local_response_norm):
-    """Divide by a power of the sum of squares of `size` neighbouring channels."""
-
-    unnamed = ("size",)
+LocalResponseNorm = layer("LocalResponseNorm", functional.local_response_norm, unnamed=("size",))
 
 
-class CrossMapLRN2d(LocalResponseNorm):
+class CrossMapLRN2d(LocalResponseNorm):  # type: ignore[misc, valid-type]
     """`LocalResponseNorm` under its old name (PyTorch's leaves the first channel in the sums of all later ones)."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.declared import publish_classes
+from ..functions.signatures import subclass
 from ..tensor import Tensor
 from .functional.paddings import pad
 from .module import Module
@@ -56,49 +57,15 @@ class _ConstantPad(_PaddingModule):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad, axes=1): ...
+def _for_ranks(name: str, base: type[_PaddingModule], mode: str = "constant") -> list[type[_PaddingModule]]:
+    """Return the paddings of one, two and three axes."""
+    return [subclass(f"{name}{axes}d", base, {}, axes=axes, mode=mode) for axes in (1, 2, 3)]
 
 
-class ConstantPad2d(_ConstantPad, axes=2): ...
-
-
-class ConstantPad3d(_ConstantPad, axes=3): ...
-
-
-class ZeroPad1d(_PaddingModule, axes=1): ...
-
-
-class ZeroPad2d(_PaddingModule, axes=2): ...
-
-
-class ZeroPad3d(_PaddingModule, axes=3): ...
-
-
-class ReflectionPad1d(_PaddingModule, axes=1, mode="reflect"): ...
-
-
-class ReflectionPad2d(_PaddingModule, axes=2, mode="reflect"): ...
-
-
-class ReflectionPad3d(_PaddingModule, axes=3, mode="reflect"): ...
-
-
-class ReplicationPad1d(_PaddingModule, axes=1, mode="replicate"): ...
-
-
-class ReplicationPad2d(_PaddingModule, axes=2, mode="replicate"): ...
-
-
-class ReplicationPad3d(_PaddingModule, axes=3, mode="replicate"): ...
-
-
-class CircularPad1d(_PaddingModule, axes=1, mode="circular"): ...
-
-
-class CircularPad2d(_PaddingModule, axes=2, mode="circular"): ...
-
-
-class CircularPad3d(_PaddingModule, axes=3, mode="circular"): ...
-
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _for_ranks("ConstantPad", _ConstantPad)
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _for_ranks("ZeroPad", _PaddingModule)
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _for_ranks("ReflectionPad", _PaddingModule, "reflect")
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _for_ranks("ReplicationPad", _PaddingModule, "replicate")
+CircularPad1d, CircularPad2d, CircularPad3d = _for_ranks("CircularPad", _PaddingModule, "circular")
 
 publish_classes(globals())

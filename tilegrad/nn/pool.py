@@ -9,7 +9,7 @@ from ..errors import ArgumentError
 from ..functions.declared import publish_classes
 from . import functional
 from .functional.geometry import each
-from .wrapped import FunctionModule
+from .wrapped import FunctionModule, layer
 
 
 class _Pooling(FunctionModule):
@@ -32,76 +32,21 @@ class _MaxPooling(_Pooling):
     shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
 
 
-class MaxPool1d(_MaxPooling, function=functional.max_pool1d, last=("ceil_mode",)):
-    """Compute the maximum of each window of (N, C, L).
-
-    >>> MaxPool1d(3, stride=2)
-    MaxPool1d(kernel_size=3, stride=2, padding=0, dilation=1, ceil_mode=False)
-    """
-
-
-class MaxPool2d(_MaxPooling, function=functional.max_pool2d, last=("ceil_mode",)):
-    """Compute the maximum of each window of (N, C, H, W)."""
-
-
-class MaxPool3d(_MaxPooling, function=functional.max_pool3d, last=("ceil_mode",)):
-    """Compute the maximum of each window of (N, C, D, H, W)."""
-
-
-class AvgPool1d(_Pooling, function=functional.avg_pool1d):
-    """Average each window of (N, C, L)."""
-
-    rank = 1
-
-
-class AvgPool2d(_Pooling, function=functional.avg_pool2d):
-    """Average each window of (N, C, H, W)."""
-
-
-class AvgPool3d(_Pooling, function=functional.avg_pool3d):
-    """Average each window of (N, C, D, H, W)."""
-
-
-class AdaptiveAvgPool1d(FunctionModule, function=functional.adaptive_avg_pool1d):
-    """Average the windows that divide (N, C, L) evenly into `output_size`."""
-
-
-class AdaptiveAvgPool2d(FunctionModule, function=functional.adaptive_avg_pool2d):
-    """Average the windows that divide (N, C, H, W) evenly into `output_size`."""
-
-
-class AdaptiveAvgPool3d(FunctionModule, function=functional.adaptive_avg_pool3d):
-    """Average the windows that divide (N, C, D, H, W) evenly into `output_size`."""
-
-
-class AdaptiveMaxPool1d(FunctionModule, function=functional.adaptive_max_pool1d):
-    """Compute the maximum of the windows that divide (N, C, L) evenly into `output_size`."""
-
-    shown = ("output_size",)
-
-
-class AdaptiveMaxPool2d(FunctionModule, function=functional.adaptive_max_pool2d):
-    """Compute the maximum of the windows that divide (N, C, H, W) evenly into `output_size`."""
-
-    shown = ("output_size",)
-
-
-class AdaptiveMaxPool3d(FunctionModule, function=functional.adaptive_max_pool3d):
-    """Compute the maximum of the windows that divide (N, C, D, H, W) evenly into `output_size`."""
-
-    shown = ("output_size",)
-
-
-class LPPool1d(FunctionModule, function=functional.lp_pool1d):
-    """Compute the p-norm of each window of (N, C, L)."""
-
-
-class LPPool2d(FunctionModule, function=functional.lp_pool2d):
-    """Compute the p-norm of each window of (N, C, H, W)."""
-
-
-class LPPool3d(FunctionModule, function=functional.lp_pool3d):
-    """Compute the p-norm of each window of (N, C, D, H, W)."""
+MaxPool1d = layer("MaxPool1d", functional.max_pool1d, _MaxPooling, last=("ceil_mode",))
+MaxPool2d = layer("MaxPool2d", functional.max_pool2d, _MaxPooling, last=("ceil_mode",))
+MaxPool3d = layer("MaxPool3d", functional.max_pool3d, _MaxPooling, last=("ceil_mode",))
+AvgPool1d = layer("AvgPool1d", functional.avg_pool1d, _Pooling, rank=1)
+AvgPool2d = layer("AvgPool2d", functional.avg_pool2d, _Pooling)
+AvgPool3d = layer("AvgPool3d", functional.avg_pool3d, _Pooling)
+AdaptiveAvgPool1d = layer("AdaptiveAvgPool1d", functional.adaptive_avg_pool1d)
+AdaptiveAvgPool2d = layer("AdaptiveAvgPool2d", functional.adaptive_avg_pool2d)
+AdaptiveAvgPool3d = layer("AdaptiveAvgPool3d", functional.adaptive_avg_pool3d)
+AdaptiveMaxPool1d = layer("AdaptiveMaxPool1d", functional.adaptive_max_pool1d, shown=("output_size",))
+AdaptiveMaxPool2d = layer("AdaptiveMaxPool2d", functional.adaptive_max_pool2d, shown=("output_size",))
+AdaptiveMaxPool3d = layer("AdaptiveMaxPool3d", functional.adaptive_max_pool3d, shown=("output_size",))
+LPPool1d = layer("LPPool1d", functional.lp_pool1d)
+LPPool2d = layer("LPPool2d", functional.lp_pool2d)
+LPPool3d = layer("LPPool3d", functional.lp_pool3d)
 
 
 class _FractionalMaxPool(FunctionModule):
@@ -113,30 +58,17 @@ class _FractionalMaxPool(FunctionModule):
             raise ArgumentError(f"{type(self).__name__}: give output_size or output_ratio, one of them")
 
 
-class FractionalMaxPool2d(_FractionalMaxPool, function=functional.fractional_max_pool2d):
-    """Compute the maximum of windows of images at random distances (Graham, 2014)."""
-
-
-class FractionalMaxPool3d(_FractionalMaxPool, function=functional.fractional_max_pool3d):
-    """Compute the maximum of windows of volumes at random distances."""
-
-
-class MaxUnpool1d(_Pooling, function=functional.max_unpool1d, inputs=("input", "indices", "output_size")):
-    """Invert `MaxPool1d(return_indices=True)`: place values at their indices, zeros elsewhere."""
-
-    rank = 1
-
-
-class MaxUnpool2d(_Pooling, function=functional.max_unpool2d, inputs=("input", "indices", "output_size")):
-    """Invert `MaxPool2d(return_indices=True)`: place values at their indices, zeros elsewhere."""
-
-    rank = 2
-
-
-class MaxUnpool3d(_Pooling, function=functional.max_unpool3d, inputs=("input", "indices", "output_size")):
-    """Invert `MaxPool3d(return_indices=True)`: place values at their indices, zeros elsewhere."""
-
-    rank = 3
+FractionalMaxPool2d = layer("FractionalMaxPool2d", functional.fractional_max_pool2d, _FractionalMaxPool)
+FractionalMaxPool3d = layer("FractionalMaxPool3d", functional.fractional_max_pool3d, _FractionalMaxPool)
+MaxUnpool1d = layer(
+    "MaxUnpool1d", functional.max_unpool1d, _Pooling, inputs=("input", "indices", "output_size"), rank=1
+)
+MaxUnpool2d = layer(
+    "MaxUnpool2d", functional.max_unpool2d, _Pooling, inputs=("input", "indices", "output_size"), rank=2
+)
+MaxUnpool3d = layer(
+    "MaxUnpool3d", functional.max_unpool3d, _Pooling, inputs=("input", "indices", "output_size"), rank=3
+)
 
 
 publish_classes(globals())

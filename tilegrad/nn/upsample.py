@@ -7,7 +7,7 @@ from typing import Any
 
 from ..functions.declared import publish_classes
 from . import functional
-from .wrapped import FunctionModule
+from .wrapped import FunctionModule, layer
 
 
 class Upsample(FunctionModule, function=functional.interpolate, without=("antialias",)):
@@ -42,16 +42,9 @@ class UpsamplingBilinear2d(Upsample):
         super().__init__(size, scale_factor, "bilinear", align_corners=True)
 
 
-class PixelShuffle(FunctionModule, function=functional.pixel_shuffle):
-    """Rearrange (..., C r r, H, W) to (..., C, H r, W r)."""
-
-
-class PixelUnshuffle(FunctionModule, function=functional.pixel_unshuffle):
-    """Rearrange (..., C, H r, W r) to (..., C r r, H, W)."""
-
-
-class ChannelShuffle(FunctionModule, function=functional.channel_shuffle):
-    """Interleave the channels of the groups."""
+PixelShuffle = layer("PixelShuffle", functional.pixel_shuffle)
+PixelUnshuffle = layer("PixelUnshuffle", functional.pixel_unshuffle)
+ChannelShuffle = layer("ChannelShuffle", functional.channel_shuffle)
 
 
 publish_classes(globals())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, signature
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..functions.signatures import add_method, subclass
 from .functional.losses import reduction_of
 from .module import Module
 
@@ -56,20 +58,14 @@ class FunctionModule(Module):
         passed = [p.name if p.default is Parameter.empty else f"{p.name}={p.name}" for p in given]
         passed += [f"{name}=self.{name}" for name in cls.settings if name not in OUT_OF_USE]
         passed += ["training=self.training"] if "training" in parameters else []
-        starred = ["*"] if keyword_only else []
-        source = f"def __init__({', '.join(['self', *starred, *map(_declared, cls.settings.values())])}):\n"
-        source += f"    self._set({', '.join(f'{name}={name}' for name in cls.settings)})\n"
-        source += f"def forward({', '.join(['self', *map(_declared, given)])}):\n"
-        source += f"    return function({', '.join(passed)})\n"
-        space: dict[str, Any] = {"function": function, "parameters": parameters}
-        exec(source, space)
-        space["__init__"].__annotations__ = {p.name: p.annotation for p in cls.settings.values()} | {"return": "None"}
-        space["forward"].__annotations__ = {p.name: p.annotation for p in given} | {"return": result}
-        for name in ("__init__", "forward"):
-            if name not in cls.__dict__:
-                made = space[name]
-                made.__module__, made.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
-                setattr(cls, name, made)
+        kind = Parameter.KEYWORD_ONLY if keyword_only else Parameter.POSITIONAL_OR_KEYWORD
+        stored = f"self._set({', '.join(f'{name}={name}' for name in cls.settings)})"
+        called = f"function({', '.join(passed)})"
+        if "__init__" not in cls.__dict__:
+            taken = [p.replace(kind=kind) for p in cls.settings.values()]
+            add_method(cls, "__init__", taken, stored, "None")
+        if "forward" not in cls.__dict__:
+            add_method(cls, "forward", given, called, result, function=function)
 
     def _set(self, **settings: Any) -> None:
         Module.__init__(self)
@@ -92,14 +88,24 @@ class FunctionModule(Module):
         return ", ".join(f"{value}" if name in self.unnamed else f"{name}={value!r}" for name, value in shown)
 
 
-def _declared(parameter: Parameter) -> str:
-    """Return a parameter as it is written in a constructor, with its default from `parameters`."""
-    if parameter.default is Parameter.empty:
-        return parameter.name
-    return f"{parameter.name}=parameters[{parameter.name!r}].default"
-
-
 class Loss(FunctionModule):
     """A loss that is a function with a reduction."""
 
     shown = ()
+
+
+def layer(
+    name: str, function: Callable[..., Any], base: type[FunctionModule] = FunctionModule, **facts: Any
+) -> type[FunctionModule]:
+    """Return the class of modules that call a function; its docstring is that of the function, without the example.
+
+    `facts` are arguments of `FunctionModule.__init_subclass__`, and attributes of the class.
+
+    >>> from tilegrad.nn import functional
+    >>> layer("Softshrink", functional.softshrink, unnamed=("lambd",))(0.25)
+    Softshrink(0.25)
+    """
+    form = {key: facts.pop(key) for key in ("inputs", "without", "last", "keyword_only") if key in facts}
+    doc = (function.__doc__ or "").partition(">>>")[0].rstrip()
+    module = sys._getframe(1).f_globals["__name__"]
+    return subclass(name, base, {"__module__": module, "__doc__": doc, **facts}, function=function, **form)

@@ -34,10 +34,12 @@ def _placed(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute max(x, 0)."""
     return input.relu_() if inplace else input.relu()
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute min(max(x, 0), 6)."""
     return hardtanh(input, 0, 6, inplace)
 
 
@@ -48,6 +50,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Compute x where it is positive, negative_slope * x elsewhere."""
     return _placed(input, where(input > 0, input, input * negative_slope), inplace)
 
 
@@ -83,10 +86,12 @@ def rrelu(
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Compute x where it is positive, alpha * (exp(x) - 1) elsewhere."""
     return _placed(input, where(input > 0, input, alpha * _expm1_below(input, 1)), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Compute x where it is positive, alpha * (exp(x / alpha) - 1) elsewhere."""
     return _placed(input, where(input > 0, input, alpha * _expm1_below(input, alpha)), inplace)
 
 
@@ -122,10 +127,12 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute min(max(x + 3, 0), 6) / 6."""
     return _placed(input, hardtanh(input + 3, 0, 6) / 6, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute x * hardsigmoid(x)."""
     return _placed(input, input * hardsigmoid(input), inplace)
 
 
@@ -145,18 +152,22 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def sigmoid(input: Tensor) -> Tensor:
+    """Compute 1 / (1 + exp(-x))."""
     return input.sigmoid()
 
 
 def tanh(input: Tensor) -> Tensor:
+    """Compute the hyperbolic tangent."""
     return input.tanh()
 
 
 def tanhshrink(input: Tensor) -> Tensor:
+    """Compute x - tanh(x)."""
     return input - input.tanh()
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute x * sigmoid(x)."""
     return _placed(input, input * input.sigmoid(), inplace)
 
 
@@ -180,10 +191,12 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 
 def softsign(input: Tensor) -> Tensor:
+    """Compute x / (1 + |x|)."""
     return input / (1 + input.abs())
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """Compute x * tanh(softplus(x))."""
     return _placed(input, input * softplus(input).tanh(), inplace)
 
 
@@ -217,14 +230,17 @@ def _axis(input: Tensor, dim: int | None) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
+    """Compute exp(x) / sum(exp(x)) along an axis."""
     return (input if dtype is None else input.to(dtype)).softmax(_axis(input, dim))
 
 
 def softmin(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
+    """Compute the softmax of -x along an axis."""
     return softmax(-input, dim, dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: DType | None = None) -> Tensor:
+    """Compute the logarithm of the softmax along an axis, without overflow."""
     return (input if dtype is None else input.to(dtype)).log_softmax(_axis(input, dim))
 
 

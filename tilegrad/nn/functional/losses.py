@@ -207,6 +207,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
+    """Compute the mean squared difference."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("mse_loss", input, target)
     difference = input - target
@@ -222,6 +223,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
+    """Compute the mean absolute difference."""
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("l1_loss", input, target)
     return _average((input - target).abs(), weight, reduction)
