@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from ..functions.arithmetic import maximum
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled
-from .optimizer import Optimizer, Params, State
-from .settings import Group, Hints, Settings
+from .optimizer import DeclaredOptimizer, State
+from .settings import Group, Settings
 
 
-class Adam(Optimizer):
+class Adam(DeclaredOptimizer, settings="lr betas eps weight_decay amsgrad * maximize decoupled_weight_decay"):
     """Step by the running mean of the gradients, divided by the root of the running mean of their squares."""
 
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        decoupled_weight_decay: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, hints)
 
     def kept(self, group: Group) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
@@ -61,24 +37,13 @@ class Adam(Optimizer):
         parameter.sub_(mean / (square.sqrt() / correction + group["eps"]) * size)
 
 
-class AdamW(Adam):
+class AdamW(
+    Adam,
+    settings="lr betas eps weight_decay amsgrad * maximize",
+    weight_decay=1e-2,
+    fixed={"decoupled_weight_decay": True},
+):
     """Adam with decoupled weight decay: it shrinks the parameters instead of joining the gradient."""
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        super().__init__(
-            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, decoupled_weight_decay=True, **hints
-        )
 
 
 publish_classes(globals())

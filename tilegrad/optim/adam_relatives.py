@@ -4,35 +4,21 @@ al., 2023).
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from ..functions.arithmetic import maximum, where
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled, with_decay
-from .optimizer import Optimizer, Params, State
-from .settings import Hints, Settings
+from .optimizer import DeclaredOptimizer, State
+from .settings import Settings
 
 
-class Adamax(Optimizer):
+class Adamax(DeclaredOptimizer, settings="lr betas eps weight_decay * maximize", lr=2e-3):
     """Adam with the running maximum of gradient magnitudes in place of the mean of squares."""
 
     state_names = ("exp_avg", "exp_inf")
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, hints)
 
     def tick(self, state: State, group: Settings) -> Tensor:
         step = state["step"].add_(1).double()
@@ -46,35 +32,16 @@ class Adamax(Optimizer):
         parameter.sub_(mean / greatest * common)
 
 
-class NAdam(Optimizer):
+class NAdam(
+    DeclaredOptimizer,
+    settings="lr betas eps weight_decay momentum_decay decoupled_weight_decay * maximize",
+    lr=2e-3,
+    momentum_decay=4e-3,
+):
     """Adam with Nesterov momentum, which grows with the steps."""
 
     state_names = ("exp_avg", "exp_avg_sq")
     counters = {"step": 0.0, "mu_product": 1.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 2e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum_decay: float = 4e-3,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay,
-            "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, hints)
 
     def tick(self, state: State, group: Settings) -> tuple[Tensor, Tensor, Tensor]:
         """Return the coefficients of gradient and mean, and the bias correction of the squares."""
@@ -94,33 +61,11 @@ class NAdam(Optimizer):
         parameter.sub_((gradient * along_gradient + mean * along_mean) / ((square / correction).sqrt() + group["eps"]))
 
 
-class RAdam(Optimizer):
+class RAdam(DeclaredOptimizer, settings="lr betas eps weight_decay decoupled_weight_decay * maximize"):
     """Adam that uses the mean of squares only once its variance is small enough."""
 
     state_names = ("exp_avg", "exp_avg_sq")
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        decoupled_weight_decay: bool = False,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }
-        super().__init__(params, defaults, hints)
 
     def tick(self, state: State, group: Settings) -> tuple[Tensor, Tensor, Tensor]:
         """Return the step size, whether the squares are used, and their rectification."""
@@ -145,29 +90,16 @@ class RAdam(Optimizer):
         parameter.sub_(mean * size * where(trusted, rectified / (square.sqrt() + group["eps"]), 1.0))
 
 
-class Lion(Optimizer):
+class Lion(
+    DeclaredOptimizer,
+    settings="lr betas weight_decay * maximize",
+    lr=1e-4,
+    betas=(0.9, 0.99),
+    fixed={"decoupled_weight_decay": True},
+):
     """Step by the sign of a running mean of the gradients."""
 
     state_names = ("exp_avg",)
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-4,
-        betas: tuple[float, float] = (0.9, 0.99),
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-            "decoupled_weight_decay": True,
-        }
-        super().__init__(params, defaults, hints)
 
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
         first, second = group["betas"]

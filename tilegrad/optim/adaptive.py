@@ -4,43 +4,28 @@ element.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from ..functions.creation import full_like
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
-from .optimizer import Optimizer, Params, State
-from .settings import Group, Hints, Settings
+from .optimizer import DeclaredOptimizer, State
+from .settings import Group, Settings
 
 
-class Adagrad(Optimizer):
+class Adagrad(
+    DeclaredOptimizer,
+    settings="lr lr_decay weight_decay initial_accumulator_value eps * maximize",
+    lr=1e-2,
+    lr_decay=0.0,
+    initial_accumulator_value=0.0,
+    eps=1e-10,
+):
     """Step by the gradient, divided by the root of the sum of all its squares."""
 
     state_names = ("sum",)
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-2,
-        lr_decay: float = 0.0,
-        weight_decay: float = 0.0,
-        initial_accumulator_value: float = 0.0,
-        eps: float = 1e-10,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "eps": eps,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults, hints)
 
     def first_state(self, parameter: Tensor, group: Group) -> State:
         return {"sum": full_like(parameter.detach(), group["initial_accumulator_value"])}
@@ -56,25 +41,11 @@ class Adagrad(Optimizer):
         parameter.sub_(gradient / (total.sqrt() + group["eps"]) * common)
 
 
-class Adadelta(Optimizer):
+class Adadelta(DeclaredOptimizer, settings="lr rho eps weight_decay * maximize", lr=1.0, rho=0.9, eps=1e-6):
     """Step by the gradient, scaled by the root mean square of the steps over that of the gradients."""
 
     state_names = ("square_avg", "acc_delta")
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1.0,
-        rho: float = 0.9,
-        eps: float = 1e-6,
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {"lr": lr, "rho": rho, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
-        super().__init__(params, defaults, hints)
 
     def update(self, parameter: Tensor, gradient: Tensor, state: State, group: Settings, common: Any) -> None:
         rho, eps = group["rho"], group["eps"]
@@ -85,36 +56,18 @@ class Adadelta(Optimizer):
         parameter.sub_(change * group["lr"])
 
 
-class RMSprop(Optimizer):
+class RMSprop(
+    DeclaredOptimizer,
+    settings="lr alpha eps weight_decay momentum centered * maximize",
+    lr=1e-2,
+    alpha=0.99,
+    centered=False,
+):
     """Step by the gradient, divided by the root of the running mean of its squares; `centered`: by its standard
     deviation.
     """
 
     counters = {"step": 0.0}
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-2,
-        alpha: float = 0.99,
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
-        centered: bool = False,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "alpha": alpha,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "centered": centered,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults, hints)
 
     def kept(self, group: Group) -> tuple[str, ...]:
         moving = ("momentum_buffer",) if group["momentum"] else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.arithmetic import maximum, where
@@ -11,29 +11,16 @@ from ..functions.creation import full_like, zeros
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
-from .optimizer import Optimizer, Params, State
-from .settings import Group, Hints, Settings
+from .optimizer import DeclaredOptimizer, State
+from .settings import Group, Settings
 
 
-class ASGD(Optimizer):
+class ASGD(
+    DeclaredOptimizer, settings="lr lambd alpha t0 weight_decay * maximize", lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6
+):
     """Gradient descent whose parameters are averaged, from step `t0` on, in the state `ax`."""
 
     state_names = ("ax",)
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-2,
-        lambd: float = 1e-4,
-        alpha: float = 0.75,
-        t0: float = 1e6,
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "maximize": maximize}, hints)
 
     def counted(self, group: Group) -> dict[str, float]:
         """PyTorch goes by what is kept in the first step, too. (A tensor may be traced: it is not looked at.)"""
@@ -59,25 +46,17 @@ class ASGD(Optimizer):
         mean.add_((parameter - mean) * share)
 
 
-class Rprop(Optimizer):
+class Rprop(
+    DeclaredOptimizer, settings="lr etas step_sizes * maximize", lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50.0)
+):
     """Step by signs: an element's step grows while its gradient keeps its sign, and shrinks when it changes."""
 
     counters = {"step": 0.0}
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-2,
-        etas: tuple[float, float] = (0.5, 1.2),
-        step_sizes: tuple[float, float] = (1e-6, 50.0),
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        if not 0 < etas[0] < 1 < etas[1]:
-            raise ArgumentError(f"Rprop: etas are {etas}: the first is from 0 to 1, the second above 1")
-        defaults = {"lr": lr, "etas": etas, "step_sizes": step_sizes, "maximize": maximize}
-        super().__init__(params, defaults, hints)
+    def check(self, group: Group) -> None:
+        super().check(group)
+        if not 0 < group["etas"][0] < 1 < group["etas"][1]:
+            raise ArgumentError(f"Rprop: etas are {group['etas']}: the first is from 0 to 1, the second above 1")
 
     def kept(self, group: Group) -> tuple[str, ...]:
         return ("prev", "step_size")
@@ -101,30 +80,23 @@ class Rprop(Optimizer):
         state["prev"].copy_(gradient)
 
 
-class Adafactor(Optimizer):
+class Adafactor(
+    DeclaredOptimizer,
+    settings="lr beta2_decay eps d weight_decay * maximize",
+    lr=1e-2,
+    beta2_decay=-0.8,
+    eps=(None, 1e-3),
+    d=1.0,
+):
     """Adam that stores mean squares of matrices as those of rows and of columns only."""
 
     counters = {"step": 0.0}
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-2,
-        beta2_decay: float = -0.8,
-        eps: tuple[float | None, float] = (None, 1e-3),
-        d: float = 1.0,
-        weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        if d < 1 or beta2_decay > 0:
-            raise ArgumentError(f"Adafactor: d={d}, beta2_decay={beta2_decay}: d is at least 1, the other at most 0")
-        defaults = {"lr": lr, "beta2_decay": beta2_decay, "eps": eps, "d": d, "weight_decay": weight_decay}
-        super().__init__(params, {**defaults, "maximize": maximize}, hints)
-
     def check(self, group: Group) -> None:
         super().check({name: value for name, value in group.items() if name != "eps"})
+        d, beta2_decay = group["d"], group["beta2_decay"]
+        if d < 1 or beta2_decay > 0:
+            raise ArgumentError(f"Adafactor: d={d}, beta2_decay={beta2_decay}: d is at least 1, the other at most 0")
 
     def first_state(self, parameter: Tensor, group: Group) -> State:
         shape, places = tuple(parameter.shape), (parameter.dtype, parameter.device)

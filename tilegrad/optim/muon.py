@@ -10,43 +10,29 @@ from ..errors import ArgumentError
 from ..functions.contractions import matmul
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
-from .optimizer import Optimizer, Params, State
+from .optimizer import DeclaredOptimizer, State
 from .settings import Group, Settings
 
 ADJUSTED = (None, "original", "match_rms_adamw")
 
 
-class Muon(Optimizer):
+class Muon(
+    DeclaredOptimizer,
+    settings="lr weight_decay momentum nesterov ns_coefficients eps ns_steps adjust_lr_fn",
+    weight_decay=0.1,
+    momentum=0.95,
+    nesterov=True,
+    ns_coefficients=(3.4445, -4.7750, 2.0315),
+    eps=1e-7,
+    ns_steps=5,
+    adjust_lr_fn=None,
+):
     """Step along momentum whose singular values are moved near 1, for matrices, as in PyTorch.
 
     Meant for the weights of hidden layers; give biases, embeddings and the last layer to AdamW.
     """
 
     state_names = ("momentum_buffer",)
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315),
-        eps: float = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: str | None = None,
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "ns_coefficients": ns_coefficients,
-            "eps": eps,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-        }
-        super().__init__(params, defaults)
 
     def check(self, group: Group) -> None:
         super().check(group)

@@ -6,7 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..autograd.modes import enable_grad, no_grad
 from ..errors import ArgumentError
@@ -14,6 +14,7 @@ from ..functions.arithmetic import where
 from ..functions.creation import as_tensor, zeros_like
 from ..functions.declared import publish_classes
 from ..functions.promotion import kind_of
+from ..functions.signatures import add_method
 from ..jitted.function import tracing
 from ..lazy.evaluation import compute
 from ..lazy.handle import state as tracer
@@ -21,7 +22,7 @@ from ..lazy.handle import wrap
 from ..tensor import Tensor
 from . import counters
 from .hooks import OptimizerHooks
-from .settings import HINTS, Group, Hints, Settings, check_hints
+from .settings import HINTS, Group, Hints, Settings, check_hints, declared_parameters
 
 Params = Iterable[Any]
 """Tensors, or groups as dicts with their own settings, or pairs of a name and a tensor."""
@@ -360,6 +361,34 @@ class Optimizer(OptimizerHooks):
             settings = [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
             lines += [f"Parameter Group {n}", *settings]
         return "\n".join([*lines, ")"])
+
+
+class DeclaredOptimizer(Optimizer):
+    """An optimizer whose settings are declared with its class, and are the parameters of its constructor.
+
+    `settings` has their names, in order, those behind `*` given by name; defaults that differ from those in
+    `settings.DEFAULTS` follow. `fixed` are settings that the constructor does not take.
+
+    >>> import tilegrad as tg
+    >>> class Ascent(DeclaredOptimizer, settings="lr * maximize", maximize=True): ...
+    >>> Ascent([tg.ones(2)], lr=0.5).defaults
+    {'lr': 0.5, 'maximize': True}
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, params: Params, *args: Any, **settings: Any) -> None: ...
+
+    def __init_subclass__(cls, settings: str = "", fixed: Group | None = None, **defaults: Any) -> None:
+        super().__init_subclass__()
+        if settings:
+            parameters = declared_parameters(settings, defaults)
+            names = [parameter.name for parameter in parameters]
+            kept = [name for name in names if name not in ("params", "hints")]
+            kept.sort(key=lambda name: name == "decoupled_weight_decay")  # the last of a group, as in PyTorch
+            given = ", ".join(f"{name!r}: {name}" for name in kept)
+            body = f"Optimizer.__init__(self, params, {{{given}, **fixed}}, {'hints' if 'hints' in names else None})"
+            add_method(cls, "__init__", parameters, body, "None", Optimizer=Optimizer, fixed=fixed or {})
 
 
 def _of(parameter: Tensor, name: str, value: Any) -> Any:

@@ -7,6 +7,7 @@ schedules cost no recompilation. What decides *what* is computed (switches, and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import Parameter
 from typing import Any, TypedDict
 
 from ..errors import ArgumentError
@@ -27,6 +28,42 @@ class Hints(TypedDict, total=False):
 
 
 HINTS = tuple(Hints.__annotations__)
+
+
+DEFAULTS = {
+    "lr": 1e-3,
+    "betas": (0.9, 0.999),
+    "eps": 1e-8,
+    "weight_decay": 0.0,
+    "momentum": 0.0,
+    **dict.fromkeys(("amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"), False),
+}
+"""Defaults of the settings that several optimizers have."""
+
+
+def _annotation(name: str, default: Any) -> str:
+    if isinstance(default, tuple):
+        return f"tuple[{', '.join('float | None' if x is None else 'float' for x in default)}]"
+    return "float | Tensor" if name == "lr" else "str | None" if default is None else type(default).__name__
+
+
+def declared_parameters(names: str, defaults: Group) -> list[Parameter]:
+    """Return the parameters of an optimizer's constructor: its settings, behind `*` by name and with PyTorch's hints.
+
+    >>> [(p.name, p.annotation) for p in declared_parameters("lr momentum *", {"momentum": 0.9})]
+    [('params', 'Params'), ('lr', 'float | Tensor'), ('momentum', 'float'), ('hints', 'Unpack[Hints]')]
+    """
+    kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+    found = [Parameter("params", kind, annotation="Params")]
+    for name in names.split():
+        if name == "*":
+            kind = Parameter.KEYWORD_ONLY
+            continue
+        default = defaults[name] if name in defaults else DEFAULTS[name]
+        found.append(Parameter(name, kind, default=default, annotation=_annotation(name, default)))
+    if kind is Parameter.KEYWORD_ONLY:
+        found.append(Parameter("hints", Parameter.VAR_KEYWORD, annotation="Unpack[Hints]"))
+    return found
 
 
 def check_hints(optimizer: str, given: Hints) -> None:

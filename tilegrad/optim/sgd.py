@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
-from .optimizer import Optimizer, Params, State
-from .settings import Group, Hints, Settings
+from .optimizer import DeclaredOptimizer, State
+from .settings import Group, Settings
 
 
-class SGD(Optimizer):
+class SGD(DeclaredOptimizer, settings="lr momentum dampening weight_decay nesterov * maximize", dampening=0.0):
     """Gradient descent with momentum, Nesterov momentum and weight decay, as in PyTorch."""
-
-    def __init__(
-        self,
-        params: Params,
-        lr: float | Tensor = 1e-3,
-        momentum: float = 0.0,
-        dampening: float = 0.0,
-        weight_decay: float = 0.0,
-        nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        **hints: Unpack[Hints],
-    ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults, hints)
 
     def check(self, group: Group) -> None:
         super().check(group)
