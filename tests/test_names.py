@@ -32,7 +32,6 @@ GIVEN = {
 
 PYTORCHS = "a name of PyTorch's; tilegrad.torch has the class that scripts for PyTorch expect"
 OF_TWO_LEVELS = "one operation: a node of the tile language, and one of the scalar language or an op of the graph"
-OF_MODULES = "one operation: a module, named as PyTorch names it, and the op that it computes"
 
 SAME_MEANING = {
     "DataLoader": PYTORCHS,
@@ -45,10 +44,6 @@ SAME_MEANING = {
     "Reduce": OF_TWO_LEVELS,
     "Reshape": OF_TWO_LEVELS,
     "Scan": OF_TWO_LEVELS,
-    "Fold": OF_MODULES,
-    "Sigmoid": OF_MODULES,
-    "Tanh": OF_MODULES,
-    "Unfold": OF_MODULES,
     "Config": "public names: the settings, and Triton's class of constants to try",
     "Pad": "one operation: an op of the graph, and the transform of images that torchvision calls so",
 }
