@@ -9,8 +9,10 @@ import pytest
 
 from tilegrad.ir import tile as ir
 from tilegrad.ir.dtype import int64
+from tilegrad.ir.tile_checker import check
+from tilegrad.ir.tile_parser import parse
 from tilegrad.ir.tile_types import TileType, Types
-from tilegrad.tiles.affine import Affine
+from tilegrad.tiles.affine import Affine, once_assigned
 
 SHAPE = (8, 32)
 NAMES = {"a": 48, "k": 6}
@@ -58,6 +60,7 @@ def test_growth_and_bounds_hold_for_the_elements(seed: int) -> None:
     first = whole.flat[0]
     divisor = affine.divisor(x)
     assert first == 0 if divisor == 0 else first % divisor == 0
+    assert affine.distance(x, x + 5) == 5
     for axis, lanes in ((-1, 0), (-2, 0), (-1, 8), (-1, 4), (-2, 4)):
         growth = affine.growth(x, axis, lanes)
         vectors = np.moveaxis(whole, axis, -1)
@@ -68,10 +71,34 @@ def test_growth_and_bounds_hold_for_the_elements(seed: int) -> None:
         assert held, f"{x} along {axis} by {lanes}: {growth}"
 
 
+@pytest.mark.parametrize(("step", "divisor"), [(64, 32), (16, 16), (3, 1), (0, 32)])
+def test_names_that_are_assigned_again_have_the_divisor_of_all_their_values(step: int, divisor: int) -> None:
+    kernel = parse(f"""
+def f(x: "*f32", n: "i32"):
+    p = x + 32
+    for k in range(n):
+        p += {step}
+        n += 8
+        tl.store(p + tl.arange(0, 8), 1.0)
+""")
+    affine = Affine(check(kernel), *once_assigned(kernel))
+    affine.find_divisors(kernel)
+    assert affine.divisor(ir.Name("p")) == divisor
+    assert affine.divisor(ir.Name("x")) == 0
+    assert affine.divisor(ir.Name("n")) == 1
+
+
 def test_masks_are_uniform_in_vectors_that_begin_at_multiples() -> None:
     i, affine = ir.Arange(0, 64), Affine(Types({}), {}, {})
     assert affine.step(i < 24, -1, 8) == 0
     assert affine.step(i < 20, -1, 8) is None
+
+
+def test_first_elements_of_sums() -> None:
+    i, p, affine = ir.Arange(3, 64), ir.ProgramId(0), Affine(Types({}), {}, {})
+    x = ir.ExpandDims(i, (1,)) * 4 + p * 2 - i
+    assert affine.first(x) == {p: 2, ir.Literal(1): 9}
+    assert affine.distance(x, x + p) is None
 
 
 def test_typical_steps_ignore_the_ends_of_rows() -> None:

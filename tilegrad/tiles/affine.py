@@ -8,31 +8,14 @@ dividend does, and the divisor is such a multiple too, no vector crosses a borde
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from math import gcd, prod
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from ..ir.tile import (
-    Apply,
-    Arange,
-    Assign,
-    Atomic,
-    BroadcastTo,
-    Cast,
-    ExpandDims,
-    For,
-    Full,
-    Kernel,
-    Literal,
-    Name,
-    NumPrograms,
-    ProgramId,
-    Tile,
-    Trans,
-    parts,
-)
-from ..ir.tile_access import statements
+from ..ir import tile as ir
+from ..ir.tile_access import assigned_name, count_assignments, statements
 from ..ir.tile_rewrite import map_operands
 from ..ir.tile_types import Types
 
@@ -65,6 +48,10 @@ class Interval(NamedTuple):
     high: int | None
 
 
+Sum: TypeAlias = Mapping[ir.Tile, int]
+"""A sum of terms with their factors."""
+ONE = ir.Literal(1)
+"""The term of constants."""
 UNIFORM, UNKNOWN = Growth(0, 1), Growth(None, 1)
 ANY = Interval(None, None)
 
@@ -79,8 +66,8 @@ def memoised(question: Method) -> Method:
     called = question.__name__
 
     @wraps(question)
-    def wrapper(self: Any, x: Tile, *arguments: Any) -> Any:
-        key = (called, x.name if isinstance(x, Name) else id(x), *arguments)
+    def wrapper(self: Any, x: ir.Tile, *arguments: Any) -> Any:
+        key = (called, x.name if isinstance(x, ir.Name) else id(x), *arguments)
         known = self.memo.get(key)
         if known is None:
             known = self.memo[key] = question(self, x, *arguments), x
@@ -95,108 +82,165 @@ class Affine:
     Axes count from the last, -1, as in broadcasting. `lanes` is the length of vectors that begin at multiples of it; 0:
     the axis as a whole. The answers for typical elements ignore jumps between rows: `i // 13 * 24 + i % 13` has step 1.
 
-    >>> i, x = Arange(0, 64), Affine(Types({}), {}, {})
+    >>> i, x = ir.Arange(0, 64), Affine(Types({}), {}, {})
     >>> x.growth(i // 16 * 4096 + i % 16, -1, 8), x.growth(i // 16 * 4096 + i % 16, -1, 32)
     (Growth(step=1, divisor=8), Growth(step=None, divisor=16))
     >>> x.interval(i * 3 + 1)
     Interval(low=1, high=190)
     """
 
-    def __init__(self, types: Types, definitions: Mapping[str, Tile], loops: Mapping[str, For]) -> None:
+    def __init__(self, types: Types, definitions: Mapping[str, ir.Tile], loops: Mapping[str, ir.For]) -> None:
         self.types = types
         self.definitions = dict(definitions)
         """Expressions of names that are assigned once."""
         self.loops = dict(loops)
         """Loops by their counters."""
-        self.memo: dict[tuple[Any, ...], tuple[Any, Tile]] = {}
+        self.divisors: dict[str, int] = {}
+        """Divisors of numbers and addresses that are assigned several times."""
+        self.memo: dict[tuple[Any, ...], tuple[Any, ir.Tile]] = {}
 
-    def define(self, name: str, value: Tile) -> None:
+    def find_divisors(self, kernel: ir.Kernel) -> None:
+        """Find what divides all values of numbers and addresses that have no expression of their own: `p += 64`."""
+        values: dict[str, list[ir.Tile]] = {}
+        for s in statements(kernel.body):
+            name = "" if isinstance(s, ir.For) else assigned_name(s)
+            if name and name not in self.definitions and not self.types.variables[name].shape:
+                values.setdefault(name, []).append(s.value if isinstance(s, ir.Assign) else ir.Literal(1))
+        for p in kernel.parameters:
+            if p.name in values and not p.pointer:
+                values[p.name].append(ir.Literal(1))
+        found = dict.fromkeys(values, 0)
+        while found != self.divisors:
+            self.divisors = found
+            self.memo.clear()
+            found = {name: gcd(*map(self.divisor, given)) for name, given in values.items()}
+
+    def define(self, name: str, value: ir.Tile) -> None:
         """Add the expression of a name."""
         if self.definitions.get(name) is not value:
             self.definitions[name] = value
             self.memo.clear()
 
-    def enter(self, loop: For) -> None:
+    def enter(self, loop: ir.For) -> None:
         """Add a loop; its counter may have been that of another one."""
         self.loops[loop.index] = loop
         self.memo.clear()
 
-    def resolved(self, x: Tile) -> Tile:
+    def resolved(self, x: ir.Tile) -> ir.Tile:
         """Return the expression of a name, if it is known."""
-        while isinstance(x, Name) and x.name in self.definitions:
+        while isinstance(x, ir.Name) and x.name in self.definitions:
             x = self.definitions[x.name]
         return x
 
     @memoised
-    def expanded(self, x: Tile) -> Tile:
+    def expanded(self, x: ir.Tile) -> ir.Tile:
         """Inline the names in an expression."""
-        if isinstance(x, Name):
+        if isinstance(x, ir.Name):
             return self.expanded(self.definitions[x.name]) if x.name in self.definitions else x
         return map_operands(x, self.expanded)
 
     @memoised
-    def expanded_size(self, x: Tile) -> int:
+    def expanded_size(self, x: ir.Tile) -> int:
         """Return the number of nodes of an expression with its names inlined."""
-        if isinstance(x, Name):
+        if isinstance(x, ir.Name):
             return self.expanded_size(self.definitions[x.name]) if x.name in self.definitions else 1
-        return 1 + sum(map(self.expanded_size, parts(x)))
+        return 1 + sum(map(self.expanded_size, ir.parts(x)))
+
+    # --- sums of terms ---------------------------------------------------------------------------
+
+    @memoised
+    def linear(self, x: ir.Tile) -> Sum:
+        """Return an integer or address as a sum: terms with their factors, a constant as the factor of 1.
+
+        >>> i, affine = ir.Arange(4, 8), Affine(Types({}), {}, {})
+        >>> print(*(f"{factor} * {term}" for term, factor in affine.linear(i * 3 + ir.ProgramId(0) - 2).items()))
+        3 * tl.arange(0, 4) 10 * 1 1 * tl.program_id(0)
+        """
+        match self.resolved(x):
+            case ir.Literal(int(value)):
+                return {ONE: value} if value else {}
+            case ir.Arange(start, stop):
+                return add_sums({ir.Arange(0, stop - start): 1}, {ONE: start})
+            case ir.BroadcastTo(y) | ir.ExpandDims(y) | ir.Full(_, y):
+                return self.linear(y)
+            case ir.Cast(y, dtype) if dtype.is_integer and (isinstance(y, ir.Literal) or self._is_integer(y)):
+                return self.linear(y)
+            case ir.Apply("mul", (y, ir.Literal(int(by)))) | ir.Apply("mul", (ir.Literal(int(by)), y)):
+                return add_sums({}, self.linear(y), by)
+            case ir.Apply("add" | "sub" as fn, (y, z)):
+                return add_sums(self.linear(y), self.linear(z), 1 if fn == "add" else -1)
+        return {self.resolved(x): 1}
+
+    def first(self, x: ir.Tile) -> Sum:
+        """Return the first element of an integer tile, or of addresses, as a sum."""
+        return {term: factor for term, factor in self.linear(x).items() if not isinstance(term, ir.Arange)}
+
+    def distance(self, one: ir.Tile, other: ir.Tile) -> int | None:
+        """Return the constant distance of the first elements of two tiles, if it is known."""
+        left = add_sums(self.first(other), self.first(one), -1)
+        return left.get(ONE, 0) if not left.keys() - {ONE} else None
+
+    def _is_integer(self, x: ir.Tile) -> bool:
+        return self.types.of(x).dtype.is_integer
 
     # --- growth ----------------------------------------------------------------------------------
 
-    def step(self, x: Tile, axis: int = -1, lanes: int = 0, typical: bool = False) -> int | None:
+    def step(self, x: ir.Tile, axis: int = -1, lanes: int = 0, typical: bool = False) -> int | None:
         """Return the constant step of an integer or address along an axis, or None."""
         return self.growth(x, axis, lanes, typical).step
 
-    def divisor(self, x: Tile) -> int:
+    def divisor(self, x: ir.Tile) -> int:
         """Return a divisor of the first element of an integer tile (of an address: in elements)."""
         return self.growth(x, None).divisor
 
-    def growth(self, x: Tile, axis: int | None, lanes: int = 0, typical: bool = False) -> Growth:
+    def growth(self, x: ir.Tile, axis: int | None, lanes: int = 0, typical: bool = False) -> Growth:
         """Return the growth along an axis; `None`: only the first element of the tile is looked at."""
-        if isinstance(x, Literal):
+        if isinstance(x, ir.Literal):
             return Growth(0, abs(int(x.value)) if float(x.value).is_integer() else 1)
-        key = (x.name if isinstance(x, Name) else id(x), axis, lanes, typical)
+        key = (x.name if isinstance(x, ir.Name) else id(x), axis, lanes, typical)
         known = self.memo.get(key)
         if known is None:
             known = self.memo[key] = self._growth(x, axis, lanes, typical), x
         return known[0]
 
-    def _growth(self, x: Tile, axis: int | None, lanes: int, typical: bool) -> Growth:
+    def _growth(self, x: ir.Tile, axis: int | None, lanes: int, typical: bool) -> Growth:
         t = self.types.of(x)
         along = axis is not None and -axis <= len(t.shape) and t.shape[axis] > 1
         match x:
-            case Name(name) if name in self.definitions:
+            case ir.Name(name) if name in self.definitions:
                 return self.growth(self.definitions[name], axis, lanes, typical)
-            case Name(name) if name in self.loops:
+            case ir.Name(name) if name in self.loops:
                 loop = self.loops[name]
                 return Growth(0, gcd(self.divisor(loop.start), self.divisor(loop.step)))
-            case Name() if t.pointer and not t.shape:
+            case ir.Name(name) if name in self.divisors:
+                return Growth(0, self.divisors[name])
+            case ir.Name() if t.pointer and not t.shape:
                 return Growth(0, 0)
-            case Arange(start, stop):
+            case ir.Arange(start, stop):
                 if along:
                     return Growth(1, gcd(start, lanes))
                 return Growth(0, abs(start) if axis is None or stop == start + 1 else 1)
-            case Cast(y, dtype):
+            case ir.Cast(y, dtype):
                 inner = self.growth(y, axis, lanes, typical)
-                exact = dtype.is_integer and self.types.of(y).dtype.is_integer
+                exact = dtype.is_integer and self._is_integer(y)
                 return inner if exact else UNIFORM if inner.step == 0 else UNKNOWN
-            case Apply(fn, args):
+            case ir.Apply(fn, args):
                 return _growth_of(fn, args, [self.growth(a, axis, lanes, typical) for a in args], lanes, typical)
-            case Full(_, y) | ExpandDims(y) | BroadcastTo(y) | Trans(y):
+            case ir.Full(_, y) | ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Trans(y):
                 return self.growth(y, _source_axis(x, axis, len(t.shape)), lanes, typical)
         return UNKNOWN if along else UNIFORM
 
     # --- bounds ----------------------------------------------------------------------------------
 
-    def is_nonnegative(self, x: Tile) -> bool:
+    def is_nonnegative(self, x: ir.Tile) -> bool:
         """Return whether an integer is known to be non-negative."""
         low = self.interval(x).low
         return low is not None and low >= 0
 
     @memoised
-    def interval(self, x: Tile, first: bool = False) -> Interval:
+    def interval(self, x: ir.Tile, first: bool = False) -> Interval:
         """Return the bounds of the elements of an integer tile, or of its `first` one, unless it may overflow."""
-        if isinstance(x, Literal):
+        if isinstance(x, ir.Literal):
             return Interval(x.value, x.value) if isinstance(x.value, int) and type(x.value) is int else ANY
         t = self.types.of(x)
         if t.pointer or t.dtype.kind != "int":
@@ -205,59 +249,62 @@ class Affine:
         fits = -(1 << t.dtype.bits - 1) <= (low or 0), (high or 0) < 1 << t.dtype.bits - 1
         return Interval(low if fits[0] else None, high if fits[1] else None)
 
-    def _interval(self, x: Tile, first: bool) -> Interval:
+    def _interval(self, x: ir.Tile, first: bool) -> Interval:
         match x:
-            case Name(name) if name in self.definitions:
+            case ir.Name(name) if name in self.definitions:
                 return self.interval(self.definitions[name], first)
-            case Name(name) if name in self.loops:
+            case ir.Name(name) if name in self.loops:
                 return self._interval_of_counter(self.loops[name])
-            case ProgramId() | NumPrograms():
+            case ir.ProgramId() | ir.NumPrograms():
                 return Interval(0, (1 << 31) - 1)
-            case Arange(start, stop):
+            case ir.Arange(start, stop):
                 return Interval(start, start if first else stop - 1)
-            case Cast(y) | Full(_, y) | ExpandDims(y) | BroadcastTo(y) | Trans(y):
+            case ir.Cast(y) | ir.Full(_, y) | ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Trans(y):
                 return self.interval(y, first)
-            case Apply(fn, args):
+            case ir.Apply(fn, args):
                 return _interval_of(fn, [self.interval(y, first) for y in args])
         return ANY
 
-    def _interval_of_counter(self, loop: For) -> Interval:
+    def _interval_of_counter(self, loop: ir.For) -> Interval:
         match loop:
-            case For(_, Literal(int(start)), Literal(int(stop)), Literal(int(step))) if step > 0:
+            case ir.For(_, ir.Literal(int(start)), ir.Literal(int(stop)), ir.Literal(int(step))) if step > 0:
                 return Interval(start, start + max(0, stop - start - 1) // step * step)
         rises = self.is_nonnegative(loop.step)
         return Interval(self.interval(loop.start).low if rises else None, None)
 
 
-def once_assigned(kernel: Kernel) -> tuple[dict[str, Tile], dict[str, For]]:
+def once_assigned(kernel: ir.Kernel) -> tuple[dict[str, ir.Tile], dict[str, ir.For]]:
     """Return the expressions of the names that are assigned once, and the loops by their counters."""
-    values: dict[str, Tile] = {}
-    loops: dict[str, For] = {}
-    seen, several = {p.name for p in kernel.parameters}, {p.name for p in kernel.parameters}
+    values: dict[str, ir.Tile] = {}
+    loops: dict[str, ir.For] = {}
+    counts = count_assignments(kernel.body) + Counter(p.name for p in kernel.parameters)
     for s in statements(kernel.body):
-        name = s.index if isinstance(s, For) else s.name if isinstance(s, Assign | Atomic) else ""
-        several |= {name} if name in seen else set()
-        seen.add(name)
-        if isinstance(s, Assign):
-            values[name] = s.value
-        elif isinstance(s, For):
-            loops[name] = s
-    return {n: x for n, x in values.items() if n not in several}, {n: x for n, x in loops.items() if n not in several}
+        if isinstance(s, ir.Assign) and counts[s.name] == 1:
+            values[s.name] = s.value
+        elif isinstance(s, ir.For) and counts[s.index] == 1:
+            loops[s.index] = s
+    return values, loops
 
 
-def _source_axis(x: Tile, axis: int | None, rank: int) -> int | None:
+def add_sums(x: Sum, y: Sum, times: int = 1) -> Sum:
+    """Return x + times * y without terms that vanish."""
+    made = {term: x.get(term, 0) + times * y.get(term, 0) for term in {**x, **y}}
+    return {term: factor for term, factor in made.items() if factor}
+
+
+def _source_axis(x: ir.Tile, axis: int | None, rank: int) -> int | None:
     """Return the axis of the operand of a rearranged tile that corresponds to one of the tile."""
     if axis is None or -axis > rank:
         return axis if axis is None else ABSENT_AXIS
     match x:
-        case ExpandDims(_, axes):
+        case ir.ExpandDims(_, axes):
             return ABSENT_AXIS if rank + axis in axes else axis + sum(a > rank + axis for a in axes)
-        case Trans(_, permutation):
+        case ir.Trans(_, permutation):
             return permutation[axis] - rank
     return axis
 
 
-def _growth_of(fn: str, args: Sequence[Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+def _growth_of(fn: str, args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
     """Return the growth of a function of values."""
     steps, divisors = [p.step for p in parts], [p.divisor for p in parts]
     uniform = all(step == 0 for step in steps)
@@ -268,10 +315,10 @@ def _growth_of(fn: str, args: Sequence[Tile], parts: Sequence[Growth], lanes: in
             return Growth(total if known else None, gcd(*divisors))
         case "mul", [one, other]:
             for step, factor in ((one, args[1]), (other, args[0])):
-                if step is not None and isinstance(factor, Literal):
+                if step is not None and isinstance(factor, ir.Literal):
                     return Growth(step * int(factor.value), prod(divisors))
             return Growth(0 if uniform else None, prod(divisors))
-        case "floordiv" | "mod", _ if isinstance(args[1], Literal) and int(args[1].value) > 0:
+        case "floordiv" | "mod", _ if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
             return _divided(fn, parts[0], int(args[1].value), lanes, typical)
         case "mod" | "where" | "minimum" | "maximum", _:
             return Growth(0 if uniform else None, gcd(*divisors[-2:]))

@@ -78,6 +78,21 @@ def masked(x: "*f32", y: "*f32", upstream: "*f32", out: "*f32"):
 """
 
 
+@pytest.mark.parametrize(("step", "vectors"), [(1, False), (64, True)])
+def test_addresses_that_advance_are_as_aligned_as_their_steps(step: int, vectors: bool) -> None:
+    text = own_text(
+        parse(f"""
+        def advance(x: "*f32", out: "*f32"):
+            p = x
+            i = tl.arange(0, 512)
+            for k in range(0, 3):
+                tl.store(out + k * 512 + i, tl.load(p + i))
+                p += {step}
+    """)
+    )
+    assert ("read(p_" in text) is vectors
+
+
 def test_accesses_are_coalesced_across_row_padding() -> None:
     """Padding between the rows of an image is skipped: the typical step along them is 1, across them always 144."""
     text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text

@@ -23,30 +23,12 @@ from collections.abc import Sequence, Set
 from math import prod
 from typing import NamedTuple
 
+from ...ir import tile as ir
 from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
 from ...ir.node import Structure
 from ...ir.program import Launch, Program, ProgramBuffer, Step, Tiles
 from ...ir.size import Dim, known
-from ...ir.tile import (
-    Assign,
-    Cast,
-    Dot,
-    Full,
-    GatherAlongAxis,
-    If,
-    Kernel,
-    Literal,
-    Name,
-    NumPrograms,
-    ProgramId,
-    Reduce,
-    Reshape,
-    Scan,
-    Statement,
-    Tile,
-    TileParameter,
-)
 from ...ir.tile_access import accesses, expressions, names_in, statements
 from ...ir.tile_checker import check
 from .code.amx_packing import packed_bytes
@@ -59,19 +41,19 @@ from .target import Target
 
 MAX_GRID_AXES = 3
 """Axes of a grid."""
-UNMOVABLE = (Reduce, Scan, Dot, Reshape, GatherAlongAxis, NumPrograms)
+UNMOVABLE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape, ir.GatherAlongAxis, ir.NumPrograms)
 
 
 class PackedOperand(Structure):
     """A prepacked operand of a product and its address: tiles of the matrix unit, or panels."""
 
-    operand: Tile
+    operand: ir.Tile
     right: bool
-    place: Tile
+    place: ir.Tile
     panels: bool = False
 
 
-class PrepackedKernel(Kernel):
+class PrepackedKernel(ir.Kernel):
     """A kernel that reads prepacked operands."""
 
     packed: tuple[PackedOperand, ...] = ()
@@ -79,11 +61,11 @@ class PrepackedKernel(Kernel):
     """The low-precision products of a sum from zero whose operands are all prepacked."""
 
 
-class PackingKernel(Kernel):
+class PackingKernel(ir.Kernel):
     """A kernel that packs an operand: the tiles that it assigns to `names` are packed at `place`."""
 
     names: tuple[str, ...] = ()
-    place: Tile = Literal(0)
+    place: ir.Tile = ir.Literal(0)
     right: bool = False
     parts: int = 1
     """Bfloat16 parts of each element; 0: float32 panels."""
@@ -144,7 +126,7 @@ def _prepacked_launch(
     packed = tuple([p for packer in packers for p in packer.packed])
     prepacked = PrepackedKernel(
         launch.kernel.name,
-        (*launch.kernel.parameters, *[TileParameter(packer.memory, uint8) for packer in packers]),
+        (*launch.kernel.parameters, *[ir.TileParameter(packer.memory, uint8) for packer in packers]),
         launch.kernel.body,
         launch.kernel.origin,
         None,
@@ -174,11 +156,11 @@ def _is_small(packer: PackingLaunch, given: list[Dim]) -> bool:
 class _PackingKernels:
     """Builds the packing kernels of a kernel."""
 
-    def __init__(self, kernel: Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
+    def __init__(self, kernel: ir.Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
         self.products: list[SummedProduct] = []
         self.names = {p.name for p in kernel.parameters} | names_in(*expressions(*kernel.body))
-        if any(isinstance(x, Dot) for x in expressions(*kernel.body)):
+        if any(isinstance(x, ir.Dot) for x in expressions(*kernel.body)):
             self.types = check(kernel)
             self.products = consecutive_products(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
@@ -189,8 +171,8 @@ class _PackingKernels:
             return None
         slices = [self._slice(product, right) for product in self.products]
         needed = list(expressions(*(s for statements_of in slices for s in statements_of)))
-        axes = {x.axis for x in needed if isinstance(x, ProgramId)}
-        read = {x.name for x in needed if isinstance(x, Name)} & {p.name for p in self.kernel.parameters}
+        axes = {x.axis for x in needed if isinstance(x, ir.ProgramId)}
+        read = {x.name for x in needed if isinstance(x, ir.Name)} & {p.name for p in self.kernel.parameters}
         parts, constant = self.products[0].form.parts, bool(read) and read <= self.constants
         if not any(axis not in axes for axis in range(len(self.grid))) and len(self.grid) < MAX_GRID_AXES:
             self.grid.append(1)
@@ -202,7 +184,7 @@ class _PackingKernels:
         packer = self._launch(slices, axes, others[0], right)
         return None if not parts and not constant and packer.bytes > MAX_PANEL_BYTES else packer
 
-    def _launch(self, slices: list[list[Statement]], axes: Set[int], loop_axis: int, right: bool) -> PackingLaunch:
+    def _launch(self, slices: list[list[ir.Statement]], axes: Set[int], loop_axis: int, right: bool) -> PackingLaunch:
         """Build the packing kernel of an operand; iterations of the sum are along a grid axis that the operand does not
         use.
         """
@@ -213,12 +195,13 @@ class _PackingKernels:
         width = 0 if parts else self._width(right)
         shapes = [self._shape(product, right) for product in self.products]
         area = max(self._area(shape, right, parts, width) for shape in shapes)
-        instance: Tile = Literal(0)
+        instance: ir.Tile = ir.Literal(0)
         for axis in sorted(axes):
-            instance = Cast(ProgramId(axis), int64) if instance == Literal(0) else _on(instance, self.grid[axis], axis)
+            own = ir.Cast(ir.ProgramId(axis), int64)
+            instance = own if instance == ir.Literal(0) else instance * self.grid[axis] + own
         before = [instance * iterations + product.number() for product in self.products]
         packed = [
-            PackedOperand(product.operand(right), right, Name(memory) + _as_int64(at) * area, bool(width))
+            PackedOperand(product.operand(right), right, ir.Name(memory) + _as_int64(at) * area, bool(width))
             for product, at in zip(self.products, before, strict=True)
         ]
         grid = [n if axis in axes else 1 for axis, n in enumerate(self.grid)]
@@ -228,12 +211,12 @@ class _PackingKernels:
         used = names_in(*expressions(*body))
         kernel = PackingKernel(
             f"{self.kernel.name}_{name}",
-            (*[p for p in self.kernel.parameters if p.name in used], TileParameter(memory, uint8)),
+            (*[p for p in self.kernel.parameters if p.name in used], ir.TileParameter(memory, uint8)),
             tuple(body),
             self.kernel.origin,
             None,
             names,
-            Name(memory) + _as_int64(instance * iterations + ProgramId(loop_axis)) * area,
+            ir.Name(memory) + _as_int64(instance * iterations + ir.ProgramId(loop_axis)) * area,
             right,
             parts,
             width,
@@ -259,60 +242,58 @@ class _PackingKernels:
     def _shape(self, product: SummedProduct, right: bool) -> tuple[int, ...]:
         return self.types.of(product.operand(right)).shape
 
-    def _slice(self, product: SummedProduct, right: bool) -> list[Statement]:
+    def _slice(self, product: SummedProduct, right: bool) -> list[ir.Statement]:
         """Slice the assignments that an operand depends on, before the loop and in it."""
         inner = product.loop.body if product.loop else ()
         before = self.kernel.body
         names = names_in(product.operand(right))
-        found: list[Statement] = []
+        found: list[ir.Statement] = []
         for s in (*reversed(inner), *reversed(before)):
-            if isinstance(s, Assign) and s.name in names:
+            if isinstance(s, ir.Assign) and s.name in names:
                 found.append(s)
                 names |= names_in(s.value)
         found.reverse()
         return found
 
-    def _can_be_moved(self, slices: list[list[Statement]], needed: list[Tile]) -> bool:
+    def _can_be_moved(self, slices: list[list[ir.Statement]], needed: list[ir.Tile]) -> bool:
         """Whether operands have the same values before the launch as in it, and each instance can compute its slice."""
-        assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, Assign)]
-        used = {s.name for statements_of in slices for s in statements_of if isinstance(s, Assign)}
+        assigned = [s.name for s in statements(self.kernel.body) if isinstance(s, ir.Assign)]
+        used = {s.name for statements_of in slices for s in statements_of if isinstance(s, ir.Assign)}
         once = all(assigned.count(name) == 1 for name in used)
-        loaded = {x.name for x in needed if isinstance(x, Name)}
+        loaded = {x.name for x in needed if isinstance(x, ir.Name)}
         return once and not loaded & self.stored and not any(isinstance(x, UNMOVABLE) for x in needed)
 
     def _body(
-        self, slices: list[list[Statement]], names: Sequence[str], right: bool, loop_axis: int
-    ) -> list[Statement]:
+        self, slices: list[list[ir.Statement]], names: Sequence[str], right: bool, loop_axis: int
+    ) -> list[ir.Statement]:
         """Build the body of one iteration, whose number is the program id along the spare axis."""
-        body: tuple[Statement, ...] = ()
+        body: tuple[ir.Statement, ...] = ()
         for n, (product, statements_of) in reversed(list(enumerate(zip(self.products, slices, strict=True)))):
-            own: list[Statement] = []
+            own: list[ir.Statement] = []
             if product.loop is not None:
-                number = ProgramId(loop_axis) - product.first
-                own.append(Assign(product.loop.index, number * product.step))
-            own += [*statements_of, Assign(names[n], product.operand(right))]
+                number = ir.ProgramId(loop_axis) - product.first
+                own.append(ir.Assign(product.loop.index, number * product.step))
+            own += [*statements_of, ir.Assign(names[n], product.operand(right))]
             body = (
-                (If(ProgramId(loop_axis) < product.first + product.iterations, tuple(own), body),)
+                (ir.If(ir.ProgramId(loop_axis) < product.first + product.iterations, tuple(own), body),)
                 if body
                 else tuple(own)
             )
         return list(body)
 
 
-def _is_prepacked_sum(kernel: Kernel, products: Sequence[SummedProduct], packed: Sequence[PackedOperand]) -> bool:
+def _is_prepacked_sum(kernel: ir.Kernel, products: Sequence[SummedProduct], packed: Sequence[PackedOperand]) -> bool:
     """Whether low-precision products make up one sum from zero and all of their operands are prepacked."""
     found = {(p.operand, p.right) for p in packed}
     if any((product.operand(right), right) not in found for product in products for right in (False, True)):
         return False
     names = {product.dot.accumulator for product in products}
-    begins = [s for s in kernel.body if isinstance(s, Assign) and Name(s.name) in names and isinstance(s.value, Full)]
+    begins = [
+        s for s in kernel.body if isinstance(s, ir.Assign) and ir.Name(s.name) in names and isinstance(s.value, ir.Full)
+    ]
     return products[0].form.parts > 0 and len(begins) == 1 == len(names)
 
 
-def _on(instance: Tile, extent: int, axis: int) -> Tile:
-    return instance * extent + Cast(ProgramId(axis), int64)
-
-
-def _as_int64(x: Tile) -> Tile:
+def _as_int64(x: ir.Tile) -> ir.Tile:
     """Cast an address to int64: tiles may take more than 2 GiB."""
-    return Cast(x, int64)
+    return ir.Cast(x, int64)

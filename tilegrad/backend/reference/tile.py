@@ -21,41 +21,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import KernelError
+from ...ir import tile as ir
 from ...ir.dtype import DType, float32
 from ...ir.functions import FUNCTIONS, REDUCERS, convert
 from ...ir.precision import product as product_at
-from ...ir.tile import (
-    Apply,
-    Arange,
-    Assert,
-    Assign,
-    Atomic,
-    Bitcast,
-    BroadcastTo,
-    Cast,
-    Dot,
-    ExpandDims,
-    For,
-    Full,
-    GatherAlongAxis,
-    If,
-    Kernel,
-    Literal,
-    Load,
-    Name,
-    NumPrograms,
-    Print,
-    ProgramId,
-    Reduce,
-    Reshape,
-    Scan,
-    Statement,
-    Store,
-    Tile,
-    TileParameter,
-    Trans,
-    While,
-)
 from ...ir.tile_checker import Types, check
 from ...ir.tile_printer import show_statement
 from ...ir.tile_types import dot_dtype
@@ -67,7 +36,7 @@ from .positions import position_parts
 
 
 def run(
-    kernel: Kernel,
+    kernel: ir.Kernel,
     arguments: Sequence[Any] | Mapping[str, Any],
     grid: Sequence[int],
     *,
@@ -128,7 +97,7 @@ def program_of(number: int, grid: Sequence[int]) -> tuple[int, ...]:
 
 
 def _given(
-    kernel: Kernel, by_name: Mapping[str, Any], views: Mapping[str, View]
+    kernel: ir.Kernel, by_name: Mapping[str, Any], views: Mapping[str, View]
 ) -> tuple[dict[str, Memory], dict[str, Any]]:
     """The memory of the pointers, and what all parameters are in the beginning."""
     memories: dict[str, Memory] = {}
@@ -143,7 +112,7 @@ def _given(
     return memories, names
 
 
-def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapping[str, Any]:
+def _named(kernel: ir.Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapping[str, Any]:
     wanted = [p.name for p in kernel.parameters]
     named = arguments if isinstance(arguments, Mapping) else dict(zip(wanted, arguments, strict=False))
     if len(arguments) != len(wanted) or set(named) != set(wanted):
@@ -152,14 +121,14 @@ def _named(kernel: Kernel, arguments: Sequence[Any] | Mapping[str, Any]) -> Mapp
     return named
 
 
-def _memory(kernel: Kernel, p: TileParameter, given: Any) -> Memory:
+def _memory(kernel: ir.Kernel, p: ir.TileParameter, given: Any) -> Memory:
     if not isinstance(given, np.ndarray) or given.dtype != p.dtype.numpy or not given.flags.c_contiguous:
         what = f"an array of {given.dtype}" if isinstance(given, np.ndarray) else type(given).__name__
         raise KernelError(f"kernel {kernel.name}: `{p.name}` takes a dense array of {p.dtype.name}, and not {what}")
     return Memory(p.name, given.reshape(-1))
 
 
-def _number(kernel: Kernel, p: TileParameter, given: Any) -> Any:
+def _number(kernel: ir.Kernel, p: ir.TileParameter, given: Any) -> Any:
     value = np.asarray(given)
     fits = value.shape == () and (
         p.dtype.is_float or (value.dtype.kind in "biu" and p.dtype.min <= value <= p.dtype.max)
@@ -175,11 +144,11 @@ class Misstep(KernelError):
     def __init__(
         self,
         kernel: str,
-        statement: Statement | None,
+        statement: ir.Statement | None,
         program: tuple[int, ...],
         lane: tuple[int, ...],
         reason: str,
-        tile: Tile | None = None,
+        tile: ir.Tile | None = None,
     ) -> None:
         where = f", in `{show_statement(statement).split(chr(10))[0]}`" if statement is not None else ""
         where += f", program ({', '.join(map(str, program))})" if program else ""
@@ -188,7 +157,7 @@ class Misstep(KernelError):
         self.statement, self.program, self.lane, self.reason, self.tile = statement, program, lane, reason, tile
 
 
-def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
+def _all_written(kernel: ir.Kernel, memories: Mapping[str, Memory], unwritten: Collection[str]) -> None:
     """Refuse gaps in a tensor that the kernel alone writes: each element, or none, must be written."""
     for name in unwritten:
         history = memories[name].history
@@ -206,7 +175,7 @@ def _all_written(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Coll
             raise Misstep(kernel.name, None, (), (), reason)
 
 
-def _remember(kernel: Kernel, memories: Mapping[str, Memory], unwritten: Collection[str], strict: bool) -> None:
+def _remember(kernel: ir.Kernel, memories: Mapping[str, Memory], unwritten: Collection[str], strict: bool) -> None:
     """Parameters on the same memory have one history."""
     order = Order() if used_atomics(kernel) else None
     histories: dict[int, History] = {}
@@ -221,7 +190,7 @@ class Interpreter:
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: ir.Kernel,
         types: Types,
         memories: Mapping[str, Memory],
         grid: tuple[int, ...],
@@ -241,16 +210,16 @@ class Interpreter:
 
     def begin(self, number: int, program: tuple[int, ...], names: Mapping[str, Any]) -> None:
         self.number, self.program, self.names = number, program, dict(names)
-        self.birth: tuple[Statement, Tile] | None = None
+        self.birth: tuple[ir.Statement, ir.Tile] | None = None
         self.tainted = False
 
-    def block(self, body: tuple[Statement, ...]) -> None:
+    def block(self, body: tuple[ir.Statement, ...]) -> None:
         for statement in body:
             with self.at(statement):
                 self.statement(statement)
 
     @contextmanager
-    def at(self, statement: Statement) -> Iterator[None]:
+    def at(self, statement: ir.Statement) -> Iterator[None]:
         """Within the block a fault is that of a statement."""
         try:
             self.present = statement
@@ -259,32 +228,32 @@ class Interpreter:
             culprit = statement if fault.statement is None else fault.statement
             raise Misstep(self.kernel.name, culprit, self.program, fault.lane, fault.reason, fault.tile) from None
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 self.names[name] = self.fresh(value)
-            case Store(pointer, value, mask):
+            case ir.Store(pointer, value, mask):
                 self.store(pointer, value, mask)
-            case Atomic():
+            case ir.Atomic():
                 self.atomic(statement)
-            case Print(text, values):
+            case ir.Print(text, values):
                 self.print(text, values)
-            case Assert(condition, text):
+            case ir.Assert(condition, text):
                 self.claim(condition, text)
-            case For():
+            case ir.For():
                 self.loop(statement)
-            case While(condition, body):
+            case ir.While(condition, body):
                 while self.fresh(condition):
                     self.block(body)
-            case If(condition, body, otherwise):
+            case ir.If(condition, body, otherwise):
                 self.block(body if self.fresh(condition) else otherwise)
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: ir.For) -> None:
         for index in self.indices(loop):
             self.names[loop.index] = index
             self.block(loop.body)
 
-    def indices(self, loop: For) -> Iterator[Any]:
+    def indices(self, loop: ir.For) -> Iterator[Any]:
         start, stop, step = (int(self.fresh(x)) for x in (loop.start, loop.stop, loop.step))
         if step <= 0:
             raise Fault((), f"the step of the loop is {step}, and not positive")
@@ -292,7 +261,7 @@ class Interpreter:
         for index in range(start, stop, step):
             yield np.array(index, dtype)
 
-    def store(self, pointer: Tile, value: Tile, mask: Tile | None) -> None:
+    def store(self, pointer: ir.Tile, value: ir.Tile, mask: ir.Tile | None) -> None:
         self.made.clear()
         target: Pointer = self.value(pointer)
         dtype = self.types.of(pointer).dtype
@@ -317,7 +286,7 @@ class Interpreter:
         fault.tile = self.birth[1]
         raise fault
 
-    def note_nan(self, x: Tile, made: Any, *operands: Any) -> None:
+    def note_nan(self, x: ir.Tile, made: Any, *operands: Any) -> None:
         """Remembers where the first NaN came from that no operand had."""
         if self.birth is not None or self.tainted or np.asarray(made).dtype.kind not in "fV":
             return
@@ -325,7 +294,7 @@ class Interpreter:
             return
         self.birth = (self.present, x)
 
-    def atomic(self, x: Atomic) -> None:
+    def atomic(self, x: ir.Atomic) -> None:
         self.made.clear()
         target: Pointer = self.value(x.pointer)
         dtype, shape = self.types.of(x.pointer).dtype, target.offsets.shape
@@ -338,7 +307,7 @@ class Interpreter:
         if x.name:
             self.names[x.name] = before
 
-    def print(self, text: str, values: Sequence[Tile]) -> None:
+    def print(self, text: str, values: Sequence[ir.Tile]) -> None:
         """As Triton does: a line for each element."""
         program = f"pid ({', '.join(map(str, self.program))})"
         for value in values or (None,):
@@ -349,32 +318,32 @@ class Interpreter:
             for place in np.ndindex(array.shape):
                 print(f"{program} idx ({', '.join(map(str, place))}) {text}: {array[place]}")
 
-    def claim(self, condition: Tile, text: str) -> None:
+    def claim(self, condition: ir.Tile, text: str) -> None:
         wrong = np.atleast_1d(~np.asarray(self.fresh(condition)))
         if wrong.any():
             raise Fault(first(wrong), f"the assertion failed: {text}" if text else "the assertion failed")
 
-    def mask(self, mask: Tile | None, shape: tuple[int, ...]) -> Any:
+    def mask(self, mask: ir.Tile | None, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(True if mask is None else self.value(mask), shape)
 
-    def fresh(self, tile: Tile) -> Any:
+    def fresh(self, tile: ir.Tile) -> Any:
         self.made.clear()
         return self.value(tile)
 
-    def value(self, tile: Tile) -> Any:
+    def value(self, tile: ir.Tile) -> Any:
         found = self.made.get(id(tile))
         if found is None:
             found = self.made[id(tile)] = _EVALUATE[type(tile)](self, tile)
         return found
 
-    def operand(self, tile: Tile, dtype: DType) -> Any:
+    def operand(self, tile: ir.Tile, dtype: DType) -> Any:
         """The value of an operand that meets others in a dtype."""
-        if type(tile) is Literal:
+        if type(tile) is ir.Literal:
             return np.array(tile.value, dtype.numpy)
         return np.asarray(self.value(tile)).astype(dtype.numpy, copy=False)
 
 
-def _load(run: Interpreter, x: Load) -> Any:
+def _load(run: Interpreter, x: ir.Load) -> Any:
     dtype = run.types.of(x).dtype
     pointer: Pointer = run.value(x.pointer)
     unspecified = poison(dtype) if run.checked else np.zeros((), dtype.numpy)
@@ -390,7 +359,7 @@ def _load(run: Interpreter, x: Load) -> Any:
     return loaded
 
 
-def _apply(run: Interpreter, x: Apply) -> Any:
+def _apply(run: Interpreter, x: ir.Apply) -> Any:
     if run.types.of(x).pointer:
         return _moved(run, x)
     function = FUNCTIONS[x.fn].evaluate
@@ -426,21 +395,21 @@ def _rounded(function: Callable[..., Any], dtype: DType, args: Sequence[Any]) ->
     return function(*args)
 
 
-def _overflow(x: Apply, function: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
+def _overflow(x: ir.Apply, function: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
     exact = function(*(np.asarray(a).astype(object) for a in args))
     wrong = np.asarray(exact != np.asarray(result).astype(object), np.bool_)
     if wrong.any():
         raise Fault(first(wrong), f"`{x}` overflows {np.asarray(result).dtype}")
 
 
-def _moved(run: Interpreter, x: Apply) -> Pointer:
+def _moved(run: Interpreter, x: ir.Apply) -> Pointer:
     base, offset = (x.args[1], x.args[0]) if run.types.of(x.args[1]).pointer else x.args
     pointer: Pointer = run.value(base)
     distance = np.asarray(run.value(offset)).astype(np.int64)
     return Pointer(pointer.parameter, np.asarray(pointer.offsets + (distance if x.fn == "add" else -distance)))
 
 
-def _reduce(run: Interpreter, x: Reduce) -> Any:
+def _reduce(run: Interpreter, x: ir.Reduce) -> Any:
     value = run.value(x.x)
     dtype = run.types.of(x).dtype.numpy
     return np.asarray(
@@ -448,14 +417,14 @@ def _reduce(run: Interpreter, x: Reduce) -> Any:
     ).astype(dtype)
 
 
-def _scan(run: Interpreter, x: Scan) -> Any:
+def _scan(run: Interpreter, x: ir.Scan) -> Any:
     accumulate = REDUCERS[x.fn].accumulate
     assert accumulate is not None
     dtype = run.types.of(x).dtype
     return _rounded(lambda v: accumulate(v, axis=x.axis, dtype=v.dtype), dtype, [run.value(x.x)]).astype(dtype.numpy)
 
 
-def _dot(run: Interpreter, x: Dot) -> Any:
+def _dot(run: Interpreter, x: ir.Dot) -> Any:
     given = run.types.of(x.x).dtype
     dtype = dot_dtype(given).numpy
     precision = x.precision if given is float32 else "highest"
@@ -463,7 +432,7 @@ def _dot(run: Interpreter, x: Dot) -> Any:
     return result if x.accumulator is None else run.value(x.accumulator) + result
 
 
-def _gather(run: Interpreter, x: GatherAlongAxis) -> Any:
+def _gather(run: Interpreter, x: ir.GatherAlongAxis) -> Any:
     value, index = np.asarray(run.value(x.x)), np.asarray(run.value(x.index)).astype(np.int64)
     outside = (index < 0) | (index >= value.shape[x.axis])
     if outside.any():
@@ -472,29 +441,29 @@ def _gather(run: Interpreter, x: GatherAlongAxis) -> Any:
     return np.take_along_axis(value, index, x.axis)
 
 
-def _shaped(run: Interpreter, x: Tile, change: Callable[[Any], Any]) -> Any:
+def _shaped(run: Interpreter, x: ir.Tile, change: Callable[[Any], Any]) -> Any:
     """A tile, or a tile of pointers, in another shape."""
     value = run.value(x)
     return value._replace(offsets=change(value.offsets)) if isinstance(value, Pointer) else change(value)
 
 
 _EVALUATE: dict[type, Callable[[Interpreter, Any], Any]] = {
-    Name: lambda run, x: run.names[x.name],
-    Literal: lambda run, x: np.array(x.value, run.types.of(x).dtype.numpy),
-    ProgramId: lambda run, x: np.array(run.program[x.axis], np.int32),
-    NumPrograms: lambda run, x: np.array(run.grid[x.axis], np.int32),
-    Arange: lambda run, x: np.arange(x.start, x.stop, dtype=np.int32),
-    Load: _load,
-    Apply: _apply,
-    Cast: lambda run, x: convert(run.value(x.x), x.dtype),
-    Bitcast: lambda run, x: np.asarray(run.value(x.x)).copy().view(x.dtype.numpy),
-    Full: lambda run, x: np.full(x.shape, run.operand(x.value, x.dtype)),
-    ExpandDims: lambda run, x: _shaped(run, x.x, lambda v: np.expand_dims(v, x.axes)),
-    BroadcastTo: lambda run, x: _shaped(run, x.x, lambda v: np.broadcast_to(v, x.shape)),
-    Reshape: lambda run, x: _shaped(run, x.x, lambda v: np.reshape(v, x.shape)),
-    Trans: lambda run, x: _shaped(run, x.x, lambda v: np.transpose(v, x.permutation)),
-    Reduce: _reduce,
-    Scan: _scan,
-    Dot: _dot,
-    GatherAlongAxis: _gather,
+    ir.Name: lambda run, x: run.names[x.name],
+    ir.Literal: lambda run, x: np.array(x.value, run.types.of(x).dtype.numpy),
+    ir.ProgramId: lambda run, x: np.array(run.program[x.axis], np.int32),
+    ir.NumPrograms: lambda run, x: np.array(run.grid[x.axis], np.int32),
+    ir.Arange: lambda run, x: np.arange(x.start, x.stop, dtype=np.int32),
+    ir.Load: _load,
+    ir.Apply: _apply,
+    ir.Cast: lambda run, x: convert(run.value(x.x), x.dtype),
+    ir.Bitcast: lambda run, x: np.asarray(run.value(x.x)).copy().view(x.dtype.numpy),
+    ir.Full: lambda run, x: np.full(x.shape, run.operand(x.value, x.dtype)),
+    ir.ExpandDims: lambda run, x: _shaped(run, x.x, lambda v: np.expand_dims(v, x.axes)),
+    ir.BroadcastTo: lambda run, x: _shaped(run, x.x, lambda v: np.broadcast_to(v, x.shape)),
+    ir.Reshape: lambda run, x: _shaped(run, x.x, lambda v: np.reshape(v, x.shape)),
+    ir.Trans: lambda run, x: _shaped(run, x.x, lambda v: np.transpose(v, x.permutation)),
+    ir.Reduce: _reduce,
+    ir.Scan: _scan,
+    ir.Dot: _dot,
+    ir.GatherAlongAxis: _gather,
 }

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...ir import tile as ir
 from ...ir.dtype import DType, bool_, float32, uint64
-from ...ir.tile import (
-    Arange,
-    BroadcastTo,
-    ExpandDims,
-    Full,
-    GatherAlongAxis,
-    Literal,
-    NumPrograms,
-    ProgramId,
-    Reshape,
-    Tile,
-    Trans,
-)
 from ...ir.tile_types import Refused
 from ...ir.tile_types import broadcast as meeting_shape
 from .arithmetic import binary, common_dtype, convert, numeric_tile, select
@@ -63,13 +51,13 @@ def axis_of(x: Any, rank: int, what: str) -> int:
 @builtin
 def program_id(w: TileWriter, axis: Any) -> SymbolicTile:
     """Return the index of this program in the grid along an axis (0, 1 or 2)."""
-    return w.make(ProgramId(static_int(axis, "the axis of tl.program_id")))
+    return w.make(ir.ProgramId(static_int(axis, "the axis of tl.program_id")))
 
 
 @builtin
 def num_programs(w: TileWriter, axis: Any) -> SymbolicTile:
     """Return the number of programs in the grid along an axis."""
-    return w.make(NumPrograms(static_int(axis, "the axis of tl.num_programs")))
+    return w.make(ir.NumPrograms(static_int(axis, "the axis of tl.num_programs")))
 
 
 @builtin
@@ -78,7 +66,7 @@ def arange(w: TileWriter, start: Any, end: Any) -> SymbolicTile:
     first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
     if last <= first:
         raise Refused(f"tl.arange({first}, {last}) has no elements: the end must be greater than the start")
-    return w.make(Arange(first, last))
+    return w.make(ir.Arange(first, last))
 
 
 @builtin
@@ -89,7 +77,7 @@ def full(w: TileWriter, shape: Any, value: Any, dtype: Any) -> SymbolicTile:
         raise Refused(f"tl.full takes one number, and not {describe(value)}")
     if isinstance(value, float) and found.is_integer:
         value = int(value)
-    return w.make(Full(static_shape(shape), w.operand(value, found), found))
+    return w.make(ir.Full(static_shape(shape), w.operand(value, found), found))
 
 
 @builtin
@@ -106,7 +94,7 @@ def zeros_like(w: TileWriter, input: Any) -> SymbolicTile:
 
 
 def zero(w: TileWriter, shape: tuple[int, ...], dtype: DType) -> SymbolicTile:
-    return w.make(Full(shape, Literal(in_dtype(False if dtype is bool_ else 0, dtype)), dtype))
+    return w.make(ir.Full(shape, ir.Literal(in_dtype(False if dtype is bool_ else 0, dtype)), dtype))
 
 
 @method
@@ -126,7 +114,7 @@ def seed_of(w: TileWriter, seed: Any) -> SymbolicTile:
     """Convert a seed to an unsigned 64-bit number in the kernel (sums of seeds wrap)."""
     if isinstance(seed, SymbolicTile):
         return w.cast(seed, uint64)
-    return w.named(w.make(Full((), Literal(static_int(seed, "a seed") % 2**64), uint64)), "seed")
+    return w.named(w.make(ir.Full((), ir.Literal(static_int(seed, "a seed") % 2**64), uint64)), "seed")
 
 
 @method
@@ -140,10 +128,10 @@ def broadcast_axes(w: TileWriter, x: Any, shape: tuple[int, ...]) -> SymbolicTil
     if made.shape == shape:
         return made
     if not made.shape and not made.type.pointer:
-        return w.make(Full(shape, made.tile, made.type.dtype))
+        return w.make(ir.Full(shape, made.tile, made.type.dtype))
     if len(made.shape) < len(shape):
         made = w.with_rank(made, len(shape))
-    return w.make(BroadcastTo(made.tile, shape))
+    return w.make(ir.BroadcastTo(made.tile, shape))
 
 
 @builtin
@@ -164,7 +152,7 @@ def reshape(w: TileWriter, input: Any, *shape: Any, can_reorder: bool = False) -
     x = tile_of(input, "tl.reshape")
     wanted = _listed(shape)
     extents = static_shape(wanted) if -1 not in wanted else _inferred(x, wanted)
-    return w.make(Reshape(x.tile, extents)) if extents != x.shape else x
+    return w.make(ir.Reshape(x.tile, extents)) if extents != x.shape else x
 
 
 def _listed(shape: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -193,7 +181,7 @@ def expand_dims(w: TileWriter, input: Any, axis: Any) -> SymbolicTile:
     places = axis if isinstance(axis, tuple) else (axis,)
     rank = len(x.shape) + len(places)
     axes = tuple(sorted(axis_of(place, rank, "tl.expand_dims") for place in places))
-    return w.make(ExpandDims(x.tile, axes))
+    return w.make(ir.ExpandDims(x.tile, axes))
 
 
 @method
@@ -201,7 +189,7 @@ def permute(w: TileWriter, input: Any, *dims: Any) -> SymbolicTile:
     """Permute the axes."""
     x = tile_of(input, "tl.permute")
     order = [axis_of(axis, len(x.shape), "tl.permute") for axis in _listed(dims)]
-    return w.make(Trans(x.tile, tuple(order)))
+    return w.make(ir.Trans(x.tile, tuple(order)))
 
 
 @method
@@ -219,16 +207,16 @@ def trans(w: TileWriter, input: Any, *dims: Any) -> SymbolicTile:
 def gather(w: TileWriter, input: Any, index: Any, axis: Any) -> SymbolicTile:
     """Gather elements along an axis at the positions in `index`."""
     x, i = numeric_tile(input, "tl.gather"), numeric_tile(index, "tl.gather")
-    return w.make(GatherAlongAxis(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
+    return w.make(ir.GatherAlongAxis(x.tile, i.tile, axis_of(axis, len(x.shape), "tl.gather")))
 
 
-def select_rows(w: TileWriter, x: SymbolicTile, axis: int, index: Tile, count: int) -> SymbolicTile:
+def select_rows(w: TileWriter, x: SymbolicTile, axis: int, index: ir.Tile, count: int) -> SymbolicTile:
     """Select the elements along an axis at the positions in a one-dimensional tile."""
     rank = len(x.shape)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     if rank > 1:
-        index = BroadcastTo(ExpandDims(index, tuple([n for n in range(rank) if n != axis])), shape)
-    return w.make(GatherAlongAxis(x.tile, index, axis))
+        index = ir.BroadcastTo(ir.ExpandDims(index, tuple([n for n in range(rank) if n != axis])), shape)
+    return w.make(ir.GatherAlongAxis(x.tile, index, axis))
 
 
 @method
@@ -237,7 +225,7 @@ def flip(w: TileWriter, x: Any, dim: Any = None) -> SymbolicTile:
     value = numeric_tile(x, "tl.flip")
     axis = axis_of(-1 if dim is None else dim, len(value.shape), "tl.flip")
     count = value.shape[axis]
-    index = binary(w, "sub", count - 1, w.make(Arange(0, count)))
+    index = binary(w, "sub", count - 1, w.make(ir.Arange(0, count)))
     return select_rows(w, w.held(value, "flipped"), axis, index.tile, count)
 
 
@@ -246,8 +234,8 @@ def join(w: TileWriter, a: Any, b: Any) -> SymbolicTile:
     """Stack two tiles along a new last axis."""
     x, y = w.tile(a), w.tile(b)
     shape = broadcast_shape(x, y)
-    both = [w.make(ExpandDims(broadcast_axes(w, z, shape).tile, (len(shape),))) for z in (x, y)]
-    second = w.make(Arange(0, 2))
+    both = [w.make(ir.ExpandDims(broadcast_axes(w, z, shape).tile, (len(shape),))) for z in (x, y)]
+    second = w.make(ir.Arange(0, 2))
     return select(w, binary(w, "eq", second, 0), *both)
 
 
@@ -259,10 +247,10 @@ def split(w: TileWriter, a: Any) -> tuple[SymbolicTile, SymbolicTile]:
         raise Refused(f"tl.split takes a tile whose last axis has extent 2, and not {describe(x)}")
     kept = w.held(x, "pair")
     parts = [
-        select_rows(w, kept, len(x.shape) - 1, Full((1,), Literal(n), w.make(Arange(0, 1)).type.dtype), 1)
+        select_rows(w, kept, len(x.shape) - 1, ir.Full((1,), ir.Literal(n), w.make(ir.Arange(0, 1)).type.dtype), 1)
         for n in (0, 1)
     ]
-    first, second = [w.make(Reshape(part.tile, x.shape[:-1])) for part in parts]
+    first, second = [w.make(ir.Reshape(part.tile, x.shape[:-1])) for part in parts]
     return first, second
 
 
@@ -271,7 +259,7 @@ def interleave(w: TileWriter, a: Any, b: Any) -> SymbolicTile:
     """Interleave the elements of two tiles along the last axis."""
     both = join.run(w, (a, b), {})
     shape = both.shape
-    return w.make(Reshape(both.tile, (*shape[:-2], shape[-2] * 2)))
+    return w.make(ir.Reshape(both.tile, (*shape[:-2], shape[-2] * 2)))
 
 
 @builtin
@@ -283,11 +271,11 @@ def cat(w: TileWriter, input: Any, other: Any, can_reorder: bool = False, dim: A
     if x.shape[:axis] + x.shape[axis + 1 :] != y.shape[:axis] + y.shape[axis + 1 :]:
         raise Refused(f"tl.cat joins tiles that differ along axis {axis} only, and not {describe(x)} and {describe(y)}")
     first, second = x.shape[axis], y.shape[axis]
-    at = w.named(w.make(Arange(0, first + second)), "at")
+    at = w.named(w.make(ir.Arange(0, first + second)), "at")
     low = w.named(binary(w, "lt", at, first), "low")
     left = select(w, low, at, 0)
     right = select(w, low, 0, binary(w, "sub", at, first))
     parts = [select_rows(w, w.held(z, "part"), axis, i.tile, first + second) for z, i in ((x, left), (y, right))]
     others = tuple([n for n in range(len(x.shape)) if n != axis])
-    chosen = w.make(ExpandDims(low.tile, others)) if others else low
+    chosen = w.make(ir.ExpandDims(low.tile, others)) if others else low
     return select(w, chosen, *parts)

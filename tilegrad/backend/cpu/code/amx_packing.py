@@ -20,7 +20,7 @@ from ....ir.dtype import DType, bfloat16, int8, uint8
 from ..costs import AMX_PREFETCH_ROWS, AMX_PREFETCH_WORDS, AMX_WORDS_PER_PASS
 from ..emit import I64, Builder, LlvmValue, OpenLoop, Type, constant
 from .nests import LoopNests, transpose_square
-from .packing import subexpressions, tabulate, transposed_operand
+from .packing import tabulate, transposed_operand
 from .position import Position, position
 
 ROWS, WORDS, DEPTH = 16, 16, 32
@@ -294,9 +294,7 @@ class AmxPacker:
     def _strided_loads(self) -> list[ir.Tile]:
         """List the addresses of contiguous loads whose rows are evenly strided."""
         e, shape = self.e, self.e.types.of(self.x).shape
-        loads = [
-            y.pointer for y in subexpressions(e, self.x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape
-        ]
+        loads = [y.pointer for y in e.loads(self.x) if e.types.of(y).shape == shape]
         return [pointer for pointer in loads if e.affine.step(pointer) == 1 and e.affine.step(pointer, -2) is not None]
 
     def _prefetch(self, at: Position, rows: int) -> None:

@@ -74,6 +74,23 @@ class ElementEvaluator:
             x = self.inlined[x.name]
         return x
 
+    def subexpressions(self, *roots: ir.Tile, addresses: bool = True) -> list[ir.Tile]:
+        """List the subexpressions of expressions, each once, through inlined names; those of loads if `addresses`."""
+        found: dict[int, ir.Tile] = {}
+        stack = list(roots)
+        while stack:
+            x = stack.pop()
+            if id(x) not in found:
+                found[id(x)] = x
+                inlined = self.inlined.get(x.name) if isinstance(x, ir.Name) else None
+                deeper = addresses or not isinstance(x, ir.Load)
+                stack += [inlined] if inlined is not None else ir.parts(x) if deeper else ()
+        return list(found.values())
+
+    def loads(self, *roots: ir.Tile) -> list[ir.Load]:
+        """List the loads in expressions, through inlined names; not those inside addresses."""
+        return [x for x in self.subexpressions(*roots, addresses=False) if isinstance(x, ir.Load)]
+
     # --- expressions -----------------------------------------------------------------------------
 
     def shape(self, x: ir.Tile) -> tuple[int, ...]:

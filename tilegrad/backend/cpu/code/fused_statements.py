@@ -93,16 +93,9 @@ class NameUses:
 
     def names_in(self, x: ir.Tile) -> set[str]:
         """All names in an expression, through inlined names."""
-        found: set[str] = set()
-        stack = [x]
-        while stack:
-            for part in walk(self.e.definition(stack.pop())):
-                if isinstance(part, ir.Load):
-                    self.loads.append(part)
-                if isinstance(part, ir.Name) and part.name not in found:
-                    found.add(part.name)
-                    stack += [part] if part.name in self.e.inlined else []
-        return found
+        inside = self.e.subexpressions(x)
+        self.loads += [y for y in inside if isinstance(y, ir.Load)]
+        return {y.name for y in inside if isinstance(y, ir.Name)}
 
 
 def lower_with_product(low: KernelLowering, fused: FusedStatements, product: ir.Assign) -> None:
@@ -311,16 +304,18 @@ class _FusionSearch:
                 return False
         return all(not self._may_alias(other, pointer) or self._are_disjoint(other, pointer) for other in self.stored)
 
+    def _steps(self, pointer: ir.Tile) -> list[int | None]:
+        """Steps of a pointer along the axes of more than one element."""
+        shape = self.space[0] or self.e.types.of(pointer).shape
+        return [self.e.affine.step(pointer, n - len(shape)) for n, extent in enumerate(shape) if extent > 1]
+
     def _extent(self, pointer: ir.Tile) -> int | None:
         """Distance between the first and last element in memory, if all have different addresses."""
         shape, reach = self.space[0] or self.e.types.of(pointer).shape, 0
-        steps = []
-        for axis, extent in enumerate(shape):
-            step = self.e.affine.step(pointer, axis - len(shape))
-            if step is None:
-                return None
-            steps += [(abs(step), extent)] if extent > 1 else []
-        for step, extent in sorted(steps):
+        extents = [extent for extent in shape if extent > 1]
+        for step, extent in sorted(
+            (abs(s or 0), extent) for s, extent in zip(self._steps(pointer), extents, strict=True)
+        ):
             if step <= reach:
                 return None
             reach += step * (extent - 1)
@@ -328,18 +323,9 @@ class _FusionSearch:
 
     def _are_disjoint(self, one: ir.Tile, other: ir.Tile) -> bool:
         """Whether two pointers are so far from each other that their tiles do not overlap."""
-        distance, terms = 0, list[ir.Tile]()
-        for x in _pointer_terms(self.e, one):
-            distance, terms = (distance + x, terms) if isinstance(x, int) else (distance, [*terms, x])
-        for x in _pointer_terms(self.e, other):
-            if isinstance(x, int):
-                distance -= x
-            elif x in terms:
-                terms.remove(x)
-            else:
-                return False
-        span = self._extent(one)
-        return not terms and span is not None and abs(distance) > span
+        distance, span = self.e.affine.distance(one, other), self._extent(one)
+        near = distance is None or span is None or abs(distance) <= span
+        return not near and self._steps(one) == self._steps(other)
 
     def kept(self) -> set[str]:
         """Names with uses elsewhere."""
@@ -363,16 +349,3 @@ def dot_operands(product: ir.Assign) -> tuple[ir.Tile, ...]:
         case ir.Dot(x, y, _):
             return x, y
     return ()
-
-
-def _pointer_terms(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile | int]:
-    """Terms of a pointer sum; constants as numbers."""
-    x = e.definition(x)
-    match x:
-        case ir.Literal(int() as number):
-            return [number]
-        case ir.Apply("mul", (ir.Literal(int() as y), ir.Literal(int() as z))):
-            return [y * z]
-        case ir.Apply("add", (y, z)):
-            return _pointer_terms(e, y) + _pointer_terms(e, z)
-    return [x]

@@ -41,7 +41,7 @@ from .fused_statements import (
 from .grouping import FusedGroup, PrepackedSum, Single, Stores, groups
 from .memory import StackTile, allocate
 from .nests import LoopNests
-from .packing import pack_operand, subexpressions
+from .packing import pack_operand
 from .position import position
 from .transpose_tiles import store_transposed
 
@@ -228,7 +228,7 @@ class KernelLowering:
 
     def _may_repeat(self, stores: Sequence[ir.Store]) -> bool:
         """Whether stores may be executed twice: they read nothing that the kernel stores."""
-        loads = [x for s in stores for x in subexpressions(self.e, s.value) if isinstance(x, ir.Load)]
+        loads = self.e.loads(*(s.value for s in stores))
         return not any(self.flow.is_overwritten(x.pointer) for x in loads)
 
     def _in_place_reduction(self, statement: ir.Statement) -> ir.Reduce | None:

@@ -169,9 +169,8 @@ def tabulate(nests: LoopNests, x: ir.Tile, axis: int) -> None:
     """Store index expressions of one axis that divide in tables: they are evaluated again for each panel."""
     e = nests.e
     for y in _one_axis_indices(e, x, axis):
-        if id(y) not in e.computed and any(
-            isinstance(z, ir.Apply) and z.fn in DIVISIONS for z in _all_subexpressions(e, y)
-        ):
+        divides = any(isinstance(z, ir.Apply) and z.fn in DIVISIONS for z in e.subexpressions(y))
+        if divides and id(y) not in e.computed:
             t = e.types.of(y)
             memory = allocate(e.b, t.dtype, t.shape, "table")
             nests.store_tile(memory, y)
@@ -181,28 +180,16 @@ def tabulate(nests: LoopNests, x: ir.Tile, axis: int) -> None:
 def _one_axis_indices(e: ElementEvaluator, x: ir.Tile, axis: int) -> list[ir.Tile]:
     """Integer expressions of one axis inside an expression of two."""
     found = []
-    for y in _all_subexpressions(e, x):
+    for y in e.subexpressions(x):
         match y:
             case ir.ExpandDims(z, (other,)) if other == 1 - axis and e.types.of(z).dtype is int32:
                 found.append(z)
     return found
 
 
-def _all_subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
-    """All subexpressions of an expression, through inlined names."""
-    found: dict[int, ir.Tile] = {}
-    stack = [x]
-    while stack:
-        x = stack.pop()
-        if id(x) not in found:
-            found[id(x)] = x
-            stack += [e.inlined[x.name]] if isinstance(x, ir.Name) and x.name in e.inlined else ir.parts(x)
-    return list(found.values())
-
-
 def _is_contiguous(e: ElementEvaluator, x: ir.Tile, lanes: int) -> bool:
     """Whether an expression only loads contiguous memory."""
-    loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load)]
+    loads = e.loads(x)
     return all(y.mask is None and e.affine.step(y.pointer, lanes=lanes) in (0, 1) for y in loads)
 
 
@@ -234,22 +221,10 @@ def pack_transposed(nests: LoopNests, to: Panels, x: ir.Tile, extent: int, lanes
 def transposed_operand(e: ElementEvaluator, x: ir.Tile, lanes: int = 0) -> ir.Tile | None:
     """Transpose the expression of an operand whose memory has the other layout; `lanes`: within aligned vectors."""
     shape = e.types.of(x).shape
-    loads = [y for y in subexpressions(e, x) if isinstance(y, ir.Load) and e.types.of(y).shape == shape]
+    loads = [y for y in e.loads(x) if e.types.of(y).shape == shape]
     if not loads or any(e.affine.step(y.pointer) == 1 or e.affine.step(y.pointer, -2, lanes=lanes) != 1 for y in loads):
         return None
     return transposed_expression(e, x)
-
-
-def subexpressions(e: ElementEvaluator, x: ir.Tile) -> list[ir.Tile]:
-    """Subexpressions of an expression, each once, through inlined names; not those inside addresses."""
-    found: dict[int, ir.Tile] = {}
-    stack = [x]
-    while stack:
-        x = e.definition(stack.pop())
-        if id(x) not in found:
-            found[id(x)] = x
-            stack += () if isinstance(x, ir.Load) else ir.parts(x)
-    return list(found.values())
 
 
 def transposed_expression(

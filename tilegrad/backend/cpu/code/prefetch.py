@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....ir import tile as ir
-from ....ir.tile_access import walk
 from ..costs import MIN_TILE_LINES
 from ..emit import I64, LlvmValue, constant
 from .position import Position, position
@@ -35,7 +34,7 @@ def tiles_to_prefetch(e: ElementEvaluator, operands: Sequence[ir.Tile], cache: i
     cache.
     """
     found = []
-    for x in _loads(e, operands):
+    for x in e.loads(*operands):
         shape = e.types.of(x).shape
         if e.next_counter is None or len(shape) != 2 or not _depends_on(e, x.pointer, e.next_counter[0]):
             continue
@@ -75,7 +74,7 @@ def prefetch_rows(e: ElementEvaluator, x: ir.Reduce, at: Position, cache: int) -
     if e.next_counter is None or x.axis != 0:
         return
     counter, following = e.next_counter
-    every = [y for y in _loads(e, [x.x]) if len(e.types.of(y).shape) == 2 and _depends_on(e, y.pointer, counter)]
+    every = [y for y in e.loads(x.x) if len(e.types.of(y).shape) == 2 and _depends_on(e, y.pointer, counter)]
     loads = [y for y in every if e.affine.step(y.pointer, -1, typical=True) == 1 and _span_bytes(e, y, counter) > cache]
     ahead = at._replace(names=at.names | {counter: following}, known={}, lanes=0)
     for y in loads:
@@ -99,24 +98,5 @@ def _share(tile: PrefetchTile, blocks: int) -> int:
     return next(n for n in range(least, tile.lines + 1) if tile.lines % n == 0)
 
 
-def _loads(e: ElementEvaluator, operands: Sequence[ir.Tile]) -> list[ir.Load]:
-    """List the loads in expressions, each once, through inlined names; not those inside addresses."""
-    found: dict[int, ir.Tile] = {}
-    stack = list(operands)
-    while stack:
-        x = e.definition(stack.pop())
-        if id(x) not in found:
-            found[id(x)] = x
-            stack.extend(() if isinstance(x, ir.Load) else ir.parts(x))
-    return [x for x in found.values() if isinstance(x, ir.Load)]
-
-
 def _depends_on(e: ElementEvaluator, x: ir.Tile, name: str) -> bool:
-    """Whether an expression depends on a name."""
-    seen, stack = set[str](), [x]
-    while stack:
-        for part in walk(stack.pop()):
-            if isinstance(part, ir.Name) and part.name not in seen:
-                seen.add(part.name)
-                stack += [e.inlined[part.name]] if part.name in e.inlined else []
-    return name in seen
+    return any(isinstance(y, ir.Name) and y.name == name for y in e.subexpressions(x))

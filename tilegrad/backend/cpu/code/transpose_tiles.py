@@ -12,7 +12,7 @@ from ....ir import tile as ir
 from ..emit import I64, LlvmValue, constant
 from .elements import ElementEvaluator
 from .nests import LoopNests, transpose_square
-from .packing import subexpressions, transposed_expression
+from .packing import transposed_expression
 from .position import Position, position
 
 
@@ -42,12 +42,8 @@ def _transposed_loads(
 ) -> list[tuple[ir.Load, ir.Load]] | None:
     """The loads of an expression with transposed layout, and their transposes; None if one has none."""
     found = []
-    for y in subexpressions(e, x):
-        if (
-            isinstance(y, ir.Load)
-            and e.types.of(y).shape == shape
-            and e.affine.step(y.pointer, lanes=lanes) not in (0, 1)
-        ):
+    for y in e.loads(x):
+        if e.types.of(y).shape == shape and e.affine.step(y.pointer, lanes=lanes) not in (0, 1):
             transposed = transposed_expression(e, y) if e.affine.step(y.pointer, -2, lanes=lanes) == 1 else None
             if not isinstance(transposed, ir.Load):
                 return None

@@ -6,14 +6,13 @@ to shared memory asynchronously; the divisor of its first address gives the size
 
 from __future__ import annotations
 
-from collections import Counter
 from math import gcd
 from typing import NamedTuple
 
 from ....ir import tile as ir
 from ....ir.dtype import DType
 from ....ir.tile_types import Types
-from ....tiles.affine import Affine, memoised, once_assigned
+from ....tiles.affine import Affine, Sum, add_sums, memoised, once_assigned
 
 
 class Bound(NamedTuple):
@@ -95,39 +94,36 @@ class Definitions(Affine):
         if not memory.pitch:  # a single line has no pitch
             return None
         bounds: list[Bound | None] = [None, None]
-        across, within = self._split_terms(memory)
+        lines = self._split_terms(memory)
         placed = True
         for index, extent in self.comparisons(load.mask):
             steps = (self.step(index, -2), self.step(index, -1))
             if steps not in ((0, 1), (1, 0)) or bounds[steps.index(1)] is not None:
                 return None
             axis = steps.index(1)
-            wanted = within if axis == memory.along else across
-            placed = placed and wanted is not None and self.terms(index) == wanted
+            placed = placed and self.linear(index) == lines[axis != memory.along]
             bounds[axis] = Bound(index, extent)
         return memory._replace(bounds=(bounds[0], bounds[1]), placed=placed) if any(bounds) else None
 
     def starts(self, memory: Strided) -> int:
         """Return a divisor of the offset of the matrix whose lines and columns the compared indices count."""
-        column = memory.bounds[memory.along]
-        counted: Counter[ir.Tile] = Counter() if column is None else self.terms(column.at)
-        found = self.terms(memory.pointer)
-        spacing = gcd(memory.pitch, *map(self.divisor, found - counted))
-        return gcd(spacing, *map(self.divisor, counted)) if counted - found else spacing
+        rest, column = self._offset(memory), memory.bounds[memory.along]
+        if column is not None:
+            rest = add_sums(rest, self.linear(column.at), -1)
+        return gcd(memory.pitch, *(factor * self.divisor(term) for term, factor in rest.items()))
 
     def starts_inside(self, memory: Strided) -> bool:
         """Return whether compared indices are non-negative and their matrix starts at or after its parameter.
 
         Asynchronous copies fill negative positions with zeros.
         """
-        rest = dict(self.coefficients(memory.pointer))
+        rest = self._offset(memory)
         for axis, bound in enumerate(memory.bounds):
             if bound is not None:
-                counted = self.coefficients(bound.at)
+                counted = self.first(bound.at)
                 if not self._is_nonnegative_sum(counted):
                     return False
-                for term, factor in counted.items():
-                    rest[term] = rest.get(term, 0) - factor * memory.steps[axis]
+                rest = add_sums(rest, counted, -memory.steps[axis])
         return self._is_nonnegative_sum(rest)
 
     def is_within_lines(self, memory: Strided) -> bool:
@@ -139,39 +135,20 @@ class Definitions(Affine):
         line = memory.bounds[1 - memory.along]
         if line is None:
             return width <= gcd(memory.pitch, self.divisor_within(memory.pointer, memory.pitch))
-        column = dict(self.coefficients(memory.pointer))
-        for term, factor in self.coefficients(line.at).items():
-            column[term] = column.get(term, 0) - factor * memory.pitch
+        column = add_sums(self._offset(memory), self.first(line.at), -memory.pitch)
         last = self._upper_bound_of_sum(column)
         return last is not None and self._is_nonnegative_sum(column) and last + width <= memory.pitch
 
-    def _upper_bound_of_sum(self, terms: dict[ir.Tile, int]) -> int | None:
-        found = [(factor, self.interval(term, True).high) for term, factor in terms.items() if factor]
+    def _offset(self, memory: Strided) -> Sum:
+        """Return the offset of the first element of a tile from its parameter."""
+        return add_sums(self.first(memory.pointer), {ir.Name(memory.parameter): 1}, -1)
+
+    def _upper_bound_of_sum(self, terms: Sum) -> int | None:
+        found = [(factor, self.interval(term, True).high) for term, factor in terms.items()]
         return None if any(last is None for _, last in found) else sum(factor * (last or 0) for factor, last in found)
 
-    @memoised
-    def coefficients(self, x: ir.Tile) -> dict[ir.Tile, int]:
-        """Return the first element of an integer tile (of an address: its offset) as a linear combination of terms."""
-        x = self.resolved(x)
-        found: dict[ir.Tile, int] = {}
-        match x:
-            case ir.Literal(int(value)) | ir.Arange(value, _):
-                return {ir.Literal(1): value}
-            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
-                return {}
-            case ir.Cast(y) | ir.BroadcastTo(y) | ir.ExpandDims(y) | ir.Full(_, y):
-                return self.coefficients(y)
-            case ir.Apply("mul", (y, ir.Literal(int(by)))) | ir.Apply("mul", (ir.Literal(int(by)), y)):
-                return {term: factor * by for term, factor in self.coefficients(y).items()}
-            case ir.Apply("add" | "sub" as fn, (y, z)):
-                for part, sign in ((y, 1), (z, 1 if fn == "add" else -1)):
-                    for term, factor in self.coefficients(part).items():
-                        found[term] = found.get(term, 0) + sign * factor
-                return found
-        return {x: 1}
-
-    def _is_nonnegative_sum(self, terms: dict[ir.Tile, int]) -> bool:
-        return all(factor == 0 or (factor > 0 and self.is_nonnegative(term)) for term, factor in terms.items())
+    def _is_nonnegative_sum(self, terms: Sum) -> bool:
+        return all(factor > 0 and self.is_nonnegative(term) for term, factor in terms.items())
 
     def _is_zero(self, x: ir.Tile) -> bool:
         x = self.resolved(x)
@@ -194,40 +171,19 @@ class Definitions(Affine):
                 return [(index, extent)]
         return [other]
 
-    @memoised
-    def terms(self, x: ir.Tile) -> Counter[ir.Tile]:
-        """Count the terms that an integer (or the offset of an address) is a sum of."""
-        x = self.resolved(x)
-        match x:
-            case ir.Literal(value) if value == 0:
-                return Counter()
-            case ir.Name(name) if name in self.parameters and self.parameters[name].pointer:
-                return Counter()
-            case ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Cast(y):
-                return self.terms(y)
-            case ir.Apply("add", (y, z)):
-                return self.terms(y) + self.terms(z)
-        return Counter([x])
-
-    def _split_terms(self, memory: Strided) -> tuple[Counter[ir.Tile] | None, Counter[ir.Tile]]:
-        """Return the terms of the line number, if it is known, and those of the position in the line."""
-        across: Counter[ir.Tile] | None = Counter()
-        within: Counter[ir.Tile] = Counter()
-        for term, times in self.terms(memory.pointer).items():
-            match term:
-                case ir.Apply("mul", (index, ir.Literal(value))) if value == memory.pitch and across is not None:
-                    across.update({part: times * count for part, count in self.terms(index).items()})
-                case ir.Apply("mul", (_, ir.Literal(value))) if value == memory.pitch:
-                    pass
-                case ir.Apply("mul", (_, ir.Literal(int(value)))) if value % memory.pitch == 0:
-                    across = None
-                case _ if (
-                    self.step(term, -1) == 0 and self.step(term, -2) == 0 and not self.divisor(term) % memory.pitch
-                ):
-                    across = None
-                case _:
-                    within[term] += times
-        return across, within
+    def _split_terms(self, memory: Strided) -> tuple[Sum, Sum | None]:
+        """Return the position in the line as a sum, and the number of the line, if it is known."""
+        lines: dict[ir.Tile, int] = {}
+        within: dict[ir.Tile, int] = {}
+        known = True
+        for term, factor in add_sums(self.linear(memory.pointer), {ir.Name(memory.parameter): 1}, -1).items():
+            if factor % memory.pitch == 0:
+                lines[term] = factor // memory.pitch
+            elif not isinstance(term, ir.Arange) and not factor * self.divisor(term) % memory.pitch:
+                known = False
+            else:
+                within[term] = factor
+        return within, lines if known else None
 
     @memoised
     def parameter(self, pointer: ir.Tile) -> str | None:

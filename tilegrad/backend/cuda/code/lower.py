@@ -90,6 +90,7 @@ class CudaLowering(Registers):
         self.products = DotLowering(lowered, self.types, architecture, allow_persistent)
         self.affine = Affine(self.types, {}, {})
         self._find_positions(self.body)
+        self.affine.find_divisors(lowered)
         self.plan = LayoutPlan(self.body, self.types, self.affine, self.products.threads)
         self.plan.layouts |= self.products.layouts
         sums = [t.layout for t in self.products.tilings.values() if t.kind != "thread"]
