@@ -83,6 +83,15 @@ def _number(node: ast.AST) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+def _unshifted(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of an expression but for counts of bits by which a variable is shifted."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        shift = isinstance(node, ast.BinOp) and isinstance(node.op, ast.LShift | ast.RShift) and child is node.right
+        if not shift or _number(node.left) is not None:  # type: ignore[attr-defined]
+            yield from _unshifted(child)
+
+
 def thresholds(paths: list[Path]) -> list[Found]:
     """Numbers that decide something without saying what they are.
 
@@ -112,7 +121,7 @@ def thresholds(paths: list[Path]) -> list[Found]:
                 operands = node.args
             elif isinstance(node, ast.BinOp) and path.parts[-2] in ("schedule", "transform"):
                 operands = [x for x in (node.left, node.right) if isinstance(_number(x), float)]
-            values = [x.value for o in operands for x in ast.walk(o) if isinstance(x, ast.Constant)]
+            values = [x.value for o in operands for x in _unshifted(o) if isinstance(x, ast.Constant)]
             if any(isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) not in PLAIN for x in values):
                 assert isinstance(node, ast.expr)
                 found.append(Found(path, node.lineno, ast.unparse(node)[:90]))

@@ -193,7 +193,7 @@ class WindowArgmax(Value):
     axes: WindowAxes
 
     def infer(self) -> TensorType:
-        dtype = uint8 if math.prod(a.width for a in self.axes) <= 256 else int32
+        dtype = uint8 if math.prod(a.width for a in self.axes) <= uint8.max + 1 else int32
         return TensorType(dtype, _pooled_shape(self.x, self.axes), self.x.device)
 
     def element(self, position: Position, read: Reader) -> Expr:

@@ -119,7 +119,7 @@ def randint(state: Value, low: int, high: int, sizes: Shape, dtype: DType = int6
     if not dtype.is_float and (low < dtype.min or high - 1 > dtype.max):
         raise ArgumentError(f"randint: {low} to {high - 1} does not fit {dtype.name}; give a wider dtype")
     width = high - low
-    if width <= 1 << 32:  # the upper half of 64 bits times the width
+    if width <= uint32.max + 1:  # the upper half of 64 bits times the width
         upper, lower = (mul(_wide(Philox(state, sizes, n)), width) for n in (0, 1))
         number = shift_right(add(upper, shift_right(lower, 32)), 32)
     else:

@@ -16,6 +16,8 @@ SAVED_PER_UNIT: dict[str, int] = {"tanh": 0, "relu": 0, "lstm": 5, "gru": 4}
 """Numbers that a unit stores at each step for the gradient: gates, and the cells of an LSTM or m of a GRU."""
 FACTORS: dict[str, int] = {"tanh": 1, "relu": 1, "lstm": 6, "gru": 5, "scan": 1}
 """Factors of a linear recurrence, see `recurrence_tangent.py`."""
+VECTOR_LANES = 8
+"""Sequences of a batch in a vector of 256 bits."""
 MAX_GROUP_ROWS = 16
 """Rows of weights in a group: one cache line."""
 
@@ -54,7 +56,7 @@ class RecurrenceLayer(Structure):
         """Lanes of an instance: two vectors of sequences if there are enough, so that both use each scalar of the
         weights.
         """
-        return 16 if self.batch > 8 else 8
+        return 2 * VECTOR_LANES if self.batch > VECTOR_LANES else VECTOR_LANES
 
     @property
     def size(self) -> int:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STARTS_PER_INSTANCE = 256
 """Rows of a table whose first entries an instance searches."""
+MAX_BLOCK_COLUMNS = 1024
+"""Largest number of columns that an instance sums."""
 ENTRIES_PER_STEP = 4
 """Entries added at a time: most rows have few, and some have thousands."""
 
@@ -92,7 +94,7 @@ class SegmentSums(Opaque):
         from .kernels.sums import segment_sums
         from .tile_code import Tiles
 
-        block = min(1024, 1 << (self.columns - 1).bit_length())
+        block = min(MAX_BLOCK_COLUMNS, 1 << (self.columns - 1).bit_length())
         inputs = {"order": self.order.type, "starts": self.starts.type, "source": self.source.type}
         grid = (Tiles(self.type.shape[0], 1), Tiles(self.columns, block))
         sizes = {"BLOCK": block, "COLUMNS": self.columns, "ENTRIES_PER_STEP": ENTRIES_PER_STEP}

@@ -34,6 +34,7 @@ from ..runtime.target_model import TargetModel
 
 MIN_LET_CHARACTERS = 60
 """Printed length from which on a shared expression becomes a `let`, in characters."""
+ROW_LETTERS = "ijlmnopq"
 Kind = Literal["map", "rows", "contraction", "opaque"]
 
 
@@ -131,7 +132,7 @@ class Group(Node):
 
 
 def _letters(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> dict[Expr, str]:
-    names: dict[Expr, str] = {i: ("ijlmnopq"[n] if n < 8 else f"i{n}") for n, i in enumerate(rows)}
+    names: dict[Expr, str] = {i: (ROW_LETTERS[n] if n < len(ROW_LETTERS) else f"i{n}") for n, i in enumerate(rows)}
     names |= {i: ("k" if len(columns) == 1 else f"k{n}") for n, i in enumerate(columns)}
     return names
 

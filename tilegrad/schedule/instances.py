@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ir import tile
-from ..ir.dtype import int64
+from ..ir.dtype import int32, int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.program import Tiles
@@ -132,7 +132,7 @@ def fits(block: int, extent: Dim) -> bool:
     >>> fits(1024, 2**31 - 1), fits(1000, 2**31 - 1)
     (True, False)
     """
-    return type(extent) is not int or -(-extent // block) * block <= 1 << 31
+    return type(extent) is not int or -(-extent // block) * block <= int32.max + 1
 
 
 def at_most(extent: Dim, most: int) -> int:

@@ -394,10 +394,10 @@ def _cycles(extents: Sized, target: TargetModel, height: int, width: int) -> flo
     rows = -(-height // limits.micro_rows) * limits.micro_rows
     columns = -(-width // limits.micro_columns) * limits.micro_columns
     if limits.load_cycles:  # operands come while products are computed; the smaller a tile, the less of it is products
-        rate = limits.macs_per_cycle * 32 / extents.bits
+        rate = limits.macs_per_cycle * REGISTER_BITS / extents.bits
         products = max(
             (rows * columns + OPERAND_READ_MACS * (rows + columns)) / rate,
-            (width + height) * limits.load_cycles * extents.bits / 32,
+            (width + height) * limits.load_cycles * extents.bits / REGISTER_BITS,
         )
         products = max(products, extents.wait) if min(height, width) < MIN_PREFETCHED_SIDE else products
     else:

@@ -29,6 +29,8 @@ DRAWN_ELEMENTS = (1 << 20) + 7
 """Random elements that are drawn for a tensor; a larger one repeats them, at a length that aligns with no row."""
 WARM_UP_RUNS = 5
 """Warm-up runs: they touch fresh memory, and a CPU repartitions its work by their times."""
+CLOCK_SECONDS = 1e-7
+"""Resolution of the clock, in seconds: a launch is never taken to be shorter."""
 MIN_SECONDS = 1e-3
 """Shortest measurement, in seconds."""
 
@@ -148,7 +150,7 @@ def measured(contender: Contender, clock: Callable[[], float] = time.perf_counte
         for _ in range(WARM_UP_RUNS):
             contender.run()
     once = _seconds(contender, 1, clock)
-    inputs = int(MIN_SECONDS / max(once * contender.launches, 1e-7))
+    inputs = int(MIN_SECONDS / max(once * contender.launches, CLOCK_SECONDS))
     return _seconds(contender, inputs, clock) if inputs > 1 else once
 
 

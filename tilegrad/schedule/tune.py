@@ -18,12 +18,16 @@ from ..runtime.device import Device
 from ..runtime.lock import LockEntry
 from .group import Group, Schedule
 from .options import candidates, digest_of, signature, title
-from .trial import Contender, Trial, measured
+from .trial import CLOCK_SECONDS, Contender, Trial, measured
 
 ROUNDS = 7
 """Measurements of each finalist, interleaved."""
 MAX_FINALIST_RATIO = 1.25
 """Largest ratio to the fastest first measurement for a choice to become a finalist."""
+NANOSECOND = 1e-9
+"""A nanosecond, in seconds."""
+MIN_TIME_SHARE = 0.25
+"""Least share of the remaining time for the next kernel, the most expensive one."""
 MAX_WINNER_RATIO = 0.95
 """Largest ratio to the time of the default choice for another to replace it."""
 
@@ -96,7 +100,7 @@ def tune(
         while waiting and clock() < end:
             (job, usual), rest = waiting[0], waiting[1:]
             total = sum(each.launches * took for each, took in waiting)
-            until = clock() + (end - clock()) * max(0.25, job.launches * usual / max(total, 1e-12))
+            until = clock() + (end - clock()) * max(MIN_TIME_SHARE, job.launches * usual / max(total, CLOCK_SECONDS))
             entry, better = _tuned(job, min(until, end), say, measure, clock)
             waiting = rest
             if entry is not None:
@@ -191,7 +195,6 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.0125), format_seconds(3.21e-5), format_seconds(4e-8)
     ('12.5 ms', '32.1 us', '40 ns')
     """
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+    units = {"s": 1.0, "ms": 1e3, "us": 1e6}
+    unit = next((unit for unit, scale in units.items() if seconds * scale >= 1), "")
+    return f"{seconds * units[unit]:.3g} {unit}" if unit else f"{seconds / NANOSECOND:.0f} ns"

@@ -6,6 +6,7 @@ Partial sums over these rows fuse into it, so that memory is read once.
 
 from __future__ import annotations
 
+from ..ir.dtype import float32
 from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.size import product
@@ -69,7 +70,7 @@ def _sums_to_split(graph: Graph, target: TargetModel) -> dict[Value, int]:
 def _part_rows(value: Sum, target: TargetModel) -> int:
     """Return the number of rows of a part; 0 if the sum is not split."""
     shape = value.x.shape
-    if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < 32:
+    if len(shape) < 2 or value.axes != tuple(range(len(shape) - 1)) or value.dtype.bits < float32.bits:
         return 0
     count = product(shape)
     if type(count) is not int or count < MIN_ELEMENTS or shape[-1] > target.max_row_elements:  # type: ignore[operator]

@@ -26,6 +26,8 @@ MIN_ROW, MIN_COMPARISONS = 4096, 1 << 31
 """Length of a row and number of comparisons up to which one kernel compares each key with all others."""
 MIN_SELECTION_ROW, SELECTION_BLOCK = 1 << 14, 1 << 12
 """Length of a row from which selection is split, and the approximate length of a part."""
+MIN_PART_PER_RESULT = 32
+"""Least number of keys in a part, for each key that is selected."""
 SIGN_BIT = -(1 << 31)
 """Sign bit of an int32, as a number."""
 
@@ -100,7 +102,7 @@ def split_selection(value: Value, target: TargetModel) -> Value | None:
     rows, length = product(keys.shape[:-1]), keys.shape[-1]
     if not isinstance(length, int) or not isinstance(rows, int) or not MIN_SELECTION_ROW <= length <= int32.max:
         return None
-    size = max(SELECTION_BLOCK, 1 << (32 * count - 1).bit_length())
+    size = max(SELECTION_BLOCK, 1 << (MIN_PART_PER_RESULT * count - 1).bit_length())
     parts = -(-length // size)
     if parts < 2 or rows >= target.min_instances:
         return None

@@ -151,7 +151,7 @@ def _common(numbers: list[float | None]) -> float | None:
 
 
 def _evaluated(value: Elementwise) -> float | None:
-    if value.fn not in CORRECTLY_ROUNDED or any(x.dtype.bits < 32 and x.dtype.is_float for x in value.inputs):
+    if value.fn not in CORRECTLY_ROUNDED or any(x.dtype.bits < float32.bits and x.dtype.is_float for x in value.inputs):
         return None
     numbers = [constant_of(x) for x in value.inputs]
     if any(n is None for n in numbers):

@@ -101,7 +101,7 @@ def _longest(value: Reduction) -> int:
 
 def _split(value: Reduction, count: int) -> Value:
     """Reduce parts of the longest axis first; half precision is reduced in float32 and rounded once."""
-    if not isinstance(value, ArgExtreme) and value.dtype.is_float and value.dtype.bits < 32:
+    if not isinstance(value, ArgExtreme) and value.dtype.is_float and value.dtype.bits < float32.bits:
         with working_for(value.location):
             wide = type(value)(cast(value.x, float32), value.axes, value.keepdim)
             return cast(_split(wide, count), value.dtype)

@@ -26,6 +26,10 @@ FMA_STEPS = 100_000
 """Multiply-adds of an accumulator when their rate is measured."""
 CACHE_READS = 1 << 20
 """Reads of 256 bytes with which a cache is measured."""
+MIN_ARRAY_BYTES, MAX_ARRAY_BYTES = 64 << 20, 256 << 20
+"""Sizes of the arrays that measure main memory, which no cache holds."""
+CACHED_LINE_BYTES = 512
+"""Twice the bytes that an iteration of the loop over a cache reads: half of the cache is used."""
 MIN_SECONDS = 0.15
 """Seconds for which each figure is measured; the best run counts."""
 
@@ -101,7 +105,7 @@ def model() -> str:
 
 def _measured(team: native.Team) -> dict[str, Any]:
     caches = cache_sizes()
-    bytes = min(256 << 20, max(64 << 20, 4 * caches.get("L3", 0)))
+    bytes = min(MAX_ARRAY_BYTES, max(MIN_ARRAY_BYTES, 4 * caches.get("L3", 0)))
     pool = MemoryPool()
     blocks = pool.blocks(bytes)
     x, y, z = (pool.take(blocks) for _ in range(3))
@@ -173,7 +177,7 @@ def _kernels() -> dict[str, str]:
 
 def _cached(level: str, size: int) -> str:
     """Kernel that reads the same lines repeatedly, half as many as the cache holds."""
-    lines = 1 << (max(1, size // 512)).bit_length() - 1
+    lines = 1 << (max(1, size // CACHED_LINE_BYTES)).bit_length() - 1
     load = "  %x.v = load <64 x float>, ptr %x.at, align 64\n  %sum.next = fadd <64 x float> %sum, %x.v"
     return _loop(f"{level}_read", load, sums=True, lines=lines)
 

@@ -20,6 +20,8 @@ from . import objects
 
 WORD_BYTES = 8
 """Bytes of a word."""
+TIMED_PAUSES = 300
+"""Pause instructions whose time is measured at once."""
 LINE_WORDS = 8
 """Words of a cache line."""
 
@@ -277,9 +279,10 @@ def _spins(microseconds: int) -> int:
     shortest = float("inf")
     for _ in range(3):
         start = time.perf_counter()
-        pauses(300)
+        pauses(TIMED_PAUSES)
         shortest = min(shortest, time.perf_counter() - start)
-    return max(1, int(microseconds * 1e-6 / (shortest / 300)))
+    wanted = microseconds * 1e-6
+    return max(1, int(wanted * TIMED_PAUSES / shortest))
 
 
 def cores() -> list[int]:

@@ -22,6 +22,9 @@ from ..shortage import REMEDIES, largest_tensors
 ALIGNMENT = 64
 """Alignment of buffers, in bytes: a cache line."""
 CHUNK_BYTES = 1 << 21
+"""Bytes that are asked of the system at once, for blocks without a mapping of their own: a huge page."""
+CLASSES_PER_DOUBLING = 8
+"""Size classes between a power of two and the next, which bound the bytes that are lost to rounding."""
 MIN_MAPPED_BYTES = 1 << 18
 """Bytes from which on a block is a mapping of its own."""
 MAX_MEMORY_MULTIPLE = 4
@@ -45,9 +48,9 @@ def class_bytes(bytes: int) -> int:
     >>> [class_bytes(n) for n in (0, 1, 64, 65, 1000, 1025, 1 << 20, (1 << 20) + 1)]
     [64, 64, 64, 128, 1024, 1152, 1048576, 1179648]
     """
-    if bytes <= 8 * ALIGNMENT:
+    if bytes <= CLASSES_PER_DOUBLING * ALIGNMENT:
         return max(1, -(-bytes // ALIGNMENT)) * ALIGNMENT
-    step = 1 << max(6, (bytes - 1).bit_length() - 4)
+    step = max(ALIGNMENT, (1 << (bytes - 1).bit_length() - 1) // CLASSES_PER_DOUBLING)
     return -(-bytes // step) * step
 
 

@@ -57,6 +57,7 @@ class _Draft:
 SEGMENTS, FIRST_SEGMENT, TEAM, DATA, PATCHES, FIRST_PATCH, SINGLE_THREADED, LONG, TIMES = range(8, 17)
 CHUNKS, LANES, FIRST_LANE, SEGMENT = 8, 9, 10, 16
 LANE = 8
+"""Words of a lane."""
 
 
 class _TableAddress(int):

@@ -17,6 +17,8 @@ from .nests import EmitVector, LoopNests
 from .position import position
 
 CONFIGURATION = "@tile_configuration"
+FIRST_LEFT, FIRST_RIGHT = 4, 6
+"""Numbers of the first tile registers of the left and the right operand; the sums are in those before."""
 
 
 class LoadTile(NamedTuple):
@@ -49,15 +51,15 @@ def schedule_step(form: LowPrecisionForm, tall: int, wide: int) -> list[LoadTile
     made: list[LoadTile | MultiplyTiles] = []
     has: dict[int, int] = {}
     for n, (one, two, r, c) in enumerate(work):
-        for tile, part in ((4 + r, one), (6 + c, two)):
+        for tile, part in ((FIRST_LEFT + r, one), (FIRST_RIGHT + c, two)):
             if has.get(tile) != part:
                 made.append(LoadTile(tile, part))
                 has[tile] = part
         made.append(MultiplyTiles(r, c))
-        for tile in (4 + r, 6 + c):
-            following = next(
-                (w[tile > 5] for w in work[n + 1 : n + 1 + 2 * tall * wide] if tile in (4 + w[2], 6 + w[3])), has[tile]
-            )
+        for tile in (FIRST_LEFT + r, FIRST_RIGHT + c):
+            ahead = work[n + 1 : n + 1 + 2 * tall * wide]
+            used = (w for w in ahead if tile in (FIRST_LEFT + w[2], FIRST_RIGHT + w[3]))
+            following = next((w[tile >= FIRST_RIGHT] for w in used), has[tile])
             if following != has[tile]:
                 made.append(LoadTile(tile, following))
                 has[tile] = following
@@ -171,9 +173,11 @@ class AmxBlocks:
         for instruction in schedule_step(self.form, tall, wide):
             match instruction:
                 case LoadTile(tile, part):
-                    side, block = (self.left, rows[tile - 4]) if tile < 6 else (self.right, columns[tile - 6])
+                    is_left = tile < FIRST_RIGHT
+                    block = rows[tile - FIRST_LEFT] if is_left else columns[tile - FIRST_RIGHT]
+                    side = self.left if is_left else self.right
                     at = side.at(b, block, loop.index, part, constant(0, I64))
-                    passing = tile < 6 and self.form.parts == 1
+                    passing = is_left and self.form.parts == 1
                     amx_instruction(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
                 case MultiplyTiles(r, c):
                     amx_instruction(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")

@@ -83,6 +83,6 @@ def _scalar(b: Builder, x: LlvmValue) -> LlvmValue:
 def _wide(b: Builder, x: LlvmValue, signed: bool) -> LlvmValue:
     if x.type == I64:
         return x
-    if x.type.bits > 64:
+    if x.type.bits > I64.bits:
         return b.instruction(f"trunc {x.type} {x} to i64", I64)
     return b.instruction(f"{'sext' if signed else 'zext'} {x.type} {x} to i64", I64)

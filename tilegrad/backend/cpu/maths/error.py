@@ -5,25 +5,28 @@ from __future__ import annotations
 from .exponential import bias, exp, exp_core, power_of_two, rounded, table
 from .vector import Vector, absolute, at_most, copysign, fma, polynomial, where
 
+MAX_NEAR_FLOAT, MAX_NEAR_DOUBLE, MAX_NEAR_COMPLEMENT = 0.875, 1.0, 0.75
+"""Magnitudes up to which the polynomial near 0 is used: by erf in float32 and in float64, and by erfc."""
+
 
 def erf(x: Vector) -> Vector:
     """An odd polynomial near 0; beyond, 1 - erfc(|x|): erfc is below a sixth, so its errors hardly count."""
     if x.element == "double":
         size = absolute(x)
-        return copysign(where(size < 1.0, _near(size), 1.0 - _tail(size)), x)
+        return copysign(where(size < MAX_NEAR_DOUBLE, _near(size), 1.0 - _tail(size)), x)
     size = absolute(x)
     exponent = polynomial(at_most(size, 3.93), table(x)["erf tail"])
     n, k = rounded(exponent, 1.0, bias(x))
     r = exponent - n
     tail = fma(r, polynomial(r, table(x)["exp2 short"]), 1.0) * power_of_two(k)
-    return copysign(where(size < 0.875, _near(size), 1.0 - tail), x)
+    return copysign(where(size < MAX_NEAR_FLOAT, _near(size), 1.0 - tail), x)
 
 
 def erfc(x: Vector) -> Vector:
     """The complementary error function, in float64 only."""
     size = absolute(x)
     tail = _tail(size)
-    return where(size < 0.75, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))
+    return where(size < MAX_NEAR_COMPLEMENT, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))
 
 
 def one_plus_erf(x: Vector) -> Vector:

@@ -6,6 +6,8 @@ from .exponential import table
 from .trigonometric import sign_of
 from .vector import Vector, absolute, bits_of, copysign, fma, from_bits, polynomial, square_root, where
 
+MAX_ADDENDS = {"float": 1e38, "double": 1e307}
+"""Magnitudes up to which the sum of two numbers is finite, by element."""
 TAN_EIGHTH = 0.41421356237309503
 """tan(pi/8): the polynomial of atan is accurate up to here."""
 
@@ -59,7 +61,7 @@ def _scaled(rise: Vector, run: Vector) -> tuple[Vector, Vector]:
     """Scale both so that their sum cannot overflow; two infinities become two ones."""
     both = run.equals(float("inf")) & rise.equals(float("inf"))
     rise, run = where(both, 1.0, rise), where(both, 1.0, run)
-    great = where(rise > run, rise, run) > (1e38 if rise.element == "float" else 1e307)
+    great = where(rise > run, rise, run) > MAX_ADDENDS[rise.element]
     return where(great, rise * 0.25, rise), where(great, run * 0.25, run)
 
 

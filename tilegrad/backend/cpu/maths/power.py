@@ -24,6 +24,9 @@ from .vector import (
     widened,
 )
 
+EXPONENT_BOUND = 800.0
+"""Magnitude of an exponent of e from which the result is 0 or infinite, in float64 too."""
+
 
 def power(x: Vector, y: Vector) -> Vector:
     """C99's special cases: pow(1, y) and pow(x, 0) are 1 even of NaN; a negative x has integer powers only."""
@@ -49,7 +52,7 @@ def _exponential(y: Vector, high: Vector, low: Vector) -> Vector:
     """e^(y (high + low))."""
     product = y * high
     rest = fma(y, high, -product) + y * low
-    rest = where(absolute(product) < 800.0, rest, 0.0)
+    rest = where(absolute(product) < EXPONENT_BOUND, rest, 0.0)
     return exp_core(at_least(at_most(product, highest(y)), lowest(y)), None, None, rest=rest)
 
 
