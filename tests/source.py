@@ -39,7 +39,9 @@ MODULES = {module_name(path): path for path in FILES}
 
 @cache
 def imported(path: Path) -> set[str]:
-    """The package's modules that a file imports, at its top or inside functions, but not for types alone."""
+    """The package's modules that a file imports, at its top, inside functions or as parts that may be missing, but not
+    for types alone.
+    """
     found: set[str] = set()
     for node in _running(parsed(path)):
         match node:
@@ -49,6 +51,10 @@ def imported(path: Path) -> set[str]:
                 base = _absolute(path, module or "", level)
                 # `from .x import y`: y may be a module itself
                 found |= {inner if (inner := f"{base}.{name.name}") in MODULES else base for name in names}
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.Call(ast.Name("part"), [ast.Constant(str(module)), *_]):
+                found.add(f"{PACKAGE.name}.{module}")
     return {name for name in found if name.split(".")[0] == PACKAGE.name}
 
 

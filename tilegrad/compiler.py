@@ -190,18 +190,20 @@ def run_stages(job: Job) -> Stages:
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
-    from .transform.expand import expand, has_declared
-    from .transform.hoist_constants import hoist_constants
     from .transform.pipeline import PASSES
 
     stages, target = Stages(), job.target
     graph = stages.keep("graph", lambda: job.graph)
-    if has_declared(graph):
+    if any(value.user_defined for value in graph.values()):
+        from .transform.expand import expand
+
         graph = stages.keep("expand", partial(expand, graph), graph)
     for step in PASSES:
         skipped = "" if step.applies(target) else f"skipped on {_device_of(graph)}"
         graph = stages.keep(step.name, partial(step, graph, target), graph, skipped)
     if job.constant_inputs:
+        from .transform.hoist_constants import hoist_constants
+
         constant = {graph.inputs[n] for n in job.constant_inputs}
         graph = stages.keep("hoist_constants", partial(hoist_constants, graph, constant), graph)
     if job.fit:

@@ -1,9 +1,11 @@
 """Import modules when one of their names is first used: packages list their public names in a table by module.
 
 So `import tilegrad` and a first training step load only what they use, and a distribution may lack modules of a table.
+Passes, strategies and the like are optional: `part` finds those that are there.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -43,3 +45,19 @@ def define_later(space: dict[str, Any], find: Callable[[str], Any], names: Itera
         return space[name]
 
     space |= {"__getattr__": get, "__dir__": lambda: space["__all__"]}
+
+
+@cache
+def part(module: str, name: str) -> Any:
+    """Return what an optional module of tilegrad defines, or None in a distribution without it.
+
+    >>> part("transform.share", "share").__name__, part("transform.nothing", "nothing")
+    ('share', None)
+    """
+    full = f"{__package__}.{module}"
+    try:
+        return getattr(import_module(full), name)
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not f"{full}.".startswith(f"{problem.name}."):
+            raise
+        return None

@@ -38,11 +38,47 @@ finally:
     print(json.dumps({"loaded": [f for f in files if f], "called": sorted(called)}))
 """
 """Runs a program and reports the files that it loaded and the functions that it called."""
+PROGRAM = """import numpy as np
+
+import tilegrad as tg
+
+digits, unseen = tg.data.Digits(flat=True), tg.data.Digits(train=False, flat=True)
+model = tg.nn.Sequential(tg.nn.Linear(64, 128), tg.nn.ReLU(), tg.nn.Linear(128, 10))
+optimizer = tg.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+@tg.jit
+def step(x, y):
+    optimizer.zero_grad()
+    loss = tg.nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+for epoch in range(20):
+    for chosen in np.random.default_rng(epoch).permutation(len(digits))[:1408].reshape(22, 64):
+        loss = step(tg.tensor(digits.images[chosen]), tg.tensor(digits.labels[chosen]))
+    print(f"epoch {epoch + 1}: loss {loss.item():.4f}")
+
+guesses = model(tg.tensor(unseen.images)).detach().numpy().argmax(1)
+print(f"{100 * (guesses == unseen.labels).mean():.0f} % of {len(unseen)} digits that it never saw are recognised")
+"""
 HEAD = """# The core in a weekend
 
 [core.txt](../core.txt) lists the files that train a network on the digits by themselves, with everything else removed;
 `tests/test_core.py` does so. Here they are in an order in which each needs only what stands above it, {lines:,} lines
 in all. `python tools/core.py --write` writes this page.
+
+This is the program:
+
+```python digits.py
+{program}```
+
+```console
+$ python digits.py
+epoch 1: loss ...
+...
+9... % of 360 digits that it never saw are recognised
+```
 """
 
 
@@ -75,17 +111,11 @@ def lines(path: str) -> int:
     return 0 if path.endswith(".npz") else len((ROOT / path).read_text(encoding="utf-8").splitlines())
 
 
-def program() -> str:
-    """Return the README's first program: training on the digits, and the accuracy on digits that it never saw."""
-    blocks = (ROOT / "README.md").read_text(encoding="utf-8").split("```python train.py")
-    return "".join(block.split("\n", 1)[1].split("```")[0] for block in blocks[1:3])
-
-
 def run(everything: bool = False) -> Run:
     """Train with an empty cache, in a folder that has only the core's files, or with the whole package."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "train.py").write_text(program(), encoding="utf-8")
+        (folder / "train.py").write_text(PROGRAM, encoding="utf-8")
         for path in () if everything else core():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / path, folder / path)
@@ -144,7 +174,7 @@ def reading() -> str:
         rows += ["", f"## {heading}, {sum(map(lines, paths)):,} lines", ""]
         for path in paths:
             rows += wrapped(f"- [{path.removeprefix('tilegrad/')}](../{path})", first_sentence(path).split())
-    return HEAD.format(lines=sum(map(lines, core()))) + "\n".join(rows) + "\n"
+    return HEAD.format(lines=sum(map(lines, core())), program=PROGRAM) + "\n".join(rows) + "\n"
 
 
 def wrapped(first: str, words: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ..backend.cuda.properties import GpuProperties, blocks_at_once
 from ..errors import ArgumentError, LaunchError
-from ..ir.program_checker import MAX_INSTANCES
+from ..ir.program import MAX_INSTANCES
 
 Extents: TypeAlias = "int | tuple[int, ...]"
 Configured: TypeAlias = "Extents | Callable[..., Extents] | None"

@@ -83,10 +83,16 @@ class Value(Node, ABC):
     """Cost of recomputing an element, relative to loading it."""
     opaque: ClassVar[bool] = False
     """Whether the op has no element form, but kernels of its own."""
+    external: ClassVar[bool] = False
+    """Whether a kernel or a function of a user computes it, and all of the op's outputs together."""
+    user_defined: ClassVar[bool] = False
+    """Whether it is an operator of a user, which is replaced before anything else is done."""
     moves: ClassVar[bool] = False
     """Whether each element is an element of the one input, at another position."""
     contracts: ClassVar[bool] = False
     """Whether each element of an operand is read for many elements of the result, whatever the sizes."""
+    packs_rows: ClassVar[bool] = False
+    """Whether it is only stored in one row, at the positions of its operand."""
     reads_in_order: ClassVar[bool] = False
     """Whether permuted operands are stored in their new order first, because the op reads along their last axis."""
     store: ClassVar[Store] = "if reread"

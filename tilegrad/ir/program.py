@@ -24,6 +24,9 @@ from .tile import Kernel
 
 Role = Literal["input", "output", "temporary", "constant"]
 
+MAX_INSTANCES = (2**31 - 1, 65535, 65535)
+"""Largest grid extent along each axis on the strictest device, in instances."""
+
 
 class ProgramBuffer(Structure):
     """Memory for one tensor, row-major and dense."""

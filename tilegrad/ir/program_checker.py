@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..errors import CompileError, KernelError
-from .program import Allocate, Copy, Foreign, Free, Launch, Program, ProgramBuffer, Record, Step, Wait
+from .program import MAX_INSTANCES, Allocate, Copy, Foreign, Free, Launch, Program, ProgramBuffer, Record, Step, Wait
 from .program_printer import show_step
 from .size import Dim, Size
 from .tile import Kernel, TileParameter
 from .tile_access import Accesses, accesses
 from .tile_checker import check as check_kernel
-
-MAX_INSTANCES = (2**31 - 1, 65535, 65535)
-"""Largest grid extent along each axis on the strictest device, in instances."""
 
 
 def check_program(program: Program) -> None:

@@ -10,7 +10,6 @@ from keyword import iskeyword
 from ..errors import KernelError
 from .dtype import DType, bool_
 from .tile import ATOMICS, Assert, Assign, Atomic, For, If, Kernel, Literal, Print, Statement, Store, Tile, While
-from .tile_printer import show_statement
 from .tile_types import (
     Refused,
     TileType,
@@ -30,6 +29,8 @@ class Mistake(KernelError):
     """An invalid statement: the reason, and the part at fault."""
 
     def __init__(self, kernel: str, statement: Statement, reason: str, tile: Tile | None) -> None:
+        from .tile_printer import show_statement
+
         text = show_statement(statement).split("\n")[0]
         super().__init__(f"kernel {kernel}: in `{text}`: {reason}")
         self.statement, self.reason, self.tile = statement, reason, tile

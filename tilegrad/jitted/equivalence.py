@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Value
 from ..tensor import Tensor
-from .numbers import graph_key
+from .graph_key import graph_key
 from .variables import same
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ from ..tensor import Tensor
 from ..tree import flatten
 from .assigned_variables import NewVariables, variables_for, with_variables
 from .captured_state import CapturedState, display_name, outside
-from .equivalence import computes_same
 from .fast_call import MISS, FastCall, fast_call
 from .numbers import may_vary, present
 from .signature import CallArguments, differs_in_numbers, generalise, signature_of, varies
@@ -438,6 +437,8 @@ class Jitted(Generic[P, R]):
             made = self._trace_with_inputs(call, types, inputs)
         except Exception:  # whatever a function raises that cannot do with placeholders for numbers
             return None
+        from .equivalence import computes_same
+
         return made if all(computes_same(made, point) for point in points) else None
 
     def _mark_varying_numbers(self, call: CallArguments) -> None:

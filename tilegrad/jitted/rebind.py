@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..lazy.handle import Handle
 from ..lazy.layout import layout
 from ..lazy.storage import Base, Move, Storage
-from .hoisted_values import HoistedValues
 
 if TYPE_CHECKING:
     from .specialised import Specialised
@@ -70,6 +69,8 @@ def _update_storages(program: Specialised) -> None:
     program.kept = {id(base.storage) for base in program.captured} - program.written
     if program.hoisted is not None:
         first, hoisted = len(program.given) - len(program.host) - len(program.captured), program.hoisted.hoisted
+        from .hoisted_values import HoistedValues
+
         program.hoisted = HoistedValues(hoisted, [program.captured[n - first].storage for n in hoisted.inputs])
     program.drop_guards()
 

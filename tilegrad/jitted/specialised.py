@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..autograd.modes import no_grad
 from ..compiler import Compiled, compile
@@ -19,15 +19,13 @@ from ..lazy.storage import one_writer
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
-from ..runtime.executable import Runner
+from ..runtime.executable import HoistedProgram, Runner
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
 from .aliases import Alias, aliases
 from .assigned_variables import assigned_tensors, restore_variables
 from .captured_state import CapturedState, display_name, hooks_of, same_settings, settings_of
 from .guards import Guards, make_guards
-from .history import given_values, with_history
-from .hoisted_values import HoistedValues
 from .memory import (
     HostNumberBuffer,
     OutputTemplate,
@@ -46,6 +44,9 @@ from .side_effects import Effects
 from .signature import CallSignature
 from .tracing import NoProgram, Trace
 from .variables import WatchedVariable, replaced_tensors, same
+
+if TYPE_CHECKING:
+    from .hoisted_values import HoistedValues
 
 MAX_GUARD_GENERATIONS = 4
 
@@ -288,8 +289,13 @@ class Specialised:
         self.lent = frozenset([n - first for n in self._passed_on(range(first, len(self.given)))])
         """The captured storages and numbers whose memory a result shares."""
         found = self.compiled.executable.hoisted
-        self.hoisted = found and HoistedValues(found, [self.captured[n - first].storage for n in found.inputs])
+        self.hoisted = None if found is None else self._hoisted_values(found, first)
         return self
+
+    def _hoisted_values(self, hoisted: HoistedProgram, first: int) -> HoistedValues:
+        from .hoisted_values import HoistedValues
+
+        return HoistedValues(hoisted, [self.captured[n - first].storage for n in hoisted.inputs])
 
     def _read_only(self, first: int) -> tuple[int, ...]:
         """List the inputs that seldom change: captured storages that are only read."""
@@ -382,7 +388,11 @@ class Specialised:
             return self._run(runner, leaves, sizes)
 
     def _run(self, runner: Runner, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        present = given_values(self, leaves) if self.tracked and mode.enabled else None
+        present = None
+        if self.tracked and mode.enabled:
+            from .history import given_values
+
+            present = given_values(self, leaves)
         buffers = self._buffers(leaves)
         self.drop_gradients()
         return self.wrap_outputs(leaves, runner(buffers), sizes, present)
@@ -458,6 +468,8 @@ class Specialised:
             if n not in self.changed_with_gradient or present is None:
                 self._write(leaves[n], n, value)
         if present is not None:
+            from .history import with_history
+
             changed_with_gradient = with_history(
                 self, results, [changed[n] for n in self.changed_with_gradient], present, sizes
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from ..ir.graph import Graph, Reader, TensorType, Value
 from ..ir.node import amend
@@ -40,6 +40,7 @@ class DeclaredMeaning(ABC):
 class Declared(Value):
     """One output of a declared operator."""
 
+    user_defined: ClassVar[bool] = True
     arguments: tuple[Value, ...]
     meaning: Any
     place: int = 0

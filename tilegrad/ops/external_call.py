@@ -60,6 +60,7 @@ class TileWork(Structure):
 class ExternalCall(Opaque):
     """One output of an external call."""
 
+    external: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
     arguments: tuple[Value, ...]
     work: Any

@@ -37,6 +37,7 @@ from .movement import Movement
 class PackedRows(Movement):
     """x stored in memory, flattened behind the first axis."""
 
+    packs_rows = True
     store = "always"
     x: Value
 

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
-from ..ops.external_call import ExternalCall
 from ..runtime.choice import Choice
 from ..runtime.lock import Lock
-from .external_calls import in_one_place, steps_of
 from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
@@ -88,7 +86,9 @@ class _Assembly:
 
     def _steps(self, group: Group) -> list[Step]:
         """Make the steps of a group."""
-        if isinstance(group.stored[0], ExternalCall):
+        if group.stored[0].external:
+            from .external_calls import steps_of
+
             return steps_of(group, self.names)
         return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
 
@@ -105,7 +105,11 @@ def buffer_names(schedule: Schedule) -> dict[Value, str]:
     """Name the buffer of each value that is stored; values written over an input have its buffer."""
     names = _names(schedule)
     names |= {new: names[old] for new, old in schedule.overwritten}
-    return names | in_one_place(schedule, names)
+    if any(group.stored and group.stored[0].external for group in schedule.groups):
+        from .external_calls import in_one_place
+
+        names |= in_one_place(schedule, names)
+    return names
 
 
 def _names(schedule: Schedule) -> dict[Value, str]:

@@ -20,8 +20,9 @@ ESTIMATED_INSTANCE_OPERATIONS = 1e5
 """Estimated operations of an instance of a user's kernel."""
 
 
-def call_of(value: ExternalCall, nodes: Iterable[Value]) -> Group:
+def call_of(value: Value, nodes: Iterable[Value]) -> Group:
     """Make the group of a call, with the outputs that nothing reads: the call writes them too."""
+    assert isinstance(value, ExternalCall)
     known = {v.place: v for v in nodes if isinstance(v, ExternalCall) and (v is value or v.call == value.call)}
     outputs = [known.get(place) or value.sibling(place) for place in range(len(value.results))]
     members = tuple([GroupMember(v, canonical(v.shape), const(0, int64)) for v in outputs])

@@ -12,9 +12,7 @@ from typing import Literal, NamedTuple
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Const, Index, Reduce, Scan, facts, substitute, walk
 from ..ir.size import product
-from ..ops.external_call import ExternalCall
 from ..runtime.target_model import TargetModel
-from .external_calls import call_of
 from .fuse_partial_sums import fuse_partial_sums
 from .group import Group, GroupMember, Kind, Mapping, Schedule
 from .group_checker import check_schedule
@@ -23,7 +21,6 @@ from .merge_groups import alignment, merge, sibling_mapping, stores_in_short_row
 from .nests import nest
 from .order_edges import Waits, of_nodes, waiting
 from .products import operands
-from .recompute import recompute_intermediates
 from .small_tensors import in_one_piece
 from .split_k import split_k
 
@@ -74,7 +71,7 @@ class _Fusion:
         for number, (value, element) in enumerate(self.nodes.items()):
             if value in self.place:
                 continue  # an output of a call that is here already
-            group = call_of(value, self.nodes) if isinstance(value, ExternalCall) else _node_group(value, element)
+            group = self._call_of(value) if value.external else _node_group(value, element)
             self.groups[number] = group
             self.choices[number] = facts(element.expr).choices
             self.place.update(dict.fromkeys(group.values(), number))
@@ -83,6 +80,11 @@ class _Fusion:
         self.waits: dict[int, set[Value]] = {number: set() for number in self.groups}
         for value in self.nodes:
             self.waits[self.place[value]] |= later.get(value, set())
+
+    def _call_of(self, value: Value) -> Group:
+        from .external_calls import call_of
+
+        return call_of(value, self.nodes)
 
     def schedule(self) -> Schedule:
         for value in list(self.nodes):
@@ -95,10 +97,12 @@ class _Fusion:
         for number in order:
             group = self.groups[number]
             needed = {x for other, reads in self.reads.items() if other != number for x in reads} | outputs
-            whole = isinstance(group.members[0].value, ExternalCall)  # a call gives all of its outputs, wanted or not
+            whole = group.members[0].value.external  # a call gives all of its outputs, wanted or not
             stored = tuple(m.value for m in group.members if whole or m.value in needed)
             groups.append(group.replaced(stored=stored, after=tuple(self.waits[number] - set(group.values()))))
         if self.target.recompute_is_cheap:
+            from .recompute import recompute_intermediates
+
             groups = recompute_intermediates(groups, frozenset(outputs))
         unfused = tuple((p, c, why) for (p, c), why in self.unfused.items() if self.place[p] != self.place[c])
         return Schedule(self.graph.inputs, self.graph.outputs, tuple(groups), unfused, (), self.target)

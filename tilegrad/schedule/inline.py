@@ -21,7 +21,6 @@ from ..ops.broadcasting import Reshape
 from ..ops.cast import Cast
 from ..ops.contraction import Contract
 from ..ops.movement import Permute, Slice
-from ..ops.packed_rows import PackedRows
 from ..runtime.target_model import TargetModel
 from .one_hot_reduce import one_hot_to_gather
 from .products import SHORT_TYPES
@@ -83,7 +82,7 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
         if value.opaque:
             nodes[value] = Element(canonical(value.shape), const(0, int64))
             continue
-        element = _packed(value, inlined) if isinstance(value, PackedRows) else compose(value, inlined)
+        element = _packed(value, inlined) if value.packs_rows else compose(value, inlined)
         if target.gathers_are_cheap:
             element = Element(element.position, one_hot_to_gather(element.expr))
         known = facts(element.expr)
@@ -192,7 +191,7 @@ def compose(value: Value, inlined: Mapping[Value, Element]) -> Element:
     return Element(position, value.element(position, _reader(inlined)))
 
 
-def _packed(value: PackedRows, inlined: Mapping[Value, Element]) -> Element:
+def _packed(value: Value, inlined: Mapping[Value, Element]) -> Element:
     """Return the element of a value that is only stored in one row, at the indices of its operand, which say more than
     a flat position.
     """

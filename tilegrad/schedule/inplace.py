@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 
 from ..ir.graph import Value
 from ..ir.scalar import Read, Reduce, Scan, walk
-from ..ops.external_call import ExternalCall
 from .group import Group, Schedule
 from .small_tensors import is_whole
 
@@ -51,8 +50,8 @@ def place_updates(schedule: Schedule, updates: Iterable[tuple[Value, Value]]) ->
 
 def _overwrites(group: Group, new: Value, old: Value, whole: int) -> bool:
     """Whether a group may write `new` over `old`: it reads no element that another instance writes."""
-    if isinstance(new, ExternalCall):
-        return new.overwrites(old)
+    if new.external:
+        return new.overwrites(old)  # type: ignore[attr-defined,no-any-return]
     if group.kind == "opaque" or new.type != old.type:
         return False
     if is_whole(group.rows, group.columns, whole):

@@ -8,8 +8,7 @@ from ..ir import tile
 from ..ir.dtype import int32, int64
 from ..ir.graph import Value
 from ..ir.node import Node
-from ..ir.program import Tiles
-from ..ir.program_checker import MAX_INSTANCES
+from ..ir.program import MAX_INSTANCES, Tiles
 from ..ir.scalar import Index, Read, size, walk
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Kernel, Literal, ProgramId, Tile, TileParameter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, LaunchError
-from ..ir.program_checker import MAX_INSTANCES
+from ..ir.program import MAX_INSTANCES
 from .lanes import LaunchShape
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..backend.cuda import nvrtc
 from ..errors import CompileError, DeviceError, LaunchError
-from ..ir.program_checker import MAX_INSTANCES
+from ..ir.program import MAX_INSTANCES
 from ..runtime import events
 from ..runtime.cache import key, shared
 from ..runtime.device import device

@@ -19,7 +19,6 @@ from ..ir.node import amend
 from ..ops.arithmetic import add
 from ..ops.broadcasting import fill_like
 from ..ops.joint import Joint
-from .batch import substitute
 
 
 def gradients(
@@ -79,6 +78,8 @@ def jvp(outputs: Sequence[Value], inputs: Sequence[Value], tangents: Sequence[Va
     found = [v for v in moved if v is not None]
     if set(upstreams).isdisjoint(topological(found)):
         return moved
+    from .batch import substitute
+
     # only recomputations that wait for them (`Recompute`) still read them
     nothing: dict[Value, Value] = {u: fill_like(u, 0.0) for u in upstreams}
     known = iter(substitute(found, nothing))

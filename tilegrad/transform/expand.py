@@ -8,17 +8,12 @@ from ..ops.declared import Declared
 from .share import on_inputs
 
 
-def has_declared(graph: Graph) -> bool:
-    """Return whether a graph has declared operators."""
-    return any(isinstance(v, Declared) for v in graph.values())
-
-
 def expand(graph: Graph) -> Graph:
     """Replace `Declared` values by the kernel for the device, or by the reference implementation.
 
     This pass runs first, so that all other passes see the code.
     """
-    if not has_declared(graph):
+    if not any(v.user_defined for v in graph.values()):
         return graph
     given = set(graph.inputs)
     new: dict[Value, Value] = {}

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..deferred import part
 from ..ir.graph import Graph
 from ..ir.node import Node
 from ..runtime.target_model import TargetModel
-from .col2im_gradient import col2im_gradient
-from .column_sums import column_sums
-from .contiguous_k import contiguous_k
-from .embedding_gradient import embedding_gradient
-from .embedding_matmul import embedding_matmul
-from .fold_movement import fold_movement
-from .implicit_gemm import implicit_gemm
-from .move_casts import move_casts
-from .pool_gradient import pool_gradient
-from .radix_sorts import radix_sorts
-from .share import share
-from .simplify import simplify
-from .sorted_scatter import sorted_scatter
-from .split_reductions import split_reductions
-from .split_scans import split_scans
-from .winograd import winograd
 
 
 def multiplies_before_lookup(target: TargetModel) -> bool:
@@ -48,45 +33,51 @@ def has_winograd_costs(target: TargetModel) -> bool:
 
 
 class Pass(Node):
-    """A pass with its condition on the target (`when`); `costs` says whether it also reads the target model."""
+    """A pass by its name, which is that of its module, too, with its condition on the target (`when`); `costs` says
+    whether it also reads the target model. Its module is imported when it first runs.
+    """
 
-    run: Callable[..., Graph]
+    name: str
     when: Callable[[TargetModel], bool] | None = None
     costs: bool = False
 
     @property
-    def name(self) -> str:
-        return self.run.__name__
+    def run(self) -> Callable[..., Graph] | None:
+        """The pass; None in a distribution without it."""
+        found: Callable[..., Graph] | None = part(f"transform.{self.name}", self.name)
+        return found
 
     def applies(self, target: TargetModel) -> bool:
-        return self.when is None or self.when(target)
+        return (self.when is None or self.when(target)) and self.run is not None
 
     def __call__(self, graph: Graph, target: TargetModel = TargetModel()) -> Graph:
         """Run the pass, or return the graph itself where the pass is not for the target."""
-        if not self.applies(target):
+        if (self.when is not None and not self.when(target)) or (run := self.run) is None:
             return graph
-        return self.run(graph, target) if self.costs else self.run(graph)
+        return run(graph, target) if self.costs else run(graph)
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass(fold_movement),
-    Pass(simplify),
-    Pass(embedding_matmul, when=multiplies_before_lookup),
+    Pass("fold_movement"),
+    Pass("simplify"),
+    Pass("embedding_matmul", when=multiplies_before_lookup),
     Pass(
-        embedding_gradient, when=lambda target: multiplies_before_lookup(target) or copies_operands(target), costs=True
+        "embedding_gradient",
+        when=lambda target: multiplies_before_lookup(target) or copies_operands(target),
+        costs=True,
     ),
-    Pass(col2im_gradient, when=computes_operands),
-    Pass(implicit_gemm, when=copies_operands, costs=True),
-    Pass(contiguous_k, when=copies_operands),
-    Pass(winograd, when=has_winograd_costs, costs=True),
-    Pass(share),
-    Pass(pool_gradient),
-    Pass(move_casts),
-    Pass(column_sums, costs=True),
-    Pass(sorted_scatter, when=sorts_in_parallel, costs=True),
-    Pass(radix_sorts, when=sorts_in_parallel, costs=True),
-    Pass(split_scans, when=sorts_in_parallel, costs=True),
-    Pass(split_reductions, costs=True),
+    Pass("col2im_gradient", when=computes_operands),
+    Pass("implicit_gemm", when=copies_operands, costs=True),
+    Pass("contiguous_k", when=copies_operands),
+    Pass("winograd", when=has_winograd_costs, costs=True),
+    Pass("share"),
+    Pass("pool_gradient"),
+    Pass("move_casts"),
+    Pass("column_sums", costs=True),
+    Pass("sorted_scatter", when=sorts_in_parallel, costs=True),
+    Pass("radix_sorts", when=sorts_in_parallel, costs=True),
+    Pass("split_scans", when=sorts_in_parallel, costs=True),
+    Pass("split_reductions", costs=True),
 )
 
 
