@@ -50,3 +50,8 @@ def test_deviations_of_zero_are_normal_and_not_log_normal() -> None:
     np.testing.assert_array_equal(tg.ones(3).normal_(2, 0).numpy(), [2, 2, 2])
     with pytest.raises(tg.errors.ArgumentError, match="log_normal_: std=0"):
         tg.ones(3).log_normal_(1, 0)
+
+
+def test_bernoulli_in_place_takes_a_chance_and_not_its_elements() -> None:
+    assert 0 < tg.zeros(100).bernoulli_().sum().item() < 100
+    assert tg.zeros(4).bernoulli_(tg.ones(4)).tolist() == [1, 1, 1, 1]

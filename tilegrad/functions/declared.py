@@ -320,8 +320,9 @@ def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequenc
     of the package use, are left out; `others` are public objects that are no functions.
     """
     for found in space.values():
-        if isinstance(found, FunctionType) and not found.__module__:  # made by a function of `pointwise`
+        while isinstance(found, FunctionType) and not found.__module__:  # it was made by a function of `pointwise`
             found.__module__ = space["__name__"]
+            found = getattr(found, "__wrapped__", None)
     wrapped = {
         name: checking_arguments(found)
         for name, found in space.items()

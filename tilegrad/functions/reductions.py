@@ -15,6 +15,7 @@ from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
 from .declared import integers, publish
+from .pointwise import named
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
@@ -117,64 +118,36 @@ def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType
     return wrap(statistics.mean(_averaged(value_of(input, "mean"), dtype, "mean"), _axes(dim, "mean"), keepdim))
 
 
-@numpy_names
-def var(
-    input: Tensor,
-    dim: DimsOrFlag = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
-    """Compute the variance: the sum of squared deviations from the mean, divided by the count less `correction`."""
-    dim, unbiased = _flag(dim, unbiased)
-    x, axes = _averaged(value_of(input, "var"), None, "var"), _axes(dim, "var")
-    return wrap(statistics.var(x, axes, _correction(unbiased, correction), keepdim))
+def _spread(
+    op: Callable[..., Any], doc: str, pair: Callable[[Tensor, Tensor], Any] | None = None
+) -> Callable[..., Any]:
+    """Return a function of the squared deviations from the mean; `pair` holds the two results of the op."""
+    name = op.__name__
+
+    def spread(
+        input: Tensor,
+        dim: DimsOrFlag = None,
+        unbiased: bool = True,
+        keepdim: bool = False,
+        *,
+        correction: Number | None = None,
+    ) -> Any:
+        dim, unbiased = _flag(dim, unbiased)
+        x, less = _averaged(value_of(input, name), None, name), int(unbiased) if correction is None else correction
+        found = op(x, _axes(dim, name), less, keepdim)
+        return wrap(found) if pair is None else pair(*map(wrap, found))
+
+    spread.__annotations__["return"] = "Tensor" if pair is None else pair.__name__
+    return numpy_names(named(spread, name, doc))
 
 
-@numpy_names
-def std(
-    input: Tensor,
-    dim: DimsOrFlag = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> Tensor:
-    """Compute the standard deviation: the square root of the variance."""
-    dim, unbiased = _flag(dim, unbiased)
-    x, axes = _averaged(value_of(input, "std"), None, "std"), _axes(dim, "std")
-    return wrap(statistics.std(x, axes, _correction(unbiased, correction), keepdim))
-
-
-@numpy_names
-def var_mean(
-    input: Tensor,
-    dim: DimsOrFlag = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> VarMean:
-    """Compute the variance and the mean."""
-    dim, unbiased = _flag(dim, unbiased)
-    x, axes = _averaged(value_of(input, "var_mean"), None, "var_mean"), _axes(dim, "var_mean")
-    return VarMean(*map(wrap, statistics.var_mean(x, axes, _correction(unbiased, correction), keepdim)))
-
-
-@numpy_names
-def std_mean(
-    input: Tensor,
-    dim: DimsOrFlag = None,
-    unbiased: bool = True,
-    keepdim: bool = False,
-    *,
-    correction: Number | None = None,
-) -> StdMean:
-    """Compute the standard deviation and the mean."""
-    dim, unbiased = _flag(dim, unbiased)
-    x, axes = _averaged(value_of(input, "std_mean"), None, "std_mean"), _axes(dim, "std_mean")
-    return StdMean(*map(wrap, statistics.std_mean(x, axes, _correction(unbiased, correction), keepdim)))
+var = _spread(
+    statistics.var,
+    "Compute the variance: the sum of squared deviations from the mean, divided by the count less `correction`.",
+)
+std = _spread(statistics.std, "Compute the standard deviation: the square root of the variance.")
+var_mean = _spread(statistics.var_mean, "Compute the variance and the mean.", VarMean)
+std_mean = _spread(statistics.std_mean, "Compute the standard deviation and the mean.", StdMean)
 
 
 def _flag(dim: DimsOrFlag, unbiased: bool) -> tuple[Dims, bool]:
@@ -182,10 +155,6 @@ def _flag(dim: DimsOrFlag, unbiased: bool) -> tuple[Dims, bool]:
     if isinstance(dim, bool):
         return None, dim
     return integers(dim, "var", "dim"), unbiased
-
-
-def _correction(unbiased: bool, correction: Number | None) -> Number:
-    return int(unbiased) if correction is None else correction
 
 
 @numpy_names

@@ -85,7 +85,7 @@ FUNCTIONS: dict[str, dict[str, str]] = {
         """,
         "method only": "bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_",
         "creation out": "rand randint randn randperm",
-        "method in_place out": "bernoulli",
+        "method out": "bernoulli",
         "method out exact": "multinomial",
         "out": "normal",
     },

@@ -15,12 +15,7 @@ from tilegrad.nn.container import ModuleList as ModuleList
 from tilegrad.nn.container import ParameterDict as ParameterDict
 from tilegrad.nn.container import ParameterList as ParameterList
 from tilegrad.nn.container import Sequential as Sequential
-from tilegrad.nn.conv import Conv1d as Conv1d
-from tilegrad.nn.conv import Conv2d as Conv2d
-from tilegrad.nn.conv import Conv3d as Conv3d
-from tilegrad.nn.conv import ConvTranspose1d as ConvTranspose1d
-from tilegrad.nn.conv import ConvTranspose2d as ConvTranspose2d
-from tilegrad.nn.conv import ConvTranspose3d as ConvTranspose3d
+from tilegrad.nn.conv import _Conv, _ConvTranspose
 from tilegrad.nn.dropout import _DropoutBase
 from tilegrad.nn.embedding import Embedding as Embedding
 from tilegrad.nn.embedding import EmbeddingBag as EmbeddingBag
@@ -39,17 +34,12 @@ from tilegrad.nn.lazy import UninitializedParameter as UninitializedParameter
 from tilegrad.nn.lazy import _Lazy, _LazyInstanceNorm
 from tilegrad.nn.loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from tilegrad.nn.module import Module as Module
-from tilegrad.nn.norm import BatchNorm1d as BatchNorm1d
-from tilegrad.nn.norm import BatchNorm2d as BatchNorm2d
-from tilegrad.nn.norm import BatchNorm3d as BatchNorm3d
 from tilegrad.nn.norm import CrossMapLRN2d as CrossMapLRN2d
 from tilegrad.nn.norm import GroupNorm as GroupNorm
-from tilegrad.nn.norm import InstanceNorm1d as InstanceNorm1d
-from tilegrad.nn.norm import InstanceNorm2d as InstanceNorm2d
-from tilegrad.nn.norm import InstanceNorm3d as InstanceNorm3d
 from tilegrad.nn.norm import LayerNorm as LayerNorm
 from tilegrad.nn.norm import RMSNorm as RMSNorm
 from tilegrad.nn.norm import SyncBatchNorm as SyncBatchNorm
+from tilegrad.nn.norm import _BatchNorm, _InstanceNorm
 from tilegrad.nn.padding import _ConstantPad, _PaddingModule
 from tilegrad.nn.parameter import Buffer as Buffer
 from tilegrad.nn.parameter import Parameter as Parameter
@@ -153,6 +143,105 @@ class Softmin(FunctionModule):
 
 class LogSoftmax(FunctionModule):
     def __init__(self, dim: int | None = None) -> None: ...
+
+class Conv1d(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each | str = 0,
+        dilation: Each = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+
+class Conv2d(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each | str = 0,
+        dilation: Each = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+
+class Conv3d(_Conv):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each | str = 0,
+        dilation: Each = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+
+class ConvTranspose1d(_ConvTranspose):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each = 0,
+        output_padding: Each = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Each = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+
+class ConvTranspose2d(_ConvTranspose):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each = 0,
+        output_padding: Each = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Each = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
+
+class ConvTranspose3d(_ConvTranspose):
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Each,
+        stride: Each = 1,
+        padding: Each = 0,
+        output_padding: Each = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Each = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None: ...
 
 class Unfold(FunctionModule):
     def __init__(self, kernel_size: Each, dilation: Each = 1, padding: Each = 0, stride: Each = 1) -> None: ...
@@ -359,6 +448,90 @@ class GaussianNLLLoss(Loss):
 
 class CTCLoss(Loss):
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> None: ...
+
+class BatchNorm1d(_BatchNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class BatchNorm2d(_BatchNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class BatchNorm3d(_BatchNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class InstanceNorm1d(_InstanceNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class InstanceNorm2d(_InstanceNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
+
+class InstanceNorm3d(_InstanceNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-05,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None: ...
 
 class LocalResponseNorm(FunctionModule):
     def __init__(self, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> None: ...

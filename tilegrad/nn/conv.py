@@ -16,7 +16,7 @@ from .functional.geometry import Each, each
 from .functional.paddings import MODES, pad
 from .module import Module
 from .parameter import Parameter
-from .wrapped import layer
+from .wrapped import layer, layers_of_ranks
 
 
 class _Conv(Module):
@@ -109,29 +109,23 @@ class _Conv(Module):
         return text + (f", padding_mode={self.padding_mode}" if self.padding_mode != "zeros" else "")
 
 
-class Conv1d(_Conv):
-    """Convolve (N, C, L); the weight has the shape (out, C / groups, taps).
+def _convs(name: str, base: type[_Conv], doc: str, functions: Sequence[Callable[..., Tensor]]) -> list[type[_Conv]]:
+    def facts(rank: int) -> dict[str, Any]:
+        return {"rank": rank, "function": staticmethod(functions[rank - 1])}
+
+    return layers_of_ranks(name, base, doc, facts)
+
+
+Conv1d, Conv2d, Conv3d = _convs(
+    "Conv",
+    _Conv,
+    """Convolve (N, C, {axes}); the weight has the shape (out, C / groups, {taps}).
 
     >>> Conv1d(2, 4, 3, padding=1)
     Conv1d(2, 4, kernel_size=(3,), stride=(1,), padding=(1,))
-    """
-
-    rank = 1
-    function = staticmethod(convolutions.conv1d)
-
-
-class Conv2d(_Conv):
-    """Convolve (N, C, H, W); the weight has the shape (out, C / groups, taps, taps)."""
-
-    rank = 2
-    function = staticmethod(convolutions.conv2d)
-
-
-class Conv3d(_Conv):
-    """Convolve (N, C, D, H, W); the weight has the shape (out, C / groups, taps, taps, taps)."""
-
-    rank = 3
-    function = staticmethod(convolutions.conv3d)
+    """,
+    (convolutions.conv1d, convolutions.conv2d, convolutions.conv3d),
+)
 
 
 class _ConvTranspose(_Conv):
@@ -187,27 +181,12 @@ class _ConvTranspose(_Conv):
         return tuple([n - a for n, a in zip(wanted, least, strict=True)])
 
 
-class ConvTranspose1d(_ConvTranspose):
-    """Convolve transposed: the gradient of `Conv1d`; the weight has the shape (C, out / groups, taps)."""
-
-    rank = 1
-    function = staticmethod(convolutions.conv_transpose1d)
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """Convolve transposed: the gradient of `Conv2d`; the weight has the shape (C, out / groups, taps, taps)."""
-
-    rank = 2
-    function = staticmethod(convolutions.conv_transpose2d)
-
-
-class ConvTranspose3d(_ConvTranspose):
-    """Convolve transposed: the gradient of `Conv3d`; the weight has the shape (C, out / groups, taps, taps, taps)."""
-
-    rank = 3
-    function = staticmethod(convolutions.conv_transpose3d)
-
-
+ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = _convs(
+    "ConvTranspose",
+    _ConvTranspose,
+    "Convolve transposed: the gradient of `Conv{rank}d`; the weight has the shape (C, out / groups, {taps}).",
+    (convolutions.conv_transpose1d, convolutions.conv_transpose2d, convolutions.conv_transpose3d),
+)
 Unfold = layer("Unfold", convolutions.unfold)
 Fold = layer("Fold", convolutions.fold)
 

@@ -14,7 +14,7 @@ from ..tensor import Tensor
 from . import functional
 from .module import Module
 from .parameter import Parameter
-from .wrapped import layer
+from .wrapped import layer, layers_of_ranks
 
 
 class _Running(Module):
@@ -115,29 +115,21 @@ class _BatchNorm(_Running):
         return functional.batch_norm(input, *kept, self.weight, self.bias, of_batch, share, self.eps)
 
 
-class BatchNorm1d(_BatchNorm):
-    """Normalise the channels of (N, C) or (N, C, L) over the batch."""
+BatchNorm1d, BatchNorm2d, BatchNorm3d = layers_of_ranks(
+    "BatchNorm",
+    _BatchNorm,
+    """Normalise the channels of (N, C, {axes}) over the batch.
 
-    axes = (2, 3)
-
-
-class BatchNorm2d(_BatchNorm):
-    """Normalise the channels of (N, C, H, W) over the batch.
+    It takes (N, C), too.
 
     >>> import tilegrad as tg
-    >>> norm = BatchNorm2d(1)
-    >>> _ = norm(tg.full((2, 1, 3, 3), 5.0))
+    >>> norm = BatchNorm1d(1)
+    >>> _ = norm(tg.full((2, 1, 9), 5.0))
     >>> norm.running_mean, norm.num_batches_tracked
     (tensor([0.5000]), tensor(1))
-    """
-
-    axes = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Normalise the channels of (N, C, D, H, W) over the batch."""
-
-    axes = (5,)
+    """,
+    lambda rank: {"axes": (2, 3) if rank == 1 else (rank + 2,)},
+)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -202,22 +194,12 @@ class _InstanceNorm(_Running):
         return result.squeeze(0) if single else result
 
 
-class InstanceNorm1d(_InstanceNorm):
-    """Normalise each channel of each instance of (N, C, L) or (C, L)."""
-
-    axes = (2, 3)
-
-
-class InstanceNorm2d(_InstanceNorm):
-    """Normalise each channel of each instance of (N, C, H, W) or (C, H, W)."""
-
-    axes = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """Normalise each channel of each instance of (N, C, D, H, W) or (C, D, H, W)."""
-
-    axes = (4, 5)
+InstanceNorm1d, InstanceNorm2d, InstanceNorm3d = layers_of_ranks(
+    "InstanceNorm",
+    _InstanceNorm,
+    "Normalise each channel of each instance of (N, C, {axes}) or (C, {axes}).",
+    lambda rank: {"axes": (rank + 1, rank + 2)},
+)
 
 
 class _Normalization(Module):

@@ -7,22 +7,17 @@ from typing import ClassVar
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.declared import publish_classes
-from ..functions.signatures import subclass
 from ..tensor import Tensor
 from .functional.paddings import pad
 from .module import Module
+from .wrapped import layers_of_ranks
 
 
 class _PaddingModule(Module):
     """Pad the last axes: one width for all, or two for each, the last axis first."""
 
     axes: ClassVar[int]
-    mode: ClassVar[str]
-
-    def __init_subclass__(cls, axes: int = 0, mode: str = "constant") -> None:
-        super().__init_subclass__()
-        if axes:
-            cls.axes, cls.mode = axes, mode
+    mode: ClassVar[str] = "constant"
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
@@ -57,15 +52,20 @@ class _ConstantPad(_PaddingModule):
         return f"padding={self.padding}, value={self.value}"
 
 
-def _for_ranks(name: str, base: type[_PaddingModule], mode: str = "constant") -> list[type[_PaddingModule]]:
-    """Return the paddings of one, two and three axes."""
-    return [subclass(f"{name}{axes}d", base, {}, axes=axes, mode=mode) for axes in (1, 2, 3)]
+def _pads(name: str, base: type[_PaddingModule], doc: str, mode: str = "constant") -> list[type[_PaddingModule]]:
+    return layers_of_ranks(name, base, f"{doc} (N, C, {{axes}}).", lambda rank: {"axes": rank, "mode": mode})
 
 
-ConstantPad1d, ConstantPad2d, ConstantPad3d = _for_ranks("ConstantPad", _ConstantPad)
-ZeroPad1d, ZeroPad2d, ZeroPad3d = _for_ranks("ZeroPad", _PaddingModule)
-ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _for_ranks("ReflectionPad", _PaddingModule, "reflect")
-ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _for_ranks("ReplicationPad", _PaddingModule, "replicate")
-CircularPad1d, CircularPad2d, CircularPad3d = _for_ranks("CircularPad", _PaddingModule, "circular")
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _pads("ConstantPad", _ConstantPad, "Put `value` around")
+ZeroPad1d, ZeroPad2d, ZeroPad3d = _pads("ZeroPad", _PaddingModule, "Put zeros around")
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _pads(
+    "ReflectionPad", _PaddingModule, "Mirror the borders of", "reflect"
+)
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _pads(
+    "ReplicationPad", _PaddingModule, "Repeat the outermost elements of", "replicate"
+)
+CircularPad1d, CircularPad2d, CircularPad3d = _pads(
+    "CircularPad", _PaddingModule, "Continue at the other end of", "circular"
+)
 
 publish_classes(globals())

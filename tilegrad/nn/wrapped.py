@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from inspect import Parameter, signature
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..functions.signatures import add_method, subclass
+from .functional.geometry import AXES, doc_of_rank
 from .functional.losses import reduction_of
 from .module import Module
 
+M = TypeVar("M", bound=Module)
 OUT_OF_USE = ("size_average", "reduce")
 """Older words of PyTorch for `reduction`: constructors take them, and do not keep them."""
 
@@ -109,3 +111,18 @@ def layer(
     doc = (function.__doc__ or "").partition(">>>")[0].rstrip()
     module = sys._getframe(1).f_globals["__name__"]
     return subclass(name, base, {"__module__": module, "__doc__": doc, **facts}, function=function, **form)
+
+
+def layers_of_ranks(name: str, base: type[M], doc: str, facts: Callable[[int], dict[str, Any]]) -> list[type[M]]:
+    """Return the subclasses of a layer for one, two and three spatial axes, with the attributes `facts(rank)`.
+
+    The docstring is filled in as that of functions, see `for_ranks`.
+
+    >>> [made.__doc__ for made in layers_of_ranks("Norm", Module, "Normalise (N, C, {axes}).", lambda rank: {})]
+    ['Normalise (N, C, L).', 'Normalise (N, C, H, W).', 'Normalise (N, C, D, H, W).']
+    """
+    own = {"__module__": sys._getframe(1).f_globals["__name__"]}
+    return [
+        subclass(f"{name}{rank}d", base, {**own, "__doc__": doc_of_rank(doc, rank, rank == 1), **facts(rank)})
+        for rank in AXES
+    ]

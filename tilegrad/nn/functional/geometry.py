@@ -45,14 +45,19 @@ def for_ranks(
     made = []
     for rank in ranks:
         function: Any = define(rank)
-        text = function.__doc__ if rank == ranks[0] else function.__doc__.partition("\n")[0]
-        for word, meant in (("{rank}", str(rank)), ("{axes}", AXES[rank]), ("{taps}", ", ".join(["taps"] * rank))):
-            text = text.replace(word, meant)
-        function.__doc__ = text
+        function.__doc__ = doc_of_rank(function.__doc__, rank, rank == ranks[0])
         name = function.__name__ = function.__qualname__ = f"{function.__name__}{rank}d"
         function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # profiles and tracebacks show it
         made.append(keeping_format(*operands)(function) if rank in channels_last else function)
     return tuple(made)
+
+
+def doc_of_rank(doc: str, rank: int, has_example: bool) -> str:
+    """Fill in the docstring of a function or class of a number of spatial axes."""
+    text = doc if has_example else doc.partition("\n")[0]
+    for word, meant in (("{rank}", str(rank)), ("{axes}", AXES[rank]), ("{taps}", ", ".join(["taps"] * rank))):
+        text = text.replace(word, meant)
+    return text
 
 
 def _is_integer(n: object) -> bool:
