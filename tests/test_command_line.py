@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.view.saved import data_alone
+from tests.viewer.saved import data_alone
 
 SCRIPT = """
 import sys

@@ -22,7 +22,7 @@ LAYERS: list[set[str]] = [
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
-    {"view"},
+    {"viewer"},
     {"profile", "sparse", "distributed", "serve", "interop"},
     {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},
     {"__main__", "demo", PACKAGE.name},

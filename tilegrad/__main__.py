@@ -62,6 +62,13 @@ def parser() -> Parser:
     build.add_argument("--name", default="", help="of the package (default: the name of the folder)")
     build.add_argument("folder", type=Path, metavar="DIR", help="the folder with the sources")
 
+    view = commands.add_parser("view", help="show a step, a trace or the runs of a training in the browser")
+    view.add_argument("path", type=Path, metavar="PATH", help="a file of explain or of a profile, or a run folder")
+    view.add_argument(
+        "--port", type=int, metavar="N", help="of 127.0.0.1, where the page is served (default: a free one)"
+    )
+    view.add_argument("--save", type=Path, metavar="FILE", help="write the page to a file instead")
+
     compare = commands.add_parser("compare", help="say what got slower between two profiles; exit status 1 if anything")
     compare.add_argument("before", type=Path, metavar="A", help="a trace, or a summary as JSON")
     compare.add_argument("after", type=Path, metavar="B", help="another one")
@@ -94,6 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 package, wheel = build(options.folder, options.output, options.name)
                 print(f"the package: {package}\nthe wheel:   {wheel}")
                 return 0
+            case "view":
+                from .viewer.server import view
+
+                return view(options.path, options.port, options.save)
             case "compare":
                 from .profile.difference import compare_files
 

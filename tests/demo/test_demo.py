@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from tests.test_command_line import tilegrad
-from tests.view.saved import data_alone
+from tests.viewer.saved import data_alone
 from tilegrad.demo.training import train
 
 

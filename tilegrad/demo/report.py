@@ -10,8 +10,8 @@ import numpy as np
 from ..profile import Explanation
 from ..profile.step_model import step_of
 from ..profile.summary_writer import as_bytes, png
-from ..view.model import PageMatrix, PageRun, Picture, page_of
-from ..view.page import page
+from ..viewer.model import PageMatrix, PageRun, Picture, page_of
+from ..viewer.page import page
 from .training import BATCH, HIDDEN, Tested, Trained
 
 MAX_PICTURES = 24

@@ -1,9 +1,10 @@
-"""Describe an explanation for the viewer (`view/model.py`): nodes, lines, kernels, passes, memory."""
+"""Describe an explanation for the viewer (`viewer/model.py`): nodes, lines, kernels, passes, memory."""
 
 from __future__ import annotations
 
 import inspect
 import linecache
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import CodeType
@@ -15,9 +16,9 @@ from ..ir.program_printer import peak, show_step
 from ..ir.size import known
 from ..schedule.group import Group
 from ..transform.pipeline import PASSES
-from ..view.launches import computing_steps, memory_of, title_of
-from ..view.model import Line, PageKernel, PageMemory, PageNode, PagePass, PageStep, Phase, Role, clipped, page_of
-from ..view.page import json_text, page
+from ..viewer.launches import computing_steps, memory_of, title_of
+from ..viewer.model import Line, PageKernel, PageMemory, PageNode, PagePass, PageStep, Phase, Role, clipped, page_of
+from ..viewer.page import json_text, page
 from .files import write_whole
 from .lines import FileLine, kernel_numbers, kernels_of
 from .listing import cleaned, inner_loops
@@ -71,6 +72,7 @@ class _Described:
         self.graph = e.simplified
         self.kernels = kernels_of(self.graph, e.groups)
         self.labels = dict(zip(self.graph.inputs, labels_of(e._inputs()), strict=False))
+        self.given = _argument_names(e)
         given = set(self.graph.inputs)
         self.values = [
             v for v in dict.fromkeys([*self.graph.inputs, *self.graph.values()]) if v in given or v.inputs
@@ -100,7 +102,7 @@ class _Described:
         facts.append(["kernels", str(len(e.kernels))])
         facts.append(["memory", _bytes(sum(known(x, e.sizes) for x in peak(e.program)))])
         if whole.seconds:
-            facts.append(["a run", duration(whole.seconds)])
+            facts.append(["a run", duration(whole.seconds).replace("us", "µs")])
         if whole.share:
             facts.append(["of the limit", f"{100 * whole.share:.0f} %"])
         return facts
@@ -110,7 +112,7 @@ class _Described:
     def _node(self, v: Value) -> PageNode:
         kind, label = self.labels.get(v, ("", ""))
         given = v in self.graph.inputs
-        name = (label or self.graph.names()[v]) if given else self.names.get(v, "")
+        name = (label or self.given[v]) if given else self.names.get(v, "")
         return PageNode(
             name=name, op="" if given else _word(v.op), type=str(v.type), bytes=known(v.type.bytes, self.e.sizes),
             role=_role(kind, v) if given else "operation", phase=self.phases[v],
@@ -215,9 +217,7 @@ class _Described:
     def _title(self, group: Group, heart: Value) -> str:
         """Name a kernel by its module and its main operations."""
         where = heart.location.module if heart.location else ""
-        if not where and heart.location:
-            where = linecache.getline(heart.location.file, heart.location.line).strip().partition("(")[0][:40]
-            where = where.rpartition("= ")[2].rpartition(".")[2]
+        where = where or _call(heart)
         said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
         prefix = said[self.phases[heart]]
         updated = [name for name in map(self._updated, group.stored) if name]
@@ -285,8 +285,7 @@ class _Described:
             node = owner["node"] = self.number.get(v)
             owner["line"] = self._line_of(v)
             kind, label = self.labels.get(v, ("", ""))
-            if label:
-                owner["name"] = label
+            owner["name"] = label or self._called(v, owner["kind"])
             if kind in ("parameter", "gradient", "optimizer state", "buffer"):
                 owner["kind"] = kind
             elif owner["kind"] == "output" and self.phases.get(v) == "backward":
@@ -294,6 +293,18 @@ class _Described:
             elif owner["kind"] == "temporary" and node is not None and self._is_kept(v, kernels, owner["last"], last):
                 owner["kind"] = "activation"
         return found
+
+    def _called(self, v: Value, role: str) -> str:
+        """Name a value that no tensor of the user holds."""
+        if role in ("input", "constant"):
+            return self.given[v]
+        where = v.location.module if v.location else ""
+        same = [name for x, (kind, name) in self.labels.items() if kind == "parameter" and x.type == v.type]
+        mine = [name for name in same if name.rpartition(".")[0] == where]
+        if role == "output" and self.phases[v] == "backward" and len(mine) == 1:
+            return f"gradient of {mine[0]}"
+        of = "gradient in " if self.phases[v] == "backward" else ""
+        return f"{_word(v.op)} ({of}{where or _call(v)})"
 
     def _is_kept(self, v: Value, kernels: Sequence[PageKernel], until: int, last: int) -> bool:
         """Whether a value of the forward pass is read in the backward pass."""
@@ -323,6 +334,25 @@ def _role(kind: str, v: Value) -> Role:
 
 def _word(op: str) -> str:
     return WORDS.get(op, op.replace("_", " "))
+
+
+def _call(v: Value) -> str:
+    """The function that a line calls first: `cross_entropy` for `loss = F.cross_entropy(net(x), y)`."""
+    if not v.location:
+        return ""
+    text = linecache.getline(v.location.file, v.location.line).strip().partition("(")[0]
+    return text.removeprefix("return ").rpartition("= ")[2].rpartition(".")[2][:40]
+
+
+def _argument_names(e: Explanation) -> dict[Value, str]:
+    """The names of inputs: parameters of the function where each is one tensor, else x0, x1, ..."""
+    names = {v: name for v, name in e.simplified.names().items() if v in e.simplified.inputs}
+    numbered = [v for v, name in names.items() if re.fullmatch(r"x\d+", name)]
+    try:
+        declared = list(inspect.signature(e._function).parameters) if e._function is not None else []
+    except (TypeError, ValueError):
+        declared = []
+    return names | (dict(zip(numbered, declared, strict=True)) if len(declared) == len(numbered) else {})
 
 
 def _heart(group: Group) -> Value:
@@ -388,7 +418,8 @@ def _source(code: CodeType) -> Iterator[tuple[FileLine, str]] | dict[FileLine, s
 
 def _roof(limits: Any) -> dict[str, float]:
     memory = max((float(limits.get(k, 0.0)) for k in ("read", "copy", "triad")), default=0.0)
-    return {"bytes": memory, "operations": float(limits.get("fma", 0.0))}
+    caches = {level: float(limits.get(f"{level}_read", 0.0)) for level in ("L1", "L2", "L3")}
+    return {"bytes": memory, "operations": float(limits.get("fma", 0.0))} | {k: v for k, v in caches.items() if v}
 
 
 def _bytes(count: int) -> str:

@@ -5,6 +5,7 @@ The files are written without TensorBoard, which is only needed to look at them.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import struct
@@ -159,6 +160,19 @@ class SummaryWriter:
         given = None if weights is None else array_of(weights)
         found = curve(array_of(labels), array_of(predictions), num_thresholds, given, tag)
         about = plugin("pr_curves", field(2, found.shape[1]))
+        self._add(tag, field(TENSOR, tensor_of(found)) + field(METADATA, about), global_step, walltime)
+
+    def add_confusion_matrix(
+        self, tag: str, matrix: Any, global_step: int | None = None, class_names: Sequence[str] = (),
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Add how often each class (row) was taken for each other (column): `python -m tilegrad view` shows it."""
+        found = array_of(matrix).astype(np.float32)
+        if found.ndim != 2 or found.shape[0] != found.shape[1] or len(class_names) not in (0, len(found)):
+            raise ShapeError(
+                f"add_confusion_matrix: {tag!r} has shape {found.shape} for {len(class_names)} names: it is square"
+            )
+        about = plugin("confusion_matrix", json.dumps(list(map(str, class_names))).encode())
         self._add(tag, field(TENSOR, tensor_of(found)) + field(METADATA, about), global_step, walltime)
 
     def add_hparams(

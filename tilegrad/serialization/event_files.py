@@ -1,4 +1,4 @@
-"""Write TensorBoard's event files: records with checksums, each with a message in the encoding of protocol buffers.
+"""Write and read TensorBoard's event files: records with checksums, each with a message encoded as protocol buffers.
 
 file    ::= record* record  ::= length (8 bytes), checksum of it (4), message, checksum of it (4) message ::= (number of
 a field and how it is encoded, contents)*
@@ -10,10 +10,11 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 VERSION = b"brain.Event:2"
 POLYNOMIAL = 0x82F63B78
@@ -112,3 +113,68 @@ class EventFile:
 
     def close(self) -> None:
         self.file.close()
+
+
+class Damaged(Exception):
+    """Raised for bytes that are no record, or no message."""
+
+
+def records(data: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the message of each whole record with the offset behind it, up to one that is still being written."""
+    at = 0
+    while at + 12 <= len(data):
+        size, check = struct.unpack_from("<QI", data, at)
+        if check != checksum(data[at : at + 8]):
+            raise Damaged(f"the length at byte {at:,} does not fit its checksum")
+        end = at + 12 + size
+        if end + 4 > len(data):
+            return
+        at, message = end + 4, data[at + 12 : end]
+        if struct.unpack_from("<I", data, end)[0] != checksum(message):
+            raise Damaged(f"the record before byte {at:,} does not fit its checksum")
+        yield message, at
+
+
+def fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the contents of each field: an integer, a float, or bytes.
+
+    >>> list(fields(field(1, 0.5) + field(2, 300) + single(3, 2.0) + field(4, "x")))
+    [(1, 0.5), (2, 300), (3, 2.0), (4, b'x')]
+    """
+    at = 0
+    try:
+        while at < len(message):
+            key, at = _read_varint(message, at)
+            match key & 7:
+                case 0:
+                    value, at = _read_varint(message, at)
+                    yield key >> 3, value
+                case 1:
+                    yield key >> 3, struct.unpack_from("<d", message, at)[0]
+                    at += 8
+                case 2:
+                    size, at = _read_varint(message, at)
+                    if at + size > len(message):
+                        raise Damaged("a field is longer than its message")
+                    yield key >> 3, message[at : at + size]
+                    at += size
+                case 5:
+                    yield key >> 3, struct.unpack_from("<f", message, at)[0]
+                    at += 4
+                case other:
+                    raise Damaged(f"a field is encoded as {other}, which nothing is")
+    except (IndexError, struct.error):
+        raise Damaged("a message ends within a field") from None
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Decode an integer, and return it with the offset behind it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return number, at
+        if shift > 63:
+            raise Damaged("an integer has more than 64 bits")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.view.devtools import Tab, browser, chromium
+from tests.viewer.devtools import Tab, browser, chromium
 
 
 @pytest.fixture(scope="module")

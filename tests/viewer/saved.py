@@ -5,7 +5,7 @@ from base64 import b64encode
 from hashlib import sha256
 from typing import Any
 
-from tilegrad.view.page import DATA, data_of
+from tilegrad.viewer.page import DATA, data_of
 
 
 def data_alone(text: str) -> Any:

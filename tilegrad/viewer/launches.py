@@ -70,11 +70,10 @@ def step_of_program(program: Program) -> PageStep:
                 maker[name] = len(nodes)
         nodes.append(_node(title_of(step), "operation", "", 0, [n], reads, bool(set(names) & set(program.outputs))))
     note = f"for sizes of 1: it works for all values of {', '.join(program.sizes)}" if program.sizes else ""
-    facts = [["kernels", str(len(kernels))], ["launches", str(len(kernels))]]
     memory = memory_of(program, sizes, [k["title"] for k in kernels])
     return PageStep(
-        name=program.name, device="", facts=facts[:1], nodes=nodes, lines=[], kernels=kernels, passes=[], memory=memory,
-        roof={}, note=note,
+        name=program.name, device="", facts=[["launches", str(len(kernels))]], nodes=nodes, lines=[], kernels=kernels,
+        passes=[], memory=memory, roof={}, note=note,
     )  # fmt: skip
 
 
@@ -89,9 +88,10 @@ def _node(
 
 
 def _kernel(step: Computing) -> PageKernel:
-    text = str(step.kernel) if isinstance(step, Launch) else show_step(step)
+    origin = step.kernel.origin.split("\n")[0].partition(": ")[0] if isinstance(step, Launch) else ""
+    text = str(step.kernel.replaced(origin="")) if isinstance(step, Launch) else show_step(step)
+    title = title_of(step) + (f" ({origin})" if origin else "")
     return PageKernel(
-        title=title_of(step), name=title_of(step), phase="forward", module="", lines=[], why=[], text=clipped(text),
-        source="", language="", machine="", hot=[], seconds=None, bytes=0, operations=0, limit=0.0, share=None,
-        bound="", hint="",
+        title=title, name=title_of(step), phase="forward", module="", lines=[], why=[], text=clipped(text), source="",
+        language="", machine="", hot=[], seconds=None, bytes=0, operations=0, limit=0.0, share=None, bound="", hint="",
     )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 import tilegrad as tg
 from tests.profile.training import made
-from tests.view.devtools import Tab
+from tests.viewer.devtools import Tab
 
 
 @pytest.fixture(scope="module")

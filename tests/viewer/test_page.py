@@ -9,11 +9,11 @@ import pytest
 
 import tilegrad as tg
 from tests.profile.training import made
-from tests.view.saved import data_alone
+from tests.viewer.saved import data_alone
 from tilegrad.errors import ArgumentError
 from tilegrad.profile.step_model import step_of
-from tilegrad.view.model import MAX_TEXT_CHARACTERS, PageStep, clipped, page_of
-from tilegrad.view.page import ASSETS, data_of, json_text, page, script_text
+from tilegrad.viewer.model import MAX_TEXT_CHARACTERS, PageStep, clipped, page_of
+from tilegrad.viewer.page import ASSETS, data_of, json_text, page, script_text
 
 MAX_ASSET_BYTES = 300_000
 SOURCES = sorted(ASSETS.glob("*.js"))
@@ -143,3 +143,9 @@ def test_names_of_the_modules_are_unique() -> None:
     assert len(names) > 50
     assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)
     assert not re.search(r"^(import|export) ", script_text(), re.MULTILINE)
+
+
+def test_the_function_of_tensors_called_view_is_still_there(explained: tg.profile.explanation.Explanation) -> None:
+    """A package of the name of a function would take its place once it is imported."""
+    step_of(explained)
+    assert tg.view(tg.ones(2, 3), (3, 2)).shape == (3, 2)

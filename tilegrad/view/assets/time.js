@@ -1,2 +1,0 @@
-import { el } from "./dom.js";
-export function timeView(panel) { panel.append(el("p", {}, "later")); }
