@@ -18,13 +18,13 @@ from ....ir.tile_access import accesses, statements
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
-from .dot_fill import fill_lines, fill_rows, shared_bytes, zero_fill
+from .dot_computed import MIN_SHARED_BYTES, ThreadProduct, WarpProduct
 from .dot_loop import AsyncCopyLoop, plan_async_copy_loop
 from .dot_operands import Bound, Definitions, Strided
 from .dot_persistent import is_persistent, write_persistent
 from .dot_prefetch import PrefetchedProduct, write_prefetched_loop
 from .dot_specialised_warps import WarpSpecialisation, is_uniform, plan_warp_specialisation
-from .dot_text import LoopIteration, Operand, thread_products, warp_positions, warp_products
+from .dot_text import LoopIteration, warp_positions
 from .dot_thread import ThreadLoop, plan_thread_loop
 from .dot_tiling import Tiling, choose_tiling, fewest_warps, operand_dtype
 from .dot_warpgroup import (
@@ -57,11 +57,6 @@ elements.
 """
 MAX_PAIRED_THREADS = {"warp": 128, "thread": 256}
 """Threads of a block up to which a multiprocessor should hold two, by the kind of tiling."""
-MIN_SHARED_BYTES = 8192
-"""Smallest request for shared memory, in bytes: it gets its own place, aligned to 1024."""
-MAX_SLICE_DEPTH = 16
-"""Depth (along k) of the slice of operands that threads multiply without tensor cores."""
-
 LOOP_SCHEMES: dict[str, Callable[[Definitions, ir.Dot, Tiling], AsyncCopyLoop | ThreadLoop | None]] = {
     "warp": lambda definitions, dot, tiling: plan_async_copy_loop(definitions, dot, tiling, SHARED_BYTES),
     "thread": plan_thread_loop,
@@ -292,8 +287,7 @@ class DotLowering:
         else:
             text = plan.lines(sums, iteration, shared)
         with low.out.block(""):
-            for line in [*warp_positions(plan.tiling), *text]:
-                low.out.add(line)
+            low.out.extend([*warp_positions(plan.tiling), *text])
         return True
 
     def iteration_of(self, low: CudaLowering, loops: list[ir.For], sides: Sequence[Strided]) -> LoopIteration:
@@ -329,71 +323,16 @@ class DotLowering:
 
     def write(self, low: CudaLowering, statement: ir.Assign) -> None:
         """Write `sums += x @ y` with operands stored to shared memory."""
-        dot = statement.value
-        assert isinstance(dot, ir.Dot)
-        tiling = self.tilings[statement.name]
-        sums = low.elements.register_tiles[statement.name].text
-        dtype = self.operand_dtype_for(dot) if tiling.kind == "warp" else None
         with low.out.block(""):
-            for line in warp_positions(tiling):
-                low.out.add(line)
-            if dtype is not None:
-                self._write_by_warps(low, sums, tiling, dot, dtype)
-            else:
-                self._write_by_threads(low, sums, tiling, dot)
+            low.out.extend(warp_positions(self.tilings[statement.name]))
+            self.computed(low, statement).write(low.elements.register_tiles[statement.name].text)
 
-    def _write_by_warps(self, low: CudaLowering, sums: str, tiling: Tiling, dot: ir.Dot, dtype: DType) -> None:
-        self.use(helpers.SHARED_MEMORY, helpers.fragments(dtype.name), helpers.warp_product(dtype.name))
-        x, y = self.operands(low, tiling, dot, dtype)
-        shared = low.take_shared(max(shared_bytes((x, y)), MIN_SHARED_BYTES))
-        low.out.add(f"unsigned char *x_at = {shared}, *y_at = x_at + {x.size};")
-        if x.depth > self.types.of(dot.x).shape[1]:
-            zero_fill(low, shared, shared_bytes((x, y)))
-        self.fill_lines(low, dot, (x, y), dtype)
-        low.barrier()
-        low.out.add("uint32 x_place = shared_address(x_at), y_place = shared_address(y_at);")
-        for line in warp_products(sums, tiling, x, y):
-            low.out.add(line)
-
-    def operands(self, low: CudaLowering, tiling: Tiling, dot: ir.Dot, dtype: DType) -> tuple[Operand, Operand]:
-        """Describe the operands of a product as tensor cores read them from shared memory."""
-        step = 32 // dtype.bytes
-        depth = -(-self.types.of(dot.x).shape[1] // step) * step
-        x, y = (
-            Operand(address, transposed, dtype.bytes, depth, extent)
-            for address, transposed, extent in (
-                ("x_place", self._is_transposed(low, dot.x, 0, dtype), tiling.down * tiling.rows),
-                ("y_place", self._is_transposed(low, dot.y, 1, dtype), tiling.across * tiling.columns),
-            )
-        )
-        return x, y
-
-    def fill_lines(self, low: CudaLowering, dot: ir.Dot, operands: tuple[Operand, Operand], dtype: DType) -> None:
-        fill_lines(low, "x_at", operands[0], dot.x, dtype, (0, 1))
-        fill_lines(low, "y_at", operands[1], dot.y, dtype, (1, 0))
-
-    def _is_transposed(self, low: CudaLowering, x: ir.Tile, position: int, dtype: DType) -> bool:
-        """Return whether an operand's lines run along its rows: as its vectors do, if tensor cores can transpose it."""
-        layout = low.plan.of_operand(x)
-        return dtype.bytes > 1 and layout.vector == position
-
-    def _write_by_threads(self, low: CudaLowering, sums: str, tiling: Tiling, dot: ir.Dot) -> None:
-        t = self.types.of(dot)
-        kind, bytes = TYPES[t.dtype.name], t.dtype.bytes
-        depth = self.types.of(dot.x).shape[1]
-        pitches = (tiling.down * tiling.rows, tiling.across * tiling.columns)
-        slice_depth = min(depth, MAX_SLICE_DEPTH)
-        for first in range(0, depth, slice_depth):
-            part = range(first, min(depth, first + slice_depth))
-            shared = low.take_shared(max(slice_depth * sum(pitches) * bytes, MIN_SHARED_BYTES))
-            with low.out.block(""):
-                x_tile = f"*x_tile = reinterpret_cast<{kind}*>({shared})"
-                low.out.add(f"{kind} {x_tile}, *y_tile = x_tile + {slice_depth * pitches[0]};")
-                fill_rows(low, "x_tile", pitches[0], dot.x, t.dtype, (0, 1), part)
-                fill_rows(low, "y_tile", pitches[1], dot.y, t.dtype, (1, 0), part)
-                low.barrier()
-                for line in thread_products(sums, tiling, len(part), pitches, kind):
-                    low.out.add(line)
+    def computed(self, low: CudaLowering, statement: ir.Assign) -> WarpProduct | ThreadProduct:
+        """Return the scheme of a product whose operands are computed."""
+        dot, tiling = statement.value, self.tilings[statement.name]
+        assert isinstance(dot, ir.Dot)
+        dtype = self.operand_dtype_for(dot) if tiling.kind == "warp" else None
+        return ThreadProduct(low, tiling, dot) if dtype is None else WarpProduct(low, tiling, dot, dtype)
 
     def use(self, *texts: str) -> None:
         """Add device functions to the source."""

@@ -40,20 +40,16 @@ def write_persistent(
     """Write everything up to the end of a tile's sums; what follows is written inside the loop over tiles."""
     out = low.out
     before, out.lines = out.lines, []
-    for line in (*barrier_lines(plan, shared), "const int tiles = grid_0 * grid_1 * grid_2;"):
-        out.add(line)
+    out.extend((*barrier_lines(plan, shared), "const int tiles = grid_0 * grid_1 * grid_2;"))
     producer, consumer = roles
     _write_producer(products, low, plan, [*_needed_scalars(before, "\n".join(producer)), *producer])
-    for line in (plan.limits[1], "int stage = 0, phase = 0;", "const int group = threadIdx.x / 128;", HEAD):
-        out.add(line)
+    out.extend((plan.limits[1], "int stage = 0, phase = 0;", "const int group = threadIdx.x / 128;", HEAD))
     out.depth += 1
-    for line in products.ids("tile"):
-        out.add(line)
+    out.extend(products.ids("tile"))
     out.lines += [f"    {line}" for line in before]
     last = "if (before >= 0 && threadIdx.x % 128 == 0) arrive(empty + before * 8);"
     head = ("int before = -1;", f"fence_registers({sums});")
-    for line in (*head, *consumer, f"finish_products({sums});", last):
-        out.add(line)
+    out.extend((*head, *consumer, f"finish_products({sums});", last))
     products.roles_split_at = len(out.lines)
 
 
@@ -65,8 +61,7 @@ def _write_producer(products: DotLowering, low: CudaLowering, plan: WarpgroupLoo
         with out.block(f"if (threadIdx.x == {plan.tiling.threads})"):
             out.add("int stage = 0, phase = 0;")
             with out.block(HEAD.removesuffix(" {")):
-                for line in (*products.ids("tile"), *producer):
-                    out.add(line)
+                out.extend((*products.ids("tile"), *producer))
         out.add("return;")
 
 

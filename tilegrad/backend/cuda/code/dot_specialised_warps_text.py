@@ -70,8 +70,7 @@ def _copy_all(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation
         iteration = products.iteration_of(low, [loop_plan.loop], [tile.memory for tile in loop_plan.tiles])
         ((type, k, start, stop, step),) = iteration.loops
         with out.block(f"for ({type} {k} = {start}; {k} < {stop}; {k} += {step})"):
-            for line in iteration.numbers:
-                out.add(line)
+            out.extend(iteration.numbers)
             out.add("wait(empty + stage * 8, phase ^ 1);")
             at = plan.held
             for n, (tile, source) in enumerate(zip(loop_plan.tiles, iteration.sources, strict=True)):
@@ -89,12 +88,11 @@ def _copy(
     """Copy a tile panel by panel; a line that may continue in the next line of memory computes its own coordinates."""
     name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
     within_lines = products.definitions.is_within_lines(tile.memory)
-    for line in (
+    low.out.extend(
         unmasked_coordinate_lines(name, tile.memory, offset)
         if within_lines
         else [f"const int64 {name}_first = {offset};"]
-    ):
-        low.out.add(line)
+    )
     for panel in range(tile.panels):
         to = f"{place} + {panel * tile.lines * LINE_BYTES}" if panel else place
         across = f" + {panel * tile.map.box[0]}" if panel else ""

@@ -372,8 +372,9 @@ class FusedLoop:
             return
         if id(store) in self.exchange_words:
             values = self._values(store, t, rounded=False)
-            for line in exchange_lines(self.low, store, self.layout, self.exchange_words[id(store)], values, self.view):
-                self.stores.add(line)
+            self.stores.extend(
+                exchange_lines(self.low, store, self.layout, self.exchange_words[id(store)], values, self.view)
+            )
             return
         if self._is_vector(store.pointer):
             self._store_vector(store, t, owners)

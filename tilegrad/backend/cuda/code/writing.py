@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .hardware import VECTOR_BYTES
@@ -72,6 +72,10 @@ class Lines:
 
     def add(self, text: str) -> None:
         self.lines.append("    " * self.depth + text if text else "")
+
+    def extend(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.add(line)
 
     @contextmanager
     def block(self, head: str, unrolled: bool = False) -> Iterator[None]:
