@@ -10,7 +10,7 @@ from tests.backend.cuda.some_kernels import together
 from tilegrad.backend.cuda.build import ARCHITECTURES, build_kernel, kernel_source
 from tilegrad.backend.cuda.code.dot import DotLowering
 from tilegrad.backend.cuda.code.dot_loop import AsyncCopyLoop
-from tilegrad.backend.cuda.code.dot_operands import Definitions
+from tilegrad.backend.cuda.code.dot_operands import OperandAnalysis
 from tilegrad.backend.cuda.code.dot_prefetch import PrefetchedProduct
 from tilegrad.backend.cuda.code.dot_thread import ThreadLoop
 from tilegrad.backend.cuda.code.dot_tiling import choose_tiling
@@ -170,15 +170,15 @@ def test_lone_product_becomes_a_loop_of_one_iteration() -> None:
 
 def test_strides_and_divisors() -> None:
     kernel = product(512, 384, 256, (128, 128, 64), "KM,KN")
-    definitions = Definitions(kernel, check(kernel))
-    x, y = definitions.strided(Name("x_")), definitions.strided(Name("y_"))
+    analysis = OperandAnalysis(kernel, check(kernel))
+    x, y = analysis.strided(Name("x_")), analysis.strided(Name("y_"))
     assert x is not None
     assert y is not None
     assert (x.parameter, x.steps, x.along, x.pitch) == ("x", (1, 512), 0, 512)
     assert (y.parameter, y.steps, y.along, y.pitch) == ("y", (384, 1), 1, 384)
-    assert definitions.divisor(x.pointer) == 128
-    assert definitions.divisor_within(y.pointer, 384) == 128
-    assert definitions.strided(Name("acc")) is None
+    assert analysis.divisor(x.pointer) == 128
+    assert analysis.divisor_within(y.pointer, 384) == 128
+    assert analysis.strided(Name("acc")) is None
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def batch_array(fused: FusedLoop) -> tuple[str, str]:
 
 def is_batchable(low: CudaLowering, load: ir.Load) -> bool:
     """Return whether a load depends on positions only and reads a known parameter."""
-    known = low.products.definitions.parameter(load.pointer) is not None
+    known = low.products.analysis.parameter(load.pointer) is not None
     return known and all(low.is_positional(x) for x in (load.pointer, load.mask, load.other))
 
 
@@ -87,7 +87,7 @@ def load_elements(fused: FusedLoop, name: str, load: ir.Load, t: TileType, other
     """Load elements one at a time into the batch array."""
     low, elements, wide = fused.low, fused.elements, fused.layout.width > 1
     target = fused.target(name, True)
-    condition, source = fused.condition(load.mask), low.products.definitions.parameter(load.pointer)
+    condition, source = fused.condition(load.mask), low.products.analysis.parameter(load.pointer)
     memory = elements.memory(load.pointer, fused.element_view)
     if condition:
         assert source is not None
@@ -103,7 +103,7 @@ def load_vector(
     fused: FusedLoop, load: ir.Load, function: str, target: str, pointer: Text, condition: str, other: Text
 ) -> None:
     """Load a vector under a condition."""
-    add, source = fused.fetches.add, fused.low.products.definitions.parameter(load.pointer)
+    add, source = fused.fetches.add, fused.low.products.analysis.parameter(load.pointer)
     if not condition:
         add(f"{function}({target}, {pointer});")
     elif fused.batch > 1 and source is not None:

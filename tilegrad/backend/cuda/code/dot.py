@@ -20,7 +20,7 @@ from ..tensor_map import TensorMap
 from . import dot_helpers as helpers
 from .dot_computed import MIN_SHARED_BYTES, ThreadProduct, WarpProduct
 from .dot_loop import AsyncCopyLoop, plan_async_copy_loop
-from .dot_operands import Bound, Definitions, Strided
+from .dot_operands import Bound, OperandAnalysis, Strided
 from .dot_persistent import is_persistent, write_persistent
 from .dot_prefetch import PrefetchedProduct, write_prefetched_loop
 from .dot_specialised_warps import WarpSpecialisation, is_uniform, plan_warp_specialisation
@@ -57,8 +57,8 @@ elements.
 """
 MAX_PAIRED_THREADS = {"warp": 128, "thread": 256}
 """Threads of a block up to which a multiprocessor should hold two, by the kind of tiling."""
-LOOP_SCHEMES: dict[str, Callable[[Definitions, ir.Dot, Tiling], AsyncCopyLoop | ThreadLoop | None]] = {
-    "warp": lambda definitions, dot, tiling: plan_async_copy_loop(definitions, dot, tiling, SHARED_BYTES),
+LOOP_SCHEMES: dict[str, Callable[[OperandAnalysis, ir.Dot, Tiling], AsyncCopyLoop | ThreadLoop | None]] = {
+    "warp": lambda analysis, dot, tiling: plan_async_copy_loop(analysis, dot, tiling, SHARED_BYTES),
     "thread": plan_thread_loop,
 }
 """Plans a loop around a product, by the kind of its tiling; None if its operands cannot be copied unchanged."""
@@ -77,7 +77,7 @@ class DotLowering:
         self.types, body = types, kernel.body
         found = re.match(r"sm_(\d+)", architecture)
         self.capability = int(found[1]) if found else 0
-        self.definitions = Definitions(kernel, types, self.capability)
+        self.analysis = OperandAnalysis(kernel, types, self.capability)
         assigned = [s for s in statements(body) if isinstance(s, ir.Assign)]
         self.dots = {s.name: s.value for s in assigned if isinstance(s.value, ir.Dot)}
         self.stored = accesses(kernel, types).stored
@@ -95,7 +95,7 @@ class DotLowering:
         if architecture == "sm_90a" and len(self.dots) == 1:
             self._plan_warpgroup(body, allow_persistent)
         elif architecture == "sm_90a":
-            self.specialised = plan_warp_specialisation(self.definitions, body, self.stored)
+            self.specialised = plan_warp_specialisation(self.analysis, body, self.stored)
         if self.specialised is not None:
             self.tilings = {product.sums: product.tiling for product in self.specialised.products.values()}
             return
@@ -130,7 +130,7 @@ class DotLowering:
                 and all(map(self._producers_can_run, body[:at]))
             ):
                 assert isinstance(product.value, ir.Dot)
-                plan = plan_warpgroup_loop(self.definitions, product.value, iterations=_trip_count(nest(s)))
+                plan = plan_warpgroup_loop(self.analysis, product.value, iterations=_trip_count(nest(s)))
                 if plan is not None and not self._is_overwritten(plan):
                     self.warpgroup = self.loops[id(s)] = plan
                     self.tilings[product.name] = plan.tiling
@@ -151,7 +151,7 @@ class DotLowering:
                 continue
             dot, tiling = product.value, self.tilings[product.name]
             assert isinstance(dot, ir.Dot)
-            plan = LOOP_SCHEMES[tiling.kind](self.definitions, dot, tiling) if self._only_loads_operands(s) else None
+            plan = LOOP_SCHEMES[tiling.kind](self.analysis, dot, tiling) if self._only_loads_operands(s) else None
             fits = plan is not None and not self._is_overwritten(plan)
             self.loops[id(s)] = plan if plan is not None and fits else PrefetchedProduct(product.name)
 
@@ -186,9 +186,14 @@ class DotLowering:
         return max((t.threads for t in self.tilings.values()), default=0)
 
     @property
+    def roles(self) -> WarpSpecialisation | WarpgroupLoop | None:
+        """The plan of a kernel whose warps are producers and consumers."""
+        return self.specialised or self.warpgroup
+
+    @property
     def producer_threads(self) -> int:
         """Producer threads, which only copy; layouts do not count them."""
-        return next((plan.producer_threads for plan in (self.specialised, self.warpgroup) if plan is not None), 0)
+        return 0 if self.roles is None else self.roles.producer_threads
 
     @property
     def layouts(self) -> dict[str, RegisterLayout]:
@@ -204,9 +209,7 @@ class DotLowering:
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        if self.specialised is not None:
-            return self.specialised.maps
-        return () if self.warpgroup is None else (self.warpgroup.x.map, self.warpgroup.y.map)
+        return () if self.roles is None else self.roles.maps
 
     @property
     def parameters(self) -> list[str]:
@@ -225,8 +228,7 @@ class DotLowering:
         """Arguments of `__launch_bounds__`: threads, and blocks that a multiprocessor should hold."""
         kind = "warp" if any(t.kind == "warp" for t in self.tilings.values()) else "thread"
         small = self.threads <= MAX_PAIRED_THREADS[kind]
-        blocks = 2 if small and not self.producer_threads else 1
-        blocks = next((plan.blocks for plan in (self.specialised, self.warpgroup) if plan is not None), blocks)
+        blocks = (2 if small else 1) if self.roles is None else self.roles.blocks
         return f"{self.threads + self.producer_threads}, {blocks}" if self.dots else ""
 
     @property

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ....ir import tile as ir
 from . import dot_helpers as helpers
-from .dot_operands import Definitions, Strided
+from .dot_operands import OperandAnalysis, Strided
 from .dot_text import LoopIteration, Operand, Pipeline, copy_lines, part_source, warp_products
 from .dot_tiling import Tiling, operand_dtype
 from .functions import MEMORY
@@ -61,22 +61,22 @@ class AsyncCopyLoop(NamedTuple):
 
 
 def plan_async_copy_loop(
-    definitions: Definitions, product: ir.Dot, tiling: Tiling, shared: int
+    analysis: OperandAnalysis, product: ir.Dot, tiling: Tiling, shared: int
 ) -> AsyncCopyLoop | None:
     """Return the plan of a product loop whose operands can be copied unchanged, or None."""
-    x, y = definitions.strided(product.x), definitions.strided(product.y)
+    x, y = analysis.strided(product.x), analysis.strided(product.y)
     if (
         x is None
         or y is None
         or any((*x.bounds, *y.bounds))
         or x.dtype is not y.dtype
-        or operand_dtype(x.dtype, product.precision, definitions.capability) is not x.dtype
+        or operand_dtype(x.dtype, product.precision, analysis.capability) is not x.dtype
     ):
         return None
     bytes, depth = x.dtype.bytes, x.shape[1]
     line = LINE_BYTES // bytes
     transposed = (x.along == 0, y.along == 1)
-    if depth % line or not all(_copies(definitions, side) for side in (x, y)):
+    if depth % line or not all(_copies(analysis, side) for side in (x, y)):
         return None
     extents = (x.shape[0], y.shape[1])
     reached = (tiling.down * tiling.rows, tiling.across * tiling.columns)
@@ -92,7 +92,7 @@ def plan_async_copy_loop(
     return AsyncCopyLoop(tiling, x, y, (sides[0], sides[1]), depth, stages) if stages >= 2 else None
 
 
-def _copies(definitions: Definitions, side: Strided) -> bool:
+def _copies(analysis: OperandAnalysis, side: Strided) -> bool:
     """Return whether all pieces of an operand are aligned to their size."""
     bytes = side.dtype.bytes
-    return side.pitch * bytes % VECTOR_BYTES == 0 and definitions.divisor(side.pointer) * bytes % VECTOR_BYTES == 0
+    return side.pitch * bytes % VECTOR_BYTES == 0 and analysis.divisor(side.pointer) * bytes % VECTOR_BYTES == 0

@@ -1,7 +1,7 @@
-"""Affine analysis of addresses: strides along the axes of a tile, divisors of offsets, and bounds from masks.
+"""Find operands of products that are strided tiles of memory, with the bounds that masks give them.
 
-The answers follow from the form of an expression alone. An operand loaded unchanged with constant strides can be copied
-to shared memory asynchronously; the divisor of its first address gives the size of the copies.
+An operand loaded unchanged with constant strides can be copied to shared memory asynchronously; the divisor of its
+first address gives the size of the copies. Steps, divisors and sums come from `tiles/affine.py`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Strided(NamedTuple):
         return self.steps[1 - self.along]
 
 
-class Definitions(Affine):
-    """Resolves the names of a kernel and answers questions about the operands of its products."""
+class OperandAnalysis(Affine):
+    """Analyses the operands of the products of a kernel; all names that are assigned once are known."""
 
     def __init__(self, kernel: ir.Kernel, types: Types, capability: int = 0) -> None:
         super().__init__(types, *once_assigned(kernel))

@@ -15,7 +15,7 @@ from ....ir.dtype import DType, bfloat16, float16, float32
 from ....ir.tile_access import names_in, names_read, statements, walk
 from ....ir.tile_types import Types
 from ..tensor_map import TensorMap
-from .dot_operands import Definitions, Strided, is_zeros
+from .dot_operands import OperandAnalysis, Strided, is_zeros
 from .dot_tiling import Tiling
 from .hardware import LINE_BYTES, MAX_BOX_LINES, MAX_WARPGROUP_COLUMNS, WARPGROUP_ROWS
 
@@ -148,11 +148,11 @@ class _NotSpecialisable(Exception):
 
 
 def plan_warp_specialisation(
-    definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]
+    analysis: OperandAnalysis, body: Sequence[ir.Statement], stored: Set[str]
 ) -> WarpSpecialisation | None:
     """Return the plan of a kernel's loops, or None if they do not have the supported form."""
     try:
-        return _SpecialisationPlanner(definitions, body, stored).found()
+        return _SpecialisationPlanner(analysis, body, stored).found()
     except _NotSpecialisable:
         return None
 
@@ -163,8 +163,8 @@ def _need(fits: object) -> None:
 
 
 class _SpecialisationPlanner:
-    def __init__(self, definitions: Definitions, body: Sequence[ir.Statement], stored: Set[str]) -> None:
-        self.definitions, self.body, self.stored = definitions, body, stored
+    def __init__(self, analysis: OperandAnalysis, body: Sequence[ir.Statement], stored: Set[str]) -> None:
+        self.analysis, self.body, self.stored = analysis, body, stored
         self.copied: dict[str, CopiedTile] = {}
         """Copied tiles by the variable that is loaded."""
         self.skipped: dict[str, int] = {}
@@ -205,8 +205,8 @@ class _SpecialisationPlanner:
 
     def _check_known_early(self, loop: ir.For, wanted: Sequence[ir.Tile]) -> None:
         """Check that addresses and bounds depend only on values that producers can compute."""
-        types = self.definitions.types
-        early = set(self.definitions.parameters) | {loop.index}
+        types = self.analysis.types
+        early = set(self.analysis.parameters) | {loop.index}
         for s in self.body:
             if not is_uniform(s, types):
                 break
@@ -225,7 +225,7 @@ class _SpecialisationPlanner:
     ) -> None:
         dot = s.value
         assert isinstance(dot, ir.Dot)
-        types = self.definitions.types
+        types = self.analysis.types
         (m, n), depth, dtype = types.variables[s.name].shape, types.of(dot.x).shape[1], types.of(dot.x).dtype
         _need(dtype in (bfloat16, float16) and dtype is types.of(dot.y).dtype)
         _need(m in HEIGHTS and n % 16 == 0 and n <= MAX_WARPGROUP_COLUMNS and depth % LINE_ELEMENTS == 0)
@@ -244,11 +244,11 @@ class _SpecialisationPlanner:
 
     def _registers(self, x: ir.Tile, earlier: Sequence[ir.Statement], own: dict[str, ir.Assign]) -> str:
         """Return the variable whose rounded, unmodified copy an operand is."""
-        _need(isinstance(x, ir.Name) and x.name in own and x.name in self.definitions.definitions)
+        _need(isinstance(x, ir.Name) and x.name in own and x.name in self.analysis.definitions)
         assert isinstance(x, ir.Name)
         rounded = own[x.name]
         match rounded.value:
-            case ir.Cast(ir.Name(name)) if name in own and self.definitions.types.variables[name].dtype is float32:
+            case ir.Cast(ir.Name(name)) if name in own and self.analysis.types.variables[name].dtype is float32:
                 since = earlier[next(n for n, s in enumerate(earlier) if s is rounded) :]
                 _need(not any(_assigns(s, name) for s in since))
                 self.skipped[x.name] = id(rounded)
@@ -259,9 +259,9 @@ class _SpecialisationPlanner:
         """Return the names that lead from an operand to a load, if it is one, and whether it is transposed."""
         names, transposed = [], False
         while True:
-            if isinstance(x, ir.Name) and x.name in self.definitions.definitions:
+            if isinstance(x, ir.Name) and x.name in self.analysis.definitions:
                 names.append(x.name)
-                x = self.definitions.definitions[x.name]
+                x = self.analysis.definitions[x.name]
             elif isinstance(x, ir.Trans) and x.permutation == (1, 0):
                 transposed, x = not transposed, x.x
             else:
@@ -275,7 +275,7 @@ class _SpecialisationPlanner:
         if not names:
             return None
         name = names[-1]
-        memory = self.definitions.strided(ir.Name(name))
+        memory = self.analysis.strided(ir.Name(name))
         _need(memory is not None and memory.parameter not in self.stored and not any(memory.bounds))
         assert memory is not None
         if name not in self.copied:
@@ -296,8 +296,8 @@ class _SpecialisationPlanner:
         along, lines = memory.shape[memory.along], memory.shape[1 - memory.along]
         pitch = memory.pitch
         _need(along % LINE_ELEMENTS == 0 and lines % 8 == 0 and lines <= MAX_BOX_LINES and pitch % LINE_ELEMENTS == 0)
-        _need(self.definitions.divisor_within(memory.pointer, pitch) % LINE_ELEMENTS == 0)
-        parameter = list(self.definitions.parameters).index(memory.parameter)
+        _need(self.analysis.divisor_within(memory.pointer, pitch) % LINE_ELEMENTS == 0)
+        parameter = list(self.analysis.parameters).index(memory.parameter)
         return TensorMap(parameter, memory.dtype, pitch, (LINE_ELEMENTS, lines))
 
     def _check_only_products_use_tiles(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
@@ -87,7 +87,7 @@ def _copy(
 ) -> None:
     """Copy a tile panel by panel; a line that may continue in the next line of memory computes its own coordinates."""
     name, offset = f"tile{map}", f"{source} - {low.names.of(tile.memory.parameter)}"
-    within_lines = products.definitions.is_within_lines(tile.memory)
+    within_lines = products.analysis.is_within_lines(tile.memory)
     low.out.extend(
         unmasked_coordinate_lines(name, tile.memory, offset)
         if within_lines
@@ -132,25 +132,15 @@ class IterationWriter:
         """Tiles of the stage that have been waited for."""
 
     def write(self, body: Sequence[ir.Statement]) -> None:
-        from .group_statements import StatementGrouper
-
-        low, grouper = self.low, StatementGrouper(self.low)
-        for s in body:
-            if id(s) in self.plan.skipped:
-                continue
-            if is_dot(s):
-                grouper.flush()
-                self._begin(self.plan.products[id(s)])
-            elif isinstance(s, ir.Assign) and s.name in low.affine.definitions and low.types.of(s.value).shape:
-                low.elements.inlined[s.name] = s.value
-            elif isinstance(s, ir.Assign) and not low.types.of(s.value).shape and not isinstance(s.value, ir.Reduce):
-                grouper.add_scalar(s)
-            else:
-                self._wait()
-                assert isinstance(s, ir.Assign | ir.Store)
-                grouper.add(s)
-        grouper.flush()
+        self.low.statements(body, self._intercept, self._wait)
         self._wait()
+
+    def _intercept(self, low: CudaLowering, s: ir.Statement, flush: Callable[[], None]) -> bool:
+        """Begin products, and leave out what is copied by others."""
+        if is_dot(s):
+            flush()
+            self._begin(self.plan.products[id(s)])
+        return is_dot(s) or id(s) in self.plan.skipped
 
     def _begin(self, product: SpecialisedProduct) -> None:
         low, out = self.low, self.low.out

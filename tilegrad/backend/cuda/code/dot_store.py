@@ -82,7 +82,7 @@ def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
 
 def _store_axis(low: CudaLowering, store: ir.Store, layout: RegisterLayout) -> int | None:
     """Return the axis to store along (`StagedStore.along`); None if the holders of the elements should store them."""
-    bytes, definitions = low.types.of(store.pointer).dtype.bytes, low.products.definitions
+    bytes, analysis = low.types.of(store.pointer).dtype.bytes, low.products.analysis
     if len(layout.shape) != 2 or layout.width == 1 or layout.width * bytes >= VECTOR_BYTES:
         return None
     if not low.products.is_accumulator(layout) or not can_be_delayed(low, store):
@@ -91,13 +91,13 @@ def _store_axis(low: CudaLowering, store: ir.Store, layout: RegisterLayout) -> i
         return None  # pairs of four lanes fill a memory sector anyway
     if stores_in_pieces(low, store, layout.shape[1], bytes):
         return -1
-    down, across = definitions.step(store.pointer, -2), definitions.step(store.pointer, -1)
+    down, across = analysis.step(store.pointer, -2), analysis.step(store.pointer, -1)
     return 0 if down == 1 else 1 if across in (1, None) else None
 
 
 def can_be_delayed(low: CudaLowering, store: ir.Store) -> bool:
     """Return whether other threads may perform the store later."""
-    target = low.products.definitions.parameter(store.pointer)
+    target = low.products.analysis.parameter(store.pointer)
     if target is None or low.hazards.is_shared(target):
         return False  # all loads must precede the stores
     return low.is_positional(store.pointer) and (store.mask is None or low.is_positional(store.mask))
@@ -105,11 +105,11 @@ def can_be_delayed(low: CudaLowering, store: ir.Store) -> bool:
 
 def stores_in_pieces(low: CudaLowering, store: ir.Store, columns: int, bytes: int) -> bool:
     """Return whether the whole tile can be stored in pieces of 16 bytes."""
-    definitions = low.products.definitions
-    line = definitions.step(store.pointer, -2)
-    if definitions.step(store.pointer, -1) != 1 or line is None:
+    analysis = low.products.analysis
+    line = analysis.step(store.pointer, -2)
+    if analysis.step(store.pointer, -1) != 1 or line is None:
         return False
-    if any(n * bytes % VECTOR_BYTES for n in (columns, line, definitions.divisor(store.pointer))):
+    if any(n * bytes % VECTOR_BYTES for n in (columns, line, analysis.divisor(store.pointer))):
         return False
     return (
         store.mask is None or low.affine.step(store.mask, -1, VECTOR_BYTES // bytes) == 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ....ir import tile as ir
 from ....ir.dtype import float32, float64, int32, uint32
 from . import dot_helpers as helpers
-from .dot_operands import Definitions, Strided
+from .dot_operands import OperandAnalysis, Strided
 from .dot_text import LoopIteration, Pipeline, part_source, thread_products
 from .dot_tiling import Tiling
 from .functions import MEMORY
@@ -84,9 +84,9 @@ class ThreadLoop(NamedTuple):
         return [pipeline.trip_count, *before, *pipeline.lines]
 
 
-def plan_thread_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) -> ThreadLoop | None:
+def plan_thread_loop(analysis: OperandAnalysis, product: ir.Dot, tiling: Tiling) -> ThreadLoop | None:
     """Return the plan of a product loop whose operands can be copied unchanged, or None."""
-    x, y = definitions.strided(product.x), definitions.strided(product.y)
+    x, y = analysis.strided(product.x), analysis.strided(product.y)
     if (
         x is None
         or y is None
@@ -103,15 +103,15 @@ def plan_thread_loop(definitions: Definitions, product: ir.Dot, tiling: Tiling) 
         ThreadOperand(x, x.along == 1, x.shape[0], tiling.down * tiling.rows),
         ThreadOperand(y, y.along == 0, y.shape[1], tiling.across * tiling.columns),
     )
-    if not all(side.transposed or _in_pieces(definitions, side) for side in sides):
+    if not all(side.transposed or _in_pieces(analysis, side) for side in sides):
         return None
     return ThreadLoop(tiling, *sides, depth, piece)
 
 
-def _in_pieces(definitions: Definitions, side: ThreadOperand) -> bool:
+def _in_pieces(analysis: OperandAnalysis, side: ThreadOperand) -> bool:
     """Return whether lines can be copied in pieces of 16 bytes."""
     bytes = side.memory.dtype.bytes
-    pieces = (side.extent, side.memory.pitch, definitions.divisor(side.memory.pointer))
+    pieces = (side.extent, side.memory.pitch, analysis.divisor(side.memory.pointer))
     return all(n * bytes % 16 == 0 for n in pieces)
 
 

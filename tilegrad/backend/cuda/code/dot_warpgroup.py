@@ -14,7 +14,7 @@ from ....ir import tile as ir
 from ....ir.dtype import float32
 from ..tensor_map import MATRIX_ALIGNMENT, TensorMap
 from . import dot_helpers as helpers
-from .dot_operands import Definitions, Strided
+from .dot_operands import OperandAnalysis, Strided
 from .dot_text import LoopIteration
 from .dot_tiling import Tiling, operand_dtype
 from .hardware import LINE_BYTES, MAX_WARPGROUP_COLUMNS, WARPGROUP_ROWS
@@ -118,6 +118,10 @@ class WarpgroupLoop(NamedTuple):
         return self.x.memory, self.y.memory
 
     @property
+    def maps(self) -> tuple[TensorMap, ...]:
+        return self.x.map, self.y.map
+
+    @property
     def device_functions(self) -> tuple[str, ...]:
         left, right = self.sides
         dtype, transposed = left.memory.dtype.name, (left.transposed, right.transposed)
@@ -144,10 +148,10 @@ class WarpgroupLoop(NamedTuple):
         return iteration.nested(producer), iteration.nested(consumer)
 
 
-def _multiplies(definitions: Definitions, product: ir.Dot, x: Strided, y: Strided) -> bool:
+def _multiplies(analysis: OperandAnalysis, product: ir.Dot, x: Strided, y: Strided) -> bool:
     """Return whether warpgroups multiply operands of these dtypes and memory orders at the product's precision."""
     dtype, transposed = x.dtype, (x.along == 0, y.along == 1)
-    if y.dtype is not dtype or operand_dtype(dtype, product.precision, definitions.capability) is not dtype:
+    if y.dtype is not dtype or operand_dtype(dtype, product.precision, analysis.capability) is not dtype:
         return False
     if dtype is float32:
         return not all(transposed)  # tf32 needs lines along k, except in a left operand read from registers
@@ -158,11 +162,11 @@ def _multiplies(definitions: Definitions, product: ir.Dot, x: Strided, y: Stride
 
 
 def plan_warpgroup_loop(
-    definitions: Definitions, product: ir.Dot, shared: int = SHARED_BYTES, iterations: int = 0
+    analysis: OperandAnalysis, product: ir.Dot, shared: int = SHARED_BYTES, iterations: int = 0
 ) -> WarpgroupLoop | None:
     """Return the plan of a product loop for warpgroups, or None; `iterations` is its trip count, 0 if unknown."""
-    x, y = definitions.strided(product.x), definitions.strided(product.y)
-    if x is None or y is None or not _multiplies(definitions, product, x, y):
+    x, y = analysis.strided(product.x), analysis.strided(product.y)
+    if x is None or y is None or not _multiplies(analysis, product, x, y):
         return None
     transposed = (x.along == 0, y.along == 1)
     m, n, depth = x.shape[0], y.shape[1], x.shape[1]
@@ -170,7 +174,7 @@ def plan_warpgroup_loop(
     high, wide = (n, m) if swapped else (m, n)
     if high not in HEIGHTS or wide % 16 or wide > MAX_WARPGROUP_COLUMNS or depth % (LINE_BYTES // x.dtype.bytes):
         return None
-    sides = (_boxed_operand(definitions, x, transposed[0], m), _boxed_operand(definitions, y, transposed[1], n))
+    sides = (_boxed_operand(analysis, x, transposed[0], m), _boxed_operand(analysis, y, transposed[1], n))
     if sides[0] is None or sides[1] is None:
         return None
     made = WarpgroupLoop(Tiling("group", m, n, high // 64, 1, 64, wide, swapped), sides[0], sides[1], depth, 0)
@@ -180,21 +184,21 @@ def plan_warpgroup_loop(
     )
 
 
-def _boxed_operand(definitions: Definitions, memory: Strided, transposed: bool, extent: int) -> BoxedOperand | None:
+def _boxed_operand(analysis: OperandAnalysis, memory: Strided, transposed: bool, extent: int) -> BoxedOperand | None:
     line = LINE_BYTES // memory.dtype.bytes
     within, above = memory.bounds[memory.along], memory.bounds[1 - memory.along]
     if memory.pitch * memory.dtype.bytes % MATRIX_ALIGNMENT:
         return None
     if transposed:  # copies whole boxes; products may ignore their end
         extent = -(-extent // line) * line
-    parameter = list(definitions.parameters).index(memory.parameter)
+    parameter = list(analysis.parameters).index(memory.parameter)
     map = TensorMap(parameter, memory.dtype, memory.pitch, (line, line) if transposed else (line, extent))
     if above is not None:
         map = map._replace(lines=above.extent)
-    if not memory.placed or (within is None and not definitions.is_within_lines(memory)):
-        if definitions.starts(memory) * memory.dtype.bytes % MATRIX_ALIGNMENT:
+    if not memory.placed or (within is None and not analysis.is_within_lines(memory)):
+        if analysis.starts(memory) * memory.dtype.bytes % MATRIX_ALIGNMENT:
             return None
-        if any(memory.bounds) and not definitions.starts_inside(memory):
+        if any(memory.bounds) and not analysis.starts_inside(memory):
             return None
         map = map._replace(columns=memory.shape[memory.along], anywhere=True)
     if within is not None:

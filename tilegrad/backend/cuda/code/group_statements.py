@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....ir import tile as ir
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 class StatementGrouper:
     """Collects statements in order and writes the group before a statement that must see its effects."""
 
-    def __init__(self, low: CudaLowering) -> None:
-        self.low = low
+    def __init__(self, low: CudaLowering, before_joining: Callable[[], None] = lambda: None) -> None:
+        self.low, self.before_joining = low, before_joining
+        self._begin()
+
+    def _begin(self) -> None:
         self.layout: RegisterLayout | None = None
         self.members: list[ir.Assign | ir.Store] = []
         self.assigned: set[str] = set()
@@ -36,6 +40,7 @@ class StatementGrouper:
         self.low.assign_scalar(statement)
 
     def add(self, statement: ir.Assign | ir.Store) -> None:
+        self.before_joining()
         layout = self._layout(statement)
         if not self._can_join(statement, layout):
             self.flush()
@@ -101,4 +106,4 @@ class StatementGrouper:
         if self.members:
             assert self.layout is not None
             FusedLoop(self.low, self.layout, self.members).write()
-        self.__init__(self.low)  # type: ignore[misc]
+        self._begin()

@@ -6,7 +6,7 @@ scalars; loops and branches are uniform over the threads of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -136,7 +136,7 @@ class CudaLowering(Registers):
         for s in self.body if self.products.dots else ():
             match s:
                 case ir.Assign(name, ir.Load(pointer, None)):
-                    source = self.products.definitions.parameter(pointer)
+                    source = self.products.analysis.parameter(pointer)
                     found |= {name} if source is not None and source in self.products.stored else set()
         return found
 
@@ -250,13 +250,18 @@ class CudaLowering(Registers):
             self.scopes.pop()
             self.elements.inlined, self.elements.register_tiles = outer
 
-    def statements(self, body: Sequence[ir.Statement]) -> None:
-        """Write statements in order."""
+    def statements(
+        self,
+        body: Sequence[ir.Statement],
+        intercept: Callable[[CudaLowering, ir.Statement, Callable[[], None]], bool] | None = None,
+        before_joining: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write statements in order, except for those that `intercept` writes."""
         from .group_statements import StatementGrouper
 
-        grouper = StatementGrouper(self)
+        grouper, intercept = StatementGrouper(self, before_joining), intercept or self.products.write_specialised
         for statement in body:
-            if self.products.write_specialised(self, statement, grouper.flush):
+            if intercept(self, statement, grouper.flush):
                 continue
             match statement:
                 case ir.Assign(name, value) if name in self.affine.definitions and self.types.of(value).shape:
