@@ -169,6 +169,8 @@ class Averages(list[Average]):
         super().__init__(rows)
         self.timeline = whole
         self.notes = list(notes)
+        self.by_shape = False
+        """Whether the rows are grouped by the shapes of inputs, which are printed then."""
 
     def total_average(self) -> Average:
         """Return the sum of all rows as one row."""

@@ -6,7 +6,7 @@ Elsewhere tilegrad fuses operations; a profile without `one_by_one` shows the fu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from types import FrameType
@@ -43,8 +43,10 @@ class OneByOne:
 
     at_once = True
 
-    def __init__(self, record: Callable[[Range], None]) -> None:
+    def __init__(self, record: Callable[[Range, Range | None], None]) -> None:
         self.record = record
+        self.last: tuple[FrameType | None, Range, Value] | None = None
+        """The call of the library that the last operation belongs to, its record, and its result."""
         self.guards: list[Any] = []
 
     def read(self, tensor: Any) -> Value:
@@ -59,6 +61,7 @@ class OneByOne:
         if not name:
             return
         ran = Runs()
+        given = [v for v in topological([value], lambda v: v.buffer is not None) if v.buffer is not None and v.shape]
         start = events.now()
         state.trace = None
         try:
@@ -70,8 +73,22 @@ class OneByOne:
             state.trace = self
         if value.buffer is not None:
             took = sum(run.stamps[-1] - run.stamps[0] for run in ran.runs if run.stamps)
-            shape = tuple(n for n in value.shape if isinstance(n, int))
-            self.record(Range("operation", called() or name, start, start + took, value.device, shape, tuple(ran.runs)))
+            function, frame = called()
+            what = Range("operation", function or name, start, start + took, value.device, (), tuple(ran.runs))
+            self._note(what, frame, value, given)
+
+    def _note(self, what: Range, frame: FrameType | None, value: Value, given: Sequence[Value]) -> None:
+        """Record an operation; what one call of the library computes in parts is one record."""
+        before, shapes = None, tuple(_known_shape(v) for v in given)
+        if self.last is not None and frame is not None and self.last[0] is frame and self.last[1].name == what.name:
+            before = self.last[1]
+            stop = before.stop + what.stop - what.start
+            result = self.last[2]
+            shapes = (*before.shapes, *(_known_shape(v) for v in given if v is not result))
+            what = what._replace(start=before.start, stop=stop, runs=before.runs + what.runs)
+        what = what._replace(shapes=shapes)
+        self.record(what, before)
+        self.last = frame, what, value
 
     def stored(self, tensor: Any, storage: Any) -> None: ...
 
@@ -96,26 +113,30 @@ class OneByOne:
         return fill(read(), type.shape, type.dtype, type.device)
 
 
-def called() -> str:
-    """Return the name of the outermost function of the library on the stack, as `square` or `matmul`; empty if there is
-    none.
+def called() -> tuple[str, FrameType | None]:
+    """Return the name of the outermost function of the library on the stack, as `square` or `matmul`, with its frame;
+    an empty name if there is none.
 
     An operator has the name of its function: `*` is `mul`.
     """
     public = _public()
     frame: FrameType | None = sys._getframe(2)
-    found = ""
+    found, own = "", None
     while frame is not None and is_inside(frame.f_code.co_filename):
         name = frame.f_code.co_name
         if name.startswith("__"):
             plain = name.strip("_")
             name = plain if plain in public else OPERATORS.get(plain.lstrip("ri"), plain)
         if name in public:
-            found = name
+            found, own = name, frame
         elif name in ("backward", "step"):
-            return ""
+            return "", None
         frame = frame.f_back
-    return found
+    return found, own
+
+
+def _known_shape(value: Value) -> tuple[int, ...]:
+    return tuple(n for n in value.shape if isinstance(n, int))
 
 
 OPERATORS = {

@@ -253,6 +253,7 @@ class profile:  # noqa: N801 - PyTorch's name
             return (r.name if r.kind != "step" else "ProfilerStep*", r.line, r.source.module, shapes, stack)
 
         found = averages(self.timeline.records, key, self.timeline, self.notes)
+        found.by_shape = group_by_input_shape
         for row in found:
             if row.kind == "step":
                 row.key = "ProfilerStep*"

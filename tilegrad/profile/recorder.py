@@ -30,7 +30,8 @@ class Range(NamedTuple):
     start: int
     stop: int
     device: str = "cpu"
-    shapes: tuple[Any, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+    """Shapes of the inputs of an operation."""
     runs: tuple[events.Run, ...] = ()
     """The runs of programs that an operation computed by itself took."""
 
@@ -98,9 +99,11 @@ class Recorder:
             origin = executable.origin if executable is not None else None
             self.compiled[run.launches] = origin and origin()
 
-    def operation(self, what: Range) -> None:
-        """Record an operation that was computed by itself."""
+    def operation(self, what: Range, replaced: Range | None = None) -> None:
+        """Record an operation that was computed by itself; `replaced` is the record of its first part."""
         start = events.now()
+        if replaced is not None and self.noted and self.noted[-1].what is replaced:
+            self.noted.pop()
         for run in what.runs:
             self._keep(run)
         self.note(what)

@@ -47,18 +47,21 @@ def table(rows: Sequence[Average], everything: Averages, name_width: int) -> str
     has_device = any(not is_host(a.device) for a in everything)
     with_lines = any(a.line for a in rows)
     columns = _columns(host, on_device, has_device, with_lines)
+    if everything.by_shape:
+        columns.append(("Input Shapes", lambda a: str(a.input_shapes)))
     cells = [[make(a) for _, make in columns] for a in rows]
     cells = [[cut(row[0], name_width), *row[1:]] for row in cells]
     heads = [head for head, _ in columns]
     widths = [max(len(c) for c in column) for column in zip(heads, *cells, strict=True)]
-    left = {"Name", "Bound by", "Line", "Module"}
+    left = {"Name", "Bound by", "Line", "Module", "Input Shapes"}
     lines = [
         "  ".join(f"{c:<{w}}" if head in left else f"{c:>{w}}" for c, w, head in zip(row, widths, heads, strict=True))
         for row in [heads, *cells]
     ]
     rule = "  ".join("-" * w for w in widths)
     shown = [rule, lines[0].rstrip(), rule, *(line.rstrip() for line in lines[1:]), rule]
-    shown.append(f"Self CPU time total: {duration(host)}")
+    measured = any(a.on_host for a in everything) or not everything
+    shown.append(f"Self CPU time total: {duration(host) if measured else DASH}")
     if has_device:
         shown.append(f"Self CUDA time total: {duration(on_device) if on_device else DASH}")
     return "\n".join([*shown, *_footer(everything)])

@@ -134,7 +134,7 @@ def _records(
         case events.Run() as run:
             yield from _of_run(run, lane, _sources(run, recorder, sources), noted.stack)
         case Range(kind, name, start, stop, device, shapes, runs):
-            source = LaunchOrigin((), _work(runs, recorder, sources), (shapes,) if shapes else ())
+            source = LaunchOrigin((), _work(runs, recorder, sources), shapes)
             yield TimelineRecord(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
         case event:
             name = event.name if event.kind != "copy" else f"copy {event.name}"
