@@ -1,7 +1,6 @@
 """Generate direct calls of C++ functions on tensors in memory, without graph or program lookup.
 
-Everything but addresses and numbers depends on the tensor types alone and is found once, by `CppFunction.prepared`. The
-generated function is unrolled over the parameters: loops over them would take longer than a small call.
+Everything but addresses and numbers depends on the tensor types alone and is found once, by `CppFunction.prepared`.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ..config import settings
-from ..ir.graph import Input
 from ..lazy import handle
+from ..lazy.result_template import ResultTemplate, wrap_source
 from ..runtime import events
 from ..runtime.device import device
+from ..runtime.guarded import GuardedCall
 
 if TYPE_CHECKING:
     from .function import CppFunction, PreparedCppCall
@@ -36,23 +36,10 @@ def parameter_letters(function: CppFunction) -> str:
 
 def prepare_entry(function: CppFunction, call: PreparedCppCall) -> tuple[Any, ...]:
     """Prepare the calls on tensors of the types of one: an entry for `generate_direct_call`."""
-    place = device("cpu")
     found: list[Any] = [call.entry, call.record, call.records, function.failure]
     for type, bytes in zip(call.outputs, call.bytes, strict=True):
-        like = Input(type)
-        found += [place.maker(bytes), {**like.__dict__, "location": None}]
+        found += [device("cpu").maker(bytes), {**ResultTemplate(type).attributes, "location": None}]
     return tuple(found)
-
-
-@cache
-def generate_direct_call(kinds: str, outputs: int) -> Direct:
-    """Generate the function for a parameter kind string, once."""
-    names: dict[str, Any] = {
-        "state": handle.state, "mode": handle.mode, "listeners": events.listeners, "settings": settings,
-        "is_whole": is_whole, "Input": Input, "Tensor": handle.result_class(), "new": object.__new__,
-    }  # fmt: skip
-    exec(source(kinds, outputs), names)
-    return names["direct"]  # type: ignore[no-any-return]
 
 
 def is_whole(x: handle.Handle) -> bool:
@@ -61,93 +48,35 @@ def is_whole(x: handle.Handle) -> bool:
     return base is not None and not x._moves and x._seen == base.storage.changes
 
 
-def source(kinds: str, outputs: int) -> str:
-    """Generate the source of a direct call. It returns None for tensors not in memory, unknown types and wrong
-    arguments; the full path then tells these apart.
-
-    >>> print(source("tf", 1))
-    def direct(ready, args, blind):
-        if state.trace is not None or state.inspect is not None or listeners or settings().check:
-            return None
-        try:
-            x0, n1 = args
-            v0 = x0._value.__dict__
-            b0 = v0['buffer']
-            entry, record, records, failure, make0, like0 = ready[v0['type'],]
-        except (AttributeError, KeyError, TypeError, ValueError):
-            return None
-        if not (x0._base is None or is_whole(x0)) or type(n1) not in (float, int):
-            return None
-        if not blind and (v0['tracked']) and mode.enabled:
-            return None
-        y0 = make0()
-        call = record()
-        words = call.words
-        words[0] = b0.address
-        words[5] = y0.address
-        call.floats[0] = n1
-        if entry(call.address):
-            raise failure(*call.error)
-        records.append(call)
-        r0 = new(Input)
-        own = r0.__dict__
-        own.update(like0)
-        own['buffer'] = y0
-        z0 = new(Tensor)
-        z0._value = r0
-        return z0
+@cache
+def generate_direct_call(kinds: str, outputs: int) -> Direct:
+    """Generate the function for a parameter kind string, once. It returns None for tensors not in memory, unknown types
+    and wrong arguments; the full path then tells these apart.
     """
-    lines = [*_lookup_lines(kinds, outputs), *_call_lines(kinds, outputs), *_result_lines(outputs)]
-    return "\n".join(["def direct(ready, args, blind):", *(f"    {line}" for line in lines)])
-
-
-def _lookup_lines(kinds: str, outputs: int) -> list[str]:
-    """Generate the lines that find the arguments' memory and the prepared call."""
-    tensors = [n for n, kind in enumerate(kinds) if kind == "t"]
-    taken = ", ".join(f"{'x' if kind == 't' else 'n'}{n}" for n, kind in enumerate(kinds))
-    marks = [f"v{n}['type']" if kind == "t" else f"n{n}" for n, kind in enumerate(kinds) if kind != "f"]
-    made = "".join(f", make{n}, like{n}" for n in range(outputs))
-    words = {"f": "not in (float, int)", "i": "is not int"}
-    strange = [f"not (x{n}._base is None or is_whole(x{n}))" for n in tensors]
-    strange += [f"type(n{n}) {words[kind]}" for n, kind in enumerate(kinds) if kind in words]
-    tracked = " or ".join(f"v{n}['tracked']" for n in tensors)
-    return [
-        "if state.trace is not None or state.inspect is not None or listeners or settings().check:",
-        "    return None",
-        "try:",
-        f"    {taken}{',' if len(kinds) == 1 else ''} = args",
-        *(f"    v{n} = x{n}._value.__dict__" for n in tensors),
-        *(f"    b{n} = v{n}['buffer']" for n in tensors),
-        f"    entry, record, records, failure{made} = ready[{', '.join(marks)},]",
-        "except (AttributeError, KeyError, TypeError, ValueError):",
-        "    return None",
-        f"if {' or '.join(strange)}:",
-        "    return None",
-        f"if not blind and ({tracked}) and mode.enabled:",
-        "    return None",
-    ]
-
-
-def _call_lines(kinds: str, outputs: int) -> list[str]:
-    """Generate the lines that allocate the results and call."""
-    places = [*(f"b{n}" for n, kind in enumerate(kinds) if kind == "t"), *(f"y{n}" for n in range(outputs))]
-    numbers = [n for n, kind in enumerate(kinds) if kind != "t"]
-    return [
-        *(f"y{n} = make{n}()" for n in range(outputs)),
-        "call = record()",
-        "words = call.words",
-        *(f"words[{TENSOR_WORDS * place}] = {name}.address" for place, name in enumerate(places)),
-        *(f"call.floats[{place}] = n{n}" for place, n in enumerate(numbers) if kinds[n] == "f"),
-        "if entry(call.address):",
-        "    raise failure(*call.error)",
-        "records.append(call)",
-    ]
-
-
-def _result_lines(outputs: int) -> list[str]:
-    """Generate the lines that make result tensors, as `wrap(Input(type))` does but without a source location."""
-    lines: list[str] = []
-    for n in range(outputs):
-        lines += [f"r{n} = new(Input)", f"own = r{n}.__dict__", f"own.update(like{n})", f"own['buffer'] = y{n}"]
-        lines += [f"z{n} = new(Tensor)", f"z{n}._value = r{n}"]
-    return [*lines, f"return {', '.join(f'z{n}' for n in range(outputs))}"]
+    call = GuardedCall(
+        "direct", ["ready", "args", "blind"], state=handle.state, mode=handle.mode, listeners=events.listeners,
+        settings=settings, is_whole=is_whole,
+    )  # fmt: skip
+    call.guard("state.trace is None", "state.inspect is None", "not listeners", "not settings().check")
+    with call.missing("AttributeError", "KeyError", "TypeError", "ValueError"):
+        given = call.unpack("x", len(kinds), "args")
+        tensors = [x for x, kind in zip(given, kinds, strict=True) if kind == "t"]
+        values = {x: call.let("v", f"{x}._value.__dict__") for x in tensors}
+        memory = [call.let("b", f"{values[x]}['buffer']") for x in tensors]
+        marks = [f"{values[x]}['type']" if x in values else x for x, k in zip(given, kinds, strict=True) if k != "f"]
+        results = [name for n in range(outputs) for name in (f"make{n}", f"like{n}")]
+        call.add(f"{', '.join(['entry', 'record', 'records', 'failure', *results])} = ready[{', '.join(marks)},]")
+    call.guard(*[f"({x}._base is None or is_whole({x}))" for x in tensors])
+    call.guard(*[f"type({x}) in (float, int)" for x, kind in zip(given, kinds, strict=True) if kind == "f"])
+    call.guard(*[f"type({x}) is int" for x, kind in zip(given, kinds, strict=True) if kind == "i"])
+    tracked = " or ".join(f"{values[x]}['tracked']" for x in tensors)
+    call.guard(f"blind or not ({tracked}) or not mode.enabled")
+    memory += [call.let("y", f"make{n}()") for n in range(outputs)]
+    call.add("call = record()", "words = call.words")
+    call.add(*[f"words[{TENSOR_WORDS * n}] = {name}.address" for n, name in enumerate(memory)])
+    numbers = [(x, kind) for x, kind in zip(given, kinds, strict=True) if kind != "t"]
+    call.add(*[f"call.floats[{n}] = {x}" for n, (x, kind) in enumerate(numbers) if kind == "f"])
+    call.add("if entry(call.address): raise failure(*call.error)", "records.append(call)")
+    made = [wrap_source(call, f"like{n}", name) for n, name in enumerate(memory[len(tensors) :])]
+    call.add(f"return {', '.join(made)}")
+    return call.made()

@@ -77,6 +77,19 @@ def amend(node: Node, **changes: Any) -> None:
     node.__dict__.update(changes)
 
 
+def construction_source(node: str, new: str, cls: str, fields: str, **changes: str) -> list[str]:
+    """Return source lines that make a node with known fields, for generated calls: cheaper than its constructor.
+
+    >>> print("\\n".join(construction_source("x", "object.__new__", "Input", "like", buffer="memory")))
+    x = object.__new__(Input)
+    own = x.__dict__
+    own |= like
+    own['buffer'] = memory
+    """
+    lines = [f"{node} = {new}({cls})", f"own = {node}.__dict__", f"own |= {fields}"]
+    return [*lines, *[f"own[{name!r}] = {source}" for name, source in changes.items()]]
+
+
 def as_written(annotation: object) -> str:
     """Return an annotation as source, also if a module has evaluated it.
 

@@ -6,13 +6,14 @@ after each call: the same tensor, or the same view.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
 from ..ir.node import Node
 from ..lazy.handle import Handle, alias, handle_on, view
 from ..lazy.storage import Base, Move
+from ..runtime.guarded import GuardedCall, packed
 from ..tensor import Tensor
 from .tracing import NoProgram, Trace
 
@@ -31,14 +32,12 @@ class Alias(Node):
     detached: bool
     hidden: bool
 
-    def text(self, n: str, leaves: str) -> str:
-        """Return source that makes it from `result0`, `result1` ... and from the leaves of the arguments `x0`, `x1`
-        ....
-        """
+    def source(self, call: GuardedCall, leaves: Sequence[str], results: Mapping[int, str]) -> str:
+        """Return source that makes it from the arguments and from the results before it."""
         if not self.moves and not self.detached and self.outside is None:
-            return f"x{self.argument}" if self.result is None else f"result{self.result}"
-        results = "()" if self.result is None else f"{{{self.result}: result{self.result}}}"
-        return f"alias{n}.made({leaves}, {results})"
+            return leaves[self.argument] if self.argument is not None else results[self.result]  # type: ignore[index]
+        given = "()" if self.result is None else f"{{{self.result}: {results[self.result]}}}"
+        return f"{call.bind('alias', self)}.made({packed(leaves)}, {given})"
 
     def made(self, leaves: Sequence[Any], results: Any) -> Any:
         """Make the result of one call."""

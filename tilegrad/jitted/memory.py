@@ -2,58 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..functions.creation import tensor
-from ..ir.graph import Input, TensorType, Value
-from ..ir.node import amend
-from ..ir.size import Shape, Size, known
+from ..ir.graph import Value
+from ..ir.size import known
 from ..lazy.handle import Handle
-from ..lazy.layout import strides_of
 from ..lazy.realize import realize
 from ..lazy.storage import Base
 from ..ops.broadcasting import Fill
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device, device
-from ..tensor import Tensor
 from .numbers import may_vary
 from .tracing import HostNumber
-
-
-class OutputTemplate:
-    """The attributes shared by the tensors of one output in all calls."""
-
-    def __init__(self, type: TensorType, strides: Shape | None = None) -> None:
-        self.type = type
-        self.strides = strides
-        self.varies = varying(type)
-        self.shared = dict(Input(type).__dict__)
-
-    def filled(self, buffer: DeviceBuffer, sizes: Mapping[str, int] = {}) -> Tensor:
-        """Make a tensor on memory that a program has filled."""
-        if self.varies:
-            type = self.type.with_shape(tuple([substitute_sizes(d, sizes) for d in self.type.shape]))
-            return OutputTemplate(type).filled(buffer)
-        value: Input = object.__new__(Input)
-        amend(value, **self.shared, buffer=buffer)
-        made: Tensor = object.__new__(Tensor)
-        made._value = value
-        if self.strides is not None:
-            made._strides = self.strides
-        return made
-
-
-def varying(type: TensorType) -> bool:
-    """Whether a type has symbolic sizes."""
-    return any(isinstance(extent, Size) for extent in type.shape)
-
-
-def template_of(x: Handle | None) -> OutputTemplate | None:
-    """Return the type and strides of tensors like this one."""
-    return None if x is None else OutputTemplate(x._value.type, strides_of(x))
 
 
 class HostNumberBuffer:
@@ -99,11 +63,6 @@ class HostNumberBuffer:
             return memory_of(tensor(now, dtype=self.placeholder.dtype))
         self.array[()] = now
         return self.buffer
-
-
-def substitute_sizes(x: Any, sizes: Mapping[str, int]) -> Any:
-    """Substitute the sizes of one call in an extent; return anything else unchanged."""
-    return x.value(sizes) if isinstance(x, Size) else x
 
 
 def memory_of(x: Handle) -> DeviceBuffer:

@@ -15,6 +15,7 @@ from ..lazy.handle import Handle, StoredGradient, Surroundings, mode, wrap
 from ..lazy.handle import alias as alias_of
 from ..lazy.layout import lay
 from ..lazy.realize import plain_graph
+from ..lazy.result_template import ResultTemplate, substitute_sizes, template_of, varying
 from ..lazy.storage import one_writer
 from ..ops.joint import joint_outputs
 from ..runtime.buffer import DeviceBuffer
@@ -28,14 +29,10 @@ from .captured_state import CapturedState, display_name, hooks_of, same_settings
 from .guards import Guards, make_guards
 from .memory import (
     HostNumberBuffer,
-    OutputTemplate,
     memory_in,
     memory_of,
-    substitute_sizes,
-    template_of,
     unshare_storage,
     unshared,
-    varying,
 )
 from .nondeterminism import same_again
 from .numbers import from_argument, from_outside, number_placeholder, number_type
@@ -455,7 +452,7 @@ class Specialised:
             form.filled(next(outputs), sizes) if form is not None else substitute_sizes(r, sizes)
             for r, form in zip(self.results, self.forms, strict=True)
         ]
-        changed = {n: OutputTemplate(self._changed(n).type).filled(next(outputs), sizes)._value for n in self.changed}
+        changed = {n: ResultTemplate(self._changed(n).type).filled(next(outputs), sizes)._value for n in self.changed}
         for (holder, _), form in zip(self.gradients, self.gradient_forms, strict=True):
             holder._gradient = None if form is None else form.filled(next(outputs), sizes)
         for n, form, _ in self.own_gradients:

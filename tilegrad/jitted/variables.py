@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from operator import is_
 from types import CellType
-from typing import Any
+from typing import Any, ClassVar
 
 from ..ir.node import Node
 from ..lazy.handle import Handle
+from ..runtime.guarded import GuardedCall
 from .numbers import NumberPlaceholder, same_number
 
 replaced_tensors: dict[int, Handle] = {}
@@ -77,22 +78,27 @@ class WatchedVariable(Node):
         else:
             self.place[self.name] = value
 
-    def read_source(self, n: str) -> str:
+    def read_source(self, call: GuardedCall) -> str:
         """Return source that reads the variable."""
-        cell = self.place.__class__ is CellType
-        return f"place{n}.cell_contents" if cell else f"place{n}[name{n}]"
-
-    def write_source(self, n: str, value: str) -> str:
-        """Return source that assigns the variable."""
-        return f"{self.read_source(n)} = {value}"
-
-    def guard_source(self, n: str, found: Any) -> str:
-        """Return source that tests whether the variable holds the same value; `n` numbers the names in it."""
         if self.place.__class__ is CellType:
-            return f"place{n}.cell_contents is found{n}"
-        if found is ABSENT:
-            return f"name{n} not in place{n}"
-        return f"place{n}[name{n}] is found{n}"
+            return f"{self.place_source(call)}.cell_contents"
+        return f"{self.place_source(call)}[{self.name_source(call)}]"
+
+    def write_source(self, call: GuardedCall, value: str) -> str:
+        """Return source that assigns the variable."""
+        return f"{self.read_source(call)} = {value}"
+
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        """Return source that tests whether the variable holds the same value."""
+        if found is ABSENT and self.place.__class__ is not CellType:
+            return f"{self.name_source(call)} not in {self.place_source(call)}"
+        return f"{self.read_source(call)} is {call.bind('found', found)}"
+
+    def place_source(self, call: GuardedCall) -> str:
+        return call.bind("place", self.place)
+
+    def name_source(self, call: GuardedCall) -> str:
+        return repr(self.name) if self.name.__class__ in (str, int) else call.bind("name", self.name)
 
     def holds_same(self, found: Any) -> bool:
         """Whether the variable holds the same value."""
@@ -115,8 +121,9 @@ class Length(WatchedVariable):
     def read_actual(self) -> int:
         return len(self.place)
 
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"len(place{n}) == found{n}" if found else f"not place{n}"
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        place = self.place_source(call)
+        return f"len({place}) == {found}" if found else f"not {place}"
 
 
 class Attribute(WatchedVariable):
@@ -128,14 +135,14 @@ class Attribute(WatchedVariable):
     def write(self, value: Any) -> None:
         setattr(self.place, self.name, value)
 
-    def read_source(self, n: str) -> str:
-        return f"getattr(place{n}, name{n}, None)"
+    def read_source(self, call: GuardedCall) -> str:
+        return f"getattr({self.place_source(call)}, {self.name_source(call)}, None)"
 
-    def write_source(self, n: str, value: str) -> str:
-        return f"setattr(place{n}, name{n}, {value})"
+    def write_source(self, call: GuardedCall, value: str) -> str:
+        return f"setattr({self.place_source(call)}, {self.name_source(call)}, {value})"
 
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"getattr(place{n}, name{n}, None) is found{n}"
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        return f"{self.read_source(call)} is {call.bind('found', found)}"
 
 
 class OfClass(Attribute):
@@ -144,11 +151,8 @@ class OfClass(Attribute):
     def read_actual(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
 
-    def read_source(self, n: str) -> str:
-        return f"vars(place{n})[name{n}]"
-
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"vars(place{n})[name{n}] is found{n}"
+    def read_source(self, call: GuardedCall) -> str:
+        return f"vars({self.place_source(call)})[{self.name_source(call)}]"
 
 
 class EntriesSnapshot:
@@ -176,9 +180,14 @@ class ContentsSnapshot(WatchedVariable):
     """An object whose contents are compared with a snapshot."""
 
     writable = False
+    contents: ClassVar[str]
+    """Source of what is compared with the snapshot."""
 
     def holds_same(self, found: Any) -> bool:
         return bool(self.read() == found)
+
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        return f"{self.contents.format(place=self.place_source(call))} == {call.bind('found', found)}"
 
 
 class AllEntries(ContentsSnapshot):
@@ -187,39 +196,37 @@ class AllEntries(ContentsSnapshot):
     def read(self) -> Any:
         return EntriesSnapshot(self.place)
 
-    def guard_source(self, n: str, found: Any) -> str:
-        values = f"[*place{n}, *place{n}.values()]" if isinstance(self.place, Mapping) else f"[*place{n}]"
-        return f"found{n}.are({values})"
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        place = self.place_source(call)
+        values = f"[*{place}, *{place}.values()]" if isinstance(self.place, Mapping) else f"[*{place}]"
+        return f"{call.bind('found', found)}.are({values})"
 
 
 class SetMembers(ContentsSnapshot):
     """The members of a set."""
 
+    contents = "{place}"
+
     def read(self) -> Any:
         return frozenset(self.place)
-
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"place{n} == found{n}"
 
 
 class ArrayContents(ContentsSnapshot):
     """The elements of a numpy array or another mutable buffer."""
 
+    contents = "({place}.shape, {place}.tobytes())"
+
     def read(self) -> Any:
         return self.place.shape, self.place.tobytes()
-
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"(place{n}.shape, place{n}.tobytes()) == found{n}"
 
 
 class Bytes(ArrayContents):
     """The elements of a bytearray or an `array.array`."""
 
+    contents = "bytes({place})"
+
     def read(self) -> Any:
         return bytes(self.place)
-
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"bytes(place{n}) == found{n}"
 
 
 class InContext(WatchedVariable):
@@ -231,14 +238,14 @@ class InContext(WatchedVariable):
     def write(self, value: Any) -> None:
         self.place.set(value)
 
-    def read_source(self, n: str) -> str:
-        return f"place{n}.get(None)"
+    def read_source(self, call: GuardedCall) -> str:
+        return f"{self.place_source(call)}.get(None)"
 
-    def write_source(self, n: str, value: str) -> str:
-        return f"place{n}.set({value})"
+    def write_source(self, call: GuardedCall, value: str) -> str:
+        return f"{self.place_source(call)}.set({value})"
 
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"place{n}.get(None) is found{n}"
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        return f"{self.read_source(call)} is {call.bind('found', found)}"
 
 
 class Referent(WatchedVariable):
@@ -249,5 +256,5 @@ class Referent(WatchedVariable):
     def read_actual(self) -> Any:
         return self.place()
 
-    def guard_source(self, n: str, found: Any) -> str:
-        return f"place{n}() is found{n}"
+    def guard_source(self, call: GuardedCall, found: Any) -> str:
+        return f"{self.place_source(call)}() is {call.bind('found', found)}"

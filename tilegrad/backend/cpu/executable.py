@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.executable import Executable, HoistedProgram, Runner
+from ...runtime.guarded import GuardedCall, packed
 from ...tiles.pipeline import run_passes
 from ..constant_inputs import parted
 from . import native
@@ -103,60 +104,24 @@ class BoundExecutable:
         return TaskTable(team, calls, segments, bound.patches, bound.data, long=long, timed=timed)
 
     def runner(self, executable: Executable) -> Runner:
-        """Generate the function that runs the program: outputs from inputs.
-
-        Its source is unrolled for the number of inputs and outputs: loops over them would take longer than the kernels
-        of a small program.
-        """
-        learner, bound = _Repartitioner(self, executable), self.bound
-        names = {
-            "device": self.device,
-            "learner": learner,
-            "listeners": events.listeners,
-            "run": learner.table.run,
-            "raise_external_errors": partial(raise_external_errors, bound.external_calls),
-            "index_faults": index_faults,
-            "wrong": index_faults.words,
-        } | {f"make{n}": buffer_factory(self.device, bytes) for n, bytes in enumerate(bound.made)}
-        checks = ["raise_external_errors()"] if bound.external_calls else []
-        checks += ["if wrong[0]: index_faults.look()"] if self.code.checks_indices else []
-        source = runner_source(bound.inputs, len(bound.made), bound.results, bool(bound.arena), checks)
-        exec(source, names)
-        return names["runner"]  # type: ignore[return-value]
-
-
-def runner_source(inputs: int, made: int, results: Sequence[int], arena: bool, checks: Sequence[str] = ()) -> str:
-    """Generate the source of a runner; `outputs` is the number of new outputs, `results` the datum of each result,
-    `checks` are lines that look for failures of external calls and out-of-range indices.
-
-    >>> print(runner_source(2, 1, [2, 0], True))
-    def runner(inputs):
-        global run
-        x0, x1 = inputs
-        y0 = make0()
-        arena = device.arena
-        if listeners:
-            learner.profiled(x0.address, x1.address, y0.address, arena.address)
-            return (y0, x0,)
-        if learner.learning:
-            run = learner.next()
-        run(x0.address, x1.address, y0.address, arena.address)
-        return (y0, x0,)
-    """
-    given = [f"x{n}" for n in range(inputs)]
-    new = [f"y{n}" for n in range(made)]
-    data = ", ".join(f"{name}.address" for name in [*given, *new, *(["arena"] if arena else [])])
-    everything = given + new
-    result = f"return ({''.join(everything[n] + ', ' for n in results).rstrip()})"
-    lines = ["def runner(inputs):", "    global run"]
-    lines += [f"    {', '.join(given)}{',' if inputs == 1 else ''} = inputs"] if inputs else []
-    lines += [f"    y{n} = make{n}()" for n in range(made)]
-    lines += ["    arena = device.arena"] if arena else []
-    end = [*checks, result]
-    lines += ["    if listeners:", f"        learner.profiled({data})", *(f"        {line}" for line in end)]
-    lines += ["    if learner.learning:", "        run = learner.next()", f"    run({data})"]
-    lines += [f"    {line}" for line in end]
-    return "\n".join(lines)
+        """Generate the function that runs the program: outputs from inputs."""
+        bound, learner = self.bound, _Repartitioner(self, executable)
+        call = GuardedCall("runner", ["inputs"], learner=learner, listeners=events.listeners, run=learner.table.run)
+        call.add("global run")
+        data = call.unpack("x", bound.inputs, "inputs")
+        data += [call.let("y", f"{call.bind('make', buffer_factory(self.device, bytes))}()") for bytes in bound.made]
+        memory = [*data, call.let("arena", f"{call.bind('device', self.device)}.arena")] if bound.arena else data
+        addresses = ", ".join(f"{x}.address" for x in memory)
+        with call.block("if listeners"):
+            call.add(f"learner.profiled({addresses})")
+        with call.block("else"):
+            call.add("if learner.learning: run = learner.next()", f"run({addresses})")
+        if bound.external_calls:
+            call.add(f"{call.bind('errors', partial(raise_external_errors, bound.external_calls))}()")
+        if self.code.checks_indices:
+            call.add(f"if {call.bind('wrong', index_faults.words)}[0]: {call.bind('faults', index_faults)}.look()")
+        call.add(f"return {packed([data[n] for n in bound.results])}")
+        return call.made()
 
 
 class _Repartitioner:
