@@ -58,8 +58,10 @@ def variables_for(
     """List the variables whose tensors become inputs: those of other programs, those that are repeatedly assigned
     tensors of one type, and `more`.
     """
-    wanted = {w.key() for p in programs for w in p.input_variables} | {w.key() for w in more}
-    replaced = Counter([key for p in programs for key in {w.key() for w, x in p.outside if _is_replaced(p, w, x)}])
+    wanted = {w.key() for p in programs for w in p.signature.call.variables} | {w.key() for w in more}
+    replaced = Counter(
+        [key for p in programs for key in {w.key() for w, x in p.environment.variables if _is_replaced(p, w, x)}]
+    )
     wanted |= {key for key, count in replaced.items() if count > 1}
     same = {id(w.read()) for w, x in outside.others if isinstance(x, Handle) and w.key() in wanted}
     wanted |= {w.key() for w, x in outside.others if isinstance(x, Handle) and id(w.read()) in same}
@@ -71,7 +73,7 @@ def _is_replaced(program: Specialised, watched: WatchedVariable, found: Any) -> 
     """Whether a variable that a program only reads holds another tensor."""
     if not isinstance(found, Handle) or (now := watched.read()) is found or not isinstance(now, Handle):
         return False
-    if found._base is not None and id(found._base.storage) in program.written:
+    if found._base is not None and any(c.base.storage is found._base.storage for c in program.environment.updated):
         return False
     before, after = found.own_value(), now.own_value()
     return before.type == after.type and not before.tracked and not after.tracked

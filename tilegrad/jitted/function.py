@@ -217,11 +217,11 @@ class Jitted(Generic[P, R]):
             if result is not MISS:
                 return result  # type: ignore[no-any-return]
         made = self._find_program(self._call(args, kwargs))
-        if made is not None and not made.program.writes and not made.program.gradients:
+        if made is not None and not made.program.outputs.write and not made.program.outputs.gradients:
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]
         with self._exclusively():  # looked for again: another thread may have made what this one would have made anew
             made = self.prepared(*args, **kwargs)
-            if made.program.assigned:
+            if made.program.traced.assigned:
                 with one_writer:  # a function that is traced meanwhile has placeholders in variables, and restores them
                     return self._run(self.prepared(*args, **kwargs), args, kwargs)  # type: ignore[no-any-return]
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]
@@ -255,7 +255,7 @@ class Jitted(Generic[P, R]):
         from .memory_budget import memory
 
         known = next((p for p in self.programs if not p.unjitted_reason), None)
-        return None if known is None else memory(known.compiled, known.gradient_bytes)
+        return None if known is None else memory(known.compiled, known.outputs.gradient_bytes)
 
     def prepared(self, *args: P.args, **kwargs: P.kwargs) -> PreparedProgram:
         """Return the program for these arguments, compiled if needed; it is not run."""
@@ -288,10 +288,9 @@ class Jitted(Generic[P, R]):
         """Look up the program for a call."""
         present.leaves = call.leaves
         for program in self.programs:
-            given = with_variables(call, program.input_variables, program.required_objects)
-            sizes = None if given is None else program.signature.sizes(given)
-            if given is not None and sizes is not None and program.sizes_fit(sizes) and program.is_current():
-                return PreparedProgram(self, program, given.leaves, sizes)
+            found = program.match(call)
+            if found is not None and program.environment.is_current():
+                return PreparedProgram(self, program, *found)
         return None
 
     def _tune(self, program: Specialised, sizes: dict[str, int]) -> None:
@@ -350,9 +349,9 @@ class Jitted(Generic[P, R]):
         else:
             made = self._traced(call, types)
         self.programs.insert(0, made)
-        stale = [p for p in self.programs if not p.is_current()] if len(self.programs) > MAX_STALE_PROGRAMS else []
-        for old in stale[MAX_STALE_PROGRAMS:]:
-            self.programs.remove(old)
+        if len(self.programs) > MAX_STALE_PROGRAMS:
+            stale = [p for p in self.programs if not p.environment.is_current()]
+            self.programs = [p for p in self.programs if p not in stale[MAX_STALE_PROGRAMS:]]
         return made
 
     def _sizes_conflict(self, call: CallArguments, symbolic: list[TensorType | None]) -> bool:
@@ -389,7 +388,7 @@ class Jitted(Generic[P, R]):
 
     def _plain(self, made: Specialised) -> Specialised:
         """Record that calls of a kind run without a program, whatever the values of changing numbers."""
-        made.signature = made.signature.replaced(captured_inputs=made.written_numbers & self.varying_outside)
+        made.signature = made.signature.replaced(captured_inputs=made.traced.effects.written & self.varying_outside)
         if made.unjitted_reason not in self.reported:
             self.reported.add(made.unjitted_reason)
             print(f"tilegrad: {made.name} runs without a program: {made.unjitted_reason}", file=sys.stderr)
@@ -486,7 +485,7 @@ class PreparedProgram(NamedTuple):
 
     def buffers(self) -> list[DeviceBuffer]:
         """The current buffers of all inputs of the program."""
-        return self.program._buffers(self.leaves)
+        return self.program.buffers(self.leaves)
 
 
 watchers: list[Callable[[PreparedProgram], None]] = []

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..lazy.storage import Storage
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.executable import HoistedProgram
 from ..runtime.exposure import Exposures, rely_on
+from .memory import CapturedInput
 
 
 class HoistedValues:
     """The buffers of hoisted values, and the versions of the tensors that they were computed from."""
 
-    def __init__(self, hoisted: HoistedProgram, storages: Sequence[Storage]) -> None:
+    def __init__(self, hoisted: HoistedProgram, inputs: Sequence[CapturedInput]) -> None:
         self.hoisted = hoisted
-        self.storages = storages
-        """The storages that they depend on."""
+        self.inputs = inputs
+        """The captured tensors that they depend on."""
         self._run = hoisted.executable.bound()
+        self.forget()
+
+    def forget(self) -> None:
+        """Recompute the values in the next call: captured tensors have moved to other memory."""
+        self.storages = [x.base.storage for x in self.inputs]
         self._made: tuple[int, tuple[DeviceBuffer, ...]] = (-1, ())
         """Versions and buffers as one object: threads may call a program at the same time."""
 

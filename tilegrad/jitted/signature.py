@@ -43,22 +43,68 @@ MAX_SYMBOLIC_EXTENT = 2**31
 """Extents of symbolic axes are below this: kernels of users count in 32 bits."""
 
 
+class TensorInput(Node):
+    """An argument that is a tensor."""
+
+    type: TensorType
+    """Its type; varying sizes are symbols."""
+    tracked: bool
+    is_leaf: bool
+    """Whether it is a leaf, if it has a gradient."""
+    strides: Shape | None
+    """Its strides, if it is not row-major."""
+
+    def accepts(self, x: Any, sizes: dict[str, int]) -> bool:
+        """Whether an argument is of this kind; adds the values of symbols to the sizes."""
+        if not isinstance(x, Handle):
+            return False
+        value, type = x._value, self.type
+        have = value.type
+        if value.tracked is not self.tracked or not (have is type or have == type or _match_symbols(type, have, sizes)):
+            return False
+        if value.tracked and value.provenance.is_leaf is not self.is_leaf:
+            return False
+        return (x._strides is None and not x._moves and self.strides is None) or strides_of(x) == self.strides
+
+
+class NumberInput(Node):
+    """An argument that is a number, and an input because it varies."""
+
+    number: float
+    """The number of the traced call."""
+
+    def accepts(self, x: Any, sizes: dict[str, int]) -> bool:
+        return x.__class__ is self.number.__class__ and may_vary(x)
+
+
+class ConstantArgument(Node):
+    """An argument that is part of the program."""
+
+    value: Any
+
+    def accepts(self, x: Any, sizes: dict[str, int]) -> bool:
+        return same(x, self.value)
+
+
 class CallSignature(Node):
     """The calls that one program handles."""
 
     call: CallArguments
     """The call that was traced, without its tensors."""
-    types: list[TensorType | None]
-    """Types of tensors; varying sizes are symbols."""
-    tracked: list[bool]
-    leaf: list[bool]
-    """Whether each tensor with a gradient is a leaf."""
-    strides: list[Shape | None]
-    """Strides of tensors that are not row-major."""
-    number_inputs: frozenset[int]
-    """Indices of number arguments that are inputs."""
+    inputs: list[TensorInput | NumberInput | ConstantArgument]
+    """The kind of each leaf among the arguments."""
     captured_inputs: frozenset[int]
     """Captured numbers that are inputs."""
+
+    @property
+    def types(self) -> list[TensorType | None]:
+        """The types of tensors among the arguments."""
+        return [kind.type if isinstance(kind, TensorInput) else None for kind in self.inputs]
+
+    @property
+    def number_inputs(self) -> set[int]:
+        """Indices of number arguments that are inputs."""
+        return {n for n, kind in enumerate(self.inputs) if isinstance(kind, NumberInput)}
 
     def sizes(self, call: CallArguments) -> dict[str, int] | None:
         """Match a call: return the values of the symbols, or None if it is of another kind."""
@@ -66,24 +112,8 @@ class CallSignature(Node):
         if call.structure != known.structure or call.recorded is not known.recorded:
             return None
         sizes: dict[str, int] = {}
-        for n, (x, type) in enumerate(zip(call.leaves, self.types, strict=True)):
-            if type is not None:
-                if not isinstance(x, Handle):
-                    return None
-                value = x._value
-                have = value.type
-                if value.tracked is not self.tracked[n] or not (
-                    have is type or have == type or _match_symbols(type, have, sizes)
-                ):
-                    return None
-                if value.tracked and value.provenance.is_leaf is not self.leaf[n]:
-                    return None
-                if (x._strides is not None or x._moves or self.strides[n]) and not self._has_strides(x, n):
-                    return None
-            elif n in self.number_inputs:
-                if x.__class__ is not known.leaves[n].__class__ or not may_vary(x):
-                    return None
-            elif not same(x, known.leaves[n]):
+        for x, kind in zip(call.leaves, self.inputs, strict=True):
+            if not kind.accepts(x, sizes):
                 return None
         for n, (x, before) in enumerate(zip(call.numbers, known.numbers, strict=True)):
             if not same(x, before) and (
@@ -91,10 +121,6 @@ class CallSignature(Node):
             ):
                 return None
         return sizes
-
-    def _has_strides(self, x: Handle, n: int) -> bool:
-        """Whether a tensor has the strides of the kind; symbolic programs need row-major tensors."""
-        return strides_of(x) == self.strides[n]
 
 
 def _match_symbols(type: TensorType, have: TensorType, sizes: dict[str, int]) -> bool:
@@ -119,11 +145,15 @@ def signature_of(
     call: CallArguments, types: list[TensorType | None], number_inputs: set[int], outside: set[int]
 ) -> CallSignature:
     """Make the kind of a call, with some of its number arguments and captured numbers as inputs."""
+    inputs: list[TensorInput | NumberInput | ConstantArgument] = []
+    for n, (x, type) in enumerate(zip(call.leaves, types, strict=True)):
+        if type is not None:
+            is_leaf = isinstance(x, Tensor) and x.is_leaf
+            inputs.append(TensorInput(type, x._value.tracked, is_leaf, strides_of(x)))
+        else:
+            inputs.append(NumberInput(x) if n in number_inputs else ConstantArgument(x))
     kept = call.replaced(leaves=[None if isinstance(x, Handle) else x for x in call.leaves])
-    tracked = [isinstance(x, Handle) and x._value.tracked for x in call.leaves]
-    leaf = [isinstance(x, Tensor) and x.is_leaf for x in call.leaves]
-    strides = [strides_of(x) if isinstance(x, Handle) else None for x in call.leaves]
-    return CallSignature(kept, types, tracked, leaf, strides, frozenset(number_inputs), frozenset(outside))
+    return CallSignature(kept, inputs, frozenset(outside))
 
 
 def generalise(
@@ -133,7 +163,7 @@ def generalise(
     if (
         known.call.structure != call.structure
         or known.call.recorded is not call.recorded
-        or any(known.strides)
+        or any(isinstance(kind, TensorInput) and kind.strides for kind in known.inputs)
         or any(isinstance(x, Handle) and strides_of(x) for x in call.leaves)
     ):
         return None

@@ -85,21 +85,20 @@ class Peak:
     def _given(self) -> dict[str, tuple[str, str]]:
         """Map each input to its kind and name: arguments, then captured tensors, then numbers."""
         known_names = variable_labels()
-        arguments = sum(p is not None for p in self.specialised.placeholders)
+        arguments = len(self.specialised.traced.arguments)
         found = {name: ("tensor", f"argument {n}") for n, name in enumerate(self.program.inputs)}
-        for n, base in enumerate(self.specialised.captured):
-            found[self.program.inputs[arguments + n]] = known_names.get(id(base.storage), ("tensor", ""))
+        for n, captured in enumerate(self.specialised.environment.captured):
+            found[self.program.inputs[arguments + n]] = known_names.get(id(captured.base.storage), ("tensor", ""))
         return found
 
     def _made(self) -> dict[str, tuple[str, str]]:
         """Map each output to its kind: results, then arguments that are written to, then gradients."""
-        program = self.specialised
-        outputs = self.program.outputs
-        results = sum(v is not None for v in program.result_values)
-        gradients = results + len(program.changed)
-        last = len(outputs) - len(program.updated)
+        traced, outputs = self.specialised.traced, self.program.outputs
+        results = sum(v is not None for v in traced.values)
+        gradients = results + len(traced.modified)
+        last = len(outputs) - len(self.specialised.updates)
         labels = tensor_labels()
-        owners = [x for x, g in program.gradients if g is not None]
+        owners = [g.holder for g in self.specialised.outputs.gradients if g.value is not None]
         named = [f"of {labels[id(x)][1]}" if id(x) in labels else "" for x in owners]
         named += [""] * (last - gradients - len(named))
         found = {name: ("gradient", label) for name, label in zip(outputs[gradients:last], named, strict=False)}
