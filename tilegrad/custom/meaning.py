@@ -198,7 +198,7 @@ class _NoTensors:
     """Tracer that refuses any use of tensors inside a function on arrays: the enclosing program is running."""
 
     def __init__(self, name: str) -> None:
-        self.__dict__["name"] = name
+        self.name = name
 
     def __getattr__(self, _: str) -> Any:
         raise TraceError(

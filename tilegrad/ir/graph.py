@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform,
 from ..errors import ArgumentError
 from .dtype import DType
 from .location import Location, current_location
-from .node import Node, Structure, amend
+from .node import Node, Structure, amend, cache_fact, set_fact_once
 from .provenance import NOTHING, Provenance
 from .scalar import Expr, Position
 from .size import Dim, Shape, Size, product
@@ -176,7 +176,7 @@ class Value(Node, ABC):
 
     def note(self) -> Provenance:
         """Return the value's own provenance, to be changed."""
-        return self.__dict__.setdefault("provenance", Provenance())  # type: ignore[no-any-return]
+        return set_fact_once(self, "provenance", Provenance())  # type: ignore[no-any-return]
 
     def copied(self) -> Self:
         """Copy the node with its provenance."""
@@ -268,7 +268,8 @@ class Graph(Node):
         found = self.__dict__.get("_values")
         if found is None:
             given = set(self.inputs)
-            found = self.__dict__["_values"] = topological(self.outputs, lambda v: v in given)
+            found = topological(self.outputs, lambda v: v in given)
+            cache_fact(self, "_values", found)
         return list(found)
 
     def names(self) -> dict[Value, str]:

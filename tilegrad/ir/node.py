@@ -73,8 +73,17 @@ class Node:
 
 
 def amend(node: Node, **changes: Any) -> None:
-    """Set fields and cached facts of a frozen node, for those who make nodes: the only place that writes to them."""
+    """Set fields and cached facts of a frozen node, for those who make nodes."""
     node.__dict__.update(changes)
+
+
+cache_fact = object.__setattr__
+"""Set a fact that follows from the fields of a frozen node, as `cache_fact(node, name, value)`."""
+
+
+def set_fact_once(node: Node, name: str, value: Any) -> Any:
+    """Set a fact of a frozen node unless it is set, maybe by another thread; return the one that counts."""
+    return node.__dict__.setdefault(name, value)
 
 
 def construction_source(node: str, new: str, cls: str, fields: str, **changes: str) -> list[str]:

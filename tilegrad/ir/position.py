@@ -16,6 +16,7 @@ import math
 from typing import TypeAlias
 
 from .dtype import bool_, int64
+from .node import cache_fact, set_fact_once
 from .scalar import FALSE, NORMAL_FORMS, TRUE, Apply, Const, Expr, Index, Symbol, apply, const, size, spelling, where
 from .size import Dim, Size, _terms
 
@@ -77,7 +78,7 @@ def linear(e: Expr) -> Sum:
                 known = _multiplied(linear(x), linear(y))
             case _:
                 known = {(e,): 1}
-        e.__dict__["_linear"] = known
+        cache_fact(e, "_linear", known)
     return known
 
 
@@ -107,7 +108,7 @@ def _sum(total: Sum) -> Expr:
             term = Apply("mul", (term, const(c, int64)), int64)
         result = term if result is None else Apply("add", (result, term), int64)
     assert result is not None
-    result.__dict__.setdefault("_linear", total)
+    set_fact_once(result, "_linear", total)
     return result
 
 
@@ -160,7 +161,8 @@ def bounds(e: Expr) -> Bounds:
     """Return the lower and upper bound of an int64 expression, each None if unknown."""
     known: Bounds | None = e.__dict__.get("_bounds")
     if known is None:
-        known = e.__dict__["_bounds"] = _bounds(e)
+        known = _bounds(e)
+        cache_fact(e, "_bounds", known)
     return known
 
 

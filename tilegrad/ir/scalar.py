@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from .dtype import DType, bool_, int64
 from .functions import FUNCTIONS, REDUCERS, convert, identity
-from .node import Interned
+from .node import Interned, cache_fact
 from .size import Dim, Size
 
 Expr: TypeAlias = "Scalar"
@@ -239,8 +239,7 @@ def scan(fn: str, index: Index, body: Expr, at: Expr) -> Expr:
 
 def parts(e: Expr) -> tuple[Expr, ...]:
     """List the operands of an expression."""
-    own = e.__dict__
-    found: tuple[Expr, ...] | None = own.get("_parts")
+    found: tuple[Expr, ...] | None = e.__dict__.get("_parts")
     if found is None:
         found = ()
         match e:
@@ -250,7 +249,7 @@ def parts(e: Expr) -> tuple[Expr, ...]:
                 found = (index, body)
             case Scan(_, index, body, at):
                 found = (index, body, at)
-        own["_parts"] = found
+        cache_fact(e, "_parts", found)
     return found
 
 
@@ -286,7 +285,8 @@ def facts(e: Expr) -> Facts:
         if missing:
             stack += missing
         else:
-            e.__dict__["_facts"] = found = _facts_from(e, [p.__dict__["_facts"] for p in parts(e)])
+            found = _facts_from(e, [p.__dict__["_facts"] for p in parts(e)])
+            cache_fact(e, "_facts", found)
             stack.pop()
     assert found is not None
     return found
@@ -323,7 +323,7 @@ def free(e: Expr) -> frozenset[Index]:
     if found is None:
         for inner in loops_in(e):
             if "_free" not in inner.__dict__:
-                inner.__dict__["_free"] = _free_from(inner)
+                cache_fact(inner, "_free", _free_from(inner))
         found = e.__dict__["_free"]
     assert found is not None
     return found
@@ -467,7 +467,7 @@ def spelling(e: Expr) -> str:
             kind = e.fn if isinstance(e, Apply | Reduce | Scan) else type(e).__name__
             text = f"{kind}({', '.join(below)})"
             found = f"{text[:LONG]}#{crc32(text.encode())}"
-        e.__dict__["_spelling"] = found
+        cache_fact(e, "_spelling", found)
     return found
 
 

@@ -41,7 +41,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .dtype import DType
-from .node import Structure
+from .node import Structure, amend, cache_fact
 from .precision import Precision
 
 if TYPE_CHECKING:
@@ -230,7 +230,8 @@ def parts(x: Tile) -> tuple[Tile, ...]:
             found.extend(value)
         elif value is not None:
             found.append(value)
-    made = own["_parts"] = tuple(found)
+    made = tuple(found)
+    cache_fact(x, "_parts", made)
     return made
 
 
@@ -348,8 +349,7 @@ class Kernel(Structure):
         from hashlib import sha256
 
         text = repr(self.replaced(origin=""))
-        own = self.__dict__
-        own["_digest"] = sha256(text.encode()).hexdigest()
+        amend(self, _digest=sha256(text.encode()).hexdigest())
         names: dict[str, int] = {}
         if "text=" not in text:  # what a kernel prints is not to be looked into
 
@@ -357,14 +357,14 @@ class Kernel(Structure):
                 return f"{found[1]}={names.setdefault(found[2], len(names))}"
 
             text = re.sub(r"\b(name|index)='(\w+)'", numbered, text)
-        own["_form"] = f"{self.name} {sha256(text.encode()).hexdigest()}"
+        amend(self, _form=f"{self.name} {sha256(text.encode()).hexdigest()}")
 
     @classmethod
     def known(cls, *fields: Any) -> Kernel:
         """Build a kernel from its fields and its precomputed digest and form."""
         *own, digest, form = fields
         made = cls(*own)
-        made.__dict__.update(_digest=digest, _form=form)
+        amend(made, _digest=digest, _form=form)
         return made
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ from ..lazy.realize import realize
 from ..lazy.storage import one_writer
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
-from ..runtime.sole_owner import alone
+from ..runtime.sole_owner import take_memory
 from ..transforms import depends_on_a_stand_in
 
 
@@ -155,7 +155,7 @@ def _exclusive_memory(x: Any, base: Any) -> DeviceBuffer | None:
         return None
     if own_copy.buffer is None:
         realize([own_copy])
-    return alone(own_copy.__dict__)
+    return take_memory(own_copy)
 
 
 def stops_gradients(name: str, call: Any, found: Accesses) -> bool:

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Literal
 
 from ..ir.graph import Value
-from ..ir.node import Node
+from ..ir.node import Node, cache_fact
 from ..ir.scalar import (
     Apply,
     Expr,
@@ -70,7 +70,7 @@ class Group(Node):
             inner = any(e.source in known for e in reads)
             known[member.value] = rebuild((member.expr,), inside)[0] if inner else member.expr
         made = tuple(GroupMember(m.value, m.position, known[m.value]) for m in self.members if m.value in self.stored)
-        self.__dict__["_stores"] = made
+        cache_fact(self, "_stores", made)
         return made
 
     def values(self) -> list[Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir.dtype import FLOAT8, bfloat16, float16, float32, int8, int32, uint8
 from ..ir.graph import Value
+from ..ir.node import cache_fact
 from ..ir.position import linear
 from ..ir.precision import PRECISION_OF, Precision
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, facts, substituted, walk
@@ -80,7 +81,8 @@ def _products(group: Group) -> list[tuple[Reduce, tuple[Expr, Expr]]]:
     if found is None:
         sums = [e for e in walk(*(m.expr for m in group.members)) if isinstance(e, Reduce)]
         pairs = [(e, operands(e, group.rows, group.columns)) for e in sums if e.index is group.columns[0]]
-        found = group.__dict__["_products"] = [(e, factors) for e, factors in pairs if factors is not None]
+        found = [(e, factors) for e, factors in pairs if factors is not None]
+        cache_fact(group, "_products", found)
     return found
 
 

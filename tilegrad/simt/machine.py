@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.node import cache_fact
 from . import instructions
 from .builtin import WARP
 from .counters import Counters
@@ -398,7 +399,8 @@ def code_of(routine: Routine) -> instructions.InstructionList:
     """Lower a kernel to instructions, once."""
     code: instructions.InstructionList | None = routine.__dict__.get("_code")
     if code is None:
-        code = routine.__dict__["_code"] = instructions.lower_to_instructions(routine)
+        code = instructions.lower_to_instructions(routine)
+        cache_fact(routine, "_code", code)
     return code
 
 
