@@ -17,9 +17,6 @@ from ..lazy.handle import Handle
 if TYPE_CHECKING:
     from .signature import Declaration
 
-MAX_SPELLED_ELEMENTS = 256
-"""Largest number of elements of a tensor that a script spells out."""
-
 
 class ReproducibleTensor(NamedTuple):
     """A reproducible tensor: `example(dtype, shape, seed, strided)`, or a user's own (`array`)."""

@@ -30,7 +30,7 @@ from .abi import CallRecord, HostCallbacks, TensorLayout, known_extent, prototyp
 from .build import BuildOptions, BuildReport, LoadedLibrary, build_library
 from .direct_call import Direct, Ready, generate_direct_call, parameter_letters, prepare_entry
 from .patterns import Signature, SignatureMatch
-from .recorded import record_cpp_call, without_gradient
+from .recorded import record_call, without_gradient
 from .source import ForeignSource, user_line
 
 Contiguous = Literal["copy", "check", "strided"]
@@ -200,7 +200,7 @@ class CppFunction(ForeignFunction):
                 return results
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in record_cpp_call(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_call(self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
         with timed("launch", self.name, "cpu", sum(call.bytes)):
             if "foreign" in settings().check:
@@ -247,9 +247,7 @@ class CppFunction(ForeignFunction):
         found = self._calls.get(tuple(marks))
         if found is None:
             match = self.signature.match([x.type for x in inputs], numbers)
-            if match.device != "cpu":
-                p = self.signature.tensors[0].name
-                raise DeviceError(f"{self.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
+            self.check_device(match.device)
             found = PreparedCppCall(self, match, inputs)
             if len(self._calls) >= MAX_PREPARED_CALLS:
                 self._calls.clear()
@@ -269,6 +267,12 @@ class CppFunction(ForeignFunction):
     def prepare(self, inputs: Sequence[TensorLayout], numbers: Sequence[float | int]) -> PreparedCppCall:
         """Return the prepared call for tensor types."""
         return PreparedCppCall(self, self.signature.match([x.type for x in inputs], numbers), inputs)
+
+    def check_device(self, device: str, allowed: Sequence[str] = ("cpu",)) -> None:
+        """Raise an error unless the function can be called for tensors on a device."""
+        if device not in allowed:
+            p = self.signature.tensors[0].name
+            raise DeviceError(f"{self.name} is C++ for the CPU, and `{p}` is on {device}: {p}.cpu() is not")
 
     def _layout_of(self, n: int, x: Handle) -> tuple[tuple[int, ...] | None, int]:
         """Return strides and offset of a view to pass as it is; else None."""
@@ -312,28 +316,6 @@ class CppFunction(ForeignFunction):
         if self.signature.open or (definition is not None and (definition.takes_call or definition.returns)):
             return True
         return any("tg::" in s.text or '#include "' in s.text for s in self.given)
-
-    def run(
-        self,
-        inputs: Sequence[DeviceBuffer],
-        outputs: Sequence[DeviceBuffer],
-        match: SignatureMatch,
-        numbers: Sequence[float | int] = (),
-        types: Sequence[TensorType] = (),
-    ) -> None:
-        """Run on contiguous CPU memory, results included; `types` are the input types."""
-        marks: Any = ("run", tuple(numbers), *((t.dtype, t.shape) for t in types))
-        call = self._calls.get(marks)
-        if call is None:
-            call = self._calls[marks] = PreparedCppCall(
-                self, match._replace(numbers=tuple(numbers)), [TensorLayout(t) for t in types]
-            )
-        record = call.record()
-        with HostCallbacks(device("cpu"), ()) as host:
-            record.call.host = host.number
-            if record.run(call.entry, [b.address for b in (*inputs, *outputs)]):
-                raise self.failed(host, record)
-        call.records.append(record)
 
     def failed(self, host: HostCallbacks, record: CallRecord) -> Exception:
         """Convert the error of a call to an exception."""

@@ -27,7 +27,6 @@ from ..ir.location import Location, user_location
 from ..lazy.evaluation import compute, is_recorded
 from ..lazy.handle import wrap
 from ..runtime import events
-from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache import key
 from ..runtime.device import Device, device
 from ..runtime.singletons import lock, once
@@ -40,7 +39,7 @@ from .inline import as_module, read_signatures, texts
 from .kernels import CudaKernel, compile_kernel, kernel_parameters
 from .launches import DEFAULT_BLOCK_THREADS, Configured, LaunchConfiguration, checked_launch, evaluate_extents
 from .patterns import AxisGroup, Signature, SignatureMatch
-from .recorded_gpu import record_cuda_call
+from .recorded import record_call
 from .source import ForeignSource, sources
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ class CudaFunction(ForeignFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in record_cuda_call(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_call(self, [x.value for x in given], numbers)])
         types = [x._value.type for x in given]
         gpu = self.gpu_of(device(types[0].device if types else "cuda:0"))
         compute(*given)
@@ -234,6 +233,10 @@ class CudaFunction(ForeignFunction):
             _warn_null_device(self.name, gpu)
         return self.returned(self.wrapped(list(zip(outputs, found.outputs, strict=True)), given))
 
+    def check_device(self, device_name: str, _: Sequence[str] = ()) -> None:
+        """Raise an error unless the tensors are on a GPU."""
+        self.gpu_of(device(device_name))
+
     def gpu_of(self, place: Device) -> CudaDevice:
         """Return the device, which must be a GPU."""
         if place.kind != "cuda":
@@ -243,20 +246,6 @@ class CudaFunction(ForeignFunction):
                 f"{self.name}.launch(...) compiles it and checks its launch"
             )
         return place  # type: ignore[return-value]
-
-    def run(
-        self,
-        inputs: Sequence[DeviceBuffer],
-        outputs: Sequence[DeviceBuffer],
-        match: SignatureMatch,
-        numbers: Sequence[float | int] = (),
-        types: Sequence[TensorType] = (),
-    ) -> None:
-        """Launch on contiguous GPU memory, results included; `types` are the input types."""
-        gpu: Any = (*inputs, *outputs)[0].device
-        found = self.prepare(types, numbers, gpu)
-        if found.call is not None:
-            self._start(found.call, inputs, outputs, gpu)
 
     def prepared_launch(
         self, types: Sequence[TensorType], numbers: Sequence[float | int], gpu: Any

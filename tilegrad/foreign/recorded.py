@@ -1,4 +1,4 @@
-"""Record C++ calls in a graph: each is a value, and a step of the compiled program."""
+"""Record calls of foreign functions in a graph: each is a value, and a step of the compiled program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DeviceError, GradientError
+from ..errors import GradientError
 from ..ir.graph import TensorType, Value
 from ..lazy.handle import mode
 from ..ops.external_call import external_call
@@ -21,21 +21,28 @@ TENSOR_STRUCTURE_BYTES = 40
 """Size of a `tg_tensor` in bytes; its first field is the address of its elements."""
 
 
-class CppWork(ExternalWork):
-    """A C++ function with its numbers; equal if made from the same source."""
+class ForeignWork(ExternalWork):
+    """A foreign function with its numbers; equal if made from the same source."""
 
     def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
         self.function = function
         self.numbers = tuple(numbers)
         self.name = function.name
-        self.kind = "python" if function.makes_tensors else "c"  # type: ignore[misc]
         self._same = (function.digest, function.name, self.numbers)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CppWork) and self._same == other._same
+        return isinstance(other, ForeignWork) and self._same == other._same
 
     def __hash__(self) -> int:
         return hash(self._same)
+
+
+class CppWork(ForeignWork):
+    """A call of a C++ function."""
+
+    def __init__(self, function: Any, numbers: Sequence[float | int]) -> None:
+        super().__init__(function, numbers)
+        self.kind = "python" if function.makes_tensors else "c"  # type: ignore[misc]
 
     @property
     def mark(self) -> str:
@@ -83,14 +90,39 @@ class _AllocatingCall(_CppNativeCall):
         return failure if isinstance(failure, Exception) else super().failed(status)
 
 
-def record_cpp_call(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+class CudaWork(ForeignWork):
+    """A launch of a CUDA kernel."""
+
+    def prepared(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType], device: str) -> PreparedWork:
+        return _RecordedLaunch(self.function, inputs, self.numbers, device)
+
+
+class _RecordedLaunch(PreparedWork):
+    """A launch prepared except for addresses and stream."""
+
+    def __init__(
+        self, function: Any, inputs: Sequence[TensorType], numbers: Sequence[float | int], device: str
+    ) -> None:
+        self.driver = function.gpu_of(device_of(device)).driver
+        self.launched, self.places = function.prepared_launch(inputs, numbers, device_of(device))
+        super().__init__(function.name, 0, 0, [0] * len(function.names), function)
+
+    def run(self, addresses: Sequence[int], stream: int = 0) -> None:
+        call = self.launched
+        if call is None:
+            return
+        for offsets in self.offsets:
+            for slot, tensor in self.places:
+                call.slots[slot] = addresses[tensor] + offsets[tensor]
+            self.driver.launch(call, stream)
+
+
+def record_call(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
     """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
-    if match.device not in HOST_DEVICES:
-        p = function.signature.tensors[0].name
-        raise DeviceError(f"{function.name} is C++ for the CPU, and `{p}` is on {match.device}: {p}.cpu() is not")
-    made = external_call(CppWork(function, match.numbers), values, function.signature.outputs(match))
-    return without_gradient(function.name, made, values)
+    function.check_device(match.device, HOST_DEVICES)
+    work = (CudaWork if function.device == "cuda" else CppWork)(function, match.numbers)
+    return without_gradient(function.name, external_call(work, values, function.signature.outputs(match)), values)
 
 
 def without_gradient(name: str, made: list[Value], values: Sequence[Value]) -> list[Value]:
