@@ -41,23 +41,25 @@ class OpKernel(TileFunction):
 
     def code(
         self,
-        inputs: Mapping[str, TensorType | tuple[TensorType, ...]],
+        inputs: Mapping[str, TensorType | tuple[TensorType, ...] | None],
         output: TensorType,
         grid: tuple[Tiles, ...],
         **constants: Any,
     ) -> TileCode:
         """Specialise the kernel for types and constants; a constant may be a size that varies.
 
-        Several inputs may be one tuple. Constants that are words are appended to the kernel's name.
+        Several inputs may be one tuple; an input may be None. Constants that are words are appended to the kernel's
+        name.
         """
-        types = [t for given in inputs.values() for t in (given if isinstance(given, tuple) else (given,))]
+        parts = [given if isinstance(given, tuple) else (given,) for given in inputs.values()]
+        types = [t for part in parts for t in part if t is not None]
         names = tuple(size_names([d for t in types for d in t.shape]))
         kernel = self.specialise(tuple(inputs.items()), output.dtype, names, tuple(constants.items()))
         return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
     def _specialise(
         self,
-        inputs: tuple[tuple[str, TensorType | tuple[TensorType, ...]], ...],
+        inputs: tuple[tuple[str, TensorType | tuple[TensorType, ...] | None], ...],
         output: DType,
         sizes: tuple[str, ...],
         constants: tuple[tuple[str, Any], ...],
@@ -74,7 +76,7 @@ class OpKernel(TileFunction):
             if isinstance(given, tuple):
                 values[name] = tuple([pointer(f"{name}{n}", t.dtype) for n, t in enumerate(given)])
             else:
-                values[name] = pointer(name, given.dtype)
+                values[name] = None if given is None else pointer(name, given.dtype)
         values["out"] = pointer("out", output)
         parameters += [TileParameter(size_parameter(n), dtype.int64, pointer=False) for n in sizes]
         kernel = OpKernelReader(tuple(parameters)).read_whole(self, values, tuple(parameters)).kernel
@@ -118,6 +120,14 @@ class OpKernelReader(KernelReader):
                     found.append(map_leaves(self.value(part), lambda y: self.held(y, self.hint)))
                 return tuple(found)
         return super().expression(node)
+
+    def finish(self, node: ast.Return) -> None:
+        if self.frame.source.tree.body == [node] and node.value is not None:
+            self.frame.names["return"] = self.value(
+                node.value
+            )  # a function of one expression is put where it is called
+        else:
+            super().finish(node)
 
     def attribute(self, whole: Any, name: str) -> Any:
         return symbolic_size(getattr(whole, name)) if isinstance(whole, Node) else super().attribute(whole, name)
@@ -175,17 +185,18 @@ def check_index(w: TileWriter, index: Any, extent: Any, check: int) -> SymbolicT
 
 
 @builtin
-def load_masked(w: TileWriter, pointer: Any, mask: Any, other: float = 0.0) -> SymbolicTile:
+def load_masked(w: TileWriter, pointer: Any, mask: Any, other: float | None = 0.0) -> SymbolicTile:
     """Load under a mask; None: everywhere."""
     return load.run(w, (pointer,) if mask is None else (pointer, mask, other), {})  # type: ignore[no-any-return]
 
 
 @builtin
-def sequences(w: OpKernelReader, lanes: Any, count: int) -> SymbolicTile | None:
-    """Return the mask (1, lanes) of numbers below a count, or None if the count fills all instances."""
+def below(w: OpKernelReader, lanes: Any, count: int, axis: int | None = None) -> SymbolicTile | None:
+    """Return the mask of numbers below a count, with a new axis; None if the count fills all instances."""
     if count % lanes.shape[0] == 0:
         return None
-    return w.make(ExpandDims(w.compared(ast.Lt(), lanes, count).tile, (0,)))
+    mask: SymbolicTile = w.compared(ast.Lt(), lanes, count)
+    return mask if axis is None else w.make(ExpandDims(mask.tile, (axis,)))
 
 
 @builtin

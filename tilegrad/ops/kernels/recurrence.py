@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...tiles.read import core as tl
 from ...tiles.read.scope import TileFunction
-from ..op_kernel import OpKernel, int64, load_masked, sequences
+from ..op_kernel import OpKernel, below, int64, load_masked
 
 
 @TileFunction
@@ -26,7 +26,7 @@ def product(weight, state, j, k, GATE, S):
 def contribution(x, t, j, n, GATE, ROWS, S):
     # Contributions of inputs, loaded where they are added, so that the product does not begin with a copy.
     return load_masked(
-        x + (t * (ROWS * S.size) + (j + GATE * S.units)[:, None] * S.batch + n[None, :]), sequences(n, S.batch)
+        x + (t * (ROWS * S.size) + (j + GATE * S.units)[:, None] * S.batch + n[None, :]), below(n, S.batch, 0)
     )
 
 
@@ -44,7 +44,7 @@ def activated_gate(x, weight, out, state, t, j, k, n, place, GATE, KIND, S, KEPT
 @TileFunction
 def keep(out, t, n, place, value, NUMBER, S, KEPT):
     if KEPT:
-        tl.store(out + (S.kept + t * (KEPT * S.size) + NUMBER * S.size + place), value, mask=sequences(n, S.batch))
+        tl.store(out + (S.kept + t * (KEPT * S.size) + NUMBER * S.size + place), value, mask=below(n, S.batch, 0))
 
 
 @OpKernel
@@ -54,10 +54,10 @@ def recurrence(x, weight, hidden, more, out, KIND, S, KEPT):
     k = tl.arange(0, S.units)
     place = j[:, None] * S.batch + n[None, :]
     state = tl.zeros((S.units, S.lanes), S.dtype)
-    state = load_masked(hidden + place, sequences(n, S.batch))
+    state = load_masked(hidden + place, below(n, S.batch, 0))
     if KIND == "lstm":
         cell = tl.zeros((S.units, S.lanes), S.dtype)
-        cell = load_masked(more[0] + place, sequences(n, S.batch))
+        cell = load_masked(more[0] + place, below(n, S.batch, 0))
     for step in range(int64(0), S.length):
         t = S.length - 1 - step if S.reverse else step
         if KIND == "lstm":
@@ -70,7 +70,7 @@ def recurrence(x, weight, hidden, more, out, KIND, S, KEPT):
             m = tl.zeros((S.units, S.lanes), S.dtype) + tl.load(more[0] + j)[:, None]
             m = tl.dot(tl.load(weight + ((j + 2 * S.units)[:, None] * S.units + k[None, :])), state, m)
             new = load_masked(
-                x + (t * (3 * S.size) + (j + 2 * S.units)[:, None] * S.batch + n[None, :]), sequences(n, S.batch)
+                x + (t * (3 * S.size) + (j + 2 * S.units)[:, None] * S.batch + n[None, :]), below(n, S.batch, 0)
             )
             new = tl.math.tanh(new + gates[0] * m)
             state = new + gates[1] * (state - new)
@@ -80,9 +80,9 @@ def recurrence(x, weight, hidden, more, out, KIND, S, KEPT):
             given = contribution(x, t, j, n, 0, 1, S)
             gate = product(weight, state, j, k, 0, S)
             state = tl.math.tanh(given + gate) if KIND == "tanh" else tl.maximum(given + gate, 0.0)
-        tl.store(out + (t * S.size + place), state, mask=sequences(n, S.batch))
+        tl.store(out + (t * S.size + place), state, mask=below(n, S.batch, 0))
     if KIND == "lstm":
-        tl.store(out + (S.length * S.size + place), cell, mask=sequences(n, S.batch))
+        tl.store(out + (S.length * S.size + place), cell, mask=below(n, S.batch, 0))
 
 
 @TileFunction
@@ -97,13 +97,13 @@ def lstm_slopes(cell, flow, before, gates, high):
 @TileFunction
 def gru_slopes(made, hidden, out, flow, t, earlier, n, place, S):
     # Tiles are used again for other numbers, so that all of them stay in the first-level cache.
-    before = load_masked(hidden + place, sequences(n, S.batch))
+    before = load_masked(hidden + place, below(n, S.batch, 0))
     if (earlier >= 0) & (earlier < S.length):
-        before = load_masked(made + (earlier * S.size + place), sequences(n, S.batch))
-    slope0 = load_masked(made + (S.kept + t * (4 * S.size) + place), sequences(n, S.batch))
-    slope1 = load_masked(made + (S.kept + t * (4 * S.size) + S.size + place), sequences(n, S.batch))
-    slope2 = load_masked(made + (S.kept + t * (4 * S.size) + 2 * S.size + place), sequences(n, S.batch))
-    slope3 = load_masked(made + (S.kept + t * (4 * S.size) + 3 * S.size + place), sequences(n, S.batch))
+        before = load_masked(made + (earlier * S.size + place), below(n, S.batch, 0))
+    slope0 = load_masked(made + (S.kept + t * (4 * S.size) + place), below(n, S.batch, 0))
+    slope1 = load_masked(made + (S.kept + t * (4 * S.size) + S.size + place), below(n, S.batch, 0))
+    slope2 = load_masked(made + (S.kept + t * (4 * S.size) + 2 * S.size + place), below(n, S.batch, 0))
+    slope3 = load_masked(made + (S.kept + t * (4 * S.size) + 3 * S.size + place), below(n, S.batch, 0))
     carry = flow * slope1
     before = flow * (before - slope2) * slope1 * (1.0 - slope1)
     slope2 = flow * (1.0 - slope1) * (1.0 - slope2 * slope2)
@@ -111,15 +111,15 @@ def gru_slopes(made, hidden, out, flow, t, earlier, n, place, S):
     before = slope2 * slope0
     slope0 = slope2 * slope3 * slope0 * (1.0 - slope0)
     slope3 = before
-    tl.store(out + (t * (3 * S.size) + 2 * S.size + place), slope2, mask=sequences(n, S.batch))
-    tl.store(out + ((3 * S.length + 1) * S.size + t * S.size + place), slope3, mask=sequences(n, S.batch))
+    tl.store(out + (t * (3 * S.size) + 2 * S.size + place), slope2, mask=below(n, S.batch, 0))
+    tl.store(out + ((3 * S.length + 1) * S.size + t * S.size + place), slope3, mask=below(n, S.batch, 0))
     slope2 = slope3
     return slope0, slope1, slope2, carry
 
 
 @TileFunction
 def plain_slope(made, flow, t, n, place, KIND, S):
-    after = load_masked(made + (t * S.size + place), sequences(n, S.batch))
+    after = load_masked(made + (t * S.size + place), below(n, S.batch, 0))
     slope = tl.zeros((S.units, S.lanes), S.dtype)
     slope = flow * (1.0 - after * after) if KIND == "tanh" else tl.where(after > 0.0, flow, 0.0)
     return slope
@@ -135,19 +135,19 @@ def recurrence_gradient(upstream, weight, made, hidden, more, out, KIND, S):
     flow = tl.zeros((S.units, S.lanes), S.dtype)
     if KIND == "lstm":
         cell = tl.zeros((S.units, S.lanes), S.dtype)
-        cell = load_masked(more[1] + place, sequences(n, S.batch))
+        cell = load_masked(more[1] + place, below(n, S.batch, 0))
     for step in range(int64(0), S.length):
         t = step if S.reverse else S.length - 1 - step
         earlier = t + 1 if S.reverse else t - 1
-        flow = flow + load_masked(upstream + (t * S.size + place), sequences(n, S.batch))
+        flow = flow + load_masked(upstream + (t * S.size + place), below(n, S.batch, 0))
         if KIND == "lstm":
             at = S.kept + t * (5 * S.size)
-            before = load_masked(more[0] + place, sequences(n, S.batch))
+            before = load_masked(more[0] + place, below(n, S.batch, 0))
             if (earlier >= 0) & (earlier < S.length):
                 last = S.kept + earlier * (5 * S.size) + 4 * S.size
-                before = load_masked(made + (last + place), sequences(n, S.batch))
-            gates = [load_masked(made + (at + g * S.size + place), sequences(n, S.batch)) for g in range(4)]
-            high = load_masked(made + (at + 4 * S.size + place), sequences(n, S.batch))
+                before = load_masked(made + (last + place), below(n, S.batch, 0))
+            gates = [load_masked(made + (at + g * S.size + place), below(n, S.batch, 0)) for g in range(4)]
+            high = load_masked(made + (at + 4 * S.size + place), below(n, S.batch, 0))
             high = tl.math.tanh(high)
             cell = cell + flow * gates[3] * (1.0 - high * high)
             slopes = lstm_slopes(cell, flow, before, gates, high)
@@ -158,14 +158,14 @@ def recurrence_gradient(upstream, weight, made, hidden, more, out, KIND, S):
         else:
             slopes = [plain_slope(made, flow, t, n, place, KIND, S)]
         for g in tl.static_range(2 if KIND == "gru" else S.gates):
-            tl.store(out + (t * (S.gates * S.size) + g * S.size + place), slopes[g], mask=sequences(n, S.batch))
+            tl.store(out + (t * (S.gates * S.size) + g * S.size + place), slopes[g], mask=below(n, S.batch, 0))
         if KIND != "gru":
             flow = tl.zeros((S.units, S.lanes), S.dtype)
         for g in tl.static_range(S.gates):
             flow = tl.dot(tl.load(weight + (rows[:, None] + ((k + g * S.units) * S.group)[None, :])), slopes[g], flow)
-    tl.store(out + (S.length * S.gates * S.size + place), flow, mask=sequences(n, S.batch))
+    tl.store(out + (S.length * S.gates * S.size + place), flow, mask=below(n, S.batch, 0))
     if KIND == "lstm":
-        tl.store(out + ((S.length * S.gates + 1) * S.size + place), cell, mask=sequences(n, S.batch))
+        tl.store(out + ((S.length * S.gates + 1) * S.size + place), cell, mask=below(n, S.batch, 0))
 
 
 @OpKernel
@@ -175,16 +175,16 @@ def recurrence_tangent(x, factors, hidden, weight, more, out, KIND, S, ROWS, FAC
     k = tl.arange(0, S.units)
     place = j[:, None] * S.batch + n[None, :]
     state = tl.zeros((S.units, S.lanes), S.dtype)
-    state = load_masked(hidden + place, sequences(n, S.batch))
+    state = load_masked(hidden + place, below(n, S.batch, 0))
     if KIND == "lstm":
         cell = tl.zeros((S.units, S.lanes), S.dtype)
-        cell = load_masked(more[0] + place, sequences(n, S.batch))
+        cell = load_masked(more[0] + place, below(n, S.batch, 0))
     for step in range(int64(0), S.length):
         t = S.length - 1 - step if S.reverse else step
         g = [contribution(x, t, j, n, r, ROWS, S) for r in range(ROWS)]
         h = [product(weight[0], state, j, k, r, S) for r in range(0 if KIND == "scan" else S.gates)]
         f = [
-            load_masked(factors + (t * (FACTORS * S.size) + r * S.size + place), sequences(n, S.batch))
+            load_masked(factors + (t * (FACTORS * S.size) + r * S.size + place), below(n, S.batch, 0))
             for r in range(FACTORS)
         ]
         if KIND == "scan":
@@ -192,10 +192,10 @@ def recurrence_tangent(x, factors, hidden, weight, more, out, KIND, S, ROWS, FAC
         elif KIND == "lstm":
             cell = cell * f[5] + (g[0] + h[0]) * f[0] + (g[1] + h[1]) * f[1] + (g[2] + h[2]) * f[2]
             state = cell * f[4] + (g[3] + h[3]) * f[3]
-            tl.store(out + (S.length * S.size + t * S.size + place), cell, mask=sequences(n, S.batch))
+            tl.store(out + (S.length * S.size + t * S.size + place), cell, mask=below(n, S.batch, 0))
         elif KIND == "gru":
             new = (g[3] + h[2]) * f[3] + (g[0] + h[0]) * f[0] + g[2]
             state = new * f[2] + (g[1] + h[1]) * f[1] + state * f[4]
         else:
             state = f[0] * (g[0] + h[0])
-        tl.store(out + (t * S.size + place), state, mask=sequences(n, S.batch))
+        tl.store(out + (t * S.size + place), state, mask=below(n, S.batch, 0))
