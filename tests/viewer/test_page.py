@@ -96,6 +96,25 @@ def test_memory_adds_up(step: PageStep) -> None:
     assert {"parameter", "gradient", "activation", "temporary", "input"} <= kinds
 
 
+def test_kernels_of_values_that_fusion_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions are cut into values that the graph does not have; only the slowest kernels are compiled again."""
+    net = tg.nn.Sequential(tg.nn.Conv2d(3, 16, 3, padding=1), tg.nn.ReLU(), tg.nn.MaxPool2d(2))
+
+    @tg.jit
+    def step(images: tg.Tensor) -> tg.Tensor:
+        loss = net(images).square().mean()
+        loss.backward()
+        return loss
+
+    images = tg.rand(4, 3, 16, 16)
+    step(images)
+    monkeypatch.setattr("tilegrad.profile.step_model.MAX_CODES", 2)
+    found = step_of(tg.explain(step, images))
+    assert {node["name"] for node in found["nodes"]} >= {"images", "0.weight", "0.bias"}
+    left_out = [kernel for kernel in found["kernels"] if kernel["machine"].startswith("left out")]
+    assert len(left_out) == len(found["kernels"]) - 2
+
+
 def test_texts_do_not_end_the_script() -> None:
     hostile = "</script><script>alert(1)</script><!--"
     text = page(page_of(hostile, notes=[hostile]))

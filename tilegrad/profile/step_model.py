@@ -33,6 +33,9 @@ LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
 """Nanoseconds that a launch takes at least, by kind of device."""
 LOW_SHARE = 0.3
 """Fraction of the limit below which a kernel gets a hint."""
+MAX_CODES = 40
+"""Kernels, the slowest first, whose source and machine code a page has: each is compiled again for it."""
+LEFT_OUT = f"left out: the page has the machine code of the {MAX_CODES} slowest kernels"
 MAX_OPERATIONS = 3
 """Operations that a kernel's title names."""
 WORDS = {"contract": "matmul", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negate"}
@@ -80,6 +83,8 @@ class _Described:
         self.number = {v: n for n, v in enumerate(self.values)}
         self.phases = _phases(self.graph)
         self.steps = computing_steps(e.program)
+        rows = enumerate(e.measured.rows)
+        self.slowest = {n for n, row in sorted(rows, key=lambda pair: -pair[1].seconds)[:MAX_CODES]}
         self.shares = shares_of(e, e.sizes)
         self.names = e.compiled.stages["order"].artifact.names()  # type: ignore[attr-defined]
         self.lines = self._lines()
@@ -99,13 +104,17 @@ class _Described:
     def _facts(self) -> list[list[str]]:
         e, whole = self.e, self.e.measured.whole
         facts = [["operations", f"{len(e.differentiated.values()) - len(e.differentiated.inputs):,}"]]
-        facts.append(["kernels", str(len(e.kernels))])
+        facts.append(["kernels", str(len(self.steps))])
         facts.append(["memory", _bytes(sum(known(x, e.sizes) for x in peak(e.program)))])
         if whole.seconds:
             facts.append(["a run", duration(whole.seconds).replace("us", "µs")])
         if whole.share:
             facts.append(["of the limit", f"{100 * whole.share:.0f} %"])
         return facts
+
+    def _phase(self, v: Value) -> Phase:
+        """The phase of a value; fusion makes some that the graph does not have."""
+        return self.phases.get(v) or ("backward" if v.location and v.location.derived else "forward")
 
     # -- the graph
 
@@ -115,7 +124,7 @@ class _Described:
         name = (label or self.given[v]) if given else self.names.get(v, "")
         return PageNode(
             name=name, op="" if given else _word(v.op), type=str(v.type), bytes=known(v.type.bytes, self.e.sizes),
-            role=_role(kind, v) if given else "operation", phase=self.phases[v],
+            role=_role(kind, v) if given else "operation", phase=self._phase(v),
             module=v.location.module if v.location and not given else name.rpartition(".")[0] if label else "",
             line=self._line_of(v), kernels=self.kernels.get(v, []),
             reads=[] if given else sorted({self.number[x] for x in v.inputs if x in self.number}),
@@ -176,7 +185,7 @@ class _Described:
         step, group = self.steps[number], self._group(number)
         shares = self.shares[self._groups_before(number)] if group else ()
         heart = _heart(group) if group else None
-        source, machine = self._codes(step)
+        source, machine = self._codes(step) if number in self.slowest else (LEFT_OUT, LEFT_OUT)
         hot = [[machine[: machine.index(loop)].count("\n"), 0, loop.count("\n")] for loop in inner_loops(machine)]
         seconds = row.seconds or None
         limit = row.limit.seconds
@@ -184,7 +193,7 @@ class _Described:
         bound = self._bound(row)
         return PageKernel(
             title=self._title(group, heart) if group and heart else title_of(step), name=title_of(step),
-            phase=self.phases[heart] if heart else "forward",
+            phase=self._phase(heart) if heart else "forward",
             module=heart.location.module if heart and heart.location else "",
             lines=sorted({at for s in shares if (at := self._at(s)) is not None}),
             why=self._why(number, group) if group else [],
@@ -219,7 +228,7 @@ class _Described:
         where = heart.location.module if heart.location else ""
         where = where or _call(heart)
         said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
-        prefix = said[self.phases[heart]]
+        prefix = said[self._phase(heart)]
         updated = [name for name in map(self._updated, group.stored) if name]
         words = list(dict.fromkeys(_word(v.op) for v in group.values() if v.op not in SILENT and not self._updates(v)))
         main = _word(heart.op)
@@ -230,7 +239,7 @@ class _Described:
         return f"{prefix}: {what}" if prefix else what
 
     def _updates(self, v: Value) -> bool:
-        return self.phases[v] == "update"
+        return self._phase(v) == "update"
 
     def _updated(self, v: Value) -> str:
         """The name of the parameter or state that a value is written over."""
@@ -288,7 +297,7 @@ class _Described:
             owner["name"] = label or self._called(v, owner["kind"])
             if kind in ("parameter", "gradient", "optimizer state", "buffer"):
                 owner["kind"] = kind
-            elif owner["kind"] == "output" and self.phases.get(v) == "backward":
+            elif owner["kind"] == "output" and self._phase(v) == "backward":
                 owner["kind"] = "gradient"
             elif owner["kind"] == "temporary" and node is not None and self._is_kept(v, kernels, owner["last"], last):
                 owner["kind"] = "activation"
@@ -301,14 +310,14 @@ class _Described:
         where = v.location.module if v.location else ""
         same = [name for x, (kind, name) in self.labels.items() if kind == "parameter" and x.type == v.type]
         mine = [name for name in same if name.rpartition(".")[0] == where]
-        if role == "output" and self.phases[v] == "backward" and len(mine) == 1:
+        if role == "output" and self._phase(v) == "backward" and len(mine) == 1:
             return f"gradient of {mine[0]}"
-        of = "gradient in " if self.phases[v] == "backward" else ""
+        of = "gradient in " if self._phase(v) == "backward" else ""
         return f"{_word(v.op)} ({of}{where or _call(v)})"
 
     def _is_kept(self, v: Value, kernels: Sequence[PageKernel], until: int, last: int) -> bool:
         """Whether a value of the forward pass is read in the backward pass."""
-        return self.phases[v] == "forward" and kernels[min(until, last)]["phase"] != "forward"
+        return self._phase(v) == "forward" and kernels[min(until, last)]["phase"] != "forward"
 
 
 def _phases(graph: Graph) -> dict[Value, Phase]:
@@ -340,8 +349,8 @@ def _call(v: Value) -> str:
     """The function that a line calls first: `cross_entropy` for `loss = F.cross_entropy(net(x), y)`."""
     if not v.location:
         return ""
-    text = linecache.getline(v.location.file, v.location.line).strip().partition("(")[0]
-    return text.removeprefix("return ").rpartition("= ")[2].rpartition(".")[2][:40]
+    text = linecache.getline(v.location.file, v.location.line).strip().removeprefix("return ")
+    return re.sub(r"^[^=(]+=(?!=)\s*", "", text).partition("(")[0].rpartition(".")[2][:40]
 
 
 def _argument_names(e: Explanation) -> dict[Value, str]:

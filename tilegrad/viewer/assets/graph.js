@@ -103,7 +103,7 @@ function measurer(state) {
   };
   return (child) => {
     const [head, below] = labelsOf(child);
-    const wide = Math.max(width(head, FONT), width(below, SMALL));
+    const wide = Math.max(width(head, typeof child === "number" ? FONT : `600 ${FONT}`), width(below, SMALL));
     return { width: Math.ceil(wide) + 26, height: typeof child === "number" ? LEAF_HEIGHT : GROUP_HEIGHT };
   };
 }

@@ -83,7 +83,7 @@ function group(key, label, parent) {
 
 // The call in a line of source, as a name: "loss = F.cross_entropy(net(x), y)" is "cross_entropy".
 export function callOf(text) {
-  const bare = text.trim().replace(/^return\s+/, "").replace(/^[\w.,\s[\]"']+ [-+*/@]?= /, "");
+  const bare = text.trim().replace(/^return\s+/, "").replace(/^[\w.,\s[\]"']+[-+*/@]?=(?!=)\s*/, "");
   const name = /^([\w.]+)\(/.exec(bare);
   return name ? name[1].split(".").slice(-2).join(".").replace(/^(functional|nn|F|tg)\./, "") : bare.slice(0, 32) || "line";
 }
