@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tilegrad.serialization.trace_files import faults, read_trace
 
 import tilegrad as tg
 from tests.checklist import checklist
 from tests.source import ROOT
+from tilegrad.serialization.trace_files import faults, read_trace
 
 SCRIPTS = Path(__file__).parent / "scripts"
 HOST = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]

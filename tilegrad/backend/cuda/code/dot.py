@@ -34,7 +34,7 @@ from .dot_warpgroup import (
     split_roles,
 )
 from .elements import ORIGIN
-from .functions import TYPES, cast
+from .functions import TYPES
 from .layout import RegisterLayout
 from .writing import Lines
 
@@ -297,26 +297,20 @@ class DotLowering:
         heads = []
         for loop in loops:
             dtype = self.types.variables[loop.index].dtype
-            start, stop, step = [
-                str(cast(low.elements.of(x, (), dtype), low.elements.dtype(x, dtype), dtype))
-                for x in (loop.start, loop.stop, loop.step)
-            ]
+            start, stop, step = map(str, low.loop_bounds(loop))
             heads.append((TYPES[dtype.name], low.names.of(loop.index), start, stop, step))
-        outer, low.out = low.out, Lines()
-        low.out.depth = 0
-        inlined = dict(low.elements.inlined)
-        low.scopes.append({loop.index for loop in loops})
-        for s in loops[-1].body:
-            if isinstance(s, ir.Assign) and s.name in low.affine.definitions:
-                if self.types.of(s.value).shape:
-                    low.elements.inlined[s.name] = s.value
-                else:
-                    low.assign_scalar(s)
-        sources = [str(low.elements.of(side.pointer, (ORIGIN, ORIGIN), side.dtype)) for side in sides]
-        indices = [(self._first_index(low, side.bounds[0]), self._first_index(low, side.bounds[1])) for side in sides]
-        numbers, low.out, low.elements.inlined = low.out.lines, outer, inlined
-        low.scopes.pop()
-        return LoopIteration(heads, numbers, sources, indices)
+        lines = Lines()
+        lines.depth = 0
+        with low.writing(lines), low.scope(*(loop.index for loop in loops)):
+            for s in loops[-1].body:
+                if isinstance(s, ir.Assign) and s.name in low.affine.definitions:
+                    if self.types.of(s.value).shape:
+                        low.elements.inlined[s.name] = s.value
+                    else:
+                        low.assign_scalar(s)
+            sources = [str(low.elements.of(side.pointer, (ORIGIN, ORIGIN), side.dtype)) for side in sides]
+            indices = [(self._first_index(low, s.bounds[0]), self._first_index(low, s.bounds[1])) for s in sides]
+        return LoopIteration(heads, lines.lines, sources, indices)
 
     def _first_index(self, low: CudaLowering, bound: Bound | None) -> str:
         return "" if bound is None else str(low.elements.of(bound.at, (ORIGIN, ORIGIN), int32))

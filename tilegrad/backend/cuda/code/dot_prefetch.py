@@ -12,7 +12,7 @@ from ....ir import tile as ir
 from .dot_computed import ThreadProduct, WarpProduct
 from .dot_fill import zero_fill
 from .dot_text import warp_positions
-from .functions import TYPES, cast
+from .functions import TYPES
 
 if TYPE_CHECKING:
     from .dot import DotLowering
@@ -75,15 +75,11 @@ def _declare(low: CudaLowering, name: str) -> None:
 
 def _write_iterations(low: CudaLowering, loop: ir.For, scheme: WarpProduct | ThreadProduct, sums: str) -> None:
     out, index = low.out, low.types.variables[loop.index].dtype
-    start, stop, step = (
-        str(cast(low.elements.of(x, (), index), low.elements.dtype(x, index), index))
-        for x in (loop.start, loop.stop, loop.step)
-    )
+    start, stop, step = low.loop_bounds(loop)
     if scheme.pads:
         zero_fill(low, "held", 2 * scheme.bytes)
     out.add(f"const int iterations = (({stop}) - ({start}) + {step} - 1) / ({step});")
-    with out.block("for (int at = -1; at < iterations; ++at)"):
-        low.scopes.append({loop.index})
+    with out.block("for (int at = -1; at < iterations; ++at)"), low.scope(loop.index):
         with out.block("if (at + 1 < iterations)"):
             out.add(f"const {TYPES[index.name]} {low.names.of(loop.index)} = {start} + (at + 1) * {step};")
             low.block(loop.body[:-1])
@@ -92,4 +88,3 @@ def _write_iterations(low: CudaLowering, loop: ir.For, scheme: WarpProduct | Thr
         with out.block("if (at + 1 < iterations)"):
             scheme.fill(f"held + (at + 1) % 2 * {scheme.bytes}")
         low.barrier()
-        low.scopes.pop()

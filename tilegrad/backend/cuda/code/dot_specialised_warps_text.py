@@ -106,19 +106,15 @@ def _copy(
 def write_loop(products: DotLowering, low: CudaLowering, plan: WarpSpecialisation, loop: ir.For) -> None:
     """Write a loop of the consumers."""
     index, dtype = low.names.of(loop.index), low.types.variables[loop.index].dtype
-    numbers = [low.elements.of(x, (), dtype) for x in (loop.start, loop.stop, loop.step)]
-    start, stop, step = (x.within(9) for x in numbers)
-    outer = dict(low.elements.inlined), dict(low.elements.register_tiles)
+    start, stop, step = (x.within(9) for x in low.loop_bounds(loop))
     with (
         low.loop_scope(loop),
         low.out.block(f"for ({TYPES[dtype.name]} {index} = {start}; {index} < {stop}; {index} += {step})"),
+        low.scope(loop.index),
     ):
-        low.scopes.append({loop.index})
         IterationWriter(products, low, plan).write(loop.body)
         low.out.add("if (threadIdx.x % 128 == 0) arrive(empty + stage * 8);")
         low.out.add(f"if (++stage == {plan.stages}) stage = 0, phase ^= 1;")
-        low.scopes.pop()
-    low.elements.inlined, low.elements.register_tiles = outer
 
 
 class IterationWriter:

@@ -164,13 +164,12 @@ class FusedLoop:
         for lines in (self.heads, self.loads, self.fetches, self.stores):
             lines.depth = depth
         self.lanes.depth = depth + wide
-        low.out = self.heads
-        self.view, self.in_tile = low.positions(self.layout, named=True)
-        self.element_view = element_view(self.view, self.layout)
-        with self.elements.naming(self._name):
-            for m in self.members:
-                self._member(m)
-        low.out = out
+        with low.writing(self.heads):
+            self.view, self.in_tile = low.positions(self.layout, named=True)
+            self.element_view = element_view(self.view, self.layout)
+            with self.elements.naming(self._name):
+                for m in self.members:
+                    self._member(m)
         lanes = self._over_lanes(depth) if self.lanes.lines and wide else self.lanes.lines
         if self.batch > 1:
             write_batched(self, heads[1:], lanes)

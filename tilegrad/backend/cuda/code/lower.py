@@ -170,7 +170,7 @@ class CudaLowering(Registers):
             self.names.of(p.name)
         for bound in (*BOUNDS, "thread", PLACE, RECORD):
             self.names.taken.add(bound)
-        self.block(self.body, top=True)
+        self.statements(self.body)
         name = f"{self.kernel.name}_kernel"
         if products.persistent:
             self.out.depth -= 1
@@ -240,15 +240,26 @@ class CudaLowering(Registers):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def block(self, body: Sequence[ir.Statement], top: bool = False) -> None:
-        """Write statements in a scope of their own."""
-        if not top:
-            self.scopes.append(set())
+    @contextmanager
+    def scope(self, *names: str) -> Iterator[None]:
+        """Enter a scope of variables, beginning with some names."""
         outer = dict(self.elements.inlined), dict(self.elements.register_tiles)
-        self.statements(body)
-        if not top:
-            self.scopes.pop()
-            self.elements.inlined, self.elements.register_tiles = outer
+        self.scopes.append(set(names))
+        yield
+        self.scopes.pop()
+        self.elements.inlined, self.elements.register_tiles = outer
+
+    @contextmanager
+    def writing(self, lines: Lines) -> Iterator[Lines]:
+        """Write to other lines."""
+        outer, self.out = self.out, lines
+        yield lines
+        self.out = outer
+
+    def block(self, body: Sequence[ir.Statement]) -> None:
+        """Write statements in a scope of their own."""
+        with self.scope():
+            self.statements(body)
 
     def statements(
         self,
@@ -333,22 +344,24 @@ class CudaLowering(Registers):
                     before, simple = ExpressionNamer(self.types).condition(condition)
                     for name, users in _uses(before).items():
                         self.uses[name] = [*self.uses.get(name, []), *users]
-                    self.scopes.append(set())
-                    self.statements(before)
-                    self.out.add(f"if (!{self.elements.of(simple, (), bool_).within(11)}) break;")
-                    self.block(body)
-                    self._separate_halves()
-                    self.scopes.pop()
+                    with self.scope():
+                        self.statements(before)
+                        self.out.add(f"if (!{self.elements.of(simple, (), bool_).within(11)}) break;")
+                        self.block(body)
+                        self._separate_halves()
             case ir.If(condition, then, otherwise):
                 self._if(condition, then, otherwise)
+
+    def loop_bounds(self, loop: ir.For) -> list[Text]:
+        """Return the start, stop and step of a loop."""
+        dtype = self.types.variables[loop.index].dtype
+        found = [(self.elements.of(x, (), dtype), x) for x in (loop.start, loop.stop, loop.step)]
+        return [cast(text, self.elements.dtype(x, dtype), dtype) for text, x in found]
 
     def _for(self, loop: ir.For) -> None:
         dtype = self.types.variables[loop.index].dtype
         index, type = self.names.of(loop.index), TYPES[dtype.name]
-        start, stop, step = (
-            cast(self.elements.of(x, (), dtype), self.elements.dtype(x, dtype), dtype)
-            for x in (loop.start, loop.stop, loop.step)
-        )
+        start, stop, step = self.loop_bounds(loop)
         forward = f"++{index}" if step.text == "1" else f"{index} += {step}"
         prefetch = LoopPrefetch(self, loop, stop.within(8))
         prefetch.begin()
@@ -357,12 +370,11 @@ class CudaLowering(Registers):
                 small = self.threads <= SMALL_BLOCK_THREADS
                 self.out.add(f"#pragma unroll {LOADS_UNROLL_OF_SMALL_BLOCKS if small else LOADS_UNROLL}")
             with self.out.block(f"for ({type} {index} = {start}; {index} < {stop.within(8)}; {forward})"):
-                self.scopes.append({loop.index})
-                prefetch.next()
-                self.block(loop.body)
-                prefetch.end()
-                self._separate_halves()
-                self.scopes.pop()
+                with self.scope(loop.index):
+                    prefetch.next()
+                    self.block(loop.body)
+                    prefetch.end()
+                    self._separate_halves()
 
     def _if(self, condition: ir.Tile, then: Sequence[ir.Statement], otherwise: Sequence[ir.Statement]) -> None:
         state, before = self.memory.last, self.hazards.copy()
