@@ -12,7 +12,6 @@ from .functions import conversion, views
 from .functions.creation import from_array, full, ones, zeros
 from .functions.creation import tensor as made
 from .functions.declared import checking_arguments, flag, integer
-from .functions.indexing import getitem, setitem
 from .ir.dtype import DType
 from .ir.graph import Value
 from .lazy import storage as sharing
@@ -433,7 +432,6 @@ class Properties(Handle):
         array = conversion.numpy(self.detach(), force=True)
         return _restored, (type(self), array, self._value.type.device, self.requires_grad, strides_of(self))
 
-    __getitem__, __setitem__ = getitem, setitem
     __array__, __dlpack__, __dlpack_device__ = conversion.__array__, conversion.__dlpack__, conversion.__dlpack_device__
 
     # --- new tensors like this one ---------------------------------------------------------------

@@ -47,6 +47,13 @@ def _changing(name: str) -> Any:
     return made(defined(function))
 
 
+def _indexing(name: str) -> Any:
+    """Return `__getitem__` or `__setitem__`."""
+    from .functions import indexing
+
+    return vars(indexing)[name.strip("_")]
+
+
 def _methods() -> dict[str, Any]:
     """Return the methods that the table of functions asks for, with their in-place variants."""
     methods: dict[str, Any] = {name: Method(defined) for name in names_with("method")}
@@ -97,6 +104,7 @@ class Tensor(Properties):
         """Compute the n-th derivative of `digamma`, in place."""
         return self.copy_(defined("polygamma")(n, self))
 
+    __getitem__, __setitem__ = Method(_indexing), Method(_indexing)
     where = arithmetic.where_method
     T = property(views.reversed_axes)
     mT = property(views.matrix_transposed)

@@ -12,13 +12,13 @@ from ..lazy.handle import Handle
 from ..lazy.layout import elementwise, like
 from ..lazy.storage import kept_separate
 from ..ops import arithmetic as ops
-from ..ops import bits, exponential, rounding
+from ..ops import bits, exponential
 from ..ops.broadcasting import Fill
 from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
 from .declared import publish
-from .pointwise import binary, unary
+from .pointwise import Ops, binary, unary
 from .promotion import (
     Number,
     Operand,
@@ -40,6 +40,8 @@ from .promotion import (
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+rounding = Ops("rounding")
 
 SIXTEEN_BIT_FLOATS = frozenset((float16, bfloat16))
 """Floats that are computed with as float32."""

@@ -12,17 +12,19 @@ from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import wrap
 from ..lazy.layout import elementwise
-from ..ops import activation, exponential, trigonometric
+from ..ops import activation, exponential
 from ..ops.broadcasting import normal_axis
 from ..ops.cast import cast
 from .autocasting import widened
 from .declared import publish
-from .pointwise import binary, unary
+from .pointwise import Ops, binary, unary
 from .promotion import floating, floating_pair, value_of
 from .views import numpy_names
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+trigonometric = Ops("trigonometric")
 
 
 # --- exponentials and logarithms -----------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Value
@@ -56,13 +57,25 @@ def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[...,
     return function
 
 
-def of_special(name: str) -> Callable[..., Value]:
-    """Return an op of `ops.special`, which is imported when it is first called."""
+class Ops:
+    """The functions of a module of `ops`, which is imported when one of them is first called.
 
-    def op(*given: Any) -> Value:
-        from ..ops import special
+    >>> erf = Ops("trigonometric").erf
+    >>> erf.__name__
+    'erf'
+    """
 
-        return getattr(special, name)(*given)  # type: ignore[no-any-return]
+    def __init__(self, module: str) -> None:
+        self._module = module
 
-    op.__name__ = name
-    return op
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] | None = None
+
+        def op(*given: Any, **options: Any) -> Any:
+            nonlocal found
+            if found is None:
+                found = getattr(import_module(f"...ops.{self._module}", __name__), name)
+            return found(*given, **options)
+
+        op.__name__ = name
+        return op

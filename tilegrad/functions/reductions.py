@@ -10,17 +10,20 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..ir.dtype import DType, bool_, int64, uint8
 from ..ir.graph import Value
 from ..lazy.handle import Handle, wrap
-from ..ops import broadcasting, reduction, scan, statistics
+from ..ops import broadcasting, reduction
 from ..ops.cast import cast, to_bool
 from .autocasting import widened
 from .creation import typed
 from .declared import integers, publish
-from .pointwise import named
+from .pointwise import Ops, named
 from .promotion import Number, floating, floats_of, kind_of, numbers_of, value_of
 from .views import numpy_names, sizes_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+
+scan = Ops("scan")
+statistics = Ops("statistics")
 
 Dims: TypeAlias = "int | Sequence[int] | None"
 DimsOrFlag: TypeAlias = "bool | int | Sequence[int] | None"

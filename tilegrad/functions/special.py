@@ -15,7 +15,7 @@ from ..ops.comparison import isnan, lt
 from ..ops.control import where
 from .creation import ones_like
 from .declared import publish
-from .pointwise import binary, of_special, unary
+from .pointwise import Ops, binary, unary
 from .promotion import Operand, floating, kind_of, pair, value_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def lgamma(input: Tensor) -> Tensor:
     return elementwise(special.lgamma(floating(input, "lgamma")), input)
 
 
-digamma = unary(of_special("digamma"), floating, "Compute the derivative of `lgamma`.")
+digamma = unary(Ops("special").digamma, floating, "Compute the derivative of `lgamma`.")
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     return total + p * (p - 1) / 4 * math.log(math.pi)
 
 
-erfinv = unary(of_special("erfinv"), floating, "Compute the inverse of the error function.")
+erfinv = unary(Ops("special").erfinv, floating, "Compute the inverse of the error function.")
 
 
 def i0(input: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def real(input: Tensor) -> Tensor:
 
 
 nextafter = binary(
-    of_special("nextafter"),
+    Ops("special").nextafter,
     pair,
     "Return the next floating-point number after `input` towards `other`.",
     takes="Tensor Tensor",

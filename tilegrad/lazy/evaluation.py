@@ -16,7 +16,6 @@ from ..ir.node import amend
 from ..ops.broadcasting import Expand, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.control import checked_index
-from ..ops.indexing import index_bounds
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
 from ..runtime.device import device, known_devices
@@ -241,6 +240,8 @@ def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool
         known = int(array.min()), int(array.max())
         amend(index, index_bounds=known)
     if known is None:
+        from ..ops.indexing import index_bounds
+
         pending.checks.append(check._replace(bounds=index_bounds(index)))
     else:
         low, high = known

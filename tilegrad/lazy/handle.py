@@ -14,7 +14,6 @@ from ..ir.graph import TensorType, Value
 from ..ir.node import amend
 from ..ir.size import Shape
 from ..ops.cast import Detach
-from ..ops.indexing import put
 from ..ops.movement import inverse, permute
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.singletons import lock
@@ -245,7 +244,7 @@ class Handle:
     def _replace(self, base: Base, value: Value, op: str) -> None:
         whole = current(base)
         cut = sharing.cut(whole, self._moves)
-        part = put(whole, sharing.path_to(cut, whole), value) if self._moves else value
+        part = _with_part(whole, sharing.path_to(cut, whole), value) if self._moves else value
         if mode.enabled and not base.hidden and whole.tracked and not part.tracked:
             part = sharing.vanishing(part, whole)
         if not mode.enabled or base.hidden:
@@ -434,3 +433,10 @@ def alias(of: Handle, hidden: bool = False) -> Tensor:
     if owned and not of._moves:  # a tensor that nobody looks at reads nothing
         made._value, made._seen = base.value, NEVER
     return made
+
+
+def _with_part(whole: Value, path: Any, part: Value) -> Value:
+    """Return a value in which a part is replaced."""
+    from ..ops.indexing import put
+
+    return put(whole, path, part)

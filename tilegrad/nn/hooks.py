@@ -7,7 +7,6 @@ from threading import get_ident
 from typing import Any, NamedTuple, Self
 from warnings import warn
 
-from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
 from ..errors import ArgumentError, check_callable
 from ..ir.location import modules
@@ -222,21 +221,11 @@ def _watched(structure: Any, arrived: Callable[[tuple[Any, ...]], tuple[Any, ...
     """Return the same tensors with a function that sees and may replace their gradients."""
     leaves, form = flatten(structure)
     places = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
-    passed = Passing.apply(arrived, *[leaves[n] for n in places]) if places else ()
+    if not places:
+        return structure
+    from .passing import Passing
+
+    passed = Passing.apply(arrived, *[leaves[n] for n in places])
     for n, x in zip(places, passed, strict=True):
         leaves[n] = x
     return unflatten(form, leaves)
-
-
-class Passing(Function):
-    """An identity whose gradients pass through a function."""
-
-    @staticmethod
-    def forward(call: Any, arrived: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        call.arrived = arrived
-        call.set_materialize_grads(False)
-        return tuple(x.clone() for x in tensors)
-
-    @staticmethod
-    def backward(call: Any, *gradients: Any) -> tuple[Any, ...]:
-        return (None, *call.arrived(gradients))

@@ -11,11 +11,11 @@ from ..errors import ArgumentError, TilegradError
 from ..functions.creation import as_tensor
 from ..functions.promotion import kind_of
 from ..tensor import Tensor
+from .parameter import EXTRA_STATE
 
 if TYPE_CHECKING:
     from .module import Module
 
-EXTRA_STATE = "_extra_state"
 MAX_HINTED_NAMES, MAX_HINTED_CHARACTERS = 2000, 200
 """Number and length of the names up to which similar names are searched for."""
 

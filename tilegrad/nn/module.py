@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
@@ -14,8 +14,10 @@ from ..lazy.handle import Surroundings, state
 from ..lazy.layout import RANKS
 from ..tensor import Tensor
 from .hooks import ModuleHooks
-from .loading import EXTRA_STATE, LoadResult, load
-from .parameter import Buffer, Parameter
+from .parameter import EXTRA_STATE, Buffer, Parameter
+
+if TYPE_CHECKING:
+    from .loading import LoadResult
 
 Named = Iterator[tuple[str, Any]]
 
@@ -269,6 +271,8 @@ class Module(ModuleHooks):
 
         `assign` takes the tensors of the state, with their dtypes, instead of copying from them.
         """
+        from .loading import load
+
         return load(self, state_dict, strict, assign)
 
     def get_extra_state(self) -> Any:

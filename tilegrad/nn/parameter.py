@@ -10,6 +10,9 @@ from ..functions.declared import publish_classes
 from ..lazy.handle import Handle, state
 from ..tensor import Tensor
 
+EXTRA_STATE = "_extra_state"
+"""Name in a state of what a module adds to it (`get_extra_state`)."""
+
 
 class Buffer(Tensor):
     """A tensor that becomes a buffer of the module to which it is assigned as an attribute.

@@ -26,7 +26,6 @@ from .comparison import lt
 from .control import where
 from .creation import positions, size_number
 from .exponential import log, sqrt
-from .trigonometric import cos
 
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -109,6 +108,8 @@ def randn(state: Value, sizes: Shape, dtype: DType = float32) -> Value:
     work = float64 if dtype is float64 else float32
     radius = mul(add(cast(Philox(state, sizes, 0), work), 1.0), 2.0**-32)  # in (0, 1]: its logarithm is finite
     angle = mul(cast(Philox(state, sizes, 1), work), 2.0 * math.pi * 2.0**-32)
+    from .trigonometric import cos
+
     return cast(mul(sqrt(mul(log(radius), -2.0)), cos(angle)), dtype)
 
 

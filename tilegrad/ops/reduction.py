@@ -16,7 +16,6 @@ from .comparison import eq, isnan, ne
 from .control import masked
 from .creation import positions, zeros
 from .movement import flip, inverse, narrow, pad, permute
-from .scan import Cumprod
 
 __all__ = [
     "All",
@@ -71,6 +70,8 @@ def _product_before(x: Value) -> Value:
     if x.shape[-1] == 0:
         return x
     shifted = pad(narrow(x, -1, 0, x.shape[-1] - 1), [*[(0, 0)] * (x.type.rank - 1), (1, 0)], 1.0)
+    from .scan import Cumprod
+
     return Cumprod(shifted, x.type.rank - 1)
 
 

@@ -61,6 +61,7 @@ class PreparedWork:
 class ExternalWork(ABC):
     """A pure function of tensors, by contract: calls may be repeated, dropped, or shared between equal uses."""
 
+    is_external_work: ClassVar[bool] = True
     name: str
     kind: ClassVar[str] = "c"
     """`c`: runs without the interpreter; `python`: takes the interpreter's lock and gets arrays on the CPU."""

@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from ..config import settings
 from ..errors import ArgumentError
-from .atomic_write import replacing
 from .choice import Choice, parse_choice
 
 try:
@@ -166,6 +165,8 @@ def lock_of(version: str, machine_of: Callable[[], str]) -> Lock:
 
 def keep(path: Path, version: str, machine: str, found: Mapping[str, LockEntry]) -> None:
     """Write the choices for a machine into the file and preserve everything else."""
+    from .atomic_write import replacing
+
     with _held(path.parent):
         text = path.read_text(encoding=ENCODING) if path.is_file() else COMMENT
         with replacing(path) as file:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import CodeType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
 from ..ir.dtype import DType
 from ..ir.graph import Graph, TensorType, Value
@@ -23,7 +23,9 @@ from ..ir.program import Foreign, Program
 from ..ir.size import Size
 from ..ir.stored import NotStored, node_of, text_of
 from .cache import key, shared, sources
-from .external_work import ExternalWork
+
+if TYPE_CHECKING:
+    from .external_work import ExternalWork
 
 COMPILER = ("ir", "ops", "transform", "schedule", "compiler.py")
 """Folders of the package whose source decides how a graph is compiled."""
@@ -118,8 +120,8 @@ class _Naming:
                 made.append(str(x) if isinstance(x, (DType, Size)) else x)
             elif mark := getattr(x, "mark", ""):
                 made.append(mark)
-                if isinstance(x, ExternalWork):
-                    self.works[mark] = x
+                if getattr(x, "is_external_work", False):
+                    self.works[mark] = cast("ExternalWork", x)
             elif isinstance(x, Meaning):
                 made.append((x.label, *self.graph(x.code(device))))
             else:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
 from ...ir.tile_access import statements, walk
-from ...runtime.external_work import with_known_sizes
 from ..places import INPUTS, Places, Span
 from .costs import COPY_BYTES_PER_NS, EXTERNAL_CALL_OPERATIONS, OPERATIONS_PER_NS
-from .external_calls import NativeExternalCall
 from .partition import NativeCall
 from .pool import ALIGNMENT
 from .prepack import PackingKernel
 from .task_table import ArgumentPatch
+
+if TYPE_CHECKING:
+    from .external_calls import NativeExternalCall
 
 COPY_BLOCK_BYTES = 1 << 16
 """Bytes copied by one instance of the kernel `copy_bytes`."""
@@ -85,6 +86,9 @@ class _SizeBinder:
 
     def _add_external_call(self, step: Foreign, code: int) -> None:
         """Add a call of an external function, as a kernel of one instance."""
+        from ...runtime.external_work import with_known_sizes
+        from .external_calls import NativeExternalCall
+
         names = (*step.inputs, *step.outputs)
         types = [with_known_sizes(self.places.buffers[name].type, self.sizes) for name in names]
         count = len(step.inputs)

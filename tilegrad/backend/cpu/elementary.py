@@ -16,7 +16,9 @@ def elementary_function(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> Llv
 
 def one_plus_erf(b: Builder, x: LlvmValue) -> LlvmValue:
     """Emit 1 + erf(x sqrt(1/2)) of a float32."""
-    return maths.error.one_plus_erf(Vector(b, x)).value
+    from .maths import error
+
+    return error.one_plus_erf(Vector(b, x)).value
 
 
 def _by_lane(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> LlvmValue:

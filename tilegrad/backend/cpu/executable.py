@@ -17,14 +17,12 @@ from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.executable import Executable, HoistedProgram, Runner
 from ...runtime.guarded import GuardedCall, packed
-from ...tiles.pipeline import run_passes
 from ..constant_inputs import parted
 from . import native
 from .bind_sizes import bind_sizes, written_buffers
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
 from .costs import BARRIER_NS, RELEASE_LOCK_NS, STAMP_NS
-from .external_calls import raise_external_errors
 from .partition import NativeCall, partition
 from .prepack import prepack
 from .target import target
@@ -77,6 +75,8 @@ def specialise_users_kernels(program: Program) -> Program:
     """Specialise the users' kernels of a program at borders."""
     if not any(isinstance(step, Launch) and step.users for step in program.steps):
         return program
+    from ...tiles.pipeline import run_passes
+
     steps = [
         s.replaced(kernel=run_passes(s.kernel, "cpu", users=True)) if isinstance(s, Launch) and s.users else s
         for s in program.steps
@@ -117,6 +117,8 @@ class BoundExecutable:
         with call.block("else"):
             call.add("if learner.learning: run = learner.next()", f"run({addresses})")
         if bound.external_calls:
+            from .external_calls import raise_external_errors
+
             call.add(f"{call.bind('errors', partial(raise_external_errors, bound.external_calls))}()")
         if self.code.checks_indices:
             call.add(f"if {call.bind('wrong', index_faults.words)}[0]: {call.bind('faults', index_faults)}.look()")

@@ -31,7 +31,6 @@ from ...ir.program import Launch, Program, ProgramBuffer, Step, Tiles
 from ...ir.size import Dim, known
 from ...ir.tile_access import accesses, expressions, names_in, statements
 from ...ir.tile_checker import check
-from .code.amx_packing import packed_bytes
 from .code.blocks import register_block
 from .code.packing import panel_bytes
 from .costs import MAX_GROWTH, MAX_PANEL_BYTES, MIN_GROWTH_BYTES, MIN_PANEL_READERS, MIN_READERS, PACKING_OPERATIONS
@@ -227,6 +226,8 @@ class _PackingKernels:
         """Bytes of an operand of one iteration."""
         if width:
             return panel_bytes(shape, right, width, self.target.lanes(float32.bytes))
+        from .code.amx_packing import packed_bytes
+
         return packed_bytes(self.types.of(self.products[0].dot.x).dtype, shape, right, parts)
 
     def _width(self, right: bool) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.dtype import FLOAT8, DType, bfloat16, bool_, float16, float32, float64
-from . import float8
 from .emit import Builder, LlvmValue, Type, constant, dtype_constant, element_type
 
 Rule = Callable[[Builder, DType, tuple[LlvmValue, ...]], LlvmValue]
@@ -293,12 +292,16 @@ def cast(b: Builder, x: LlvmValue, source: DType, target: DType) -> LlvmValue:
     if source is bfloat16:
         return cast(b, _from_bfloat16(b, x), float32, target)
     if source in FLOAT8:
+        from . import float8
+
         return cast(b, float8.widen_float8(b, x, source), float32, target)
     if target is bool_:
         return b.compare("une" if source.is_float else "ne", x, constant(0, x.type))
     if target is bfloat16:
         return _to_bfloat16(b, cast(b, x, source, float32))
     if target in FLOAT8:
+        from . import float8
+
         return float8.round_to_float8(b, cast(b, x, source, float32), target)
     if source.is_float:
         return _cast_float(b, x, source, target)

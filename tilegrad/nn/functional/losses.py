@@ -17,7 +17,6 @@ from ...lazy.handle import wrap
 from ...ops import likelihood
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
-from .activations import logsigmoid
 from .distances import linear
 
 
@@ -313,6 +312,8 @@ def binary_cross_entropy_with_logits(
     same_shape("binary_cross_entropy_with_logits", input, target)
     refuse_tracked("binary_cross_entropy_with_logits", weight=weight, pos_weight=pos_weight)
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    from .activations import logsigmoid
+
     losses = (1 - target) * input - scale * logsigmoid(input)
     return reduced(losses if weight is None else losses * weight, reduction)
 

@@ -31,7 +31,6 @@ from ..costs import (
     UNROLLED_STEPS,
 )
 from ..emit import I64, PTR, LlvmValue, Type, constant
-from . import low_precision
 from .blocks import AxisRange, axis_ranges, register_block
 from .memory import StackTile, allocate, store_vector
 from .nests import EmitVector, LoopNests
@@ -78,6 +77,8 @@ def dot(nests: LoopNests, out: StackTile, x: ir.Dot) -> None:
     if form is None:
         _RegisterBlocked(nests, out, y, z).write(fresh)
     else:
+        from . import low_precision
+
         low_precision.dot(nests, out, (y, z), form, not fresh, lambda: _RegisterBlocked(nests, out, y, z).write(fresh))
 
 

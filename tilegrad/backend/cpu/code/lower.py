@@ -20,15 +20,13 @@ from ..emit import I64, PTR, Builder, LlvmValue, Type, constant
 from ..prepack import PackingKernel, PrepackedKernel
 from ..summed_products import SummedProduct, computes
 from ..target import Target
-from . import low_precision, reductions
+from . import reductions
 from .accumulate_in_place import accumulated_in_place
-from .amx_packing import AmxPacker
 from .blocks import padded_shape
 from .branches import KernelPart, dispatcher, split_branches
 from .chains import parts_first
 from .dataflow import Dataflow, permutes
 from .dot import dot
-from .effects import atomic, print_elements
 from .elements import ElementEvaluator
 from .fused_statements import (
     FusedStatements,
@@ -181,9 +179,13 @@ class KernelLowering:
             case ir.Assign(name, value):
                 self.assign(name, value)
             case ir.Atomic(_, pointer, _, _, _, name):
+                from .effects import atomic
+
                 t = self.e.types.of(pointer)
                 atomic(self.nests, statement, self.memory(name, t.dtype, t.shape, False) if name else None)
             case ir.Print():
+                from .effects import print_elements
+
                 print_elements(self.nests, statement)
             case ir.For():
                 self._for(statement)
@@ -211,7 +213,9 @@ class KernelLowering:
             if fused is not None:
                 lower_everywhere(self, fused)
 
-        low_precision.dot_prepacked(self.nests, memory, products, finish, fallback)
+        from .low_precision import dot_prepacked
+
+        dot_prepacked(self.nests, memory, products, finish, fallback)
         self._block(rest if fused is None else rest[fused.length :])
 
     def _epilogue_of(
@@ -220,7 +224,11 @@ class KernelLowering:
         """Find and prepare the epilogue of a sum."""
         every = statements(self.kernel.body if product.loop is None else product.loop.body)
         assignment = next(s for s in every if isinstance(s, ir.Assign) and s.value is product.dot)
-        fused = find_fused(self, body, assignment) if low_precision.has_whole_blocks(self.target, shape) else 0
+        if not self.target.matrix_unit:
+            return None
+        from .low_precision import has_whole_blocks
+
+        fused = find_fused(self, body, assignment) if has_whole_blocks(self.target, shape) else 0
         if isinstance(fused, int):
             return None
         prepare_fused(self, fused, body, assignment)
@@ -250,6 +258,8 @@ class KernelLowering:
             if self.kernel.width:
                 pack_operand(self.nests, value, self.kernel.right, self.kernel.width, place)
             else:
+                from .amx_packing import AmxPacker
+
                 AmxPacker(self.nests, value, self.kernel.parts, self.kernel.right, place).pack()
             return
         t = self.e.types.variables[name]

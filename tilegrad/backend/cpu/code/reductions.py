@@ -10,7 +10,6 @@ from .. import vectors
 from ..costs import ACCUMULATOR_COUNT, MAX_ROWS_AT_ONCE, MAX_UNROLLED_ROWS, MIN_LONG_ROW
 from ..emit import I64, Builder, LlvmValue, constant, dtype_constant
 from .bf16_reads import even_or_odd, reads_even_and_odd
-from .first_extreme import reduce_arg
 from .memory import StackTile
 from .nests import LoopNests
 from .position import Position, first_lanes
@@ -20,6 +19,8 @@ from .prefetch import prefetch_rows
 def reduce(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> None:
     source = nests.e.types.of(x)
     if fn.startswith("arg"):
+        from .first_extreme import reduce_arg
+
         reduce_arg(nests, out, fn, x, axis)
     elif axis == len(source.shape) - 1:
         _LastAxis(nests, out, fn, x, source).emit()

@@ -8,40 +8,24 @@ place; special values are those of C99's Annex F.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from ..emit import Builder, LlvmValue, Type
-from . import division, error, exponential, inverse, logarithm, power, trigonometric
 from .vector import Vector, convert, widened
 
 Formula = Callable[..., Vector]
 
-FORMULAS: dict[str, Formula] = {
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "expm1": exponential.expm1,
-    "sigmoid": exponential.sigmoid,
-    "tanh": exponential.tanh,
-    "sinh": exponential.sinh,
-    "cosh": exponential.cosh,
-    "log": logarithm.log,
-    "log2": logarithm.log2,
-    "log10": logarithm.log10,
-    "log1p": logarithm.log1p,
-    "asinh": logarithm.asinh,
-    "acosh": logarithm.acosh,
-    "atanh": logarithm.atanh,
-    "sin": trigonometric.sin,
-    "cos": trigonometric.cos,
-    "tan": trigonometric.tan,
-    "asin": inverse.asin,
-    "acos": inverse.acos,
-    "atan": inverse.atan,
-    "atan2": inverse.atan2,
-    "erf": error.erf,
-    "erfc": error.erfc,
-    "pow": power.power,
-    "fmod": division.fmod,
+MODULES = {
+    "exponential": "exp exp2 expm1 sigmoid tanh sinh cosh",
+    "logarithm": "log log2 log10 log1p asinh acosh atanh",
+    "trigonometric": "sin cos tan",
+    "inverse": "asin acos atan atan2",
+    "error": "erf erfc",
+    "power": "pow",
+    "division": "fmod",
 }
+"""The functions of each module, which is imported when code for one of them is emitted."""
+FORMULAS = {fn: module for module, names in MODULES.items() for fn in names.split()}
 
 IN_FLOAT64 = frozenset({"tan", "atan2", "erfc", "asinh", "acosh", "atanh"})
 """Functions computed in float64 for float32 too: rare ones may be slower, and are correctly rounded."""
@@ -117,6 +101,7 @@ def emit(b: Builder, fn: str, args: tuple[LlvmValue, ...]) -> LlvmValue:
 
 
 def formula(fn: str, *args: Vector) -> Vector:
+    emit_formula: Formula = getattr(import_module(f".{FORMULAS[fn]}", __name__), fn)
     if fn in IN_FLOAT64 and args[0].element == "float":
-        return convert(FORMULAS[fn](*[widened(x) for x in args]), "float")
-    return FORMULAS[fn](*args)
+        return convert(emit_formula(*[widened(x) for x in args]), "float")
+    return emit_formula(*args)

@@ -28,7 +28,7 @@ EXPONENT_BOUND = 800.0
 """Magnitude of an exponent of e from which the result is 0 or infinite, in float64 too."""
 
 
-def power(x: Vector, y: Vector) -> Vector:
+def pow(x: Vector, y: Vector) -> Vector:
     """C99's special cases: pow(1, y) and pow(x, 0) are 1 even of NaN; a negative x has integer powers only."""
     single = x.element == "float"
     if single:
