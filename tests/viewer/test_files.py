@@ -58,6 +58,9 @@ def test_a_trace_of_ours(tmp_path: Path) -> None:
     assert len(launches) == len(prof.timeline.launches)
     assert {int(s[2]) for s in trace["lanes"][0]["spans"]} == {0, 1, 2}
     assert trace["counters"]
+    prof.save(tmp_path / "profile.html")
+    (saved,) = data_alone((tmp_path / "profile.html").read_text())["traces"]
+    assert saved["lanes"] == trace["lanes"]
 
 
 def test_spans_nest() -> None:

@@ -13,6 +13,7 @@ profile is open nothing is recorded, and nothing costs time.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -27,6 +28,9 @@ from ..errors import ArgumentError
 from ..lazy import handle, timing
 from ..lazy.handle import state
 from ..runtime import events
+from ..viewer.model import page_of
+from ..viewer.page import page
+from ..viewer.traces import described
 from . import nvtx
 from .averages import Average, Averages, averages
 from .counters import HardwareCounters, shown
@@ -38,7 +42,7 @@ from .one_by_one import OneByOne
 from .recorder import Range, Recorder
 from .roofline import roofline
 from .timeline import Timeline, TimelineRecord, timeline
-from .trace import MAX_TRACE_BYTES, write_trace
+from .trace import MAX_TRACE_BYTES, trace_text, write_trace
 
 
 class ProfilerActivity(Enum):
@@ -313,6 +317,12 @@ class profile:  # noqa: N801 - PyTorch's name
     def export_roofline(self, path: str | os.PathLike[str], device: str = "cpu") -> None:
         """Draw the kernels of a device beside its measured limits, as SVG."""
         write_whole(path, roofline(self.key_averages(), device))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the viewer's page of it: one HTML file that needs nothing but itself."""
+        trace = json.loads(trace_text(self.timeline, self.metadata, MAX_TRACE_BYTES, self.summary()))
+        name = Path(path).stem
+        write_whole(path, page(page_of(name, traces=[described(name, trace)])))
 
     def add_metadata(self, key: str, value: str) -> None:
         """Put a text in the trace."""
