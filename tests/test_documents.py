@@ -204,3 +204,10 @@ def test_decision_records_are_short_and_complete(path: Path) -> None:
     for part in ("Question", "Choice", "Price"):
         assert f"\n**{part}.**" in text, f"{path.name} has no {part}"
     assert f"({path.name}) | {text.partition(chr(10))[0][2:]} |" in (path.parent / "README.md").read_text()
+
+
+def test_a_new_function_touches_four_files() -> None:
+    """Those that the document on adding an op writes and changes; its blocks are executed above."""
+    first = (ROOT / "docs" / "adding_an_op.md").read_text().partition("\n## 2.")[0]
+    touched = re.findall(r"^(?:```python|\$ sed .*) ((?:tilegrad|tests)/[\w/]+\.py)", first, flags=re.MULTILINE)
+    assert 3 <= len(set(touched)) <= 4, sorted(set(touched))

@@ -63,3 +63,9 @@ def test_reference_is_as_written(path: Path) -> None:
 
 def test_reference_has_all_pages() -> None:
     assert set(pages()) == set(reference.FOLDER.glob("*.md"))
+
+
+def test_reference_tells_differences_from_pytorch() -> None:
+    """Each known difference stands with a function, or with those for all functions."""
+    text = " ".join("".join(pages().values()).split())
+    assert not [str(found) for found in reference.differences() if str(found) not in text]

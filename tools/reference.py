@@ -10,11 +10,12 @@ import inspect
 import re
 import sys
 import textwrap
+from fnmatch import fnmatch
 from importlib import import_module
 from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import tilegrad as tg
 from tilegrad.tensor import Method
@@ -43,6 +44,45 @@ PAGES = {
 }
 
 
+DIFFERENCES = Path(__file__).parent.parent / "tests" / "operators" / "differences.txt"
+"""What the comparison of all operators with PyTorch finds, with reasons; a test holds that there is nothing else."""
+WITH_DIFFERENCES = ("tilegrad", "tilegrad.linalg", "tilegrad.nn.functional")
+"""Pages of the functions that are compared."""
+DIFFERING = {
+    "accepted": "accepted here",
+    "refused": "refused here",
+    "gradient values": "gradients",
+    "second values": "second derivatives",
+    "type of elements": "dtype of the result",
+    "shape": "shape of the result",
+    "tracked": "whether the result requires gradients",
+}
+"""Words of the comparison, and of the reference."""
+
+
+class Difference(NamedTuple):
+    """A difference from PyTorch: a pattern of names, what differs, and the reason."""
+
+    names: str
+    what: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.what[0].upper()}{self.what[1:]}: {self.reason}."
+
+
+def differences() -> list[Difference]:
+    """Return the known differences from PyTorch."""
+    found = []
+    for line in DIFFERENCES.read_text().splitlines():
+        pattern, mark, reason = line.partition(" # ")
+        if mark:
+            names = pattern.partition(": ")[0]
+            what = next((words for key, words in DIFFERING.items() if key in pattern), "results")
+            found.append(Difference(names.split()[0], what, reason.strip()))
+    return found
+
+
 def pages() -> dict[Path, str]:
     """Return all pages by their paths."""
     found = {FOLDER / f"{name.replace('tilegrad.', '')}.md": _page(name, title) for name, title in PAGES.items()}
@@ -55,8 +95,10 @@ def pages() -> dict[Path, str]:
     found[FOLDER / "README.md"] = "\n".join([
         "# Reference", "",
         "Every public name, with its signature and its docstring. `python tools/reference.py` writes these pages from",
-        "the source, a test compares them, and the examples are run as doctests. Differences from PyTorch:",
-        "[compatibility](../compatibility.md).", "", *lines, "",
+        "the source, a test compares them, and the examples are run as doctests. A function that differs from",
+        "PyTorch's says how; the comparison of all operators finds no other differences. For all functions:", "",
+        *(f"- {difference}" for difference in differences() if is_general(difference)), "",
+        "Versions: [compatibility](../compatibility.md).", "", *lines, "",
     ])  # fmt: skip
     return found
 
@@ -68,7 +110,20 @@ def _page(name: str, title: str) -> str:
         found = getattr(module, public)
         if not isinstance(found, ModuleType):
             lines += _entry(public, found)
+            lines += _differing(public) if name in WITH_DIFFERENCES else []
     return _joined(lines)
+
+
+def is_general(difference: Difference) -> bool:
+    """Whether a difference is that of no function in particular."""
+    return not difference.names.strip("*_")
+
+
+def _differing(name: str) -> list[str]:
+    """Return the lines about what differs from the function of PyTorch of the same name."""
+    own = [str(d) for d in differences() if not is_general(d) and fnmatch(name, d.names)]
+    shown = [line for text in own for line in textwrap.wrap(f"- {text}", WIDTH, subsequent_indent="  ")]
+    return ["Differs from PyTorch:", "", *shown, ""] if shown else []
 
 
 def _tensor() -> str:
