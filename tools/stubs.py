@@ -225,7 +225,10 @@ def stubs() -> dict[Path, str]:
         ROOT / "tilegrad/nn/__init__.pyi": package(tg.nn),
         ROOT / "tilegrad/nn/functional/__init__.pyi": functions(tg.nn.functional, ()),
         ROOT / "tilegrad/nn/utils/__init__.pyi": package(tg.nn.utils),
+        ROOT / "tilegrad/autograd/__init__.pyi": package(tg.autograd),
         ROOT / "tilegrad/optim/__init__.pyi": package(tg.optim),
+        ROOT / "tilegrad/optim/lr_scheduler.pyi": package(tg.optim.lr_scheduler),
+        ROOT / "tilegrad/optim/swa_utils.pyi": package(tg.optim.swa_utils),
         ROOT / "tilegrad/data/__init__.pyi": package(tg.data),
     }
 

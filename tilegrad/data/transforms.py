@@ -27,20 +27,6 @@ from ..nn.functional.resizing import interpolate
 from ..random import rand, randint
 from ..tensor import Tensor
 
-__all__ = [
-    "CenterCrop",
-    "Compose",
-    "Lambda",
-    "Normalize",
-    "Pad",
-    "RandomCrop",
-    "RandomHorizontalFlip",
-    "RandomVerticalFlip",
-    "Resize",
-    "ToTensor",
-    "Transform",
-]
-
 Size = int | Sequence[int]
 Transformed = Callable[[Any], Any]
 
@@ -297,3 +283,6 @@ def _pair(size: Size, name: str) -> tuple[int, int]:
     if len(both) != 2 or not all(isinstance(n, int) and n > 0 for n in both):
         raise ArgumentError(f"{name} is {size!r}: it is a number of pixels, or (height, width)")
     return both[0], both[1]
+
+
+__all__ = [name for name, found in globals().items() if isinstance(found, type) and issubclass(found, Transform)]

@@ -1,40 +1,17 @@
-"""Learning-rate schedules, under PyTorch's names."""
+"""Learning-rate schedules, under PyTorch's names.
 
-from .averaging import SWALR
-from .combined import ChainedScheduler, ReduceLROnPlateau, SequentialLR
-from .cycles import CosineAnnealingLR, CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from .factors import (
-    ConstantLR,
-    ExponentialLR,
-    LambdaLR,
-    LinearLR,
-    MultiplicativeLR,
-    MultiStepLR,
-    PolynomialLR,
-    StepLR,
-)
-from .schedule import LRScheduler
+Type checkers read `lr_scheduler.pyi`, which `python tools/stubs.py` writes.
+"""
 
-__all__ = [
-    "SWALR",
-    "ChainedScheduler",
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "CyclicLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "MultiplicativeLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]
+from ..deferred import defer as _defer
 
+_CLASSES = {
+    "averaging": "SWALR",
+    "combined": "ChainedScheduler ReduceLROnPlateau SequentialLR",
+    "cycles": "CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR OneCycleLR",
+    "factors": "ConstantLR ExponentialLR LambdaLR LinearLR MultiStepLR MultiplicativeLR PolynomialLR StepLR",
+    "schedule": "LRScheduler",
+}
+"""The public classes of each module."""
 
-def __dir__() -> list[str]:
-    return __all__
+_defer(globals(), _CLASSES)

@@ -1,25 +1,10 @@
-"""Averages of networks, under PyTorch's names."""
+"""Averages of networks, under PyTorch's names.
 
-from .averaging import (
-    SWALR,
-    AveragedModel,
-    get_ema_avg_fn,
-    get_ema_multi_avg_fn,
-    get_swa_avg_fn,
-    get_swa_multi_avg_fn,
-    update_bn,
-)
+Type checkers read `swa_utils.pyi`, which `python tools/stubs.py` writes.
+"""
 
-__all__ = [
-    "SWALR",
-    "AveragedModel",
-    "get_ema_avg_fn",
-    "get_ema_multi_avg_fn",
-    "get_swa_avg_fn",
-    "get_swa_multi_avg_fn",
-    "update_bn",
-]
+from ..deferred import defer as _defer
 
+_NAMES = "SWALR AveragedModel get_ema_avg_fn get_ema_multi_avg_fn get_swa_avg_fn get_swa_multi_avg_fn update_bn"
 
-def __dir__() -> list[str]:
-    return __all__
+_defer(globals(), {"averaging": _NAMES})
