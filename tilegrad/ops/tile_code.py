@@ -1,4 +1,4 @@
-"""Kernels of opaque ops, written as templates in the tile language and parsed when first compiled.
+"""Kernels of opaque ops with their grid, and kernels batched over a leading axis.
 
 Parameters of a kernel, in order: the inputs, the output (`out`), and symbolic sizes (int64, `size_n` for n). A kernel
 that needs scratch memory enlarges its output.
@@ -6,16 +6,15 @@ that needs scratch memory enlarges its output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..ir.dtype import int64
 from ..ir.graph import TensorType
 from ..ir.precision import Precision
 from ..ir.program import Tiles as Tiles
-from ..ir.size import Dim, Shape, Size
+from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Cast, Dot, Kernel, Literal, Name, ProgramId, Tile, TileParameter
-from ..ir.tile_parser import parse
 from ..ir.tile_rewrite import rewrite, strings_in
 
 
@@ -25,15 +24,6 @@ class TileCode(NamedTuple):
     kernel: Kernel
     grid: tuple[Tiles, ...]
     sizes: tuple[Dim, ...] = ()
-
-
-def tile_code(text: str, inputs: Mapping[str, TensorType], output: TensorType, grid: tuple[Tiles, ...]) -> TileCode:
-    """Parse a kernel from its text, with the parameters in place of `PARAMETERS`."""
-    names = size_names([d for t in inputs.values() for d in t.shape])
-    pointers = [f'{n}: "*{t.dtype}"' for n, t in {**inputs, "out": output}.items()]
-    sizes = [f'{size_parameter(n)}: "i64"' for n in names]
-    kernel = parse(text.replace("PARAMETERS", ", ".join([*pointers, *sizes])))
-    return TileCode(kernel, grid, tuple(map(Size.named, names)))
 
 
 def with_precision(code: TileCode, precision: Precision) -> TileCode:
@@ -47,67 +37,9 @@ def with_precision(code: TileCode, precision: Precision) -> TileCode:
     return code._replace(kernel=code.kernel.replaced(body=rewrite(code.kernel.body, at)))
 
 
-def fill_template(text: str, blocks: Mapping[str, str], words: Mapping[str, object]) -> str:
-    r"""Replace placeholders in a template: lines by indented blocks, and words by text.
-
-    >>> print(fill_template("for k in range(0, N):\n    BODY", {"BODY": "x += 1\ny += 2"}, {"N": 8}))
-    for k in range(0, 8):
-        x += 1
-        y += 2
-    <BLANKLINE>
-    """
-    lines: list[str] = []
-    for line in text.splitlines():
-        block = blocks.get(line.strip())
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [line] if block is None else [indent + inner for inner in block.splitlines() if inner]
-    made = "\n".join(lines) + "\n"
-    for word in sorted(words, key=len, reverse=True):
-        made = made.replace(word, str(words[word]))
-    return made
-
-
-def show_size(size: Dim) -> str:
-    """Format a size in tile code.
-
-    >>> show_size(3), show_size(Size.named("n") * 2 + 1)
-    ('3', '(2*size_n + 1)')
-    """
-    if not isinstance(size, Size):
-        return str(size)
-    return f"({Size({tuple(map(size_parameter, names)): c for names, c in size.terms.items()})})"
-
-
 def size_parameter(size: str) -> str:
     """Return the parameter name of a symbolic size, which cannot clash with variables."""
     return f"size_{size}"
-
-
-def unravel(flat: str, shape: Shape) -> list[str]:
-    """Return tile code of the position in a shape from a row-major number.
-
-    >>> unravel("i", (2, 3, 4))
-    ['i // 4 // 3', 'i // 4 % 3', 'i % 4']
-    """
-    position: list[str] = []
-    for size in reversed(shape[1:]):
-        position.append(f"{flat} % {show_size(size)}")
-        flat = f"{flat} // {show_size(size)}"
-    return [flat, *reversed(position)] if shape else []
-
-
-def flat_offset(position: Sequence[str], strides: Sequence[Dim], zero: str = "0") -> str:
-    """Return tile code of an offset, the sum of positions times strides.
-
-    >>> flat_offset(["i // 4", "i % 4"], [8, 1]), flat_offset(["i"], [0], "i * 0")
-    ('(i // 4) * 8 + (i % 4)', 'i * 0')
-    """
-    terms = [
-        f"({p})" if stride == 1 else f"({p}) * {show_size(stride)}"
-        for p, stride in zip(position, strides, strict=True)
-        if stride != 0
-    ]
-    return " + ".join(terms) or zero
 
 
 # --- batched kernels ------------------------------

@@ -98,7 +98,7 @@ class TiledAttention(_TiledOp):
         means = (np.swapaxes(powers / total, 1, 2) @ np.repeat(value, n // m, 0)).astype(low)
         if not self.levels:
             return means.reshape(self.shape)
-        level = (most + np.log(total)).ravel() * np.float32(level_scale(self))
+        level = (most + np.log(total)).ravel() * np.float32(level_scale(self.query.dtype))
         upper = level.astype(low)
         rest = level - upper.astype(np.float32)
         middle = rest.astype(low)
@@ -137,7 +137,7 @@ class TiledAttention(_TiledOp):
         means = reshape(narrow(x, 0, 0, count), (*self.query.shape[:-1], features))
         three = [widened(narrow(x, 0, count + k * n * queries, n * queries)) for k in range(thirds)]
         level = three[0] if thirds == 1 else add(add(three[2], three[1]), three[0])
-        factor = level_scale(self) if thirds == 1 else 1 / level_scale(self)
+        factor = level_scale(self.query.dtype) if thirds == 1 else 1 / level_scale(self.query.dtype)
         return means, reshape(mul(level, factor) if factor != 1.0 else level, (n, queries))
 
 
