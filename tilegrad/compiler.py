@@ -20,6 +20,7 @@ from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
 from .runtime import events, programs
+from .runtime.announce import announced
 from .runtime.buffer import DeviceBuffer
 from .runtime.device import Device, device
 from .runtime.executable import Executable
@@ -148,7 +149,7 @@ def compile(
 ) -> Compiled:
     """Compile a graph for the device of its outputs, or find its program in the disk cache: see `Job`."""
     place = on or device(_device_of(graph))
-    with _one_at_a_time:
+    with _one_at_a_time, announced(f"compiling {name} for {place.name}"):
         elsewhere = inputs_elsewhere(graph, place.name)
         job = Job(graph, place.target, updates, name, lock_for(place), fit, constant_inputs)
         key = job.key

@@ -236,6 +236,23 @@ def test_what_gave_no_time_is_a_dash() -> None:
     assert "1 launches, 0 timed: WARNING, 1 have no time (cuda:0 did not give it)" in table
 
 
+def test_host_device_waiting_and_overlap_are_separate() -> None:
+    """The device works from 100 to 400 while the host submits until 250 and loads from 350; the profile takes 1000."""
+    from tilegrad.profile.timeline import Timeline
+
+    records = [
+        Record("run", "step", "cuda:0", "main", 50, 250),
+        Record("launch", "matmul", "cuda:0", "cuda:0", 100, 300),
+        Record("launch", "add", "cuda:0", "cuda:0", 300, 400),
+        Record("load", "DataLoader", "cpu", "main", 350, 600),
+    ]
+    found = Timeline(records, [], 0, 1000)
+    assert (found.busy("cuda:0"), found.overlap("cuda:0"), found.overlap("cpu")) == (300, 200, 0)
+    p = profile()
+    p._timeline = found
+    assert "cuda:0: busy 0.300us, 0.200us of it while the host worked, too, waiting 0.700us of 1.000us" in p.table()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_within_a_profile() -> None:
     with profile() as p, warnings.catch_warnings():

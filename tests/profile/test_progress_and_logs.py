@@ -1,8 +1,12 @@
 """Long work shows itself on a terminal, and nothing prints elsewhere until it is asked to."""
 
+import io
+import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +14,11 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad import logging
+from tilegrad import compiler, logging
 from tilegrad.errors import ArgumentError
+from tilegrad.jitted.tuning import ProgressLine
 from tilegrad.profile import logs
-from tilegrad.runtime import events
+from tilegrad.runtime import announce, events
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +47,64 @@ def test_progress_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "loss 1" in text
     assert "a [2Jb" in text, "names cannot clear the screen"
     assert len(tg.progress([1, 2])) == 2
+
+
+class Terminal(io.StringIO):
+    """An error stream that is a terminal, and tells when something is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        self.written.set()
+        return count
+
+
+def test_long_compilations_show_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal only, and only while they last; a program within is part of what is announced."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(announce, "PATIENCE_S", 0.0)
+    with announce.announced("compiling <step> for cpu"), announce.announced("compiling a part"):
+        assert screen.written.wait(60)
+    assert screen.getvalue().startswith("\r\x1b[Kcompiling <step> for cpu: 0 s")
+    assert screen.getvalue().endswith("\r\x1b[K")
+    assert "a part" not in screen.getvalue()
+    monkeypatch.setattr(announce, "PATIENCE_S", 600.0)
+    quick = Terminal()
+    monkeypatch.setattr(sys, "stderr", quick)
+    (tg.rand(3).realize() * 2.7182 + 0.31).exp().realize()
+    assert quick.getvalue() == ""
+    assert not announce._busy
+
+
+def test_tuning_shows_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    line = ProgressLine(20.0)
+    line.show("contract: 3 of 12")
+    assert re.search(r"\rtuning, \d+ of 20 s: contract: 3 of 12", sys.stderr.getvalue())  # type: ignore[attr-defined]
+    line.end()
+    assert sys.stderr.getvalue().endswith("\r")  # type: ignore[attr-defined]
+
+
+def test_a_compilation_announces_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    announced: list[str] = []
+
+    @contextmanager
+    def noted(what: str) -> Iterator[None]:
+        announced.append(what)
+        yield
+
+    monkeypatch.setattr(compiler, "announced", noted)
+    step = tg.jit(lambda x: x * 1.4142 + 0.2718)
+    step(tg.ones(3))
+    assert announced
+    assert all(text.startswith("compiling ") and text.endswith(" for cpu") for text in announced)
 
 
 def test_a_loop_that_breaks_off(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 from threading import get_ident
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .. import errors
 
@@ -18,13 +18,26 @@ DEMO = os.path.join(PACKAGE, "demo")
 """The demo package is treated as user code: its lines are shown."""
 
 
+Calls: TypeAlias = "tuple[Calls | None, str]"
+"""Nested calls of modules: the outer ones, and the name of the innermost."""
+
+
 class Location(NamedTuple):
     """A line of a user's file; its text is read only when it is shown."""
 
     code: CodeType
     instruction: int
-    module: str = ""
-    """The path of the module whose forward ran, as `layer2.0.conv1`; empty in the outermost one."""
+    within: Calls | None = None
+    """Calls of modules that ran, innermost first."""
+
+    @property
+    def module(self) -> str:
+        """The path of the module whose forward ran, as `layer2.0.conv1`; empty in the outermost one."""
+        names, call = [], self.within
+        while call is not None and call[0] is not None:
+            call, name = call
+            names.append(name)
+        return ".".join(filter(None, reversed(names)))
 
     @property
     def file(self) -> str:
@@ -74,8 +87,8 @@ is_inside = _inside.__getitem__
 _frame, _new = sys._getframe, tuple.__new__
 
 
-modules: dict[int, str] = {}
-"""The path of the module whose forward a thread runs: `nn/hooks.py` keeps it."""
+modules: dict[int, Calls | None] = {}
+"""The calls of modules that each thread is in: `nn/hooks.py` keeps them. A path is only made when it is read."""
 
 
 def user_location() -> Location | None:
@@ -87,7 +100,7 @@ def _outside(frame: FrameType | None) -> Location | None:
     while frame is not None:
         code = frame.f_code
         if not _inside[code.co_filename]:
-            return _new(Location, (code, frame.f_lasti, modules.get(get_ident(), "") if modules else ""))
+            return _new(Location, (code, frame.f_lasti, modules.get(get_ident()) if modules else None))
         frame = frame.f_back
     return None
 
@@ -106,7 +119,7 @@ def current_location() -> Location | None:
     while frame is not None:
         code = frame.f_code
         if not _inside[code.co_filename]:
-            return _new(Location, (code, frame.f_lasti, modules.get(get_ident(), "") if modules else ""))
+            return _new(Location, (code, frame.f_lasti, modules.get(get_ident()) if modules else None))
         frame = frame.f_back
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +50,7 @@ def seconds_of(time: str | float, what: str = "tune") -> float:
 def tune_programs(programs: Sequence[SizedProgram], seconds: float, path: Path | None = None) -> Tuned:
     """Tune the kernels of programs that have no choice in `kernels.lock`, and write each result as it is found."""
     jobs = [job for job in merge_jobs(_jobs(programs)) if job.digest not in lock_for(job.place).entries]
-    line = ProgressLine()
+    line = ProgressLine(seconds)
     target = path or place()
     kept = "" if target is None else f"; kept in {target}"
 
@@ -89,15 +90,17 @@ def summary(tuned: Tuned, seconds: float) -> str:
 
 
 class ProgressLine:
-    """A progress line on standard error, overwritten in place on a terminal."""
+    """A progress line on standard error with the share of the budget, overwritten in place on a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds, self.began = seconds, time.monotonic()
         self.width = 0
         self.terminal = sys.stderr.isatty()
 
     def show(self, text: str) -> None:
         if self.terminal:
-            text = f"tuning: {text}"[:119]
+            spent = f", {time.monotonic() - self.began:.0f} of {self.seconds:.0f} s" if self.seconds else ""
+            text = f"tuning{spent}: {text}"[:119]
             print(f"\r{text:{self.width}}", end="", file=sys.stderr, flush=True)
             self.width = len(text)
 

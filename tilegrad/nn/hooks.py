@@ -48,6 +48,8 @@ class ModuleHooks:
     """The hooks of a module."""
 
     _hooks: dict[str, dict[int, Hook]]
+    _module_name = ""
+    """The name under which another module has it."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward: define forward(self, x)")
@@ -55,8 +57,7 @@ class ModuleHooks:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         thread = get_ident()
         outer = modules.get(thread)
-        name = self.__dict__.get("_module_name", "")
-        modules[thread] = "" if outer is None else f"{outer}.{name}" if outer else name
+        modules[thread] = outer, self._module_name
         try:
             return self._with_hooks(args, kwargs) if self._hooks else self.forward(*args, **kwargs)
         except AttributeError as problem:

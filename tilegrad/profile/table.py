@@ -125,11 +125,12 @@ def _of_limit(a: Average) -> str:
     return DASH if share is None else f"{100 * share:.0f} %" if share <= 1 else "> 100 %"
 
 
-def _device_lines(name: str, busy: int, span: int) -> list[str]:
+def _device_lines(name: str, busy: int, span: int, overlap: int) -> list[str]:
     lines = []
     if span and busy:
         idle, all_of_it = duration((span - busy) / 1e3), duration(span / 1e3)
-        lines.append(f"{name}: busy {duration(busy / 1e3)}, waiting {idle} of {all_of_it}")
+        both = "" if is_host(name) else f", {duration(overlap / 1e3)} of it while the host worked, too"
+        lines.append(f"{name}: busy {duration(busy / 1e3)}{both}, waiting {idle} of {all_of_it}")
     if busy and not is_host(name):
         lines.append(f"{name}: launches are timed one after the other, each with its launch; graphs overlap them")
     return lines
@@ -152,7 +153,7 @@ def _footer(everything: Averages) -> list[str]:
         lines[0] += f": WARNING, {len(launches) - timed:,} have no time ({devices} did not give it), shown as {DASH}"
     span = max(0, whole.ended - whole.began)
     for name in sorted({r.device for r in launches}):
-        lines += _device_lines(name, whole.busy(name), span)
+        lines += _device_lines(name, whole.busy(name), span, whole.overlap(name))
     if whole.left_out:
         lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
     if span:

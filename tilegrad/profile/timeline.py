@@ -93,6 +93,14 @@ class Timeline(NamedTuple):
         """Nanoseconds in which a device worked."""
         return covered((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
 
+    def overlap(self, device: str) -> int:
+        """Nanoseconds in which a device and the host both worked: the host in programs, copies and loading."""
+        own = [(r.start, r.stop) for r in self.launches if r.device == device and r.timed]
+        host = [(r.start, r.stop) for r in self.of("run", "load", "compile") if r.lane != device]
+        if is_host(device):
+            return 0
+        return covered(own) + covered(host) - covered([*own, *host])
+
     def gaps(self, device: str) -> list[tuple[int, int]]:
         """List the times between launches in which a device was idle, the longest first."""
         spans = sorted((r.start, r.stop) for r in self.launches if r.device == device and r.timed)
