@@ -47,10 +47,10 @@ def write_prefetched_loop(products: DotLowering, low: CudaLowering, loop: ir.For
     if low.memory.large_in_use:
         low.barrier()  # other threads may still read this memory
     taken = low.memory.large_allocations
-    with low.out.block(""):
+    with low.out.block(""), low.scope():
         low.out.extend(warp_positions(scheme.tiling))
-        for name in names:
-            _declare(low, name)
+        for name in names:  # registers that live from the load to the end of the iteration
+            low.declare(name, low.plan.of_name(name))
         with low.loop_scope(loop):
             _write_iterations(low, loop, scheme, low.elements.register_tiles[product.name].text)
     low.memory.separate |= low.memory.large_allocations != taken
@@ -60,17 +60,6 @@ def write_prefetched_loop(products: DotLowering, low: CudaLowering, loop: ir.For
 def _needs_other_threads(s: ir.Statement) -> bool:
     """Return whether a statement needs data of other threads."""
     return not isinstance(s, ir.Assign) or isinstance(s.value, ir.Reduce | ir.Scan | ir.Dot)
-
-
-def _declare(low: CudaLowering, name: str) -> None:
-    """Declare an operand whose registers live from the load to the end of the iteration."""
-    from .elements import RegisterTile
-
-    layout, called = low.plan.of_name(name), low.names.of(name)
-    extents = "".join(f"[{n}]" for n in layout.extents())
-    low.out.add(f"{low.register_type(low.types.variables[name], name)} {called}{extents};")
-    low.scopes[-1].add(name)
-    low.elements.register_tiles[name] = RegisterTile(called, layout)
 
 
 def _write_iterations(low: CudaLowering, loop: ir.For, scheme: WarpProduct | ThreadProduct, sums: str) -> None:

@@ -9,7 +9,7 @@ from ....ir import tile as ir
 from . import dot_helpers as helpers
 from .dot_specialised_warps import CopiedTile, SharedOperand, SpecialisedProduct, WarpSpecialisation, is_dot
 from .dot_warpgroup import unmasked_coordinate_lines
-from .elements import ORIGIN, RegisterTile
+from .elements import ORIGIN
 from .functions import TYPES
 from .hardware import LINE_BYTES
 
@@ -141,7 +141,7 @@ class IterationWriter:
     def _begin(self, product: SpecialisedProduct) -> None:
         low, out = self.low, self.low.out
         self.products.use(helpers.specialised_product(product))
-        sums = self._declared(product)
+        sums = low.declare(product.sums, product.tiling.layout).text
         held = low.elements.register_tiles[product.left].text if isinstance(product.left, str) else ""
         if {sums, held} & set(self.running):
             self._wait()
@@ -161,15 +161,6 @@ class IterationWriter:
                 out.add(f"{product.function}({sums}, {left}, {self._address(product.right, own=False)}, {more});")
             out.add("commit_products();")
         self.running.append(sums)
-
-    def _declared(self, product: SpecialisedProduct) -> str:
-        low, name = self.low, product.sums
-        called = low.names.of(name)
-        if not any(name in scope for scope in low.scopes):
-            low.out.add(f"float {called}[2][{product.tiling.n // 8}][2];")
-            low.scopes[-1].add(name)
-            low.elements.register_tiles[name] = RegisterTile(called, product.tiling.layout)
-        return low.elements.register_tiles[name].text
 
     def _address(self, side: SharedOperand, own: bool) -> str:
         """Return the address of an operand in a step; a warpgroup has its own 64 rows of the left one."""

@@ -91,10 +91,9 @@ def _share_old_values(low: CudaLowering, old: str, layout: RegisterLayout, type:
 def _assign_old_values(low: CudaLowering, name: str, old: str, layout: RegisterLayout) -> None:
     """Assign the old values to the variable."""
     t = low.types.variables[name]
-    known = any(name in scope for scope in low.scopes)
     if not t.shape:
         low.assign(name, t, old)
-    elif known:
+    elif low.is_declared(name):
         with low.over(layout) as at:
             low.out.add(f"{low.names.of(name)}{at} = {old}{at};")
     else:

@@ -133,12 +133,8 @@ class FusedLoop:
                 self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
                 self.elements.register_tiles[name] = RegisterTile(low.names.of(name), self.layout)
                 return
-        if self._is_local(name):
-            return
-        if not any(name in scope for scope in low.scopes):
-            self._array(low.register_type(t, name), low.names.of(name), self.layout, None)
-            low.scopes[-1].add(name)
-            self.elements.register_tiles[name] = RegisterTile(low.names.of(name), self.layout)
+        if not self._is_local(name):
+            low.declare(name, self.layout)
 
     def _array(self, type: str, name: str, layout: RegisterLayout, start: Text | None) -> None:
         """Declare an array over the registers of a layout."""

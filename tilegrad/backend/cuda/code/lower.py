@@ -23,10 +23,10 @@ from ..tensor_map import TensorMap
 from .checked_indices import PLACE, RECORD, checks_indices, fault_declaration, fault_report
 from .dot import DotLowering
 from .effects import atomic, print_values
-from .elements import Elements
+from .elements import Elements, RegisterTile
 from .functions import MEMORY, TYPES, Text, cast, from_memory
 from .guard import HazardTracker
-from .layout import SCALAR
+from .layout import SCALAR, RegisterLayout
 from .plan import LayoutPlan
 from .position_parts import position_parts
 from .prefetch import LoopPrefetch
@@ -327,13 +327,26 @@ class CudaLowering(Registers):
     def assign(self, name: str, t: TileType, text: Text | str) -> None:
         """Assign a scalar, declaring it the first time."""
         called = self.names.of(name)
-        if any(name in scope for scope in self.scopes):
+        if self.is_declared(name):
             self.out.add(f"{called} = {text};")
             return
         const = "const " if self.counts.get(name, 1) == 1 else ""
         type = "auto" if t.pointer else TYPES[t.dtype.name]
         self.out.add(f"{const}{type} {called} = {text};" if not t.pointer else f"{type} {called} = {text};")
         self.scopes[-1].add(name)
+
+    def is_declared(self, name: str) -> bool:
+        return any(name in scope for scope in self.scopes)
+
+    def declare(self, name: str, layout: RegisterLayout) -> RegisterTile:
+        """Declare a tile in registers, the first time."""
+        if not self.is_declared(name):
+            made = RegisterTile(self.names.of(name), layout)
+            extents = "".join(f"[{n}]" for n in layout.extents())
+            self.out.add(f"{self.register_type(self.types.variables[name], name)} {made.text}{extents};")
+            self.scopes[-1].add(name)
+            self.elements.register_tiles[name] = made
+        return self.elements.register_tiles[name]
 
     def _control(self, statement: ir.Statement) -> None:
         match statement:
