@@ -4,7 +4,7 @@ VENV   ?= .venv
 WORKERS ?= 2
 N       ?= 100000
 BIN     = $(VENV)/bin
-FILES   = tilegrad tests bench examples
+FILES   = tilegrad tests bench examples tools
 # Compared with PyTorch also with kernels that are scheduled as for a GPU.
 FOR_GPU = $(addprefix tests/nn/test_,attention.py conv.py pool.py wide_recurrent.py)
 # What measures, or fills the memory of the GPU, has it for itself.

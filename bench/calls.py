@@ -14,7 +14,7 @@ from typing import Any
 
 os.environ["TILEGRAD_THREADS"] = "1"
 
-import tilegrad as tg  # noqa: E402 - reads the number of threads
+import tilegrad as tg
 
 BACK = "for (long i = 0; i < n; ++i) out[i] = u[i] * 2.0f;"
 BODY = "for (long i = 0; i < n; ++i) out[i] = x[i] * 2.0f + y[i];"

@@ -85,7 +85,8 @@ _first_states: dict[int, dict[str, object]] = {}
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of files that compare with other libraries, for `-m peers`; skip tests of CPU schedules
-    where kernels are scheduled for a GPU."""
+    where kernels are scheduled for a GPU.
+    """
     for item in items:
         if _compares(item.path):
             item.add_marker("peers")

@@ -269,7 +269,7 @@ def _decoded(seen: Any) -> Any:
 
 
 def _wrapped(x: Any) -> Any:
-    if isinstance(x, PLAIN) or isinstance(x, np.ndarray | np.generic | complex):
+    if isinstance(x, (PLAIN, np.ndarray | np.generic | complex)):
         return x
     if _is_sequence(x):
         items = [_wrapped(y) for y in x]

@@ -183,7 +183,7 @@ def test_wrong_functions() -> None:
     with pytest.raises(ArgumentError, match="@staticmethod"):
 
         class NotStatic(Function):
-            def forward(ctx, x):  # type: ignore[no-untyped-def,override] # noqa: N805
+            def forward(ctx, x):  # type: ignore[no-untyped-def,override]
                 return x
 
     def returning(*found: Any) -> Any:

@@ -492,7 +492,6 @@ def test_wrong_kernel_file(tmp_path: Path, use: str, message: str) -> None:
     bad = tmp_path / "BAD"
     bad.write_text("def f(:\n  nonsense")
     x, other = tg.ones(len(use)), float(len(use))
-    with config.changed(use=use.replace("BAD", str(bad))):
-        with pytest.raises(TilegradError, match=message):
-            (x * other + 1).tolist()
+    with config.changed(use=use.replace("BAD", str(bad))), pytest.raises(TilegradError, match=message):
+        (x * other + 1).tolist()
     assert (x * other + 1).tolist() == [other + 1] * len(use)

@@ -87,7 +87,7 @@ def test_a_number_that_varies_becomes_an_input() -> None:
     for a in (2.0, 3.0, 4.0, 5.0):
         assert scaled(x, a).tolist() == [a * 0.5, a]
     before = len(scaled.programs)
-    for factor in (0.25, 0.125, 1.0):  # noqa: B007 - the global is what is tested
+    for factor in (0.25, 0.125, 1.0):
         assert scaled(x, 2.0).tolist() == [2 * factor, 4 * factor]
     factor = 0.5
 

@@ -1,5 +1,6 @@
 """Tensors that a jitted function puts in places outside: each call puts new ones there, as in Python, and whoever
-holds the ones from before keeps their elements."""
+holds the ones from before keeps their elements.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Leaves that are parts of other tensors share memory with them: ways to make one x ways to write to it, plainly and
-under `jit`, against views of numpy's."""
+under `jit`, against views of numpy's.
+"""
 
 from __future__ import annotations
 

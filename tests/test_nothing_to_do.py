@@ -1,5 +1,6 @@
 """Operations that have nothing to do: a sum of one element, a roll by 0, a dropout of nothing. Their results are memory
-of their own where PyTorch copies, and share that of the operand where PyTorch gives a view or the tensor itself."""
+of their own where PyTorch copies, and share that of the operand where PyTorch gives a view or the tensor itself.
+"""
 
 from __future__ import annotations
 

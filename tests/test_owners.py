@@ -280,7 +280,7 @@ def test_programs_in_threads() -> None:
         try:
             for seed in seeds:
                 Program(seed).run(20)
-        except BaseException as problem:  # noqa: BLE001 - raised below
+        except BaseException as problem:
             wrong.append(problem)
 
     threads = [threading.Thread(target=work, args=(range(1000 + 10 * n, 1010 + 10 * n),)) for n in range(4)]

@@ -24,7 +24,7 @@ def together(*works: tuple[Callable[[], Any], int]) -> None:
         try:
             for _ in range(times):
                 work()
-        except BaseException as problem:  # noqa: BLE001 - raised below
+        except BaseException as problem:
             wrong.append(problem)
 
     threads = [threading.Thread(target=run, args=each) for each in works]

@@ -1,5 +1,6 @@
 """Whoever measures time measures the work: what is recorded between two looks at the clock is computed between them,
-also when nobody keeps it. Seen by the kernels that are launched, not by a clock."""
+also when nobody keeps it. Seen by the kernels that are launched, not by a clock.
+"""
 
 import gc
 import weakref

@@ -198,9 +198,11 @@ def target(space: str, name: str, fn: Callable[..., Any]) -> Target:
     for p in parameters[1 if space == "Tensor" else 0 :]:
         if p.kind is p.VAR_POSITIONAL:
             first += (SEVERAL.get(p.name, TENSOR),)
-        elif p.kind is p.POSITIONAL_ONLY or p.name == "self":
-            first += (USUAL.get(p.name, TENSOR),)
-        elif p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and not isinstance(fn, type):
+        elif (
+            p.kind is p.POSITIONAL_ONLY
+            or p.name == "self"
+            or (p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD and not isinstance(fn, type))
+        ):
             first += (USUAL.get(p.name, TENSOR),)
         elif p.kind is not p.VAR_KEYWORD and (p.default is p.empty or p.name in USUAL):
             usual[p.name] = USUAL.get(p.name, TENSOR)

@@ -7,7 +7,7 @@ from importlib import import_module as _import_module
 
 from . import errors, functional
 from .autograd.modes import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
-from .config import VERSION as __version__  # noqa: F401
+from .config import VERSION as __version__
 from .functional import tensor
 from .functions.promotion import can_cast, get_default_dtype, promote_types, result_type, set_default_dtype
 from .ir.dtype import (

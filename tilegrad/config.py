@@ -112,7 +112,7 @@ def listing() -> str:
 
 
 def settings() -> Config:
-    """The settings of this process. The environment is read once, on first use."""
+    """Return the settings of this process. The environment is read once, on first use."""
     global _settings
     if _settings is None:
         _settings = read(os.environ)
@@ -121,7 +121,7 @@ def settings() -> Config:
 
 @contextmanager
 def changed(**knobs: Any) -> Iterator[Config]:
-    """Change some settings within the block. (What exists already, such as threads, is unaffected.)"""
+    """Change some settings within the block; existing objects, such as threads, are unaffected."""
     global _settings
     before = settings()
     _settings = before._replace(**knobs)

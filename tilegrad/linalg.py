@@ -84,7 +84,7 @@ def vector_norm(
 
 
 def matrix_norm(
-    A: Tensor,  # noqa: N803 - PyTorch's name
+    A: Tensor,
     ord: float | str = "fro",
     dim: Sequence[int] = (-2, -1),
     keepdim: bool = False,
@@ -109,7 +109,7 @@ def matrix_norm(
 
 
 def norm(
-    A: Tensor,  # noqa: N803 - PyTorch's name
+    A: Tensor,
     ord: float | str | None = None,
     dim: int | Sequence[int] | None = None,
     keepdim: bool = False,
@@ -127,7 +127,7 @@ def norm(
     return vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
-def matrix_power(A: Tensor, n: int) -> Tensor:  # noqa: N803 - PyTorch's name
+def matrix_power(A: Tensor, n: int) -> Tensor:
     """Raise square matrices to the n-th power, n >= 0."""
     if A.dim() < 2 or A.shape[-1] != A.shape[-2]:
         raise ShapeError(f"matrix_power: {shown(A.shape)} is no square matrix")
@@ -172,7 +172,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return result.squeeze(-1) if last else result
 
 
-def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:  # noqa: N803 - PyTorch's name
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Take the diagonals of matrices."""
     return A.diagonal(offset, dim1, dim2)
 

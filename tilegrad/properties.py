@@ -32,7 +32,7 @@ class GradFn:
         self.value = value
 
     def name(self) -> str:
-        """The name of the operation, as PyTorch prints it."""
+        """Return the name of the operation, as PyTorch prints it."""
         return f"{type(self.value).__name__}Backward0"
 
     @property
@@ -116,7 +116,7 @@ class Properties(Handle):
         return 0 if self._base is None else self._base.storage.version
 
     def size(self, dim: int | None = None) -> Any:
-        """The size of each dimension, or of one."""
+        """Return the size of each dimension, or of one."""
         if dim is None:
             return self.shape
         dim = integer(dim, "size", "dim")
@@ -125,11 +125,11 @@ class Properties(Handle):
         return self.shape[dim]
 
     def numel(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return self.value.type.count  # type: ignore[return-value]
 
     def dim(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return self.ndim
 
     def element_size(self) -> int:
@@ -141,7 +141,7 @@ class Properties(Handle):
         return self.dtype.kind == "float"
 
     def is_complex(self) -> bool:
-        """False: there are no complex numbers."""
+        """Return False: there are no complex numbers."""
         return False
 
     def get_device(self) -> int:
@@ -336,11 +336,11 @@ class Properties(Handle):
         self.__dict__["retains_grad"] = True
 
     def ndimension(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return len(self._value.type.shape)
 
     def nelement(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return self.numel()
 
     def is_signed(self) -> bool:

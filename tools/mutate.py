@@ -133,7 +133,8 @@ class Mutation:
 
     def tests_of(self, fault: Fault, record: covered.Record) -> list[tuple[str, float]]:
         """List the tests that execute a statement, with their seconds, best first; the cases of a test that the record
-        does not know (which are drawn depends on what is imported) take the place of those that are not there."""
+        does not know (which are drawn depends on what is imported) take the place of those that are not there.
+        """
         executing = record.executing(fault.covered)
         typical = {t.partition("[")[0]: s for t, s in executing.items()}
         unknown = {t: t.partition("[")[0] for t in self.items if t not in record.tests}

@@ -64,7 +64,8 @@ def batched(
 @tg.kernel
 def grouped(x, y, out, table, problems, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Products of any shapes, one behind the other. `table` has for each its m, n, k, and where its first tile,
-    its operands and its result begin: a program looks up whose tile it has."""
+    its operands and its result begin: a program looks up whose tile it has.
+    """
     number = tl.program_id(0)
     p = 0
     for other in range(1, problems):

@@ -92,12 +92,13 @@ def double_buffered(A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr
 
 
 @simt.kernel(fma=True)
-def in_registers(
+def in_registers(  # noqa: C901 - a kernel is one function
     A, B, C, M, N, K, TA: constexpr, TB: constexpr, X: constexpr, Y: constexpr, S: constexpr, R: constexpr
 ):
     """X x Y threads compute R X x R Y elements, R x R each in registers: 2 R loads from shared memory serve R^2
     products. The next strips are on their way, in registers, while these are multiplied. That of A is kept transposed,
-    in rows of 4 more, so that eight threads that store a column of it meet eight banks."""
+    in rows of 4 more, so that eight threads that store a column of it meet eight banks.
+    """
     left = shared(A.dtype, (2, S, R * Y + 4))
     right = shared(B.dtype, (2, S, R * X))
     next_a = local(A.dtype, R * S // X)

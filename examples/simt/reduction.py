@@ -18,7 +18,8 @@ from tilegrad.simt import (
 @simt.kernel
 def sums(x, out, n, THREADS: simt.constexpr):
     """One sum for each block. The second half is added to the first one, rounded up: no element is lost if the number
-    of threads is no power of two."""
+    of threads is no power of two.
+    """
     part = shared(x.dtype, THREADS)
     t = threadIdx.x
     total = x.dtype(0)

@@ -19,7 +19,8 @@ def transpose_naive(x, out, height, width):
 @simt.kernel
 def transpose_tiled(x, out, height, width, PAD: simt.constexpr):
     """Through shared memory rows are read and rows are written. A column of a tile that is 32 wide is in one bank; in
-    one that is 33 wide it is in 32."""
+    one that is 33 wide it is in 32.
+    """
     tile = shared(x.dtype, (TILE, TILE + PAD))
     column = blockIdx.x * TILE + threadIdx.x
     for j in range(threadIdx.y, TILE, ROWS):

@@ -11,6 +11,8 @@ import pytest
 
 pytest.importorskip("llvmlite")
 
+import itertools
+
 from tests.backend.native_programs import in_child
 from tilegrad import config
 from tilegrad.backend.cpu import build, objects
@@ -79,7 +81,7 @@ def chain(n: Dim, depth: int, work: float = 16.0) -> Program:
         ProgramBuffer("z", of, "output"),
     )
     tiles = Tiles(n, 16)
-    steps = tuple(Launch(ADD, (a, "y", b), (tiles,), 0, work) for a, b in zip(names, names[1:], strict=False))
+    steps = tuple(Launch(ADD, (a, "y", b), (tiles,), 0, work) for a, b in itertools.pairwise(names))
     sizes = ("n",) if isinstance(n, Size) else ()
     return Program("chain", sizes, buffers, ("x", "y"), ("z",), steps, n * 8 if depth > 1 else 0)
 

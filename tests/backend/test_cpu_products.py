@@ -36,7 +36,7 @@ TARGETS = [Target("x86", 32, 16), Target("x86", 64, 32), Target("arm", 16, 32)]
 
 @given(st.sampled_from(TARGETS), st.integers(1, 300), st.integers(1, 300))
 def test_blocks_cover_a_result_and_fit_the_registers(target: Target, m: int, n: int) -> None:
-    rows, wide, tail = register_block(target, float32, (m, n))
+    rows, wide, _tail = register_block(target, float32, (m, n))
     height, width = padded_shape(target, float32, (m, n))
     lanes = target.lanes(4)
 

@@ -1,5 +1,7 @@
 """The simulated accelerator: what it computes, what hiding latency gains, and units that wait for ever."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def test_more_places_hide_latency(shape: tuple[int, int, int]) -> None:
         cycles.append(made.cycles)
         for unit in accelerator.UNITS:  # a unit does one thing at a time, in order
             mine = [d for d in made.history if d.instruction.unit == unit]
-            assert all(a.end <= b.start for a, b in zip(mine, mine[1:], strict=False))
+            assert all(a.end <= b.start for a, b in itertools.pairwise(mine))
     if shape[2] > 16:
         assert cycles[1] < 0.75 * cycles[0]
     assert cycles == sorted(cycles, reverse=True)

@@ -122,7 +122,8 @@ print(*sorted(m for m in sys.modules if m.startswith(("tilegrad.schedule.", "til
 
 def test_the_next_process_compiles_nothing(tmp_path: Path) -> None:
     """No compiler is started for the function in C++, and the programs with it, with a kernel in the tile language and
-    with an operator of both are found on the disk; with another number it is another program."""
+    with an operator of both are found on the disk; with another number it is another program.
+    """
     script = tmp_path / "script.py"
 
     def run(number: float) -> list[str]:

@@ -118,7 +118,8 @@ def execute(
     memory: dict[str, np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Runs a program with the interpreter of the tile language; temporaries have memory of their own, or that
-    which was planned for them. What nobody has written is 0xAA in every byte."""
+    which was planned for them. What nobody has written is 0xAA in every byte.
+    """
     memory = {} if memory is None else memory
     memory |= {name: np.array(a).reshape(-1) for name, a in zip(program.inputs, arrays, strict=True)}
     planned = np.full(known(program.arena, sizes), 0xAA, np.uint8)

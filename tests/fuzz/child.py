@@ -63,7 +63,7 @@ class Child:
 
     def _started(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", self.module]
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the process
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -152,7 +152,7 @@ def converted(d: Drawing) -> Value:
     """Another element type; to one that holds fewer digits only what stays exact, or is inexact anyway."""
     x = d.pick()
     to = (float32, float64, float16, bfloat16, int32, int64, bool_, uint8)[d.below(8 if not d.smooth else 4)]
-    if not to.is_float and (not d.exact(x) or d.spans[x].largest > 6 or to is uint8 and x.dtype.is_float):
+    if not to.is_float and (not d.exact(x) or d.spans[x].largest > 6 or (to is uint8 and x.dtype.is_float)):
         raise Unfit
     if d.smooth and (not x.dtype.is_float or to.bits < 32):
         raise Unfit

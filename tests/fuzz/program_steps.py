@@ -1,5 +1,6 @@
 """Moves of random programs: steps of training, loops and pairs of Python's, results in given tensors, and layers. See
-`program_moves`."""
+`program_moves`.
+"""
 
 from __future__ import annotations
 

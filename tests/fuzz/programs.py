@@ -117,7 +117,8 @@ def from_plain(p: Mapping[str, Any]) -> Program:
 
 def given(number: int, shape: Iterable[int], dtype: str) -> np.ndarray:
     """The elements of an argument: quarters from -4.5 to 4.5, small whole numbers, or truth values; no extent that is
-    drawn divides their periods, so that rows differ."""
+    drawn divides their periods, so that rows differ.
+    """
     shape = tuple(shape)
     n = np.arange(int(np.prod(shape, dtype=np.int64))) * 7 + number * 5
     if dtype.endswith(("float16", "float32", "float64")):

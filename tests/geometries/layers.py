@@ -267,7 +267,8 @@ class Attention(NamedTuple):
 
 class Normalised(NamedTuple):
     """LayerNorm over the last axis of a sum with positions, then the mean of all rows: the end of a ViT; or the norm
-    of a batch's channels with ReLU after it."""
+    of a batch's channels with ReLU after it.
+    """
 
     kind: str
     shape: tuple[int, ...]

@@ -8,12 +8,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 if __name__ == "__main__":
     os.environ["TILEGRAD_CUDA"] = sys.argv[1]
 
-import numpy as np  # noqa: E402
+import numpy as np
 
-from tests.backend.cuda.test_cuda_programs import program  # noqa: E402
-from tilegrad.errors import TilegradError  # noqa: E402
-from tilegrad.ir.tile_parser import parse  # noqa: E402
-from tilegrad.runtime.device import device  # noqa: E402
+from tests.backend.cuda.test_cuda_programs import program
+from tilegrad.errors import TilegradError
+from tilegrad.ir.tile_parser import parse
+from tilegrad.runtime.device import device
 
 FAR = parse("""
 def far(x: "*f32", out: "*f32"):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import tilegrad as tg  # noqa: E402
-import tilegrad.nn.functional as F  # noqa: E402
+import tilegrad as tg
+import tilegrad.nn.functional as F
 
 LIMIT = 600
 """Seconds after which the current stack is printed."""

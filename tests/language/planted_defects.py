@@ -109,7 +109,7 @@ class Draw:
         }
         body = self.start + self.noise()
         for place, line in (right | lines).items():
-            inside = place == "out" or place not in lines and place not in right
+            inside = place == "out" or (place not in lines and place not in right)
             body += (self.wrapped(line) if inside else [line]) + self.noise()
         return "\n".join(body)
 
@@ -186,7 +186,7 @@ def uninitialised_accumulator(d: Draw) -> Planted:
 
 def overflow(d: Draw) -> Planted:
     large = d.chance.choice([1 << 29, 1000000007, (1 << 31) - 1])
-    i, where = d.first(lambda i: (i + 2) * large > 2**31 - 1)
+    _i, where = d.first(lambda i: (i + 2) * large > 2**31 - 1)
     line = f"a = tl.load(x + (((i + 2) * {large}) // {large} - 2), mask=m, other=0)"
     return d.planted({"a": line}, f"{where}`(i + 2) * {large}` overflows int32")
 

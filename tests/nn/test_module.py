@@ -265,7 +265,7 @@ def test_containers() -> None:
     row.append(nn.Identity()).insert(0, nn.Flatten())
     assert [type(m).__name__ for m in row] == ["Flatten", "Linear", "Tanh", "Linear", "Identity"]
     del row[0]
-    assert list(row.state_dict())[0] == "0.weight"
+    assert next(iter(row.state_dict())) == "0.weight"
     with pytest.raises(IndexError, match="index 9 in a Sequential of 4 modules"):
         _ = row[9]
     named = nn.Sequential({"up": nn.Linear(1, 2), "down": nn.Linear(2, 1)})

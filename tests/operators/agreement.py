@@ -140,14 +140,20 @@ def tensors_of(found: Found) -> list[Any]:
     return [x for part in lists for x in part if isinstance(x, tg.Tensor)]
 
 
+def _refused_by_one(ours: Found, theirs: Found) -> str:
+    """The difference between two outcomes of which at least one is an error."""
+    if "refused" not in theirs:
+        return f"refused: {type(ours['refused']).__name__}: {str(ours['refused'])[:160]}"
+    if "refused" in ours:
+        return ""
+    said = str(theirs["refused"])
+    return NO_KERNEL if any(gap in said for gap in GAPS) else f"accepted: PyTorch says {said[:100]}"
+
+
 def difference(call: Call, ours: Found, theirs: Found) -> str:
     """The difference between two outcomes; empty if they agree."""
-    if "refused" in theirs:
-        if "refused" not in ours and any(gap in str(theirs["refused"]) for gap in GAPS):
-            return NO_KERNEL
-        return "" if "refused" in ours else f"accepted: PyTorch says {str(theirs['refused'])[:100]}"
-    if "refused" in ours:
-        return f"refused: {type(ours['refused']).__name__}: {str(ours['refused'])[:160]}"
+    if "refused" in theirs or "refused" in ours:
+        return _refused_by_one(ours, theirs)
     mine, other = ours["results"], theirs["results"]
     if call.first_only:
         mine, other = mine[:1], other[:1]

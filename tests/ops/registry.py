@@ -93,7 +93,8 @@ OF_ONE_SHAPE += (
 
 def families() -> list[Example]:
     """The examples that can be with all extents equal, and of those with several operands with one for all of them: an
-    axis that is taken for another, or an operand for another, then makes no error but a wrong result."""
+    axis that is taken for another, or an operand for another, then makes no error but a wrong result.
+    """
     found: dict[str, Example] = {}
     for e in all_examples():
         arrays = tuple([_square(a) for a in e.arrays])

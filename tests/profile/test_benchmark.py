@@ -97,7 +97,7 @@ def test_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             args={"scale": 2.0},
             x_log=True,
             ylabel="ms",
-        )  # fmt: skip
+        )
     )
     def measured(n: int, way: str, scale: float) -> Any:
         return n * scale if way == "a" else (n / scale, 0.0, 99.0)

@@ -69,11 +69,11 @@ def test_ranges_are_pushed_to_nvtx(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
     class Library:
-        def nvtxRangePushA(self, text: bytes) -> int:  # noqa: N802
+        def nvtxRangePushA(self, text: bytes) -> int:
             calls.append(text)
             return 0
 
-        def nvtxRangePop(self) -> int:  # noqa: N802
+        def nvtxRangePop(self) -> int:
             calls.append("pop")
             return 0
 
@@ -101,27 +101,27 @@ class Cupti:
         self.enabled: list[int] = []
         self.name = ctypes.create_string_buffer(b"softmax")
 
-    def cuptiActivityRegisterCallbacks(self, requested: Callable[..., None], completed: Callable[..., None]) -> int:  # noqa: N802
+    def cuptiActivityRegisterCallbacks(self, requested: Callable[..., None], completed: Callable[..., None]) -> int:
         self.requested, self.completed = requested, completed
         return self.status
 
-    def cuptiGetTimestamp(self, out: Any) -> int:  # noqa: N802
+    def cuptiGetTimestamp(self, out: Any) -> int:
         out._obj.value = 1_000
         return 0
 
-    def cuptiActivityEnable(self, kind: int) -> int:  # noqa: N802
+    def cuptiActivityEnable(self, kind: int) -> int:
         self.enabled.append(kind)
         return 0
 
-    def cuptiActivityDisable(self, kind: int) -> int:  # noqa: N802
+    def cuptiActivityDisable(self, kind: int) -> int:
         self.enabled.remove(kind)
         return 0
 
-    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, out: Any) -> int:  # noqa: N802
+    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, out: Any) -> int:
         out._obj.value = 3
         return 0
 
-    def cuptiActivityFlushAll(self, flag: Any) -> int:  # noqa: N802
+    def cuptiActivityFlushAll(self, flag: Any) -> int:
         buffer, size, records = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
         self.requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(records))
         assert size.value == activity.BUFFER_BYTES
@@ -136,7 +136,7 @@ class Cupti:
         self.completed(None, 0, at, size.value, 512)
         return 0
 
-    def cuptiActivityGetNextRecord(self, buffer: Any, valid: Any, out: Any) -> int:  # noqa: N802
+    def cuptiActivityGetNextRecord(self, buffer: Any, valid: Any, out: Any) -> int:
         if not self.records:
             return 13
         out._obj.value = self.records.pop(0)

@@ -12,7 +12,8 @@ Step = Callable[..., Any]
 
 class Network(NamedTuple):
     """A network to train: `layers` and `loss` take the library; `batch` has for each array the count of classes (0 for
-    numbers) and its shape, with -1 for the size of the batch."""
+    numbers) and its shape, with -1 for the size of the batch.
+    """
 
     layers: Callable[[Any], dict[str, Any]]
     loss: Callable[..., Any]

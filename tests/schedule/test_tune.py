@@ -107,7 +107,7 @@ def test_one_fast_run_among_slow_ones_does_not_count() -> None:
 
 def test_the_machine_was_busy_while_the_usual_one_ran() -> None:
     """Its median is bad, but its fastest run is as fast: nothing is known, so it stays."""
-    first, other, *_ = of_product(product())
+    first, _other, *_ = of_product(product())
     slow = iter([1.0, 1.0, *[5.0] * 20])
     bench = Bench(lambda choice: next(slow, 5.0) if choice in (None, first) else 1.0)
     (job,) = jobs(product())

@@ -1,5 +1,6 @@
 """Reading takes time in proportion to the file: counted in operations, and where C does the work, by a limit that
-work with the square of the size exceeds a hundred times."""
+work with the square of the size exceeds a hundred times.
+"""
 
 import gc
 import os

@@ -20,7 +20,7 @@ from tilegrad.transform.pipeline import PASSES
 from tilegrad.transform.share import share
 
 ROWS, DEPTH, WIDTH, LENGTH, BATCH = 7, 96, 5, 16, 12
-I = Input(TensorType(int64, (LENGTH, BATCH)), "i")  # noqa: E741
+I = Input(TensorType(int64, (LENGTH, BATCH)), "i")
 ENTRIES = np.random.default_rng(0).integers(-ROWS, ROWS - 2, (LENGTH, BATCH))
 ENTRIES[0, 0], ENTRIES[1, 1] = 40, -40  # beyond the ends: the last row, the first
 ENTRIES[ENTRIES % ROWS == 3] = 2  # nobody looks up row 3

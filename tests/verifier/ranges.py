@@ -201,7 +201,7 @@ def _least_of_terms(e: Expr, holds: Conditions, depth: int) -> float:
             low = _least(x, holds, depth - 1)
             return low // c if math.isfinite(low) else low
     total = linear(e)
-    if not depth or len(total) == 1 and next(iter(total)) == (e,):
+    if not depth or (len(total) == 1 and next(iter(total)) == (e,)):
         return -math.inf
     least = 0.0
     for term, factor in total.items():
@@ -229,7 +229,8 @@ def _not_below_zero(c: Expr) -> list[Expr]:
 
 def _by_trying(at: Expr, extent: Dim, holds: Conditions, most: int) -> bool:
     """Goes through all values of the indices of a position, with the conditions that are about them alone; where sizes
-    vary, for a few of them."""
+    vary, for a few of them.
+    """
     if facts(at).data:
         return False
     about = [c for c in holds if not facts(c).data]

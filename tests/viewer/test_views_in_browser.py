@@ -88,7 +88,7 @@ def test_the_owners_of_a_peak(tab: Tab, folder: Path) -> None:
     show(tab, folder, "memory")
     assert "at the peak" in tab.run("document.querySelector('.memory .tools').innerText")
     assert any("block.layers.0.weight" in row and "parameter" in row for row in rows(tab))
-    x, y = tab.middle(".stage.memory canvas")
+    _, y = tab.middle(".stage.memory canvas")
     left = tab.run("document.querySelector('.stage.memory').getBoundingClientRect().left")
     tab.click((left + 70, y))
     assert "during 0 block.layers.0" in tab.run("document.querySelector('.memory .tools').innerText")

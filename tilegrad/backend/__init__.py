@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 @cache
 def kinds() -> tuple[str, ...]:
-    """The kinds of devices that tilegrad has code for.
+    """Return the kinds of devices that tilegrad has code for.
 
     >>> "cpu" in kinds(), "reference" in kinds()
     (True, True)

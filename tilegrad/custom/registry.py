@@ -10,7 +10,7 @@ from ..errors import OperatorError
 if TYPE_CHECKING:
     from .operator import Operator
 
-O = TypeVar("O", bound="Operator")  # noqa: E741
+O = TypeVar("O", bound="Operator")
 
 
 class Operators:

@@ -174,7 +174,7 @@ _numbers = count(1)
 
 @MAKE  # type: ignore[untyped-decorator]
 def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
-    """Callback `make` of a call."""
+    """Return the callback `make` of a call."""
     found = _hosts.get(host or 0)
     if found is None:
         return None
@@ -198,7 +198,7 @@ def make_tensor(host: int, dtype: int, ndim: int, shape: Any) -> int | None:
 
 @GIVE  # type: ignore[untyped-decorator]
 def give_tensor(host: int, tensor: int) -> int:
-    """Callback `give` of a call."""
+    """Return the callback `give` of a call."""
     found = _hosts.get(host or 0)
     if found is None:
         return 1

@@ -95,7 +95,7 @@ def is_available(language: str = "c++") -> bool:
 
 
 def find_program(name: str) -> str:
-    """Return the path of a program, or an empty text. (`shutil.which` is slower to import than to run.)"""
+    """Return the path of a program, or an empty text; `shutil.which` is slow to import."""
     if os.path.dirname(name):
         return name if os.access(name, os.X_OK) else ""
     endings = (".exe", "") if sys.platform == "win32" else ("",)

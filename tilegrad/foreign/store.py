@@ -19,7 +19,7 @@ FOLDER = "foreign"
 
 
 def cache() -> Cache:
-    """The machine code cache."""
+    """Return the machine code cache."""
     return shared(FOLDER)
 
 

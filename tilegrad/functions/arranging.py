@@ -129,7 +129,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return input.index_select(0, index.reshape(-1)).reshape(index.shape)
 
 
-def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 - PyTorch's name
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Return the powers of the elements of a vector, as columns."""
     x = x if x.dtype.is_float else x.long()
     powers = arange(x.shape[0] if N is None else N, device=x.device)

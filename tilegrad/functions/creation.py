@@ -53,7 +53,7 @@ PYTHONS_TYPES: dict[Any, DType] = {float: float64, int: int64, builtins.bool: bo
 
 
 def typed(dtype: Any) -> DType | None:
-    """A dtype as it was given, or None."""
+    """Return a dtype as it was given, or None."""
     if dtype is None or isinstance(dtype, DType):
         return dtype
     if isinstance(dtype, type) and dtype in PYTHONS_TYPES:

@@ -351,12 +351,12 @@ def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
 
 
 def _alias(input: Tensor) -> Tensor:
-    """The tensor itself."""
+    """Return the tensor itself."""
     return input
 
 
 def _detach(input: Tensor) -> Tensor:
-    """The elements without their history."""
+    """Return the elements without their history."""
     return input.detach()
 
 

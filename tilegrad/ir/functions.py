@@ -220,12 +220,12 @@ REDUCERS: dict[str, Reducer] = {
 
 
 def accumulation_dtype(dtype: DType) -> DType:
-    """The dtype in which a reduction accumulates."""
+    """Return the dtype in which a reduction accumulates."""
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
 def identity(fn: str, dtype: DType) -> float | int | bool:
-    """The result of a reduction over no elements."""
+    """Return the result of a reduction over no elements."""
     least = -float("inf") if dtype.is_float else dtype.min
     greatest = float("inf") if dtype.is_float else dtype.max
     if dtype is bool_:

@@ -33,7 +33,7 @@ class Node:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        written = cls.__dict__.get("__annotations__", {})
+        written = cls.__dict__.get("__annotations__", {})  # noqa: RUF063 - importing inspect takes long
         own = {name: as_written(a) for name, a in written.items() if "ClassVar" not in str(a)}
         if own:
             cls.annotations = {**cls.annotations, **own}

@@ -399,7 +399,7 @@ def _compared(fn: str, x: Expr, y: Expr) -> Expr | None:
 
 
 def _difference(x: Expr, y: Expr) -> Bounds:
-    """Bound x - y as a whole number, without the wrap-around of int64:
+    """Bound x - y as a whole number, without the wrap-around of int64.
 
     >>> i = Index("i", 4)
     >>> print(i >= -(2**63), apply("maximum", i, const(-(2**63), int64)))
@@ -458,7 +458,7 @@ def _is_index_times(term: Product, factor: int, step: Expr) -> bool:
 
 
 def flat_position(position: tuple[Expr, ...], strides: tuple[Dim, ...]) -> Expr:
-    """The offset of a position in memory."""
+    """Return the offset of a position in memory."""
     offset: Expr = const(0, int64)
     for index, stride in zip(position, strides, strict=True):
         offset = offset + index * size(stride)
@@ -466,7 +466,7 @@ def flat_position(position: tuple[Expr, ...], strides: tuple[Dim, ...]) -> Expr:
 
 
 def row_major(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The strides, in elements, of a tensor whose last axis is contiguous."""
+    """Return the strides, in elements, of a tensor whose last axis is contiguous."""
     strides: list[Dim] = []
     stride: Dim = 1
     for extent in reversed(shape):

@@ -52,7 +52,7 @@ class Size:
         return hash(self.terms_of_all())
 
     def terms_of_all(self) -> tuple[tuple[Monomial, int], ...]:
-        """The terms as a canonical key: equal sizes have equal terms."""
+        """Return the terms as a canonical key: equal sizes have equal terms."""
         return tuple(self.terms.items())
 
     def __add__(self, other: Dim) -> Dim:
@@ -183,7 +183,7 @@ def _normalised(terms: Mapping[Monomial, int]) -> Dim:
 
 
 def product(shape: Iterable[Dim]) -> Dim:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     result: Dim = 1
     for extent in shape:
         result = result * extent

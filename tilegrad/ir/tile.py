@@ -325,14 +325,14 @@ class Kernel(Structure):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def digest(self) -> str:
-        """A hash of the code, the same in all processes."""
+        """Return a hash of the code, the same in all processes."""
         own = self.__dict__
         if "_digest" not in own:
             self._described()
         return own["_digest"]  # type: ignore[no-any-return]
 
     def form(self) -> str:
-        """A hash of the code with names numbered by first appearance, so that layers of one shape share code.
+        """Return a hash of the code with names numbered by first appearance, so that layers of one shape share code.
 
         >>> one, other = (Kernel("double", (), (Assign(x, Name(y)),)) for x, y in ("ab", "cd"))
         >>> one.form() == other.form(), one.form() == Kernel("double", (), (Assign("a", Name("a")),)).form()

@@ -55,7 +55,7 @@ class Alias(Node):
         return whole
 
     def key(self) -> tuple[Any, ...]:
-        """A key that is equal for aliases made in the same way, conservatively."""
+        """Return a key that is equal for aliases made in the same way, conservatively."""
         return self.argument, self.result, id(self.outside), len(self.moves), self.detached, self.hidden
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .specialised import Specialised
 
 
-class NewVariables(Exception):  # noqa: N818 - no error: the function is traced again
+class NewVariables(Exception):
     """Raised when a traced function has assigned to variables that are not inputs yet."""
 
     def __init__(self, places: Sequence[WatchedVariable]) -> None:

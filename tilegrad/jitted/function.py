@@ -484,7 +484,7 @@ class PreparedProgram(NamedTuple):
         return self.program.compiled
 
     def buffers(self) -> list[DeviceBuffer]:
-        """The current buffers of all inputs of the program."""
+        """Return the current buffers of all inputs of the program."""
         return self.program.buffers(self.leaves)
 
 

@@ -59,7 +59,7 @@ class NumberPlaceholder(Tensor):
         return known
 
     def item(self) -> Any:
-        """The number, for threads that do not trace."""
+        """Return the number, for threads that do not trace."""
         return self._number if state.trace is None and "_number" in self.__dict__ else super().item()
 
     def __hash__(self) -> Never:

@@ -27,7 +27,7 @@ class CallArguments(Node):
     """Variables outside whose tensors are leaves, too (`assigned_variables.py`)."""
 
     def arguments(self) -> Tree:
-        """The structure of the arguments alone."""
+        """Return the structure of the arguments alone."""
         return Tree(tuple, (), self.structure.parts[:2])
 
     def argument_leaves(self, leaves: list[Any]) -> list[Any]:

@@ -105,7 +105,7 @@ class WatchedVariable(Node):
         return unchanged(self.read(), found)
 
     def key(self) -> tuple[int, Any]:
-        """A key that is equal for the same container and name."""
+        """Return a key that is equal for the same container and name."""
         return id(self.place), self.name
 
 

@@ -75,7 +75,7 @@ class SpecialisedKernel:
         return self._fast
 
     def checked(self, watch: CheckOptions) -> tuple[InstrumentedKernel, CompiledKernel] | None:
-        """The instrumented kernel compiled for the CPU, or None if only the interpreter can check it."""
+        """Return the instrumented kernel compiled for the CPU, or None if only the interpreter can check it."""
         if watch not in self.watched:
             try:
                 made = instrument(self.ir, self.read.types, watch)
@@ -274,7 +274,7 @@ class KernelFunction(TileFunction, Launchable):
         return [by_name[p.name] if p.pointer else numbers[p.name] for p in found.ir.parameters]
 
     def stored(self, found: SpecialisedKernel, call: BoundArguments) -> frozenset[str]:
-        """The parameters whose tensors the kernel writes."""
+        """Return the parameters whose tensors the kernel writes."""
         names = found.accesses.stored
         return names if not call.same else names | {alias for alias, name in call.same.items() if name in names}
 
@@ -297,7 +297,7 @@ class KernelFunction(TileFunction, Launchable):
         return found
 
     def compiled(self, *args: Any, grid: Any = None, **kwargs: Any) -> SpecialisedKernel:
-        """Compile for some arguments without running. (`grid` is accepted, as by Triton's `warmup`.)"""
+        """Compile for some arguments without running; `grid` is accepted, as by Triton's `warmup`."""
         if "grid" in self.signature.parameters:
             kwargs["grid"] = grid
         return self.specialised(bind_arguments(self, args, kwargs))
@@ -305,7 +305,7 @@ class KernelFunction(TileFunction, Launchable):
     warmup = compiled
 
     def latest(self) -> SpecialisedKernel:
-        """The specialised kernel launched last."""
+        """Return the specialised kernel launched last."""
         if self.last is None:
             name = self.fn.__name__
             raise KernelError(

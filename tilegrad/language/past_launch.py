@@ -22,7 +22,7 @@ class PastLaunch(NamedTuple):
     several: dict[str, Any]
 
     def by_name(self) -> dict[str, Any]:
-        """The argument of each parameter: a number, or the record of a tensor."""
+        """Return the argument of each parameter: a number, or the record of a tensor."""
         return {p.name: x for p, x in zip(self.parameters, self.given, strict=True)}
 
     def named(self) -> dict[str, Any]:

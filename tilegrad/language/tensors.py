@@ -204,7 +204,7 @@ def writing(
     loaded: frozenset[str] | None = None,
     severs: bool = False,
 ) -> Iterator[None]:
-    """Wrap a launch that writes to tensors. (`loaded`: those it reads; None if unknown.)"""
+    """Wrap a launch that writes to tensors; `loaded` are those it reads, None if unknown."""
     tensors = [(p.name, x) for p, x in zip(parameters, given, strict=True) if isinstance(x, Handle)]
     if loaded is not None:
         read = {id(x.base().storage) for n, x in tensors if n in loaded}

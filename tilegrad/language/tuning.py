@@ -33,7 +33,7 @@ class Config:
         self.pre_hook = pre_hook
 
     def all_kwargs(self) -> dict[str, Any]:
-        """The constants and the hints together."""
+        """Return the constants and the hints together."""
         return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
 
     def __repr__(self) -> str:

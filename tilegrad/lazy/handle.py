@@ -164,7 +164,7 @@ class Handle:
         return value
 
     def own_value(self) -> Value:
-        """The current value, bypassing a tracer."""
+        """Return the current value, bypassing a tracer."""
         value, base = self._value, self._base
         if base is None:
             return value
@@ -181,7 +181,7 @@ class Handle:
         return whole
 
     def own_gradient(self) -> Tensor | None:
-        """The gradient, bypassing a tracer."""
+        """Return the gradient, bypassing a tracer."""
         found = self._gradient
         if isinstance(found, StoredGradient):
             found = self._gradient = found.tensor()
@@ -281,13 +281,13 @@ class TensorObserver(Protocol):
     """Receives notifications about tensors while time is measured (`timing.py`)."""
 
     def made(self, tensor: Handle, value: Value) -> None:
-        """Called when a tensor is made."""
+        """Note that a tensor is made."""
 
     def note(self, tensor: Handle, value: Value) -> None:
-        """Called when a tensor is written to."""
+        """Note that a tensor is written to."""
 
     def is_view(self, tensor: Handle) -> None:
-        """Called when a tensor is made as a view of another."""
+        """Note that a tensor is made as a view of another."""
 
 
 _watch: TensorObserver | None = None

@@ -175,7 +175,7 @@ class Base:
         return self.standing().tracked
 
     def standing(self) -> Value:
-        """The type and history of the whole value, without its elements if memory is owned."""
+        """Return the type and history of the whole value, without its elements if memory is owned."""
         if self.storage.owned is None:
             return self.current()
         if self.seen != self.storage.changes:
@@ -207,7 +207,7 @@ class Base:
         self.seen = storage.changes
 
     def hooks(self) -> list[Any]:
-        """The hooks of the current value, which belong to its history."""
+        """Return the hooks of the current value, which belong to its history."""
         values = {self.standing(), self.current()}
         hooks: list[Any] = next((h for v in values if (h := v.provenance.hooks) is not None), [])
         for value in values:
@@ -356,7 +356,7 @@ def vanishing(new: Value, *olds: Value) -> Value:
 
 
 def stand_in(value: Value) -> Value:
-    """Return the type and history of a value without its elements. (A computed value keeps them in its history.)"""
+    """Return the type and history of a value without its elements, which a computed value keeps in its history."""
     known = value.provenance
     if (value.tracked and not known.is_leaf) or (isinstance(value, Input) and value.buffer is None):
         return value

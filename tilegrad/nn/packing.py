@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ def pack_padded_sequence(
             f"from 1 to {x.shape[0]} for each of {x.shape[1]} sequences"
         )
     order = sorted(range(len(counts)), key=lambda n: -counts[n])
-    if enforce_sorted and any(a < b for a, b in zip(counts, counts[1:], strict=False)):
+    if enforce_sorted and any(a < b for a, b in itertools.pairwise(counts)):
         raise ArgumentError(
             f"pack_padded_sequence: lengths {counts} are not in falling order; give enforce_sorted=False, which sorts"
         )

@@ -81,7 +81,7 @@ class FunctionModule(Module):
                 setattr(self, name, value)
 
     def extra_repr(self) -> str:
-        """The settings that are shown."""
+        """Return the settings that are shown."""
         if self.shown is None:
             names = [name for name in self.settings if name != "inplace" or self.inplace]
         else:

@@ -60,7 +60,7 @@ class AttentionGradient(AttentionOp):
         return self.query.type.with_dtype(self.wide).with_shape((count,))
 
     def reference(self, *arrays: Any) -> Any:
-        n, m, queries, keys, width, features = self.sizes
+        n, m, _queries, keys, width, features = self.sizes
         query, key, value, upstream, level, delta = (x.astype(self.wide.numpy) for x in (*arrays[:3], *arrays[-3:]))
         with np.errstate(all="ignore"):
             scores, factor = self.scores_of(query, key, *arrays[3:-3])

@@ -74,7 +74,6 @@ class DigitCounts(_DigitPass):
         return self.numbers.type.with_dtype(int32).with_shape((rows, 16, _blocks(length)))
 
     def reference(self, numbers: Any) -> Any:
-        rows, _, blocks = self.type.shape
         found = np.zeros((numbers.shape[0], 16, _blocks(numbers.shape[1])), np.int32)
         digits = _digits(numbers, self.shift)
         row, place = np.indices(numbers.shape)

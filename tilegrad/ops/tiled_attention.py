@@ -111,7 +111,7 @@ class TiledAttention(_TiledOp):
         return forward(self, self.levels)
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
-        """The upstream gradient of one of the three numbers is that of their sum."""
+        """Pass the upstream gradient of one of the three numbers to their sum."""
         given = self.given_here()
         if not self.levels:
             means, level = (made := TiledAttention(**given)).parts(made)

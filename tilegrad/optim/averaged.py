@@ -23,7 +23,7 @@ class ASGD(
     state_names = ("ax",)
 
     def counted(self, group: Group) -> dict[str, float]:
-        """PyTorch goes by what is kept in the first step, too. (A tensor may be traced: it is not looked at.)"""
+        """Return the state before the first step, as PyTorch has it; a traced learning rate is not read."""
         return {"step": 0.0, "eta": 0.0 if isinstance(group["lr"], Tensor) else float(group["lr"]), "mu": 1.0}
 
     def tick(self, state: State, group: Settings) -> tuple[Any, Any, Any]:

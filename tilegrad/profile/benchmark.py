@@ -308,7 +308,8 @@ class Compare:
 
 
 def _seconds(s: float) -> str:
-    """
+    """Format seconds with a unit.
+
     >>> _seconds(2.5), _seconds(0.0125), _seconds(3.21e-5)
     ('2.5 s', '12.5 ms', '32.1 us')
     """

@@ -133,7 +133,8 @@ def _is_trace(path: Path) -> bool:
 
 def compare_files(before: Path, after: Path) -> int:
     """Print what changed between two files, and return the exit status: 1 if anything got slower, 2 if a file has no
-    profile."""
+    profile.
+    """
     try:
         found = differences(before, {"rows": rows_of(after)})
     except ArgumentError as problem:

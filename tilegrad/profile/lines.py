@@ -108,7 +108,8 @@ def show_lines(lines: Sequence[LineKernels]) -> str:
 
 
 def kernel_numbers(kernels: Sequence[int]) -> str:
-    """
+    """Format the numbers of kernels, with ranges.
+
     >>> kernel_numbers([0]), kernel_numbers([0, 1, 2, 5])
     ('kernel 0', 'kernels 0-2, 5')
     """

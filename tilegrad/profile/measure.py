@@ -80,7 +80,8 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str]:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Format seconds with a unit.
+
     >>> duration(2.5), duration(0.0125), duration(3.21e-5), duration(4e-8)
     ('2.50 s', '12.5 ms', '32.1 us', '40 ns')
     """

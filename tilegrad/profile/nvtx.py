@@ -48,7 +48,7 @@ def mark(msg: str) -> None:
 
 
 @contextmanager
-def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:  # noqa: A001 - PyTorch's name
+def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     """Open a range for the block; also decorates a function. `msg` is formatted with the arguments."""
     range_push(msg.format(*args, **kwargs))
     try:

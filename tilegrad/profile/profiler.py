@@ -65,7 +65,7 @@ RECORDING = (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
 _open: list[profile] = []
 
 
-class profile:  # noqa: N801 - PyTorch's name
+class profile:
     """Records what runs within the block, or between `start()` and `stop()`."""
 
     one_by_one_by_default = False
@@ -351,7 +351,7 @@ def supported_activities() -> set[ProfilerActivity]:
     return {a for a in ProfilerActivity if a.name.lower() in {d.kind for d in devices()}}
 
 
-class emit_nvtx:  # noqa: N801 - PyTorch's name
+class emit_nvtx:
     """Pushes the ranges of `record_function` to NVIDIA's tools within the block."""
 
     opened = 0
@@ -367,7 +367,7 @@ class emit_nvtx:  # noqa: N801 - PyTorch's name
         emit_nvtx.opened -= self.enabled
 
 
-class record_function(ContextDecorator):  # noqa: N801 - PyTorch's name
+class record_function(ContextDecorator):
     """Gives what runs within the block, or in a function that it decorates, a name in the profile."""
 
     def __init__(self, name: str, args: str | None = None) -> None:

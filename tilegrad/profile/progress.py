@@ -14,7 +14,7 @@ REFRESH_S = 0.1
 """Seconds between two prints of the line."""
 
 
-class progress(Generic[T]):  # noqa: N801 - called like a function
+class progress(Generic[T]):
     """Iterates over something and shows a line with the rate, the time that is left and the last metrics.
 
     >>> for batch in progress([1, 2, 3], "training"):

@@ -113,7 +113,7 @@ class _Described:
         return facts
 
     def _phase(self, v: Value) -> Phase:
-        """The phase of a value; fusion makes some that the graph does not have."""
+        """Return the phase of a value; fusion makes some that the graph does not have."""
         return self.phases.get(v) or ("backward" if v.location and v.location.derived else "forward")
 
     # -- the graph
@@ -139,7 +139,7 @@ class _Described:
     # -- the lines
 
     def _lines(self) -> list[Line]:
-        """The source of every function that recorded something, in the order of the lines."""
+        """Return the source of every function that recorded something, in the order of the lines."""
         codes = {v.location.code for v in self.values if v.location and v.inputs}
         found: dict[FileLine, str] = {line.place: line.text for line in self.e.lines}
         for code in codes:
@@ -158,7 +158,7 @@ class _Described:
         ]
 
     def _line_shares(self) -> list[float | None]:
-        """The part of each line in the time of all kernels."""
+        """Return the part of each line in the time of all kernels."""
         rows = self._launch_rows()
         whole = sum(row.seconds for row in rows)
         if not whole:
@@ -175,7 +175,7 @@ class _Described:
         return self.places.get((Path(share.place.file).name, share.place.line))
 
     def _launch_rows(self) -> list[Row]:
-        """The measured rows of launches, without those of copies: one for each group."""
+        """Return the measured rows of launches, without those of copies: one for each group."""
         groups = [type(s).__name__ != "Copy" for s in self.steps]
         return [row for row, is_group in zip(self.e.measured.rows, groups, strict=True) if is_group]
 
@@ -213,7 +213,7 @@ class _Described:
         return self.e.groups[self._groups_before(number)]
 
     def _codes(self, step: Any) -> tuple[str, str]:
-        """The backend's source of a kernel, and its machine code."""
+        """Return the backend's source of a kernel, and its machine code."""
         if not isinstance(step, Launch):
             return "", ""
         device = self.e.device
@@ -242,7 +242,7 @@ class _Described:
         return self._phase(v) == "update"
 
     def _updated(self, v: Value) -> str:
-        """The name of the parameter or state that a value is written over."""
+        """Return the name of the parameter or state that a value is written over."""
         schedule = self.e.compiled.stages["order"].artifact
         old = dict(schedule.overwritten).get(v)  # type: ignore[attr-defined]
         if old is None and self._updates(v) and v in self.graph.outputs:
@@ -283,7 +283,7 @@ class _Described:
         return found
 
     def _memory(self, kernels: Sequence[PageKernel]) -> PageMemory:
-        """The memory plan, with the owners called by what the user knows."""
+        """Return the memory plan, with the owners called by what the user knows."""
         found = memory_of(self.e.program, self.e.sizes, [k["title"] for k in kernels])
         values = {name: v for v, name in self.names.items()}
         last = len(kernels) - 1
@@ -346,7 +346,7 @@ def _word(op: str) -> str:
 
 
 def _call(v: Value) -> str:
-    """The function that a line calls first: `cross_entropy` for `loss = F.cross_entropy(net(x), y)`."""
+    """Return the function that a line calls first: `cross_entropy` for `loss = F.cross_entropy(net(x), y)`."""
     if not v.location:
         return ""
     text = linecache.getline(v.location.file, v.location.line).strip().removeprefix("return ")
@@ -354,7 +354,7 @@ def _call(v: Value) -> str:
 
 
 def _argument_names(e: Explanation) -> dict[Value, str]:
-    """The names of inputs: parameters of the function where each is one tensor, else x0, x1, ..."""
+    """Return the names of inputs: parameters of the function where each is one tensor, else x0, x1, ..."""
     names = {v: name for v, name in e.simplified.names().items() if v in e.simplified.inputs}
     numbered = [v for v, name in names.items() if re.fullmatch(r"x\d+", name)]
     try:
@@ -365,7 +365,7 @@ def _argument_names(e: Explanation) -> dict[Value, str]:
 
 
 def _heart(group: Group) -> Value:
-    """The value that a kernel is about: its matrix product, or the first reduction, or what it stores."""
+    """Return the main value of a kernel: its matrix product, or the first reduction, or what it stores."""
     members = group.values()
     for wanted in ("contract", "reduce", "sum", "max"):
         for v in members:
@@ -406,7 +406,7 @@ def _hint(share: float | None, bound: str, row: Row) -> str:
 
 
 def _sentence(name: str) -> str:
-    """The first sentence of a pass's docstring."""
+    """Return the first sentence of a pass's docstring."""
     if name in STAGES:
         return STAGES[name]
     run = next((p.run for p in PASSES if p.name == name), None)
@@ -415,7 +415,7 @@ def _sentence(name: str) -> str:
 
 
 def _source(code: CodeType) -> Iterator[tuple[FileLine, str]] | dict[FileLine, str]:
-    """The lines of a function; none where its file is not there."""
+    """Return the lines of a function; none where its file is not there."""
     try:
         texts, first = inspect.getsourcelines(code)
     except (OSError, TypeError):

@@ -22,7 +22,8 @@ LOW_SHARE = 0.5
 
 
 def duration(microseconds: float) -> str:
-    """
+    """Format microseconds with a unit, as PyTorch does.
+
     >>> duration(2_500_000), duration(12.5), duration(3210)
     ('2.500s', '12.500us', '3.210ms')
     """

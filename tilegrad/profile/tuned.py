@@ -16,7 +16,7 @@ from .script import run_script
 
 
 def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path | None) -> int:
-    """Runs a script, tunes what it has compiled, and says what came of it; the exit status.
+    """Run a script, tune its kernels and print the results; return the exit status.
 
     Whoever interrupts the script goes on to tuning what it has compiled by then.
     """

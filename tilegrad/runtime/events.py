@@ -77,7 +77,7 @@ class Run(NamedTuple):
     """Nanoseconds that recording added to it: time stamps, and barriers between launches, as calibrated."""
 
     def events(self) -> Iterator[TimedEvent]:
-        """An event for each launch with a time, then one for the run."""
+        """Return an event for each launch with a time, then one for the run."""
         plan, stamps = self.launches, self.stamps
         if not stamps:
             return

@@ -88,7 +88,7 @@ class StepExecutable(Executable):
         return tuple([place(name) for name in program.outputs])
 
     def _note(self, ran: list[tuple[events.Launched, int]], kind: events.Kind, name: str, bytes: int) -> None:
-        """Notes a step that has ended, if somebody listens."""
+        """Note a step that has ended, if somebody listens."""
         if events.listeners:
             self.device.synchronize()
             ran.append((events.Launched(kind, name, len(ran) + 1, bytes), events.now()))

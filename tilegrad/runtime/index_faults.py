@@ -37,7 +37,7 @@ _places: dict[int, IndexSite] = {}
 
 
 def number_of(op: str, axis: int, from_end: bool, extent: Dim, location: Location | None) -> int:
-    """Number an operation for reports of kernels: the same in all processes, and for all lines.
+    """Return the number of an operation in reports of kernels: the same in all processes, and for all lines.
 
     >>> first, again, other = [number_of("gather", axis, False, 5, None) for axis in (0, 0, 1)]
     >>> first == again != other

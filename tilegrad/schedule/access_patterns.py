@@ -46,7 +46,7 @@ def is_contiguous_along(flat: FlatGroup, column: Index) -> bool:
     strides = [stride(o, column) for o in dominant_offsets(flat)]
     along = sum(s in (1, -1) for s in strides)
     across = sum(s is not None and abs(s) > 1 for s in strides)
-    return along > 0 and along >= across or across == 0
+    return (along > 0 and along >= across) or across == 0
 
 
 def contiguous_row(flat: FlatGroup) -> Index | None:

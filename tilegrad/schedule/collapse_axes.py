@@ -9,6 +9,7 @@ As one axis, the rows of the operand have a constant stride in memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ..ir.position import bounds, linear
@@ -31,7 +32,7 @@ def collapse_axes(flat: FlatGroup, role: Sequence[Index], factor: Expr) -> FlatG
     if steps is None:
         return flat
     order = sorted(role, key=lambda i: steps[i])
-    within = [steps[b] // steps[a] for a, b in zip(order, order[1:], strict=False)] + [order[-1].extent]
+    within = [steps[b] // steps[a] for a, b in itertools.pairwise(order)] + [order[-1].extent]
     extent = product(within)
     if extent == 0 or extent > MAX_COMPUTED_RATIO * product(i.extent for i in role):  # type: ignore[operator]
         return flat
@@ -60,7 +61,7 @@ def _constant_strides(role: Sequence[Index], offset: Expr) -> dict[Index, int] |
     order = sorted(role, key=lambda i: found.get(i, 0))
     if len(found) < len(role) or not all(isinstance(i.extent, int) for i in role):
         return None
-    pairs = zip(order, order[1:], strict=False)
+    pairs = itertools.pairwise(order)
     even = all(found[b] % found[a] == 0 and found[b] // found[a] >= a.extent for a, b in pairs)  # type: ignore[operator]
     return found if even else None
 

@@ -167,7 +167,7 @@ def _along(
     if k.extent == step:
         return iteration(None, step)
     variable = emitter.fresh("k")
-    if type(k.extent) is not int or overhanging and k.extent % step:
+    if type(k.extent) is not int or (overhanging and k.extent % step):
         emitter.bound[k] = k.extent
         inner = iteration(Name(variable), step)
         del emitter.bound[k]

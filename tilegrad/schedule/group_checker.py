@@ -18,7 +18,7 @@ from .group import Group, GroupMember, Schedule
 
 
 def check_schedule(schedule: Schedule) -> Schedule:
-    """The schedule itself; CompileError, naming the group, if something is read that nobody has written."""
+    """Return the schedule; raise CompileError, naming the group, if something is read that nobody has written."""
     there = set(schedule.inputs)
     for number, group in enumerate(schedule.groups):
         reason = _missing(group, there) or wrong_in(group)

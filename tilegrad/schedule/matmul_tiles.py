@@ -146,7 +146,7 @@ def blocks(extents: Extents, target: TargetModel) -> Choice:
     >>> print(blocks(Extents(4096, 6400, 16, epilogue_bytes=8), TargetModel()))
     m=32 n=3200 k=16
     """
-    m, n, k, others, *_ = extents
+    m, n, k, _others, *_ = extents
     limits = _limits_for_packing(extents, target)
     if target.pow2_tiles and not extents.room and _is_gpu_stream(extents):
         return chosen(m=STREAM_TILE[0], n=STREAM_TILE[1], k=_pow2_depth(extents, limits))

@@ -104,7 +104,7 @@ def _type(value: Value) -> str:
 
 
 def names_of(group: Group) -> dict[Value, str]:
-    """Number the tensors of a group as they occur."""
+    """Return the numbers of the tensors of a group, as they occur."""
     found: dict[Value, str] = {}
     for s in group.stores:
         reads = [e.source for e in facts(s.expr).reads if isinstance(e, Read)]

@@ -10,6 +10,7 @@ matrix products, convolutions and their gradients alike:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
@@ -117,7 +118,7 @@ def _reading_order(value: Value, nodes: Mapping[Value, Element]) -> tuple[int, .
 
 def _is_directly_nested(sums: Sequence[Reduce]) -> bool:
     """Whether there are sums, each of which adds nothing but the next one."""
-    return bool(sums) and all(outer.body is inner for outer, inner in zip(sums, sums[1:], strict=False))
+    return bool(sums) and all(outer.body is inner for outer, inner in itertools.pairwise(sums))
 
 
 def _tiles_to_fill(m: int, n: int, parts: int, limits: MatmulModel) -> int:

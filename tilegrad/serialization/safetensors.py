@@ -223,13 +223,13 @@ def load_file(filename: File, device: Device | str = "cpu", mmap: bool = False) 
     opened = safe_open.__new__(safe_open)
     opened._open(Source(filename, mapped=mmap), device)
     with opened:
-        return {name: opened.get_tensor(name) for name in opened.keys()}
+        return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - a file is no dict
 
 
 def load(data: bytes) -> dict[str, Tensor]:
     """Read all tensors from the bytes of a file."""
     with safe_open(bytes(data)) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def read_header(source: Source) -> tuple[dict[str, TensorHeader], dict[str, str] | None]:

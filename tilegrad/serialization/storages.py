@@ -207,7 +207,6 @@ def strided(whole: Value, offset: int, shape: tuple[int, ...], strides: tuple[in
 
 def placed(map_location: Device | str | Mapping[str, str] | None, name: str) -> Place:
     """Return the function that maps saved devices to new ones; by default to themselves."""
-
     if callable(map_location):
         raise ArgumentError("load: map_location is a device or a dict of devices here, not a function")
 

@@ -73,7 +73,7 @@ class ThreadSimulator(MemorySimulator):
         self.counters, self.depth = counters, depth
         self.changes = 0
         self.children: list[ChildLaunch] = []
-        layout, static = shared_layout(self.code.arrays, shape.shared)
+        _layout, static = shared_layout(self.code.arrays, shape.shared)
         check_launch(gpu, routine.name, shape, static, str(routine.place))
         self.does: dict[type, Callable[[LaneGroup, Any], LaneGroup | None]] = {
             instructions.SetInstruction: self.set,

@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from .doors import missing
 
 
-def Variable(data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:  # noqa: N802 - PyTorch's name
+def Variable(data: Tensor, requires_grad: bool = False, volatile: bool = False) -> Tensor:
     """Return the tensor: PyTorch's former wrapper."""
     return data.requires_grad_() if requires_grad else data
 

@@ -112,7 +112,7 @@ def _declarations(plain: str) -> list[tuple[int, int]]:
             continue
         found.append((begin, at))
         begin = at
-    return [*found, (begin, len(plain))] if plain[begin:].strip() else [*found, (begin, len(plain))]
+    return [*found, (begin, len(plain))]
 
 
 def _for_device(piece: str) -> bool:

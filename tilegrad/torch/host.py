@@ -119,7 +119,7 @@ def _guarded(fn: Callable[..., None]) -> Callable[..., int]:
         try:
             fn(*arguments)
             return 0
-        except BaseException as error:  # noqa: BLE001 - it is raised on the other side of C++
+        except BaseException as error:
             now.error = error
             return 1
 

@@ -20,7 +20,7 @@ from ..profile.profiler import supported_activities as supported_activities
 from ..profile.profiler import tensorboard_trace_handler as tensorboard_trace_handler
 
 
-class profile(profiler.profile):  # noqa: N801 - PyTorch's name
+class profile(profiler.profile):
     """Record each operation within the block, computed one at a time."""
 
     one_by_one_by_default = True

@@ -22,12 +22,12 @@ loaded(__name__, __path__[0])
 '''
 
 
-def CppExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
+def CppExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:
     """Declare an extension of C++ files."""
     return _extension(name, sources, options)
 
 
-def CUDAExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:  # noqa: N802 - PyTorch's name
+def CUDAExtension(name: str, sources: Sequence[str], *_: Any, **options: Any) -> Any:
     """Declare an extension of C++ and CUDA files; no toolkit is needed to build it."""
     return _extension(name, sources, options)
 

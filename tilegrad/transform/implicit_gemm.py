@@ -124,7 +124,8 @@ def _grids(axes: Windows, channels: int, room: int) -> list[Grid]:
 
 
 def _grid(axis: Sliding) -> Grid:
-    """
+    """Describe the grid of padded rows that covers the windows of an axis.
+
     >>> _grid(Sliding(26, 26, 5, 1, 2))
     Grid(before=2, steps=28, taps=5, stride=1, phases=1, folded=0)
     >>> _grid(Sliding(224, 54, 11, 4))

@@ -53,7 +53,9 @@ def _moved(value: Value, busy: set[Value]) -> Value | None:
 def _is_cheaper(there: Value, here: Value, narrow: bool) -> bool:
     """Return whether a cast is cheaper at `there`: of fewer elements, or of as many if narrower ones are moved then."""
     a, b = _count(there), _count(here)
-    return a is not None and b is not None and (a < b or (a == b and narrow)) or (there.shape == here.shape and narrow)
+    return (a is not None and b is not None and (a < b or (a == b and narrow))) or (
+        there.shape == here.shape and narrow
+    )
 
 
 def _count(value: Value) -> int | None:

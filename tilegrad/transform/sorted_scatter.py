@@ -67,7 +67,7 @@ def sort_scatter(value: Value, target: TargetModel) -> Value | None:
     >>> sort_scatter(ScatterAlong(fill(0.0, (), float32), index, x, 0, (100,), "add"), gpu_model(132)).op
     'reshape'
     """
-    if not isinstance(value, Scatter | ScatterAlong) or value.dtype is bool_ and value.fn:
+    if not isinstance(value, Scatter | ScatterAlong) or (value.dtype is bool_ and value.fn):
         return None
     dims = (*value.sizes, *(d for x in value.inputs for d in x.shape))
     if not all(type(d) is int and d > 0 for d in dims):

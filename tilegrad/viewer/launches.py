@@ -13,7 +13,7 @@ Computing = Launch | Copy | Foreign
 
 
 def computing_steps(program: Program) -> list[Computing]:
-    """The steps that take time: launches, copies and foreign calls."""
+    """Return the steps that take time: launches, copies and foreign calls."""
     return [s for s in program.steps if isinstance(s, Computing)]
 
 

@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 @cache
 def style_text() -> str:
-    """The style sheet."""
+    """Return the style sheet."""
     return (ASSETS / "view.css").read_text(encoding="utf-8")
 
 

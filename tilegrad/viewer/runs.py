@@ -86,7 +86,7 @@ class RunReader:
         return found
 
     def notes(self) -> list[str]:
-        """What could not be read, in words."""
+        """Return what could not be read, in words."""
         found = [f"{self.name}: {r.problem}" for r in self.readers.values() if r.problem]
         return found + ([f"{self.name}: {self.damaged:,} damaged events are left out"] if self.damaged else [])
 
@@ -199,7 +199,7 @@ class RunFolder:
         return [self.readers[name].run() for name in sorted(self.readers)]
 
     def notes(self) -> list[str]:
-        """What could not be read, in words."""
+        """Return what could not be read, in words."""
         found = [note for r in self.readers.values() for note in r.notes()]
         return found + ([f"{self.left_out:,} more event files are not read"] if self.left_out else [])
 

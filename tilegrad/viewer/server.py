@@ -45,12 +45,12 @@ class Server(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def whole(self) -> str:
-        """The page."""
+        """Return the page."""
         with self.reading:
             return page(self.source.page(live=self.source.folder is not None))
 
     def news(self, seen: str) -> str | None:
-        """The runs, as JSON; None if nothing is new since the version that the page has seen."""
+        """Return the runs, as JSON; None if nothing is new since the version that the page has seen."""
         folder = self.source.folder
         if folder is None:
             return None
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = 30
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that the base class calls
+    def do_GET(self) -> None:
         """Answer a request; one that was made for another host may come from a page elsewhere."""
         if self.headers.get("Host", "") not in self.server.hosts:
             return self._send(403, "text/plain", "this server answers for 127.0.0.1 only\n")
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
                 return self._made("application/json", lambda: self.server.news(seen))
         return self._send(404, "text/plain", "there is nothing here: the page is at /\n")
 
-    do_HEAD = do_GET  # noqa: N815
+    do_HEAD = do_GET
 
     def _made(self, kind: str, make: Callable[[], str | None]) -> None:
         """Send what is made; what went wrong in making it is said in a sentence."""
@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not news."""
+        """Ignore messages about requests."""
 
 
 def served(source: PageSource, port: int | None) -> Server:

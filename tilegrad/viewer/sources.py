@@ -38,7 +38,7 @@ class PageSource:
         self.opened = None if self.folder is not None else opened(path)
 
     def page(self, live: bool = False) -> Page:
-        """The page of it. A folder that is served is live."""
+        """Return its page; a served folder is live."""
         if self.opened is not None:
             return self.opened
         assert self.folder is not None
@@ -92,7 +92,7 @@ def _program(path: Path, data: bytes) -> Program:
 
 
 def _candidates(root: Path) -> list[Path]:
-    """The files of a folder, and of the folders in it, that may be steps or traces."""
+    """Return the files of a folder, and of the folders in it, that may be steps or traces."""
     found = []
     for folder, inner, names in os.walk(root):
         if Path(folder) != root:

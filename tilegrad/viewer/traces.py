@@ -77,7 +77,7 @@ def _span(event: Mapping[str, Any]) -> TraceSpan:
 
 
 def _line(lines: object) -> str:
-    """The first line of a launch, and the number of further ones."""
+    """Return the first line of a launch, and the number of further ones."""
     if isinstance(lines, Mapping) and lines:
         return f"{next(iter(lines))}" + (f" +{len(lines) - 1}" if len(lines) > 1 else "")
     return lines if isinstance(lines, str) else ""
@@ -95,7 +95,7 @@ def _joined(name: str, key: str) -> str:
 
 
 def _by_lane(spans: list[TraceSpan], processes: Mapping[Any, str]) -> dict[tuple[Any, Any], list[TraceSpan]]:
-    """The spans of each lane, in the order of processes and lanes."""
+    """Return the spans of each lane, in the order of processes and lanes."""
     found: dict[tuple[Any, Any], list[TraceSpan]] = {}
     for span in spans:
         found.setdefault(span.lane, []).append(span)
@@ -109,7 +109,7 @@ def _lane_name(lane: tuple[Any, Any], names: Mapping[tuple[Any, Any], str], proc
 
 
 def _nested(spans: list[TraceSpan], labels: dict[tuple[str, str, str, str], int]) -> Iterator[list[float]]:
-    """The spans of a lane with their depth: a span is within those that are open when it begins."""
+    """Return the spans of a lane with their depth: a span is within those that are open when it begins."""
     ends: list[float] = []
     for span in sorted(spans, key=lambda s: (s.start, -s.length)):
         while ends and ends[-1] <= span.start + RESOLUTION_US:
@@ -120,7 +120,7 @@ def _nested(spans: list[TraceSpan], labels: dict[tuple[str, str, str, str], int]
 
 
 def _thinned(points: list[list[float]]) -> list[list[float]]:
-    """The largest value of each stretch of a curve with too many points."""
+    """Return the largest value of each stretch of a curve with too many points."""
     size = -(-len(points) // MAX_POINTS)
     if size <= 1:
         return points

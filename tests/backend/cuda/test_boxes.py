@@ -84,9 +84,9 @@ class Draw:
         count = self.k if line == "ks" else extent * instances - choice([0, 5, 40])
         reach = self.k if column == "ks" else extent * instances - choice([0, 5, 40])
         masks = []
-        if line == "ks" and self.k % self.depth or choice([False, True, True]):
+        if (line == "ks" and self.k % self.depth) or choice([False, True, True]):
             masks.append(f"({line} < {max(1, count)}){lines}")
-        if column == "ks" and self.k % self.depth or choice([False, False, True]):
+        if (column == "ks" and self.k % self.depth) or choice([False, False, True]):
             masks.append(f"({column} < {max(1, reach)}){columns}")
         return text, f", mask={' & '.join(masks)}, other=0.0" if masks else ""
 

@@ -28,7 +28,7 @@ class CodegenTask(Generic[T]):
         """Run the task and keep its result or its exception."""
         try:
             self.made.append(self.work())
-        except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+        except BaseException as error:
             self.error = error
         self.done.set()
 

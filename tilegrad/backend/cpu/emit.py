@@ -51,7 +51,7 @@ class Type(NamedTuple):
         return f"v{self.lanes}{element}" if self.lanes else element
 
     def of(self, element: str) -> Type:
-        """The type with the same lanes and another element type."""
+        """Return the type with the same lanes and another element type."""
         return Type(element, self.lanes)
 
 
@@ -59,7 +59,7 @@ I1, I32, I64, PTR = Type("i1"), Type("i32"), Type("i64"), Type("ptr")
 
 
 def element_type(dtype: DType) -> str:
-    """The LLVM element type of a dtype in registers; bfloat16 and 8-bit floats are held as their bits."""
+    """Return the LLVM element type of a dtype in registers; bfloat16 and 8-bit floats are held as their bits."""
     if dtype is bool_:
         return "i1"
     if dtype is bfloat16:
@@ -91,7 +91,7 @@ class LlvmValue:
 
 
 def constant(value: float | int | bool, type: Type) -> LlvmValue:
-    """A constant, in all lanes.
+    """Return a constant, in all lanes.
 
     >>> constant(1.5, Type("float", 8)), constant(True, Type("i1"))
     (<8 x float> splat (float 0x3FF8000000000000), i1 true)
@@ -114,7 +114,7 @@ def _integer(value: int, type: Type) -> LlvmValue:
 
 
 def dtype_constant(value: float | int | bool, dtype: DType, lanes: int = 0) -> LlvmValue:
-    """A number as a constant of a dtype."""
+    """Return a number as a constant of a dtype."""
     if dtype is bfloat16:
         bits = int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16))
         return constant(bits, Type("i16", lanes))
@@ -135,7 +135,7 @@ def _float_text(double: bytes, element: str) -> str:
 
 
 def lane_constants(values: Sequence[int | bool], element: str) -> LlvmValue:
-    """A vector constant with one number per lane."""
+    """Return a vector constant with one number per lane."""
     shown = [("true" if v else "false") if element == "i1" else str(v) for v in values]
     return LlvmValue("<" + ", ".join(f"{element} {v}" for v in shown) + ">", Type(element, len(values)))
 
@@ -272,7 +272,7 @@ class Builder:
         return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
 
     def offset(self, pointer: LlvmValue, element: str, index: LlvmValue, hint: str = "at") -> LlvmValue:
-        """The address `index` elements past a pointer (a vector of addresses for a vector of indices)."""
+        """Return the address `index` elements past a pointer (a vector of addresses for a vector of indices)."""
         if index.text == "0":
             return pointer
         lanes = index.type.lanes
@@ -476,7 +476,7 @@ class Builder:
 
 
 def _multiple_of(start: LlvmValue, step: LlvmValue) -> int:
-    """A divisor of every value of a loop counter."""
+    """Return a divisor of every value of a loop counter."""
     from math import gcd
 
     first = int(start.text) if start.is_constant else start.multiple

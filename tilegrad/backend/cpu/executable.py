@@ -203,7 +203,7 @@ class _Repartitioner:
                 times if times[0] >= start else (),
                 workers,
                 round(stamping) + events.now() - stop,
-            )  # fmt: skip
+            )
         )
         if self.learning:
             self._runs += 1

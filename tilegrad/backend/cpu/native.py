@@ -261,7 +261,7 @@ class Team:
         return len(self._handles)
 
 
-class _signals_blocked:  # noqa: N801 - reads as what it is
+class _signals_blocked:
     """Block signals in threads started within: Python's own threads handle them; faults still end the process."""
 
     FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL})
@@ -274,7 +274,7 @@ class _signals_blocked:  # noqa: N801 - reads as what it is
 
 
 def _spins(microseconds: int) -> int:
-    """Number of pause instructions that last this long: they take 10 to 140 cycles, depending on the processor."""
+    """Return the number of pause instructions that last this long: one takes 10 to 140 cycles."""
     pauses = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code().addresses["pauses"])
     shortest = float("inf")
     for _ in range(3):
@@ -293,13 +293,13 @@ def cores() -> list[int]:
 
 
 def threads() -> int:
-    """Number of threads that run programs."""
+    """Return the number of threads that run programs."""
     return (settings().threads or len(cores())) if has_threads() else 1
 
 
 @once
 def team() -> Team:
-    """The thread team of this process."""
+    """Return the thread team of this process."""
     made = Team(threads(), cores())
     atexit.register(made.stop)  # their code is unmapped with the interpreter
     if hasattr(os, "register_at_fork"):

@@ -116,7 +116,7 @@ def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = 
 
 
 def version() -> str:
-    """The version of LLVM."""
+    """Return the version of LLVM."""
     return ".".join(map(str, llvm.llvm_version_info))
 
 
@@ -155,14 +155,14 @@ def _initialise() -> None:
 
 @once
 def linker() -> Any:
-    """The JIT linker."""
+    """Return the JIT linker."""
     _initialise()
     return llvm.create_lljit_compiler(suppress_errors=True)
 
 
 @cache
 def _machine(host: HostProcessor) -> Any:
-    """The target machine, created once: that and its first use take a quarter of the compile time of a small kernel."""
+    """Return the target machine, created once: creating it takes as long as compiling a small kernel."""
     # Level 2 of code generation: at level 0 LLVM aborts the process on AVX-512 code.
     target = llvm.Target.from_triple(host.triple)
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)

@@ -7,6 +7,7 @@ them. Consecutive long launches without data dependences (branches of a network)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -103,10 +104,10 @@ def _lanes(number: int, call: NativeCall, threads: int) -> list[list[Chunk]]:
     """Split a launch into equal chunks and give each lane consecutive ones (the first lanes may have one more)."""
     pieces = _chunk_count(call, threads)
     bounds = [call.instances * n // pieces for n in range(pieces + 1)]
-    chunks = [[InstanceRange(number, begin, end)] for begin, end in zip(bounds, bounds[1:], strict=False)]
+    chunks = [[InstanceRange(number, begin, end)] for begin, end in itertools.pairwise(bounds)]
     lanes = min(threads, pieces)
     starts = [-(-pieces * n // lanes) for n in range(lanes + 1)]
-    return [chunks[start:stop] for start, stop in zip(starts, starts[1:], strict=False)]
+    return [chunks[start:stop] for start, stop in itertools.pairwise(starts)]
 
 
 def _with_call(

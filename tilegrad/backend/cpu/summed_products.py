@@ -29,7 +29,7 @@ class SummedProduct(NamedTuple):
         return int(self.loop.step.value) if self.loop and isinstance(self.loop.step, ir.Literal) else 0
 
     def number(self) -> ir.Tile:
-        """Number of the iteration among all, as an expression inside the kernel."""
+        """Return the number of the iteration among all, as an expression inside the kernel."""
         return ir.Literal(self.first) if self.loop is None else ir.Name(self.loop.index) // self.step + self.first
 
 

@@ -36,7 +36,7 @@ class Target(NamedTuple):
 
 
 def target() -> Target:
-    """This machine, as far as settings allow it to be used."""
+    """Return the features of this machine that the settings allow."""
     from .limits import amx_permitted
 
     return _processor()._replace(matrix_unit=settings().amx and amx_permitted())

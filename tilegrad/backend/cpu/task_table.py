@@ -134,7 +134,8 @@ class TaskTable:
     @property
     def workers(self) -> list[int]:
         """For each thread and each segment: when it began and ended its first and last chunk of the last run in which
-        it took part."""
+        it took part.
+        """
         if self.is_single_threaded:
             return []
         start, count = self._times_at + 1 + len(self.segments), 2 * len(self.segments) * self.team.threads

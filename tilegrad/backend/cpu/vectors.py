@@ -365,7 +365,7 @@ def bitcast(b: Builder, x: LlvmValue, target: DType) -> LlvmValue:
 
 
 def memory_element(dtype: DType) -> str:
-    """The LLVM element type of a dtype in memory: bool is a byte."""
+    """Return the LLVM element type of a dtype in memory: bool is a byte."""
     return "i8" if dtype is bool_ else element_type(dtype)
 
 
@@ -380,10 +380,10 @@ def to_memory(b: Builder, x: LlvmValue, dtype: DType) -> LlvmValue:
 
 
 def zero(dtype: DType, lanes: int) -> LlvmValue:
-    """A vector of zeros."""
+    """Return a vector of zeros."""
     return dtype_constant(0, dtype, lanes)
 
 
 def lanes_type(dtype: DType, lanes: int) -> Type:
-    """The type of a vector of a dtype."""
+    """Return the type of a vector of a dtype."""
     return Type(element_type(dtype), lanes)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def used_atomics(kernel: Kernel) -> frozenset[str]:
-    """The names of old elements that the kernel looks at: by them instances can know of each other."""
+    """Return the names of old elements that the kernel reads: by them instances can know of each other."""
     every = list(statements(kernel.body))
     used = {x.name for s in every for x in walk(*roots(s)) if isinstance(x, Name)}
     return frozenset(s.name for s in every if isinstance(s, Atomic) and s.name in used)

@@ -50,7 +50,7 @@ def run(
     views: Mapping[str, View] = {},
     index_faults: IndexFaults | None = None,
 ) -> None:
-    """Runs all instances of a grid; what they store is then in the arrays among the arguments.
+    """Run all instances of a grid; what they store is then in the arrays among the arguments.
 
     `types` are those that the checker found, if the kernel has been checked already; `order` has the numbers of the
     instances (counted along the first axis first) as they should run. A `strict` run also refuses that two instances
@@ -88,7 +88,7 @@ def run(
 
 
 def program_of(number: int, grid: Sequence[int]) -> tuple[int, ...]:
-    """The place in a grid of three axes of an instance with a number.
+    """Return the place in a grid of three axes of an instance with a number.
 
     >>> program_of(7, (3, 2, 2))
     (1, 0, 1)
@@ -99,7 +99,7 @@ def program_of(number: int, grid: Sequence[int]) -> tuple[int, ...]:
 def _given(
     kernel: ir.Kernel, by_name: Mapping[str, Any], views: Mapping[str, View]
 ) -> tuple[dict[str, Memory], dict[str, Any]]:
-    """The memory of the pointers, and what all parameters are in the beginning."""
+    """Return the memory of the pointers, and what all parameters are in the beginning."""
     memories: dict[str, Memory] = {}
     names: dict[str, Any] = {}
     for p in kernel.parameters:
@@ -272,7 +272,7 @@ class Interpreter:
         self.memories[target.parameter].store(target.offsets, active, stored, self.number)
 
     def refuse_nan(self, target: Pointer, wrong: Any) -> None:
-        """A NaN that is stored was loaded, or born in this kernel."""
+        """Report a stored NaN as loaded, or as made in this kernel."""
         if not wrong.any() or self.tainted:
             return
         lane = first(wrong)
@@ -337,7 +337,7 @@ class Interpreter:
         return found
 
     def operand(self, tile: ir.Tile, dtype: DType) -> Any:
-        """The value of an operand that meets others in a dtype."""
+        """Return the value of an operand that meets others in a dtype."""
         if type(tile) is ir.Literal:
             return np.array(tile.value, dtype.numpy)
         return np.asarray(self.value(tile)).astype(dtype.numpy, copy=False)
@@ -378,7 +378,7 @@ def _apply(run: Interpreter, x: ir.Apply) -> Any:
 
 
 def _report(run: Interpreter, kept: Any, *given: Any) -> None:
-    """Notes the first index that is outside of its axis."""
+    """Note the first index that is outside of its axis."""
     wrong = np.asarray(kept != given[0])
     for index, extent, number in zip(*(np.broadcast_to(a, wrong.shape)[wrong] for a in given), strict=True):
         run.index_faults.report(int(number), int(index), int(extent))
@@ -442,7 +442,7 @@ def _gather(run: Interpreter, x: ir.GatherAlongAxis) -> Any:
 
 
 def _shaped(run: Interpreter, x: ir.Tile, change: Callable[[Any], Any]) -> Any:
-    """A tile, or a tile of pointers, in another shape."""
+    """Return a tile, or a tile of pointers, in another shape."""
     value = run.value(x)
     return value._replace(offsets=change(value.offsets)) if isinstance(value, Pointer) else change(value)
 

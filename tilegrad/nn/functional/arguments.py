@@ -29,7 +29,6 @@ def tensors_only(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     Traceback (most recent call last):
     tilegrad.errors.ArgumentError: relu: input is a list, not a tensor; wrap it: tilegrad.tensor(...)
     """
-
     of_floats = name in OF_FLOATS
 
     @wraps(function)

@@ -221,7 +221,7 @@ def _precision(word: str | None, allow_tf32: Any) -> Any:
 
 
 def _all() -> dict[str, Any]:
-    """The names of `tl.math`, which `libdevice` has too."""
+    """Return the names of `tl.math`, which `libdevice` has too."""
     own = {name: fn for name, fn in globals().items() if isinstance(fn, Builtin)}
     renamed = {"abs": abs_, "fabs": abs_, "max": maximum, "min": minimum, "rint": _made["round"], "div_rn": div_rn}
     return {**_made, **own, **renamed}

@@ -62,7 +62,7 @@ def num_programs(w: TileWriter, axis: Any) -> SymbolicTile:
 
 @builtin
 def arange(w: TileWriter, start: Any, end: Any) -> SymbolicTile:
-    """Return the integers from start to end - 1. (Any length, not only Triton's powers of two.)"""
+    """Return the integers from start to end - 1: of any length, not only Triton's powers of two."""
     first, last = static_int(start, "the start of tl.arange"), static_int(end, "the end of tl.arange")
     if last <= first:
         raise Refused(f"tl.arange({first}, {last}) has no elements: the end must be greater than the start")

@@ -66,7 +66,7 @@ class KernelLocation(NamedTuple):
         return f"{os.path.basename(self.source.file)}:{self.line}"
 
     def marked(self) -> str:
-        """The source line with carets below the node."""
+        """Return the source line with carets below the node."""
         row = int(getattr(self.node, "lineno", 1))
         text = self.source.lines[row - 1] if row <= len(self.source.lines) else ""
         raw = text[self.source.indent :].encode()

@@ -49,7 +49,7 @@ def is_bfloat16_row(e: ElementEvaluator, x: ir.Tile) -> bool:
 
 
 def even_or_odd(e: ElementEvaluator, x: ir.Tile, at: Position, odd: bool, made: Made | None = None) -> LlvmValue:
-    """The even or odd elements of twice as many as there are lanes; `made` memoises shared subexpressions."""
+    """Return the even or odd elements of twice as many as there are lanes; `made` memoises shared subexpressions."""
     made = {} if made is None else made
     x = e.definition(x)
     key: tuple[int | str, ...] = (id(x), *[place.text for place in at.indices])

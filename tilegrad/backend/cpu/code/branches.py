@@ -65,7 +65,7 @@ def split_branches(kernel: Kernel) -> list[KernelPart]:
 
 
 def dispatcher(name: str) -> str:
-    """The kernel that dispatches to its parts."""
+    """Return the kernel that dispatches to its parts."""
     return DISPATCHER.replace("NAME", name)
 
 

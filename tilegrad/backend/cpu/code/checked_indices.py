@@ -29,7 +29,7 @@ def clamped_index(b: Builder, dtype: DType, args: tuple[LlvmValue, ...], existin
     padding.
     """
     lanes = max(a.type.lanes for a in args)
-    index, end, number = (b.splat(a, lanes) for a in args)
+    index, end, _number = (b.splat(a, lanes) for a in args)
     signed = dtype.kind == "int"
     outside = b.compare("uge", index, end, "outside")
     if existing is not None and lanes:

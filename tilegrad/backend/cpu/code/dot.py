@@ -147,7 +147,7 @@ class _RegisterBlocked:
         return self.e.affine.step(y.pointer, -2) if isinstance(y, ir.Load) else None
 
     def _prepacked(self, x: ir.Tile, right: bool) -> Panels | None:
-        """The panels of a prepacked operand."""
+        """Return the panels of a prepacked operand."""
         place = self.nests.prepacked_panels.get((x, right))
         if place is None:
             return None

@@ -305,7 +305,7 @@ class _FusionSearch:
         return all(not self._may_alias(other, pointer) or self._are_disjoint(other, pointer) for other in self.stored)
 
     def _steps(self, pointer: ir.Tile) -> list[int | None]:
-        """Steps of a pointer along the axes of more than one element."""
+        """Return the steps of a pointer along the axes of more than one element."""
         shape = self.space[0] or self.e.types.of(pointer).shape
         return [self.e.affine.step(pointer, n - len(shape)) for n, extent in enumerate(shape) if extent > 1]
 

@@ -50,7 +50,7 @@ def has_one_break(e: ElementEvaluator, pointer: ir.Tile, lanes: int) -> bool:
 
 
 def _dividend(e: ElementEvaluator, x: ir.Tile) -> ir.Tile:
-    """The dividend of the innermost remainder."""
+    """Return the dividend of the innermost remainder."""
     while isinstance(x, ir.Apply) and x.fn in ("floordiv", "mod"):
         x = x.args[0]
         named = e.affine.resolved(x)

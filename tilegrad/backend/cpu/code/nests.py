@@ -37,7 +37,7 @@ class LoopNests:
         """Whether all products use multiply-adds."""
 
     def form_of(self, x: ir.Dot) -> LowPrecisionForm | None:
-        """The low-precision form in which a product is computed; None: by multiply-adds."""
+        """Return the low-precision form in which a product is computed; None: by multiply-adds."""
         return None if self.multiply_adds_only else low_precision_form(self.target, self.e.types, x)
 
     def for_each(

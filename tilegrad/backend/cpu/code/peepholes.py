@@ -107,7 +107,7 @@ def divide_by_constant(b: Builder, fn: str, x: LlvmValue, divisor: int, max_divi
 
 
 def _scale(divisor: int, max_dividend: int, bits: int) -> tuple[int, int] | None:
-    """A factor and a shift that divide the numbers up to `max_dividend`.
+    """Return a factor and a shift that divide the numbers up to `max_dividend`.
 
     >>> _scale(9, 255, 32)
     (57, 9)

@@ -47,17 +47,17 @@ class Position(NamedTuple):
         return self if not self.indices else self.moved(lanes=0)
 
     def iteration(self, *index: LlvmValue, lanes: int | None = None) -> Position:
-        """A position inside another loop, in which nothing is known yet."""
+        """Return a position inside another loop, in which nothing is known yet."""
         return self._replace(indices=index, lanes=self.lanes if lanes is None else lanes, known={})
 
 
 def first_lanes(count: int, lanes: int) -> LlvmValue:
-    """A mask of the first lanes of a vector."""
+    """Return a mask of the first lanes of a vector."""
     return lane_constants([n < count for n in range(lanes)], "i1")
 
 
 def position(
     index: Sequence[LlvmValue] = (), lanes: int = 0, *, active: int | None = None, aligned: bool = False
 ) -> Position:
-    """A position in a new iteration."""
+    """Return a position in a new iteration."""
     return Position(tuple(index), lanes, active, aligned, {}, {})

@@ -163,7 +163,7 @@ def scan(nests: LoopNests, out: StackTile, fn: str, x: ir.Tile, axis: int) -> No
 
 
 def _rows_at_once(source: TileType) -> int:
-    """Number of rows of a tile that one loop reduces."""
+    """Return the number of rows of a tile that one loop reduces."""
     if len(source.shape) < 2 or source.shape[-1] < MIN_LONG_ROW:
         return 1
     return next(n for n in range(MAX_ROWS_AT_ONCE, 0, -1) if source.shape[-2] % n == 0)

@@ -40,7 +40,7 @@ def store_transposed(nests: LoopNests, stores: Sequence[ir.Store], twice: bool) 
 def _transposed_loads(
     e: ElementEvaluator, x: ir.Tile, shape: tuple[int, ...], lanes: int
 ) -> list[tuple[ir.Load, ir.Load]] | None:
-    """The loads of an expression with transposed layout, and their transposes; None if one has none."""
+    """Return the loads of an expression with transposed layout, and their transposes; None if one has none."""
     found = []
     for y in e.loads(x):
         if e.types.of(y).shape == shape and e.affine.step(y.pointer, lanes=lanes) not in (0, 1):

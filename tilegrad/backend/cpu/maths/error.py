@@ -10,7 +10,7 @@ MAX_NEAR_FLOAT, MAX_NEAR_DOUBLE, MAX_NEAR_COMPLEMENT = 0.875, 1.0, 0.75
 
 
 def erf(x: Vector) -> Vector:
-    """An odd polynomial near 0; beyond, 1 - erfc(|x|): erfc is below a sixth, so its errors hardly count."""
+    """Evaluate an odd polynomial near 0; beyond, 1 - erfc(|x|): erfc is below a sixth, so its errors hardly count."""
     if x.element == "double":
         size = absolute(x)
         return copysign(where(size < MAX_NEAR_DOUBLE, _near(size), 1.0 - _tail(size)), x)
@@ -23,7 +23,7 @@ def erf(x: Vector) -> Vector:
 
 
 def erfc(x: Vector) -> Vector:
-    """The complementary error function, in float64 only."""
+    """Return the complementary error function, in float64 only."""
     size = absolute(x)
     tail = _tail(size)
     return where(size < MAX_NEAR_COMPLEMENT, 1.0 - copysign(_near(size), x), where(x < 0.0, 2.0 - tail, tail))

@@ -41,7 +41,7 @@ def bias(x: Vector) -> int:
 
 
 def rounded(x: Vector, factor: Number, offset: int) -> tuple[Vector, Vector]:
-    """The integer n nearest to x * factor, and an integer whose low bits are n + offset."""
+    """Return the integer n nearest to x * factor, and an integer whose low bits are n + offset."""
     magic = 1.5 * 2 ** mantissa_bits(x) + offset
     moved = fma(x, factor, magic)
     return moved - magic, bits_of(moved)
@@ -133,7 +133,7 @@ def sigmoid(x: Vector) -> Vector:
 
 
 def tanh(x: Vector) -> Vector:
-    """An odd polynomial where tanh < 1/2, and 1 - 2 / (e^2|x| + 1) beyond."""
+    """Evaluate an odd polynomial where tanh < 1/2, and 1 - 2 / (e^2|x| + 1) beyond."""
     size = absolute(x)
     y = at_most(size, 10.0 if x.element == "float" else 20.0)
     n, k = rounded(y, 2 * table(x)["log2(e)"][0], bias(x))

@@ -47,7 +47,7 @@ def atan(x: Vector) -> Vector:
 
 
 def atan2(y: Vector, x: Vector) -> Vector:
-    """The angle of (x, y), by the quotient in the first octants; zeros and infinities as in C99."""
+    """Return the angle of (x, y), by the quotient in the first octants; zeros and infinities as in C99."""
     rise, run = absolute(y), absolute(x)
     rise, run = _scaled(rise, run)
     angle = arc_tangent(rise, run)

@@ -34,7 +34,7 @@ def log10(x: Vector) -> Vector:
 
 
 def log1p(x: Vector) -> Vector:
-    """The logarithm of u = 1 + x, with the rounding error of the sum added to the fraction."""
+    """Return the logarithm of u = 1 + x, with the rounding error of the sum added to the fraction."""
     u = x + 1.0
     kept = u - 1.0
     lost = (1.0 - (u - kept)) + (x - kept)

@@ -32,7 +32,7 @@ def cos(x: Vector) -> Vector:
 
 
 def tan(x: Vector) -> Vector:
-    """The tangent, in float64 only."""
+    """Return the tangent, in float64 only."""
     size, quarter, r, rest = _reduced(x)
     near = from_bits(bits_of(tangent(r, rest, quarter)) ^ sign_of(x))
     return unless(size < FAR[x.element], near, "tan", [x], tan_by_integers)
@@ -104,7 +104,7 @@ def tangent(r: Vector, rest: Vector | None, quarter: Vector) -> Vector:
 
 
 def sign_of(x: Vector) -> Vector:
-    """The sign bit."""
+    """Return the sign bit."""
     return bits_of(x) & -(1 << (x.bits - 1))
 
 

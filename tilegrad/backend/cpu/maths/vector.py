@@ -111,7 +111,7 @@ class Vector:
         return self.binary("shl", self, y)
 
     def __rshift__(self, y: Vector | Number) -> Vector:
-        """An arithmetic shift: integers are signed here."""
+        """Return an arithmetic shift: integers are signed here."""
         return self.binary("ashr", self, y)
 
     def shift_in_zeros(self, y: Vector | Number) -> Vector:

@@ -225,9 +225,7 @@ class Elements:
         for n, axis in enumerate(view):
             at = self.position(axis)
             step = pitch if n == len(shape) - 1 else shape[n]
-            if flat is None:
-                flat = at
-            elif flat.text == "0":
+            if flat is None or flat.text == "0":
                 flat = at
             else:
                 scaled = binary("*", PRODUCT, flat, Text(str(step)))
