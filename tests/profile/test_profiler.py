@@ -241,10 +241,10 @@ def test_host_device_waiting_and_overlap_are_separate() -> None:
     from tilegrad.profile.timeline import Timeline
 
     records = [
-        Record("run", "step", "cuda:0", "main", 50, 250),
-        Record("launch", "matmul", "cuda:0", "cuda:0", 100, 300),
-        Record("launch", "add", "cuda:0", "cuda:0", 300, 400),
-        Record("load", "DataLoader", "cpu", "main", 350, 600),
+        TimelineRecord("run", "step", "cuda:0", "main", 50, 250),
+        TimelineRecord("launch", "matmul", "cuda:0", "cuda:0", 100, 300),
+        TimelineRecord("launch", "add", "cuda:0", "cuda:0", 300, 400),
+        TimelineRecord("load", "DataLoader", "cpu", "main", 350, 600),
     ]
     found = Timeline(records, [], 0, 1000)
     assert (found.busy("cuda:0"), found.overlap("cuda:0"), found.overlap("cpu")) == (300, 200, 0)
