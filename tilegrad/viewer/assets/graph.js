@@ -8,7 +8,7 @@ import { arrange, treeOf } from "./layout.js";
 
 const FONT = "12px system-ui, sans-serif", SMALL = "10.5px system-ui, sans-serif";
 const MAX_LABEL = 34, LEAF_HEIGHT = 36, GROUP_HEIGHT = 46;
-const MIN_SCALE = 0.02, MAX_SCALE = 3, TEXT_SCALE = 0.4;
+const MIN_SCALE = 0.02, MAX_SCALE = 3, TEXT_SCALE = 0.4, READABLE_SCALE = 0.55;
 const MAX_BOXES_A_FRAME = 1500; // of more boxes in sight one stands for those that would cover each other
 const MAX_EDGES_A_FRAME = 3000;
 const MAX_BANDS = 40; // kernels of a group that are shown by their colours
@@ -20,7 +20,7 @@ export function graphView(panel) {
     panel, tree: null, drawing: null, unfolded: new Set(), mode: "kernel", x: 0, y: 0, scale: 1, stats: null, times: [],
   };
   const stage = el("div", { class: "stage" });
-  const canvas = canvasIn(stage, "Graph. Arrows move along edges, Enter unfolds, plus and minus zoom.", () => (state.fitted ? state.draw() : fit(state)));
+  const canvas = canvasIn(stage, "Graph. Arrows move along edges, Enter unfolds, plus and minus zoom.", () => resized(state));
   Object.assign(state, { stage, canvas, draw: onceAFrame(() => paintGraph(state)) });
   panel.append(graphTools(state), stage);
   follow(state);
@@ -30,6 +30,12 @@ export function graphView(panel) {
     if (["selection", "theme", "tab"].includes(what)) state.draw();
   });
   return state;
+}
+
+function resized(state) {
+  if (!state.fitted) return fit(state, true);
+  reveal(state); // what is selected may be beyond the new border
+  state.draw();
 }
 
 function graphTools(state) {
@@ -61,13 +67,13 @@ function beginGraph(state) {
   state.times = step.nodes.map((node) => (whole ? node.kernels.reduce((s, k) => s + (step.kernels[k]?.seconds || 0), 0) / whole : 0));
   if (step.nodes.length <= UNFOLD_UP_TO) for (const key of state.tree.groups.keys()) state.unfolded.add(key);
   arranged(state);
-  fit(state);
+  fit(state, true);
 }
 
 function fold(state, open) {
   state.unfolded = new Set(open ? state.tree.groups.keys() : []);
   arranged(state);
-  fit(state);
+  fit(state, true);
 }
 
 // Lays out what is unfolded, and prepares what a frame needs to find what is in sight.
@@ -263,7 +269,7 @@ function paintEdges(state, context, view, ink) {
   const seen = new Set();
   const marked = [];
   context.strokeStyle = ink.soft;
-  context.globalAlpha = store.selection ? 0.18 : 0.42;
+  context.globalAlpha = (store.selection ? 0.18 : 0.42) * Math.min(1, Math.max(0.1, 1.8 * scale)); // from afar boxes count
   context.lineWidth = Math.max(1, 0.7 / scale);
   context.beginPath();
   for (let s = Math.floor(view.top / BUCKET); s <= Math.floor(view.bottom / BUCKET); s++) {
@@ -314,13 +320,19 @@ export function zoom(state, factor, x = state.canvas.clientWidth / 2, y = state.
   state.draw();
 }
 
-function fit(state) {
+// Shows everything; or, if that would be too small to read, the beginning.
+function fit(state, readable = false) {
   const { drawing, canvas } = state;
   if (!drawing) return;
   const [width, height] = [canvas.clientWidth || 800, canvas.clientHeight || 500];
   state.scale = Math.max(MIN_SCALE, Math.min(1.15, (width - 40) / drawing.width, (height - 40) / drawing.height));
-  if (state.scale < TEXT_SCALE) state.scale = Math.max(state.scale, Math.min(0.62, (width - 40) / drawing.width));
-  state.x = (width - drawing.width * state.scale) / 2;
+  let middle = drawing.width / 2;
+  if (readable && state.scale < READABLE_SCALE) {
+    state.scale = READABLE_SCALE;
+    const first = drawing.boxes.filter((box) => !box.open).reduce((a, b) => (b.y < a.y ? b : a));
+    if (drawing.width * state.scale > width) middle = first.x + first.width / 2;
+  }
+  state.x = width / 2 - middle * state.scale;
   state.y = Math.max(20, (height - drawing.height * state.scale) / 2);
   state.fitted = Boolean(canvas.clientWidth);
   state.draw();

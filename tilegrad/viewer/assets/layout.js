@@ -155,6 +155,7 @@ function routed(step, boxes, boxOf, whole) {
 // Layers from top to bottom: each item below all that it reads, few crossings, straight long edges.
 export function layered(items, edges) {
   const count = items.length;
+  if (!edges.length && count > 3) return grid(items);
   const [below, above] = neighbours(count, edges);
   const layer = layers(count, below, above);
   const cells = items.map((item, i) => ({ i, width: item.width, layer: layer[i] }));
@@ -199,6 +200,23 @@ export function layered(items, edges) {
     }));
   }
   return { width: right - left, height: Math.max(1, y - GAP_Y), threads: routes };
+}
+
+// Items that do not read each other, in rows.
+function grid(items) {
+  const columns = Math.ceil(Math.sqrt(items.length / 2));
+  let y = 0, width = 0;
+  for (let n = 0; n < items.length; n += columns) {
+    let x = 0;
+    const row = items.slice(n, n + columns);
+    for (const item of row) {
+      [item.x, item.y] = [x, y];
+      x += item.width + GAP_X;
+    }
+    width = Math.max(width, x - GAP_X);
+    y += Math.max(...row.map((item) => item.height)) + GAP_X;
+  }
+  return { width, height: y - GAP_X, threads: new Map() };
 }
 
 function neighbours(count, edges) {

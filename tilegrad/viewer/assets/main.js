@@ -29,7 +29,7 @@ function start() {
   const heading = el("div", { class: "title" });
   const tabs = el("div", { class: "tabs", role: "tablist" });
   document.body.append(
-    el("div", { class: "app" },
+    el("div", { class: page.steps.length || page.traces.length ? "app" : "app lean" },
       el("header", {}, heading, box, button("◐", flip, { class: "theme", title: "light or dark (t)", "aria-label": "light or dark" })),
       el("nav", {}, tabs), views, aside));
   const panels = {};

@@ -2,7 +2,7 @@
 
 import { el, onceAFrame, replace } from "./dom.js";
 import { figure, plural } from "./format.js";
-import { heat, runHue } from "./colours.js";
+import { heat, runHue, stroke, tint } from "./colours.js";
 import { select, store, subscribe, within } from "./store.js";
 import { chart, legend } from "./chart.js";
 
@@ -36,7 +36,7 @@ function drawTraining(state) {
         if (event.target.checked) state.hidden.delete(run.name);
         else state.hidden.add(run.name);
         state.draw();
-      } } }), el("span", { class: "dash", style: { background: `oklch(0.65 0.13 ${runHue(number)})` } }), run.name)),
+      } } }), el("span", { class: "dash", style: { background: stroke(runHue(number)) } }), run.name)),
     el("label", {}, el("span", { class: "soft" }, "smooth "), el("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: state.smooth, "aria-label": "smoothing", on: { input: (event) => { state.smooth = Number(event.target.value); state.draw(); } } })),
     el("label", {}, el("span", { class: "soft" }, "over "), el("select", { "aria-label": "axis", on: { change: (event) => { state.axis = event.target.value; state.draw(); } } },
       ["step", "minutes"].map((name) => el("option", { value: name, selected: name === state.axis }, name)))),
@@ -150,7 +150,7 @@ function matrixCards(runs) {
     const rows = matrix.rows.map((own, r) => {
       const sum = own.reduce((a, b) => a + b, 0) || 1;
       return el("tr", {}, el("th", { scope: "row" }, matrix.labels[r]), own.map((count, c) =>
-        el("td", { class: r === c ? "right" : null, style: count ? { background: heat(r === c ? (0.35 * count) / sum : Math.min(1, 0.2 + (2 * count) / sum)) } : {}, title: `${figure(count)} of ${figure(sum)}: ${matrix.labels[r]} taken for ${matrix.labels[c]}` }, count ? figure(count).replace(/\.?0+$/, (zeros) => (zeros.startsWith(".") ? "" : zeros)) : "")));
+        el("td", { class: r === c ? "right" : null, style: count ? { background: r === c ? tint(150) : heat(Math.min(1, 0.15 + (2 * count) / sum)) } : {}, title: `${figure(count)} of ${figure(sum)}: ${matrix.labels[r]} taken for ${matrix.labels[c]}` }, count ? figure(count).replace(/\.?0+$/, (zeros) => (zeros.startsWith(".") ? "" : zeros)) : "")));
     });
     const right = matrix.rows.reduce((sum, own, r) => sum + own[r], 0), whole = matrix.rows.flat().reduce((a, b) => a + b, 0) || 1;
     return card(matrix.tag, `${run.name}, step ${matrix.step}: ${((100 * right) / whole).toFixed(1)} % right. Rows: what it is; columns: what it was taken for.`,
@@ -167,7 +167,14 @@ function grouped(matrices) {
 function pictureCards(runs) {
   return runs.filter((run) => run.pictures.length).map((run) => card("pictures", `${run.name}, ${plural(run.pictures.length, "picture")}`,
     el("ul", { class: "pictures" }, run.pictures.map((picture) =>
-      el("li", {}, el("img", { src: `data:image/png;base64,${picture.png}`, alt: picture.tag, loading: "lazy" }), el("span", {}, picture.tag), el("span", { class: "soft" }, `step ${picture.step}`))))));
+      el("li", {}, el("img", { src: `data:image/png;base64,${picture.png}`, alt: picture.tag, style: { width: `${widthOf(picture)}px` } }), el("span", {}, picture.tag), el("span", { class: "soft" }, `step ${picture.step}`))))));
+}
+
+// Small pictures are enlarged: the width of a PNG file stands in its bytes 16 to 19.
+function widthOf(picture) {
+  const head = atob(picture.png.slice(0, 32));
+  const width = [16, 17, 18, 19].reduce((sum, n) => sum * 256 + head.charCodeAt(n), 0) || 1;
+  return width <= 32 ? 84 : Math.max(width, Math.floor(280 / width) * width);
 }
 
 function textCards(runs) {
