@@ -128,7 +128,7 @@ class profile:
         self._running = True
         self._before = state.trace
         self._tracked = handle.watching() is not None
-        timing.begin()
+        timing.synchronize()  # what was recorded before is no part of the profile
         if self._counters is not None:
             self._counters.start()
         self._begin()
