@@ -14,8 +14,8 @@ from .scatter import broadcast_strides
 from .tile_code import TileCode, Tiles
 
 
-class AttentionSpec(Structure):
-    """Sizes of attention and of its tiles."""
+class SizesSpec(Structure):
+    """Sizes of attention, as kernels get them: those of `AttentionSizes`."""
 
     n: int
     m: int
@@ -23,6 +23,16 @@ class AttentionSpec(Structure):
     keys: int
     width: int
     features: int
+
+    @property
+    def group(self) -> int:
+        """Queries' heads that share a head of keys."""
+        return self.n // self.m
+
+
+class AttentionSpec(SizesSpec):
+    """Sizes of attention and of its tiles."""
+
     heads: int
     lanes: int
     """Queries of a tile."""
@@ -43,11 +53,6 @@ class AttentionSpec(Structure):
     multipliers = MULTIPLIERS
     key_steps = KEY_STEPS
     rounds = ROUNDS
-
-    @property
-    def group(self) -> int:
-        """Queries' heads that share a head of keys."""
-        return self.n // self.m
 
     @property
     def tiles(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..ir.dtype import DType, bfloat16
-from ..ir.node import Structure
+from .attention_code import SizesSpec
 from .attention_shapes import AttentionOp
 from .tile_code import TileCode, Tiles
 
@@ -15,15 +15,9 @@ GRADIENT_COLUMNS = 64
 """Columns of such a tile in a gradient kernel."""
 
 
-class TiledSpec(Structure):
+class TiledSpec(SizesSpec):
     """Sizes of attention and of its tiles."""
 
-    n: int
-    m: int
-    queries: int
-    keys: int
-    width: int
-    features: int
     rows: int
     columns: int
     tiles: int
@@ -33,11 +27,6 @@ class TiledSpec(Structure):
     dtype: DType
 
     log2e = 1 / math.log(2)
-
-    @property
-    def group(self) -> int:
-        """Queries' heads that share a head of keys."""
-        return self.n // self.m
 
     @property
     def binary_scale(self) -> float:

@@ -13,7 +13,7 @@ from ..ir.size import product
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Sum, reshape
 from ..runtime.target_model import TargetModel
-from .share import on_inputs
+from .rewrite import change_each
 
 MIN_ELEMENTS = 1 << 16
 """Elements from which the number of passes over memory matters."""
@@ -44,15 +44,7 @@ def column_sums(graph: Graph, target: TargetModel = TargetModel()) -> Graph:
     cut = _sums_to_split(graph, target)
     if not cut:
         return graph
-    given = set(graph.inputs)
-    new: dict[Value, Value] = {}
-    for value in graph.values():
-        if value in given or not value.inputs:
-            new[value] = value
-            continue
-        made = on_inputs(value, tuple([new[x] for x in value.inputs]))
-        new[value] = _split(made, cut[value]) if value in cut else made  # type: ignore[arg-type]
-    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+    return change_each(graph, lambda value, made: _split(made, cut[value]) if value in cut else made)  # type: ignore[arg-type]
 
 
 def _sums_to_split(graph: Graph, target: TargetModel) -> dict[Value, int]:

@@ -12,7 +12,7 @@ from ..ir.graph import Graph, Value
 from ..ir.location import working_for
 from ..ir.size import Size
 from ..ops.packed_rows import Materialised
-from .share import on_inputs
+from .rewrite import change_each
 
 MIN_ELEMENTS = 1024
 """Elements from which a value is worth memory of its own."""
@@ -38,13 +38,12 @@ def hoist_constants(graph: Graph, constant_inputs: Set[Value]) -> Graph:
     found = {_stored_part(value, sources) for value in _boundary(graph, sources)} - {None}
     if not found:
         return graph
-    given = set(graph.inputs)
-    new: dict[Value, Value] = {}
-    for value in graph.values():
-        made = value if value in given else on_inputs(value, tuple([new[x] for x in value.inputs]))
+
+    def stored(value: Value, made: Value) -> Value:
         with working_for(value.location):
-            new[value] = Materialised(made) if value in found else made
-    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))
+            return Materialised(made) if value in found else made
+
+    return change_each(graph, stored)
 
 
 def _sources(graph: Graph, constant_inputs: Set[Value]) -> dict[Value, frozenset[Value]]:

@@ -12,6 +12,9 @@ from .share import on_inputs
 Rewrite: TypeAlias = Callable[[Value, set[Value]], "Value | None"]
 """Return a replacement for a value, or None. The set holds values with several readers."""
 
+Change: TypeAlias = Callable[[Value, Value], Value]
+"""Return a replacement, given a value and the same on changed inputs."""
+
 MAX_STEPS = 64
 """Most rewrites of one value; more mean that rules undo each other."""
 
@@ -56,3 +59,14 @@ def _rewritten(value: Value, new: dict[Value, Value], simpler: Rewrite, busy: se
             return new[found]
         value = found
     raise AssertionError(f"rewriting goes round in a circle: {value}")
+
+
+def change_each(graph: Graph, change: Change) -> Graph:
+    """Change each value once, producers first; return the graph itself if nothing changed."""
+    new: dict[Value, Value] = {x: x for x in graph.inputs}
+    for value in graph.values():
+        if value not in new:
+            new[value] = change(value, on_inputs(value, tuple([new[x] for x in value.inputs])))
+    if all(x is y for x, y in new.items()):
+        return graph
+    return Graph(graph.inputs, tuple([new[v] for v in graph.outputs]))

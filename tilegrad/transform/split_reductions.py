@@ -18,7 +18,7 @@ from ..ops.creation import positions
 from ..ops.movement import pad
 from ..ops.reduction import ArgExtreme, Argmax, Max, Min
 from ..runtime.target_model import TargetModel
-from .share import on_inputs
+from .rewrite import change_each
 
 EXTREME = {"argmax": "maximum", "argmin": "minimum"}
 MAX_VISITED = 24
@@ -39,19 +39,7 @@ def split_reductions(graph: Graph, target: TargetModel = TargetModel()) -> Graph
       %2: f32[] = sum[axes=(0), keepdim=False] %1
       return %2
     """
-    given = set(graph.inputs)
-    new: dict[Value, Value] = {}
-    for value in graph.values():
-        if value in given or not value.inputs:
-            new[value] = value
-            continue
-        made = on_inputs(value, tuple([new[x] for x in value.inputs]))
-        if isinstance(made, Reduction):
-            made = _split_reduction(made, target)
-        new[value] = made
-    if all(x is y for x, y in new.items()):
-        return graph
-    return Graph(graph.inputs, tuple(new[v] for v in graph.outputs))
+    return change_each(graph, lambda _, made: _split_reduction(made, target) if isinstance(made, Reduction) else made)
 
 
 def _split_reduction(value: Reduction, target: TargetModel) -> Value:

@@ -6,7 +6,15 @@
 from __future__ import annotations
 
 from ...tiles.read import core as tl
+from ...tiles.read.scope import TileFunction
 from ..op_kernel import OpKernel, int64
+
+
+@TileFunction
+def clear(out, own, COUNT, BLOCK):
+    for first in range(0, COUNT, BLOCK):
+        number = first + tl.arange(0, BLOCK)
+        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=out.dtype.element_ty), mask=number < COUNT)
 
 
 @OpKernel
@@ -14,9 +22,7 @@ def partial_histograms(numbers, out, BLOCK, LENGTH, COUNT, BINS):
     # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * BINS
-    for first in range(0, BINS, BLOCK):
-        number = first + tl.arange(0, BLOCK)
-        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int32), mask=number < BINS)
+    clear(out, own, BINS, BLOCK)
     for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, int64(COUNT)), BLOCK):
         place = begin + tl.arange(0, BLOCK)
         met = tl.load(numbers + place, mask=place < COUNT, other=0)
@@ -28,9 +34,7 @@ def exact_sums(places, amounts, out, BLOCK, LENGTH, COUNT, COUNTERS, WORDS, POWE
     # Integer sums do not depend on the order.
     part = tl.program_id(0).to(tl.int64)
     own = part * COUNTERS
-    for first in range(0, COUNTERS, BLOCK):
-        number = first + tl.arange(0, BLOCK)
-        tl.store(out + (own + number), tl.zeros((BLOCK,), dtype=tl.int64), mask=number < COUNTERS)
+    clear(out, own, COUNTERS, BLOCK)
     for begin in range(part * LENGTH, tl.minimum((part + 1) * LENGTH, int64(COUNT)), BLOCK):
         at = begin + tl.arange(0, BLOCK)
         inside = at < COUNT

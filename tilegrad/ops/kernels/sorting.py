@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ...tiles.read import core as tl
+from ...tiles.read.scope import TileFunction
 from ..op_kernel import OpKernel, int64
 
 
@@ -95,14 +96,20 @@ def smallest_keys(keys, out, LENGTH, COUNT):
         tl.store(out + (best + COUNT + k), packed >> int64(32))
 
 
-@OpKernel
-def digit_counts(numbers, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
+@TileFunction
+def digits(numbers, BLOCK, SEVERAL, LENGTH, SHIFT):
     row = tl.program_id(0).to(tl.int64)
     block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
     place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = place < LENGTH
     number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
     digit = (number >> int64(SHIFT)).to(tl.int32) & 15
+    return row, block, inside, number, digit
+
+
+@OpKernel
+def digit_counts(numbers, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
+    row, block, inside, _, digit = digits(numbers, BLOCK, SEVERAL, LENGTH, SHIFT)
     # A word holds the counts of four digits.
     word = tl.arange(0, 4)
     mine = (digit >> 2)[None, :, :] == word[:, None, None]
@@ -116,12 +123,7 @@ def digit_counts(numbers, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
 
 @OpKernel
 def sort_by_digit(numbers, starts, out, BLOCK, BLOCKS, SEVERAL, LENGTH, SHIFT):
-    row = tl.program_id(0).to(tl.int64)
-    block = tl.program_id(1) * SEVERAL + tl.arange(0, SEVERAL)
-    place = block[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
-    inside = place < LENGTH
-    number = tl.load(numbers + (row * LENGTH + place), mask=inside, other=0)
-    digit = (number >> int64(SHIFT)).to(tl.int32) & 15
+    row, block, inside, number, digit = digits(numbers, BLOCK, SEVERAL, LENGTH, SHIFT)
     # A word holds the counts of eight digits, modulo 256 (if a block has only one digit).
     word = tl.arange(0, 2)
     bit = ((digit & 7) * 8).to(tl.int64)
