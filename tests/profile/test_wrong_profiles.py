@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -60,6 +62,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a difference to nothing": (lambda: stopped().diff({}), "rows with count, low, median and high"),
     "a difference to a number": (lambda: stopped().diff(7), "rows with count"),  # type: ignore[arg-type]
     "a difference to words": (lambda: stopped().diff({"rows": {"a": "b"}}), "rows with count"),
+    "a roofline of no device": (lambda: stopped().export_roofline("x.svg", "cuda:7"), "no kernel of cuda:7"),
+    "a half way": (lambda: stopped().key_averages().table(sort_by=3), "sort_by is 3"),  # type: ignore[arg-type]
+    "activities that are no list": (lambda: profile(activities=3), "a list of ProfilerActivity, not 3"),  # type: ignore[arg-type]
+    "memory of a plain function": (lambda: tg.memory.peak(print), r"that tilegrad\.jit has made"),
+    "memory of what never ran": (lambda: tg.memory.peak(tg.jit(lambda x: x)), "no program yet"),
     "a difference to no file": (lambda: stopped().diff("none.json"), "cannot be read"),
 }  # fmt: skip
 
@@ -124,6 +131,84 @@ def test_a_handler_that_raises() -> None:
     ):
         p.step()
     assert not events.listeners
+
+
+@pytest.mark.parametrize("does", ["stop", "step", "start", "export", "table"])
+def test_a_handler_that_uses_its_profile(does: str, tmp_path: Path) -> None:
+    """Within `on_trace_ready` the records can be read; what makes no sense there is an error in words."""
+    seen: list[Any] = []
+
+    def ready(p: Any) -> None:
+        actions: dict[str, Callable[[], Any]] = {
+            "stop": p.stop, "step": p.step, "start": p.start,
+            "export": lambda: p.export_chrome_trace(tmp_path / "t.json"), "table": p.table,
+        }  # fmt: skip
+        try:
+            actions[does]()
+        except ArgumentError as problem:
+            seen.append(str(problem))
+
+    with profile(schedule=schedule(wait=0, warmup=0, active=1, repeat=1), on_trace_ready=ready) as p:
+        (tg.ones(3) + 2).realize()
+        p.step()
+        p.step()
+    assert not events.listeners
+    assert len(seen) == (does in ("stop", "step", "start"))
+    assert (tmp_path / "t.json").exists() is (does == "export")
+
+
+@pytest.mark.parametrize("path", ["none/x.json", "folder"])
+@pytest.mark.parametrize("method", ["export_chrome_trace", "export_stacks", "export_roofline"])
+def test_a_file_that_cannot_be_written(path: str, method: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with profile() as p:
+        (tg.rand(64, 64) @ tg.rand(64, 64)).realize()
+    with pytest.raises(OSError, match=f"{path} cannot be written: "):
+        getattr(p, method)(tmp_path / path)
+    assert [file.name for file in tmp_path.rglob("*")] == ["folder"]
+
+
+def test_a_schedule_that_raises() -> None:
+    def plan(step: int) -> ProfilerAction:
+        if step == 2:
+            raise KeyError("of the user")
+        return ProfilerAction.RECORD
+
+    with pytest.raises(KeyError, match="of the user"), profile(schedule=plan) as p:  # noqa: PT012
+        p.step()
+        p.step()
+    assert not events.listeners
+    assert stopped().timeline.launches
+
+
+def test_a_profile_that_is_used_again() -> None:
+    p = stopped()
+    first = len(p.timeline.launches)
+    with p:
+        (tg.ones(3) + 2).realize()
+        (tg.ones(3) + 3).realize()
+    assert first == 1
+    assert len(p.timeline.launches) == 2, "the second time replaces the first"
+
+
+def test_an_interrupt_within_a_profile() -> None:
+    with pytest.raises(KeyboardInterrupt), profile():
+        raise KeyboardInterrupt
+    assert not events.listeners
+
+
+def test_a_process_that_dies_within_a_profile(tmp_path: Path) -> None:
+    """Nothing half-written stays: not of the trace, not of others."""
+    code = (
+        "import os, tilegrad as tg; from tilegrad.profiler import *\n"
+        "ready = tensorboard_trace_handler('log')\n"
+        "with profile(schedule=schedule(wait=0, warmup=0, active=1), on_trace_ready=ready) as p:\n"
+        "    (tg.ones(3) + 2).realize(); p.step(); (tg.ones(3) + 2).realize(); os._exit(7)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 7, done.stderr
+    (written,) = (tmp_path / "log").iterdir()
+    json.loads(written.read_text())
 
 
 def test_a_program_that_raises_within_a_profile() -> None:

@@ -111,6 +111,8 @@ class profile:
         self._watch = OneByOne(self._recorder.operation) if self.one_by_one else None
         self._action = ProfilerAction.NONE
         self._running = False
+        self._handling = False
+        """Whether `on_trace_ready` runs."""
         self._recorded = False
         self._timeline: Timeline | None = None
 
@@ -136,6 +138,7 @@ class profile:
 
     def stop(self) -> None:
         """Record no more, and hand the records to `on_trace_ready`."""
+        self._refuse_in_handler("stop")
         if not self._running:
             raise ArgumentError("profile: stop() without start()")
         try:
@@ -176,6 +179,7 @@ class profile:
 
     def step(self) -> None:
         """End a step, and begin the next."""
+        self._refuse_in_handler("step")
         if not self._running:
             raise ArgumentError("profile: step() outside of the profile: call it within the `with` block")
         self._finish_work()
@@ -219,7 +223,15 @@ class profile:
 
     def _ready(self) -> None:
         if self.on_trace_ready is not None:
-            self.on_trace_ready(self)
+            self._handling = True
+            try:
+                self.on_trace_ready(self)
+            finally:
+                self._handling = False
+
+    def _refuse_in_handler(self, method: str) -> None:
+        if self._handling:
+            raise ArgumentError(f"profile: {method}() within on_trace_ready: the profile goes on after it by itself")
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         """Pause recording, or go on."""
@@ -335,6 +347,8 @@ class profile:
 
 
 def _activities(given: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
+    if given is not None and not isinstance(given, Iterable):
+        raise ArgumentError(f"profile: activities are a list of ProfilerActivity, not {given!r:.40}")
     found = frozenset(ProfilerActivity) if given is None else frozenset(given)
     for activity in found:
         if not isinstance(activity, ProfilerActivity):
