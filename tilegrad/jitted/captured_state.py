@@ -42,6 +42,7 @@ from .variables import (
     ArrayContents,
     Attribute,
     Bytes,
+    InCell,
     InContext,
     Length,
     OfClass,
@@ -263,7 +264,7 @@ class _StateSearch:
         names, attributes = _names_in(fn.__code__)
         self.attributes |= attributes
         for cell in fn.__closure__ or ():
-            self.watch_variable(cell, None)
+            self.watch_variable(cell, None, InCell)
         for name in names:
             self._global(fn.__globals__, name)
         for name in sorted(self._attributes_of(vars(fn)) - {"__wrapped__"}):
@@ -276,7 +277,7 @@ class _StateSearch:
         if fn is os.getenv:
             self.visit(os.environ)
         for cell in fn.__closure__ or ():
-            self.watch_variable(cell, None)
+            self.watch_variable(cell, None, InCell)
         self.visit(fn.__dict__.get("__wrapped__"))
 
     def _global(self, found: dict[str, Any], name: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import is_
-from types import CellType
 from typing import Any, ClassVar
 
 from ..ir.node import Node
@@ -53,11 +52,17 @@ class WatchedVariable(Node):
     """A watched variable: its container and its name."""
 
     place: Any
-    """A cell, a list, or a dict: a user's, or that of a module or object."""
+    """A list or a dict: a user's, or that of a module or object."""
     name: Any
 
     writable = True
     """Whether a placeholder can be assigned to it."""
+    reading: ClassVar[str] = "{place}[{name}]"
+    """Source that reads it."""
+    writing: ClassVar[str] = "{reading} = {value}"
+    """Source that assigns it."""
+    holding: ClassVar[str] = "{reading} is {value}"
+    """Source that tests whether it holds a value."""
 
     def read(self) -> Any:
         found = self.read_actual()
@@ -68,37 +73,29 @@ class WatchedVariable(Node):
     def read_actual(self) -> Any:
         """Read the variable, or the placeholder in it while the function is traced."""
         try:
-            return self.place.cell_contents if self.place.__class__ is CellType else self.place[self.name]
-        except (LookupError, ValueError):
+            return self.place[self.name]
+        except LookupError:
             return ABSENT
 
     def write(self, value: Any) -> None:
-        if self.place.__class__ is CellType:
-            self.place.cell_contents = value
-        else:
-            self.place[self.name] = value
+        self.place[self.name] = value
 
     def read_source(self, call: GuardedCall) -> str:
-        """Return source that reads the variable."""
-        if self.place.__class__ is CellType:
-            return f"{self.place_source(call)}.cell_contents"
-        return f"{self.place_source(call)}[{self.name_source(call)}]"
+        return self._source(call, "{reading}")
 
     def write_source(self, call: GuardedCall, value: str) -> str:
-        """Return source that assigns the variable."""
-        return f"{self.read_source(call)} = {value}"
+        return self._source(call, self.writing, value)
 
     def guard_source(self, call: GuardedCall, found: Any) -> str:
         """Return source that tests whether the variable holds the same value."""
-        if found is ABSENT and self.place.__class__ is not CellType:
-            return f"{self.name_source(call)} not in {self.place_source(call)}"
-        return f"{self.read_source(call)} is {call.bind('found', found)}"
+        if found is ABSENT and self.reading == WatchedVariable.reading:
+            return self._source(call, "{name} not in {place}")
+        return self._source(call, self.holding, call.bind("found", found))
 
-    def place_source(self, call: GuardedCall) -> str:
-        return call.bind("place", self.place)
-
-    def name_source(self, call: GuardedCall) -> str:
-        return repr(self.name) if self.name.__class__ in (str, int) else call.bind("name", self.name)
+    def _source(self, call: GuardedCall, template: str, value: str = "") -> str:
+        place = call.bind("place", self.place)
+        name = repr(self.name) if self.name.__class__ in (str, int) else call.bind("name", self.name)
+        return template.format(place=place, name=name, value=value, reading=self.reading.format(place=place, name=name))
 
     def holds_same(self, found: Any) -> bool:
         """Whether the variable holds the same value."""
@@ -107,6 +104,21 @@ class WatchedVariable(Node):
     def key(self) -> tuple[int, Any]:
         """Return a key that is equal for the same container and name."""
         return id(self.place), self.name
+
+
+class InCell(WatchedVariable):
+    """A variable of an enclosing function."""
+
+    reading = "{place}.cell_contents"
+
+    def read_actual(self) -> Any:
+        try:
+            return self.place.cell_contents
+        except ValueError:
+            return ABSENT
+
+    def write(self, value: Any) -> None:
+        self.place.cell_contents = value
 
 
 class ReadOnly(WatchedVariable):
@@ -122,12 +134,14 @@ class Length(WatchedVariable):
         return len(self.place)
 
     def guard_source(self, call: GuardedCall, found: Any) -> str:
-        place = self.place_source(call)
-        return f"len({place}) == {found}" if found else f"not {place}"
+        return self._source(call, "len({place}) == {value}" if found else "not {place}", str(found))
 
 
 class Attribute(WatchedVariable):
     """An attribute that is not in a `__dict__`: defaults of a function, slots."""
+
+    reading = "getattr({place}, {name}, None)"
+    writing = "setattr({place}, {name}, {value})"
 
     def read_actual(self) -> Any:
         return getattr(self.place, self.name, ABSENT)
@@ -135,24 +149,14 @@ class Attribute(WatchedVariable):
     def write(self, value: Any) -> None:
         setattr(self.place, self.name, value)
 
-    def read_source(self, call: GuardedCall) -> str:
-        return f"getattr({self.place_source(call)}, {self.name_source(call)}, None)"
-
-    def write_source(self, call: GuardedCall, value: str) -> str:
-        return f"setattr({self.place_source(call)}, {self.name_source(call)}, {value})"
-
-    def guard_source(self, call: GuardedCall, found: Any) -> str:
-        return f"{self.read_source(call)} is {call.bind('found', found)}"
-
 
 class OfClass(Attribute):
     """An attribute of the class itself."""
 
+    reading = "vars({place})[{name}]"
+
     def read_actual(self) -> Any:
         return vars(self.place).get(self.name, ABSENT)
-
-    def read_source(self, call: GuardedCall) -> str:
-        return f"vars({self.place_source(call)})[{self.name_source(call)}]"
 
 
 class EntriesSnapshot:
@@ -180,32 +184,29 @@ class ContentsSnapshot(WatchedVariable):
     """An object whose contents are compared with a snapshot."""
 
     writable = False
-    contents: ClassVar[str]
-    """Source of what is compared with the snapshot."""
+    holding = "{reading} == {value}"
 
     def holds_same(self, found: Any) -> bool:
         return bool(self.read() == found)
-
-    def guard_source(self, call: GuardedCall, found: Any) -> str:
-        return f"{self.contents.format(place=self.place_source(call))} == {call.bind('found', found)}"
 
 
 class AllEntries(ContentsSnapshot):
     """All entries of a long list or dict."""
 
+    reading = "{place}"
+
     def read(self) -> Any:
         return EntriesSnapshot(self.place)
 
     def guard_source(self, call: GuardedCall, found: Any) -> str:
-        place = self.place_source(call)
-        values = f"[*{place}, *{place}.values()]" if isinstance(self.place, Mapping) else f"[*{place}]"
-        return f"{call.bind('found', found)}.are({values})"
+        values = "[*{place}, *{place}.values()]" if isinstance(self.place, Mapping) else "[*{place}]"
+        return self._source(call, f"{{value}}.are({values})", call.bind("found", found))
 
 
 class SetMembers(ContentsSnapshot):
     """The members of a set."""
 
-    contents = "{place}"
+    reading = "{place}"
 
     def read(self) -> Any:
         return frozenset(self.place)
@@ -214,7 +215,7 @@ class SetMembers(ContentsSnapshot):
 class ArrayContents(ContentsSnapshot):
     """The elements of a numpy array or another mutable buffer."""
 
-    contents = "({place}.shape, {place}.tobytes())"
+    reading = "({place}.shape, {place}.tobytes())"
 
     def read(self) -> Any:
         return self.place.shape, self.place.tobytes()
@@ -223,7 +224,7 @@ class ArrayContents(ContentsSnapshot):
 class Bytes(ArrayContents):
     """The elements of a bytearray or an `array.array`."""
 
-    contents = "bytes({place})"
+    reading = "bytes({place})"
 
     def read(self) -> Any:
         return bytes(self.place)
@@ -232,29 +233,21 @@ class Bytes(ArrayContents):
 class InContext(WatchedVariable):
     """The value of a context variable."""
 
+    reading = "{place}.get(None)"
+    writing = "{place}.set({value})"
+
     def read_actual(self) -> Any:
         return self.place.get(ABSENT)
 
     def write(self, value: Any) -> None:
         self.place.set(value)
 
-    def read_source(self, call: GuardedCall) -> str:
-        return f"{self.place_source(call)}.get(None)"
-
-    def write_source(self, call: GuardedCall, value: str) -> str:
-        return f"{self.place_source(call)}.set({value})"
-
-    def guard_source(self, call: GuardedCall, found: Any) -> str:
-        return f"{self.read_source(call)} is {call.bind('found', found)}"
-
 
 class Referent(WatchedVariable):
     """The object of a weak reference."""
 
     writable = False
+    reading = "{place}()"
 
     def read_actual(self) -> Any:
         return self.place()
-
-    def guard_source(self, call: GuardedCall, found: Any) -> str:
-        return f"{self.place_source(call)}() is {call.bind('found', found)}"
