@@ -13,20 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.cuda.driver import KernelCall
 from ..backend.cuda.functions import DEFAULT_SHARED_BYTES
-from ..backend.cuda.launcher import encode_argument
+from ..backend.cuda.launcher import encode_argument, submit
 from ..backend.cuda.null import NullDriver
-from ..backend.cuda.plan import PlannedCall
 from ..backend.cuda.properties import GpuProperties, properties
-from ..backend.cuda.queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
-from ..backend.cuda.watching import WATCHED, profile_steps
-from ..config import settings
+from ..backend.cuda.queues import QueuedWork
 from ..errors import ArgumentError, CompileError, DeviceError
 from ..ir.dtype import DType
 from ..ir.graph import TensorType
 from ..ir.location import Location, user_location
 from ..lazy.evaluation import compute, is_recorded
 from ..lazy.handle import wrap
-from ..runtime import events
 from ..runtime.cache import key
 from ..runtime.device import Device, device
 from ..runtime.singletons import lock, once
@@ -260,37 +256,21 @@ class CudaFunction(ForeignFunction):
         return call, [(slot, self.names.index(name)) for slot, name in named]
 
     def _start(self, call: KernelCall, inputs: Sequence[Any], outputs: Sequence[Any], gpu: CudaDevice) -> None:
-        driver, watched, queue = gpu.driver, settings().cuda, gpu.queue
+        queue, buffers = gpu.queue, (*inputs, *outputs)
         for buffer in inputs:
             queue.reads(buffer)
         for buffer in outputs:
             queue.writes(buffer)
-        places = dict(zip(self.names, (*inputs, *outputs), strict=True))
+        places = dict(zip(self.names, buffers, strict=True))
+        work = QueuedWork(self.name, ((self.name, str(self.origin or "")),))
         with self._lock, queue.lock:
             for slot, w in enumerate(self._words_of()):
                 if w is not None:
                     call.slots[slot] = places[w].address
-            number = queue.submitted + 1
             self._runs += 1
-            marked = self._runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
-            queue.recent.append((number, QueuedWork(self.name, ((self.name, str(self.origin or "")),)), marked))
-            self._launched(call, queue, gpu, [*inputs, *outputs])
-            if watched in WATCHED:
-                driver.await_stream(queue.handle)
-            if marked:
-                driver.mark(queue.handle, queue.progress, number)
-            queue.submitted = number
+            number = submit(gpu, call, work, buffers, self._runs)
         for buffer in outputs:
             buffer.written = number
-
-    def _launched(self, call: KernelCall, queue: Queue, gpu: CudaDevice, buffers: Sequence[Any]) -> None:
-        if events.listeners:
-            sizes = tuple([b.bytes for b in buffers])
-            profile_steps(
-                gpu, queue, self.name, [PlannedCall(call, str(self.origin or ""), (), (), sizes, sum(sizes), 0.0, None)]
-            )
-        else:
-            gpu.driver.launch(call, queue.handle)
 
     def _words_of(self) -> Sequence[str | None]:
         """Return the tensor whose address goes in each slot."""

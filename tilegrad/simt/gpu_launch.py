@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backend.cuda.build import report
 from ..backend.cuda.driver import KernelCall
-from ..backend.cuda.launcher import encode_argument
+from ..backend.cuda.launcher import encode_argument, submit
 from ..backend.cuda.nvrtc import compile, version
 from ..backend.cuda.queues import QueuedWork
 from ..errors import DeviceError, KernelError
@@ -90,11 +90,7 @@ def launch_on_gpu(
         for n in kernel.stored:
             queue.writes(buffers[n])
         with queue.lock:
-            number = queue.submitted + 1
-            queue.recent.append((number, QueuedWork(name, ((name, origin),)), True))
-            driver.launch(launch, queue.handle)
-            driver.mark(queue.handle, queue.progress, number)
-            queue.submitted = number
+            number = submit(where, launch, QueuedWork(name, ((name, origin),)), list(buffers.values()), runs=1)
         for n in kernel.stored:
             buffers[n].written = number
 

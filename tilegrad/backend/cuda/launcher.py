@@ -24,7 +24,7 @@ from ...runtime.buffer import DeviceBuffer
 from .driver import KernelCall
 from .memory import CudaBuffer
 from .plan import PlannedCall
-from .queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
+from .queues import DIRECT_RUNS, MARK_INTERVAL, QueuedWork
 from .watching import WATCHED, check_accesses, profile_steps
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class CudaLauncher:
         pointers = [p.name for p in kernel.parameters if p.pointer]
         self.stored = [n for n, name in enumerate(pointers) if name in found.stored]
         self.calls: OrderedDict[tuple[tuple[int, ...], ...], KernelCall] = OrderedDict()
+        names = tuple([p.name if p.pointer else 0 for p in kernel.parameters])
+        self.launch = Launch(kernel, names, ())
         self.runs = 0
         self._lock = RLock()
 
@@ -70,7 +72,8 @@ class CudaLauncher:
                     call.slots[slot] = argument.address
             for map, place in call.maps:
                 self.device.driver.encode(place, map, call.slots[map.parameter])
-            number = self._start(queue, call, arguments)
+            self.runs += 1
+            number = submit(self.device, call, self.work, arguments, self.runs, self.launch)
         for n in self.stored:
             buffers[n].written = number
 
@@ -89,28 +92,37 @@ class CudaLauncher:
                 self.calls.popitem(last=False)
         return call
 
-    def _start(self, queue: Queue, call: KernelCall, arguments: Sequence[DeviceBuffer | int]) -> int:
-        driver, watched = self.device.driver, settings().cuda
-        number = queue.submitted + 1
-        self.runs += 1
-        marked = self.runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
-        queue.recent.append((number, self.work, marked))
-        if watched in WATCHED or events.listeners:
-            sizes = tuple([a.bytes if isinstance(a, DeviceBuffer) else 0 for a in arguments])
-            names = tuple([p.name if p.pointer else 0 for p in self.kernel.parameters])
-            step = PlannedCall(call, self.kernel.origin, (), (), sizes, sum(sizes), 0.0, Launch(self.kernel, names, ()))
-        if watched == "checked":
-            check_accesses(self.device, queue, step)
-        if events.listeners:
-            profile_steps(self.device, queue, self.kernel.name, [step])
-        else:
-            driver.launch(call, queue.handle)
-        if watched in WATCHED:
-            driver.await_stream(queue.handle)
-        if marked:
-            driver.mark(queue.handle, queue.progress, number)
-        queue.submitted = number
-        return number
+
+def submit(
+    device: CudaDevice,
+    call: KernelCall,
+    work: QueuedWork,
+    arguments: Sequence[DeviceBuffer | int],
+    runs: int,
+    launch: Launch | None = None,
+) -> int:
+    """Submit one launch to the device's queue, which is locked; return its number. `runs` counts those of the kernel:
+    the first ones are marked, and so is every `MARK_INTERVAL`th launch of the queue.
+    """
+    queue, driver, watched = device.queue, device.driver, settings().cuda
+    number = queue.submitted + 1
+    marked = runs <= DIRECT_RUNS or number % MARK_INTERVAL == 0
+    queue.recent.append((number, work, marked))
+    if watched in WATCHED or events.listeners:
+        sizes = tuple([a.bytes if isinstance(a, DeviceBuffer) else 0 for a in arguments])
+        step = PlannedCall(call, work.kernels[0][1], (), (), sizes, sum(sizes), 0.0, launch)
+        if watched == "checked" and launch is not None:
+            check_accesses(device, queue, step)
+    if events.listeners:
+        profile_steps(device, queue, work.program, [step])
+    else:
+        driver.launch(call, queue.handle)
+    if watched in WATCHED:
+        driver.await_stream(queue.handle)
+    if marked:
+        driver.mark(queue.handle, queue.progress, number)
+    queue.submitted = number
+    return number
 
 
 def encode_argument(value: float, dtype: DType) -> int:
