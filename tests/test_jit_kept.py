@@ -249,3 +249,19 @@ def assert_alike(fn: Callable[[Any, Any], Any], x: Any, w: Any) -> None:
         assert np.array_equal(captured(x).numpy(), given(x, w).numpy(), equal_nan=True)
     assert captured.programs[0].hoisted is not None
     assert given.programs[0].hoisted is None
+
+
+@pytest.mark.parametrize("parameter", [False, True])
+@pytest.mark.parametrize("calls", [1, 2, 6])
+def test_values_of_a_tensor_that_moved_to_other_memory_are_computed_anew(parameter: bool, calls: int) -> None:
+    w = tg.randn(256, 256).realize()
+    w = tg.nn.Parameter(w) if parameter else w
+    x = tg.randn(64, 256).realize()
+    product = tg.jit(lambda x: x @ w)
+    with tg.no_grad():
+        for _ in range(3):
+            for _ in range(calls):
+                np.testing.assert_allclose(product(x).numpy(), x.numpy() @ w.detach().numpy(), rtol=1e-3, atol=1e-3)
+            assert product.programs[0].hoisted is not None
+            w.data = tg.randn(256, 256).realize()
+    assert len(product.programs) == 1

@@ -138,7 +138,7 @@ class Environment:
             c.base = bases[id(c.base)]
         self.places = now
         if self.hoisted is not None:
-            self.hoisted.forget()
+            self.hoisted.find_storages()
         self._check, self._generations = None, 0
         self.moves += 1
         return True

@@ -29,6 +29,8 @@ class FastCall(NamedTuple):
     assigns: bool
     """Whether it assigns tensors to variables, which no other function may be tracing meanwhile."""
     program: Specialised
+    moves: int
+    """How often captured tensors had been found on other memory when it was generated."""
 
 
 def fast_call(program: Specialised, watched: Sequence[WatchedVariable]) -> FastCall | None:
@@ -44,8 +46,9 @@ def fast_call(program: Specialised, watched: Sequence[WatchedVariable]) -> FastC
     arity = count - len(call.variables)
     if call.variables and call.variable_leaves() != [*range(arity, count)]:
         return None  # one tensor is read twice
+    moves = program.environment.moves
     made = _ProgramCall(program, arity).generate(watched)
-    return FastCall(arity, made, outputs.write or bool(outputs.gradients), bool(traced.assigned), program)
+    return FastCall(arity, made, outputs.write or bool(outputs.gradients), bool(traced.assigned), program, moves)
 
 
 class _ProgramCall(GuardedCall):
@@ -110,11 +113,14 @@ class _ProgramCall(GuardedCall):
         self.guard(f"({now} is {before} or ({now}.__class__ is {before}.__class__ and {same}))")
 
     def _state(self) -> str:
-        """Check the guards of captured state, and gather its memory."""
+        """Check the guards of captured state, and gather its memory; miss if a captured tensor has moved to a storage
+        that this call does not name.
+        """
         state = self.let("state", "environment.checked_memory()")
         with self.block(f"if {state} is None"):
-            self.guard("environment.is_current()", f"environment.moves == {self.environment.moves}")
+            self.guard("environment.is_current()")
             self.add(f"{state} = environment.memory()")
+        self.guard(f"environment.moves == {self.environment.moves}")
         return state
 
     def _run(self) -> None:

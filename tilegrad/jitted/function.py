@@ -239,7 +239,8 @@ class Jitted(Generic[P, R]):
         if program.must_run_unjitted(leaves):
             return self.fn(*args, **kwargs)
         result = program(leaves, sizes)
-        if not kwargs and not sizes and (self.fast_call is None or self.fast_call.program is not program):
+        known, moves = self.fast_call, program.environment.moves
+        if not kwargs and not sizes and (known is None or known.program is not program or known.moves != moves):
             self.fast_call = fast_call(program, self.outside.numbers if self.outside else [])
         return result
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..lazy.storage import Storage
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.executable import HoistedProgram
 from ..runtime.exposure import Exposures, rely_on
@@ -22,25 +23,22 @@ class HoistedValues:
         self.inputs = inputs
         """The captured tensors that they depend on."""
         self._run = hoisted.executable.bound()
-        self.forget()
+        self._made: tuple[Sequence[Storage], int, tuple[DeviceBuffer, ...]] = ((), -1, ())
+        """Storages, versions and buffers as one object: threads may call a program at the same time."""
+        self.find_storages()
 
-    def forget(self) -> None:
-        """Recompute the values in the next call: captured tensors have moved to other memory."""
+    def find_storages(self) -> None:
+        """Look up the storages of the captured tensors; the values are recomputed in the next call."""
         self.storages = [x.base.storage for x in self.inputs]
-        self._made: tuple[int, tuple[DeviceBuffer, ...]] = (-1, ())
-        """Versions and buffers as one object: threads may call a program at the same time."""
-
-    def state(self) -> int:
-        """Return the write counts of the storages, both visible and hidden ones."""
-        return sum([s.version + s.changes for s in self.storages]) + Exposures.count
 
     def buffers(self, given: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
-        """Return the buffers for a call, recomputed if a storage has changed."""
-        state = self.state()
-        known, made = self._made
-        if known == state:
+        """Return the buffers for a call, recomputed if a storage has changed, visibly or through `.data`."""
+        storages = self.storages
+        state = sum([s.version + s.changes for s in storages]) + Exposures.count
+        known, before, made = self._made
+        if known is storages and before == state:
             return made
         sources = [given[n] for n in self.hoisted.inputs]
         made = self._run(sources)
-        self._made = (state if rely_on(sources) else -1, made)
+        self._made = (storages, state if rely_on(sources) else -1, made)
         return made
