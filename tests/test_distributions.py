@@ -37,6 +37,12 @@ def test_each_wheel_has_its_own_folders(wheels: dict[str, Path]) -> None:
         assert folders(wheels[f"tilegrad_{part}"]) == {part}
 
 
+def test_the_core_has_what_the_viewer_shows_pages_with(wheels: dict[str, Path]) -> None:
+    names = set(zipfile.ZipFile(wheels["tilegrad"]).namelist())
+    assets = {p.relative_to(ROOT).as_posix() for p in (ROOT / "tilegrad" / "viewer" / "assets").iterdir()}
+    assert assets <= names
+
+
 def run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program]
     return subprocess.run(

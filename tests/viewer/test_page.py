@@ -156,6 +156,19 @@ def test_no_text_becomes_markup(path: Path) -> None:
     assert len(text.splitlines()) <= 500
 
 
+def test_modules_import_what_they_use_and_export_what_others_import() -> None:
+    imported, exported = set(), set()
+    for path in SOURCES:
+        text = path.read_text()
+        body = re.sub(r"^import .*$", "", text, flags=re.MULTILINE)
+        lists = re.findall(r"^import \{([^}]*)\}", text, re.MULTILINE)
+        names = {name.strip() for names in lists for name in names.split(",")}
+        assert not [name for name in names if not re.search(rf"\b{name}\b", body)], path.name
+        imported |= names
+        exported |= set(re.findall(r"^export (?:function|const|class) (\w+)", text, re.MULTILINE))
+    assert imported == exported
+
+
 def test_names_of_the_modules_are_unique() -> None:
     """The page has the modules as one script."""
     names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", script_text(), re.MULTILINE)

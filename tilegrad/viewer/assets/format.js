@@ -1,6 +1,6 @@
 // Numbers as people write them.
 
-export const DASH = "–";
+const DASH = "–";
 
 function inUnits(value, units) {
   const [unit, size] = units.find(([, size]) => Math.abs(value) >= size) || units[units.length - 1];

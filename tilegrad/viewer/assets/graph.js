@@ -114,7 +114,7 @@ function measurer(state) {
   };
 }
 
-export function labelsOf(child) {
+function labelsOf(child) {
   const step = store.step;
   if (typeof child === "number") {
     const node = step.nodes[child];
@@ -312,7 +312,7 @@ function rounded(context, x, y, width, height, radius) {
 
 // -- moving
 
-export function zoom(state, factor, x = state.canvas.clientWidth / 2, y = state.canvas.clientHeight / 2) {
+function zoom(state, factor, x = state.canvas.clientWidth / 2, y = state.canvas.clientHeight / 2) {
   const scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, state.scale * factor));
   state.x = x - ((x - state.x) * scale) / state.scale;
   state.y = y - ((y - state.y) * scale) / state.scale;
@@ -388,7 +388,7 @@ function choose(state, box) {
   state.own = false;
 }
 
-export function toggle(state, group) {
+function toggle(state, group) {
   const before = state.drawing.boxes.find((box) => box.group === group);
   if (state.unfolded.has(group.key)) state.unfolded.delete(group.key);
   else state.unfolded.add(group.key);

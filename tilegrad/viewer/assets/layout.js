@@ -1,6 +1,6 @@
 // The graph as a tree of modules, and a layered drawing of what is unfolded.
 
-export const FOLD_FROM = 3; // values of one line that fold into a group
+const FOLD_FROM = 3; // values of one line that fold into a group
 const GAP_X = 18, GAP_Y = 34, PAD = 16, HEAD = 28, THREAD = 6;
 const SWEEPS = 6, RELAXATIONS = 10, MAX_THREADS = 4000;
 
@@ -82,7 +82,7 @@ function group(key, label, parent) {
 }
 
 // The call in a line of source, as a name: "loss = F.cross_entropy(net(x), y)" is "cross_entropy".
-export function callOf(text) {
+function callOf(text) {
   const bare = text.trim().replace(/^return\s+/, "").replace(/^[\w.,\s[\]"']+[-+*/@]?=(?!=)\s*/, "");
   const name = /^([\w.]+)\(/.exec(bare);
   return name ? name[1].split(".").slice(-2).join(".").replace(/^(functional|nn|F|tg)\./, "") : bare.slice(0, 32) || "line";
@@ -153,7 +153,7 @@ function routed(step, boxes, boxOf, whole) {
 }
 
 // Layers from top to bottom: each item below all that it reads, few crossings, straight long edges.
-export function layered(items, edges) {
+function layered(items, edges) {
   const count = items.length;
   if (!edges.length && count > 3) return grid(items);
   const [below, above] = neighbours(count, edges);

@@ -4,7 +4,7 @@ import { el, replace } from "./dom.js";
 import { goTo, select, store } from "./store.js";
 
 const MAX_FOUND = 40;
-const TABS = { node: "graph", kernel: "code", line: "code", owner: "memory", label: "time", group: "graph" };
+const TABS = { node: "graph", kernel: "code", line: "code", owner: "memory", label: "time" };
 
 export function searchBox() {
   const list = el("ul", { class: "found", role: "listbox", id: "found", hidden: true });
@@ -25,7 +25,7 @@ export function searchBox() {
     if (!hit) return;
     close();
     if (store.tab !== TABS[hit.kind] && !(store.tab === "graph" && hit.kind !== "label")) goTo(TABS[hit.kind]);
-    select(hit.kind === "group" ? hit : { kind: hit.kind, id: hit.id });
+    select({ kind: hit.kind, id: hit.id });
   };
   const look = () => {
     hits = search(input.value);
@@ -54,7 +54,7 @@ export function searchBox() {
 }
 
 // Whatever has all words of the query in its text, in the order of the views.
-export function search(query) {
+function search(query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return [];
   const found = [];

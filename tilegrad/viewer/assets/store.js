@@ -22,14 +22,10 @@ export function open(page) {
 
 export function show(number) {
   store.number = number;
-  store.step = page().steps[number] || null;
+  store.step = store.page.steps[number] || null;
   store.selection = null;
   store.related = nothing();
   tell("step");
-}
-
-export function page() {
-  return store.page;
 }
 
 // New runs of a training that goes on.

@@ -58,7 +58,7 @@ function axisOf(state, points) {
 }
 
 // An average that forgets, without its pull towards the beginning.
-export function smoothed(points, weight) {
+function smoothed(points, weight) {
   let sum = 0, mass = 0;
   return points.map(([x, y]) => {
     if (y === null) return [x, null];
@@ -145,7 +145,7 @@ function fadedLayer(name) {
 }
 
 function matrixCards(runs) {
-  return runs.flatMap((run) => Object.values(Object.groupBy ? Object.groupBy(run.matrices, (m) => m.tag) : grouped(run.matrices)).map((same) => {
+  return runs.flatMap((run) => Object.values(grouped(run.matrices)).map((same) => {
     const matrix = same.at(-1);
     const rows = matrix.rows.map((own, r) => {
       const sum = own.reduce((a, b) => a + b, 0) || 1;
