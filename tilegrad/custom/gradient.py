@@ -90,7 +90,6 @@ def of_user(
 
 
 def _second(meaning: OperatorMeaning, seconds: dict[int, Value], reads: Sequence[Value]) -> Shares:
-    """Differentiate the reference's gradient."""
     pullback = meaning.pullback()
     given = (*pullback.inputs, *pullback.upstreams)
     flowing = [(s, u) for n, u in seconds.items() if (s := pullback.shares[n]) is not None and s.tracked]
@@ -124,7 +123,6 @@ def requestable_names(arguments: Sequence[str], results: Sequence[str]) -> list[
 def _given(
     meaning: OperatorMeaning, outputs: Sequence[Value], arguments: Sequence[Value], upstreams: Sequence[Value]
 ) -> dict[str, Any]:
-    """Collect the arguments of the user's rule by name."""
     declaration = meaning.op.declaration
     given = (*declaration.arguments(meaning.form, arguments), *outputs, *upstreams)
     values = dict(zip(_requestable(declaration), given, strict=True))

@@ -103,21 +103,8 @@ class Declaration:
 
     def by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return the arguments of a call in parameter order, with defaults."""
-        if len(args) > len(self.parameters):
-            raise ArgumentError(f"{self.name} takes {len(self.parameters)} arguments, not {len(args)}: {self.text}")
-        given = dict(zip([p.name for p in self.parameters], args, strict=False))
-        for name, value in kwargs.items():
-            if name in given:
-                raise ArgumentError(f"{self.name}: `{name}` is given twice: {self.text}")
-            if name not in self.kinds:
-                raise ArgumentError(f"{self.name} has no argument `{name}`: {self.text}")
-            given[name] = value
-        for p in self.parameters:
-            if p.name not in given:
-                if p.default is None and self.kinds[p.name] != "optional":
-                    raise ArgumentError(f"{self.name}: `{p.name}` is missing: {self.text}")
-                given[p.name] = p.default
-        return [given[p.name] for p in self.parameters]
+        optional = [name for name, kind in self.kinds.items() if kind == "optional"]
+        return self.whole.by_name(args, kwargs, self.text, optional)
 
     def _tensor(self, name: str, value: Any) -> Any:
         if isinstance(value, Handle):

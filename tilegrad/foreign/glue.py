@@ -236,7 +236,6 @@ def arguments(signature: Signature, definition: Definition) -> list[str]:
 
 
 def _near(name: str, known: Sequence[str]) -> list[str]:
-    """Suggest a similar name."""
     from difflib import get_close_matches
 
     return get_close_matches(name, known, 1)

@@ -280,7 +280,6 @@ class CudaFunction(ForeignFunction):
 
 
 def _configuration_key(evaluate_extents: Configured) -> str:
-    """Return a cache key of a launch configuration."""
     code = getattr(evaluate_extents, "__code__", None)
     return repr(evaluate_extents) if code is None else f"{code.co_code!r} {code.co_consts!r} {code.co_names!r}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -141,19 +141,8 @@ class Signature(Structure):
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], tuple[float | int, ...]]:
         """Return the tensors and numbers of a call in parameter order."""
-        parameters = self.parameters
-        if len(args) > len(parameters):
-            raise ArgumentError(f"{self.name} takes {len(parameters)} arguments, not {len(args)}: {self}")
-        given = dict(zip([p.name for p in parameters], args, strict=False))
-        for name, value in kwargs.items():
-            if name in given:
-                raise ArgumentError(f"{self.name}: `{name}` is given twice: {self}")
-            if name not in {p.name for p in parameters}:
-                raise ArgumentError(f"{self.name} has no argument `{name}`: {self}")
-            given[name] = value
         tensors, numbers = [], []
-        for p in parameters:
-            value = given.get(p.name, p.default)
+        for p, value in zip(self.parameters, self.by_name(args, kwargs, str(self)), strict=True):
             if value is None:
                 raise ArgumentError(f"{self.name}: `{p.name}` is missing: {self}")
             if isinstance(p.type, TensorPattern):
@@ -161,6 +150,27 @@ class Signature(Structure):
             else:
                 numbers.append(as_number(value, p.type.dtype, self.name, p.name))
         return tensors, tuple(numbers)
+
+    def by_name(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], text: str, optional: Collection[str] = ()
+    ) -> list[Any]:
+        """Return the arguments of a call in parameter order, with defaults; None for `optional` ones that are left
+        out. Errors show the signature as `text`.
+        """
+        names = [p.name for p in self.parameters]
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.name} takes {len(names)} arguments, not {len(args)}: {text}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name in given:
+                raise ArgumentError(f"{self.name}: `{name}` is given twice: {text}")
+            if name not in names:
+                raise ArgumentError(f"{self.name} has no argument `{name}`: {text}")
+            given[name] = value
+        for p in self.parameters:
+            if p.name not in given and p.default is None and p.name not in optional:
+                raise ArgumentError(f"{self.name}: `{p.name}` is missing: {text}")
+        return [given.get(p.name, p.default) for p in self.parameters]
 
     def match(self, types: Sequence[TensorType], numbers: Sequence[float | int] = ()) -> SignatureMatch:
         """Match tensors and numbers; raises an error that names the argument."""

@@ -56,7 +56,6 @@ _folders: list[str] = []
 
 
 def _private() -> str:
-    """Return a private folder of this process, for use without a cache."""
     if not _folders:
         import atexit
         import shutil

@@ -178,7 +178,6 @@ class _StateSearch:
         self.waiting.append(x)
 
     def _visit_object(self, x: Any) -> None:
-        """Visit a function, container or object."""
         match x:
             case FunctionType():
                 self._function(x)
@@ -212,7 +211,6 @@ class _StateSearch:
                 self._visit_other(x)
 
     def _visit_other(self, x: Any) -> None:
-        """Visit other kinds of objects."""
         match x:
             case np.ndarray():
                 self._watch_array(x)
@@ -390,7 +388,6 @@ class _StateSearch:
             self.others.append((WatchedVariable(own, name), ABSENT))
 
     def _watch_class(self, x: type) -> None:
-        """Watch the attributes of a class."""
         if not _is_ours(x.__module__):
             own = vars(x)
             for name in sorted(own.keys() & self.known | own.keys() & _IMPLIED):
@@ -407,7 +404,6 @@ def _is_user_module(module: ModuleType) -> bool:
 
 
 def _is_stdlib_module(module: str | None) -> bool:
-    """Whether a module is of the standard library."""
     return (module or "").partition(".")[0] in sys.stdlib_module_names
 
 

@@ -154,7 +154,6 @@ class _ProgramCall(GuardedCall):
         return len(traced.results) >= returned + len(traced.assigned)
 
     def _reuses_gradient_memory(self) -> bool:
-        """Whether a run may reuse the memory of the previous run's gradients."""
         templates = [g.template for g in self.outputs.gradients]
         if not templates or self.program.common or any(t is None or t.varies for t in templates):
             return False

@@ -286,7 +286,6 @@ class Jitted(Generic[P, R]):
         )
 
     def _find_program(self, call: CallArguments) -> PreparedProgram | None:
-        """Look up the program for a call."""
         present.leaves = call.leaves
         for program in self.programs:
             found = program.match(call)

@@ -135,11 +135,9 @@ class HostNumberInput(ProgramInput):
         return brought
 
     def _copied(self) -> DeviceBuffer:
-        """Copy the current number to a new buffer."""
         return memory_of(tensor(self.read(), dtype=self.placeholder.dtype, device=self.device.name))
 
     def _updated(self) -> DeviceBuffer:
-        """Return the buffer, updated to the current number."""
         now = self.read()
         if self.kind is not None and (now.__class__ is not self.kind or (self.kind is int and not may_vary(now))):
             raise LookupError("a number is of another kind than when the function was traced")

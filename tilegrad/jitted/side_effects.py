@@ -96,7 +96,6 @@ def _name(w: WatchedVariable) -> str:
 
 
 def _contents(place: Any) -> Any:
-    """Copy a container, shallowly."""
     match place:
         case dict() | set():
             return place.copy()

@@ -102,7 +102,6 @@ class Specialised:
         return self.environment.hoisted
 
     def _read_only(self) -> tuple[int, ...]:
-        """List the inputs that seldom change: captured storages that are only read."""
         outputs = self.outputs
         trained = any(c.standing.tracked for c in self.environment.updated)
         if trained or outputs.gradients or (outputs.history.results and self.signature.call.recorded):

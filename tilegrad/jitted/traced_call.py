@@ -98,7 +98,6 @@ class TracedCall:
             self.trace.finish()
 
     def _clear(self) -> None:
-        """Clear the inputs and outputs."""
         self.arguments: list[ArgumentInput] = []
         self.results, self.result_structure = flatten(None)
         self.values: list[Value | None] = []

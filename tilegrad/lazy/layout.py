@@ -205,7 +205,6 @@ def _is_of(x: Any, dtype: DType) -> bool:
 
 
 def _copied(x: Handle) -> Lying:
-    """Return the layout of a copy of a tensor."""
     shape = x._value.type.shape
     return Lying(shape, preserved(x) or dense(shape))
 

@@ -270,7 +270,6 @@ def _searched(name: str) -> Device:
 
 
 def _why_none(kind: str) -> str:
-    """Return a backend's reason for having no devices."""
     if kind not in importlib.import_module(_backends).kinds():
         return ""
     absence = getattr(importlib.import_module(f"{_backends}.{kind}"), "absence", str)()
