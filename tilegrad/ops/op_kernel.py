@@ -112,14 +112,14 @@ class OpKernelReader(KernelReader):
             self.hint = before
 
     def expression(self, node: ast.expr) -> Any:
-        match node:
-            case ast.ListComp(elt=part, generators=[ast.comprehension(target=target, iter=source, ifs=[])]):
-                found = []
-                for x in self.value(source):
-                    self.bind(target, x)
-                    found.append(map_leaves(self.value(part), lambda y: self.held(y, self.hint)))
-                return tuple(found)
-        return super().expression(node)
+        if not isinstance(node, ast.ListComp):
+            return super().expression(node)
+        (loop,) = node.generators
+        found = []
+        for x in self.value(loop.iter):
+            self.bind(loop.target, x)
+            found.append(map_leaves(self.value(node.elt), lambda y: self.held(y, self.hint)))
+        return tuple(found)
 
     def finish(self, node: ast.Return) -> None:
         if self.frame.source.tree.body == [node] and node.value is not None:

@@ -31,10 +31,13 @@ class Builtin:
     def run(self, w: TileWriter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the builtin while a kernel is read."""
         try:
-            self.__signature__.bind(*args, **kwargs)
-        except TypeError as error:
-            raise Refused(f"tl.{self.name}: {error}; it takes {self.__signature__}") from None
-        return self.fn(w, *args, **kwargs)
+            return self.fn(w, *args, **kwargs)
+        except TypeError:
+            try:
+                self.__signature__.bind(*args, **kwargs)
+            except TypeError as error:
+                raise Refused(f"tl.{self.name}: {error}; it takes {self.__signature__}") from None
+            raise
 
     def __repr__(self) -> str:
         return f"<tl.{self.name}>"

@@ -7,10 +7,14 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable
+from functools import lru_cache
 from tokenize import TokenError
 from typing import Any, NamedTuple
 
 from ...errors import KernelError, KernelSourceError
+
+MAX_MODULE_LINES = 1000
+"""Lines of a module up to which it is parsed as a whole, which is quicker than to find the end of each function."""
 
 
 class FunctionSource:
@@ -20,9 +24,7 @@ class FunctionSource:
         self.name = fn.__name__
         self.file = fn.__code__.co_filename
         try:
-            lines, self.first = inspect.getsourcelines(fn)
-            text = "".join(lines)
-            parsed = ast.parse(textwrap.dedent(text)).body[0]
+            text, self.first, parsed = _source_of(fn)
         except (OSError, TypeError, SyntaxError, TokenError, IndexError):
             raise self._unknown() from None
         self.indent = len(text) - len(text.lstrip(" ")) if text else 0
@@ -50,6 +52,30 @@ class FunctionSource:
         return KernelError(
             f"the source of kernel {self.name} cannot be found: a kernel is read from its source; put it in a file"
         )
+
+
+def _source_of(fn: Callable[..., Any]) -> tuple[str, int, ast.stmt]:
+    """Return the text of a function, its first line and its tree, whose lines count from there."""
+    if inspect.isfunction(fn) and fn.__code__.co_name == fn.__qualname__ and not hasattr(fn, "__wrapped__"):
+        lines, index = inspect.findsource(fn)
+        if len(lines) <= MAX_MODULE_LINES:
+            tree = _functions_of("".join(lines)).get(index + 1)
+            if tree is not None:
+                return "".join(lines[index : index + (tree.end_lineno or 1)]), index + 1, tree
+    lines, first = inspect.getsourcelines(fn)
+    text = "".join(lines)
+    return text, first, ast.parse(textwrap.dedent(text)).body[0]
+
+
+@lru_cache(16)
+def _functions_of(text: str) -> dict[int, ast.FunctionDef]:
+    """Parse a module and return its functions by their first line; a tree's lines count from there."""
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found[first] = ast.increment_lineno(node, 1 - first)
+    return found
 
 
 class KernelLocation(NamedTuple):
