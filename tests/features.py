@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from tilegrad.backend.cpu.limits import amx_permitted, has_fast_bf16_dot
+from tilegrad.backend.cpu.processor import amx_permitted, has_fast_bf16_dot
 from tilegrad.backend.cpu.target import target
 
 CPU = (

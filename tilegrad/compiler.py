@@ -12,21 +12,25 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from .config import VERSION, settings
+from .deferred import part
 from .errors import DeviceError
 from .ir.graph import Graph
 from .ir.node import Node
 from .ir.program import Program
-from .runtime import events, programs
+from .runtime import events
 from .runtime.announce import announced
 from .runtime.buffer import DeviceBuffer
+from .runtime.choice import Lock, LockEntry
 from .runtime.device import Device, device
 from .runtime.executable import Executable
-from .runtime.lock import Lock, LockEntry, lock_of
 from .runtime.singletons import lock as new_lock
 from .runtime.target_model import TargetModel
+
+if TYPE_CHECKING:
+    from .runtime.programs import ProgramKey
 
 Artifact = TypeVar("Artifact")
 
@@ -131,12 +135,15 @@ class Job(NamedTuple):
     """Inputs that seldom change between calls (`Executable.hoisted`)."""
 
     @property
-    def key(self) -> programs.ProgramKey | None:
+    def key(self) -> ProgramKey | None:
         """The key of the program in the disk cache, if it may be there."""
         if settings().use:
             return None
+        name_of = part("runtime.programs", "name_of")
+        if name_of is None:
+            return None
         choices = (self.target, self.lock.digest, self.fit, self.constant_inputs)
-        return programs.name_of(self.graph, self.updates, self.name, *choices)
+        return name_of(self.graph, self.updates, self.name, *choices)  # type: ignore[no-any-return]
 
 
 def compile(
@@ -153,14 +160,14 @@ def compile(
         elsewhere = inputs_elsewhere(graph, place.name)
         job = Job(graph, place.target, updates, name, lock_for(place), fit, constant_inputs)
         key = job.key
-        program = None if key is None else programs.read(key)
+        program = None if key is None else part("runtime.programs", "read")(key)
         stages = None
         if program is None:
             with events.timed("compile", name, "cpu"):
                 stages = run_stages(job)
             program = stages.program
             if key is not None:
-                programs.write(key, program)
+                part("runtime.programs", "write")(key, program)
         executable = place.load(program, frozenset([program.inputs[n] for n in constant_inputs]))
     again = partial(compile, graph, updates, name, place, fit, constant_inputs)
     return Compiled(program, executable, lambda: stages or run_stages(job), place.name, elsewhere, job.lock, again)
@@ -173,7 +180,8 @@ def lock_for(place: Device) -> Lock:
     """Return the kernel choices of a device."""
     known = (place.name, settings().lock)
     if known not in _locks:
-        _locks[known] = lock_of(VERSION, lambda: place.machine)
+        lock_of = part("runtime.lock", "lock_of")
+        _locks[known] = Lock() if lock_of is None else lock_of(VERSION, lambda: place.machine)
     return _locks[known]
 
 

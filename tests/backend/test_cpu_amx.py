@@ -16,7 +16,7 @@ from tests.backend.matrix_unit import TARGET, Unit, assembly
 from tilegrad.backend.cpu import build, costs
 from tilegrad.backend.cpu.build import kernel_object
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.limits import amx_permitted
+from tilegrad.backend.cpu.processor import amx_permitted
 from tilegrad.backend.cpu.target import Target
 from tilegrad.config import changed
 from tilegrad.ir.program import Launch

@@ -14,7 +14,8 @@ from tests.backend.test_cpu_amx import COMPUTED, NUMPY, ODD, WAYS, error, in_lay
 from tilegrad.backend.cpu import costs
 from tilegrad.backend.cpu.code.bf16_dot import INSTRUCTION
 from tilegrad.backend.cpu.code.lower import lower
-from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
+from tilegrad.backend.cpu.prepack import prepack
+from tilegrad.backend.cpu.prepacked import PackingKernel, PrepackedKernel
 from tilegrad.backend.cpu.target import target
 from tilegrad.ir.program import Launch
 from tilegrad.runtime.choice import chosen

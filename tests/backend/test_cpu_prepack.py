@@ -12,7 +12,8 @@ import pytest
 import tilegrad as tg
 from tests.backend.matrix_unit import TARGET, Unit
 from tilegrad.backend.cpu import costs
-from tilegrad.backend.cpu.prepack import PackingKernel, PrepackedKernel, prepack
+from tilegrad.backend.cpu.prepack import prepack
+from tilegrad.backend.cpu.prepacked import PackingKernel, PrepackedKernel
 from tilegrad.ir.program import Launch, Program
 from tilegrad.runtime.choice import chosen
 from tilegrad.schedule import contract

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 from ..lazy.handle import mode
 from ..lazy.storage import one_writer
-from ..runtime.guarded import GuardedCall, packed
+from ..runtime.guarded import MISS, GuardedCall, packed
 from ..tensor import Tensor
 from ..tree import LEAF, NOTHING
 from .numbers import same_number
 from .specialised import Specialised
 from .variables import WatchedVariable
-
-MISS = object()
-"""Returned by the fast path for a call that it does not handle."""
 
 
 class FastCall(NamedTuple):

@@ -25,6 +25,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from ..deferred import part
 from ..errors import ArgumentError, TilegradError, TraceError, check_callable
 from ..functions.creation import tensor
 from ..ir.dtype import float64
@@ -34,12 +35,12 @@ from ..lazy.handle import mode, state, wrap
 from ..lazy.storage import one_writer
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
+from ..runtime.guarded import MISS
 from ..runtime.singletons import lock
 from ..tensor import Tensor
 from ..tree import flatten
 from .assigned_variables import NewVariables, variables_for, with_variables
 from .captured_state import CapturedState, display_name, outside
-from .fast_call import MISS, FastCall, fast_call
 from .numbers import may_vary, present
 from .signature import CallArguments, differs_in_numbers, generalise, signature_of, varies
 from .specialised import Specialised
@@ -47,6 +48,7 @@ from .variables import WatchedVariable
 
 if TYPE_CHECKING:
     from ..compiler import Compiled
+    from .fast_call import FastCall
     from .memory_budget import ProgramMemory
 
 P = ParamSpec("P")
@@ -241,7 +243,8 @@ class Jitted(Generic[P, R]):
         result = program(leaves, sizes)
         known, moves = self.fast_call, program.environment.moves
         if not kwargs and not sizes and (known is None or known.program is not program or known.moves != moves):
-            self.fast_call = fast_call(program, self.outside.numbers if self.outside else [])
+            make = part("jitted.fast_call", "fast_call")
+            self.fast_call = make and make(program, self.outside.numbers if self.outside else [])
         return result
 
     @property

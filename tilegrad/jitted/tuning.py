@@ -16,8 +16,9 @@ from typing import NamedTuple
 from ..compiler import Compiled, add_choices, lock_for
 from ..config import VERSION
 from ..errors import ArgumentError
+from ..runtime.choice import LockEntry
 from ..runtime.device import device
-from ..runtime.lock import LockEntry, keep, place
+from ..runtime.lock import keep, place
 from ..schedule.group import Schedule
 from ..schedule.trial import measured
 from ..schedule.tune import Tuned, TuningJob, format_seconds, jobs_of, merge_jobs, tune

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.program import Foreign, Launch, name_of
-from ..runtime.lock import Lock
+from ..runtime.choice import Lock
 from ..runtime.target_model import TargetModel
 from ..schedule.group import Group
 from ..schedule.options import kernel_choice

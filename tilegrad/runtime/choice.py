@@ -8,8 +8,13 @@ A choice is parsed from its printed form, which `kernels.lock` stores. The candi
 
 from __future__ import annotations
 
+import hashlib
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORD = re.compile(r"(?P<name>[a-z]+)=(?P<number>[1-9]\d*)|(?P<strategy>[a-z]+)")
 
@@ -69,3 +74,31 @@ def power(number: int) -> int:
     (1, 8, 64)
     """
     return 1 << max(0, number - 1).bit_length()
+
+
+class LockEntry(NamedTuple):
+    """A line: the kernel's name, its choice, and the measurement."""
+
+    name: str
+    choice: Choice
+    note: str = ""
+    line: int = 0
+
+
+class Lock(NamedTuple):
+    """The choices for one version on one machine by kernel digest, and the file they come from."""
+
+    path: Path | None = None
+    entries: Mapping[str, LockEntry] = {}
+
+    @property
+    def digest(self) -> str:
+        """A hash of the choices; empty if there are none."""
+        if not self.entries:
+            return ""
+        text = ", ".join(f"{digest} {entry.choice}" for digest, entry in sorted(self.entries.items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def place(self, entry: LockEntry) -> str:
+        """Describe the location of an entry for messages."""
+        return f"{self.path}, line {entry.line}" if entry.line else str(self.path or "the tuner")

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+MISS = object()
+"""Returned by the fast path of a call that it does not handle."""
+
 
 class GuardedCall:
     """The source of a function under construction, and the objects that it names.

@@ -12,18 +12,16 @@ working directory, or next to the script.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from ..config import settings
 from ..errors import ArgumentError
-from .choice import Choice, parse_choice
+from .choice import Lock, LockEntry, parse_choice
 
 try:
     import fcntl
@@ -39,34 +37,6 @@ COMMENT = """\
 # The fastest known way to run some kernels, as `python -m tilegrad tune` measured it. Each line is free to edit: behind
 # the = stand the sizes of tiles. A kernel without a line is cut as the cost model suggests.
 """
-
-
-class LockEntry(NamedTuple):
-    """A line: the kernel's name, its choice, and the measurement."""
-
-    name: str
-    choice: Choice
-    note: str = ""
-    line: int = 0
-
-
-class Lock(NamedTuple):
-    """The choices for one version on one machine by kernel digest, and the file they come from."""
-
-    path: Path | None = None
-    entries: Mapping[str, LockEntry] = {}
-
-    @property
-    def digest(self) -> str:
-        """A hash of the choices; empty if there are none."""
-        if not self.entries:
-            return ""
-        text = ", ".join(f"{digest} {entry.choice}" for digest, entry in sorted(self.entries.items()))
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def place(self, entry: LockEntry) -> str:
-        """Describe the location of an entry for messages."""
-        return f"{self.path}, line {entry.line}" if entry.line else str(self.path or "the tuner")
 
 
 Section = dict[str, LockEntry]

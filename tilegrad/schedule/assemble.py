@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
-from ..runtime.choice import Choice
-from ..runtime.lock import Lock
+from ..runtime.choice import Choice, Lock
 from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
 from .memory import Lifetime, plan
-from .options import locked
 
 
 def assemble(
@@ -73,6 +71,10 @@ class _Assembly:
 
     def _choice(self, group: Group) -> Choice | None:
         """Return the locked choice for a group; None: the cost model chooses."""
+        if not self.lock.entries:
+            return None
+        from .options import locked
+
         found = locked(group, self.schedule.target, self.lock)
         return None if found is None else found.choice
 

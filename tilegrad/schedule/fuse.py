@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from ..deferred import part
 from ..ir.graph import Graph, Value
 from ..ir.scalar import Const, Index, Reduce, Scan, facts, substitute, walk
 from ..ir.size import product
 from ..runtime.target_model import TargetModel
-from .fuse_partial_sums import fuse_partial_sums
 from .group import Group, GroupMember, Kind, Mapping, Schedule
 from .group_checker import check_schedule
 from .inline import MAX_NESTED_CHOICES, Element, elements, estimated_size
@@ -22,7 +22,6 @@ from .nests import nest
 from .order_edges import Waits, of_nodes, waiting
 from .products import operands
 from .small_tensors import in_one_piece
-from .split_k import split_k
 
 Relation = Literal["producer", "sibling", "partial sums"]
 """Relation of a group to the one that it is fused into."""
@@ -60,7 +59,9 @@ class _Fusion:
     def __init__(self, graph: Graph, waits: Waits, target: TargetModel) -> None:
         self.graph = graph
         self.target = target
-        self.nodes = split_k(elements(self.graph, target), target)
+        split_k = part("schedule.split_k", "split_k")
+        nodes = elements(self.graph, target)
+        self.nodes = nodes if split_k is None else split_k(nodes, target)
         self.groups: dict[int, Group] = {}
         self.place: dict[Value, int] = {}
         self.reads: dict[int, set[Value]] = {}
@@ -220,6 +221,8 @@ class _Fusion:
         """Merge a pair, in a small kernel if it is too expensive otherwise, or return the reason against it."""
         a, b, target = pair.a, pair.b, self.target
         if pair.relation == "partial sums":
+            from .fuse_partial_sums import fuse_partial_sums
+
             return fuse_partial_sums(a, b, target.max_row_elements)
         needed = self._needed_elsewhere(a, pair.second)
         joined = merge(a, b, dict(mapping), needed, target.min_parallel_rows)

@@ -8,23 +8,13 @@ rows over b in 64, k in 512; along r in 32             store part[b, k] = sum(y[
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from ..ir.scalar import Expr, Index, Reduce, Scan, facts, size, substituted, walk
 from ..ir.size import Dim, product
 from .group import Group, GroupMember
+from .strategies import reduces_row_blocks
 
 MAX_ACCUMULATORS = 8
 """Most accumulators as long as a row that an instance keeps."""
-
-
-def reduces_row_blocks(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
-    """Whether the first of two columns is looped over while the other, of at most `longest` elements, is one tile."""
-    extents = [i.extent if type(i.extent) is int else longest + 1 for i in columns]
-    if len(columns) != 2 or max(extents) > longest:
-        return False
-    sums = [e for e in walk(*roots) if isinstance(e, Reduce) and e.index is columns[0]]
-    return any(not isinstance(e.body, Reduce) for e in sums)
 
 
 def fuse_partial_sums(along: Group, parts: Group, longest: int) -> Group | str:

@@ -22,7 +22,6 @@ from ..ops.cast import Cast
 from ..ops.contraction import Contract
 from ..ops.movement import Permute, Slice
 from ..runtime.target_model import TargetModel
-from .one_hot_reduce import one_hot_to_gather
 from .products import SHORT_TYPES
 
 WEIGHTS = {"free": 0, "cheap": 1, "expensive": 8}
@@ -84,6 +83,8 @@ def elements(graph: Graph, target: TargetModel = TargetModel()) -> dict[Value, E
             continue
         element = _packed(value, inlined) if value.packs_rows else compose(value, inlined)
         if target.gathers_are_cheap:
+            from .one_hot_reduce import one_hot_to_gather
+
             element = Element(element.position, one_hot_to_gather(element.expr))
         known = facts(element.expr)
         weight = WEIGHTS[value.cost] + sum(weights.get(x, 0) for x in value.inputs)

@@ -13,7 +13,6 @@ from ..ir.position import linear
 from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
-from .collapse_axes import collapse_axes
 from .flatten import FlatGroup, replaced_by_one
 from .products import free_indices, operands
 
@@ -65,6 +64,8 @@ def _evenly(flat: FlatGroup) -> FlatGroup | None:
     reads = [facts(factor).reads for factor in _factors(flat)]
     if any(len(found) != 1 or not _is_even(found[0].position[0]) for found in reads):
         return None
+    from .collapse_axes import collapse_axes
+
     for side in (0, 1):
         factors = _factors(flat)
         lone = free_indices(factors[side]) - free_indices(factors[1 - side])

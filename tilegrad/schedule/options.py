@@ -8,8 +8,7 @@ from ..errors import ArgumentError
 from ..ir.graph import Value
 from ..ir.scalar import Read, facts
 from ..runtime.cache import key
-from ..runtime.choice import Choice
-from ..runtime.lock import Lock
+from ..runtime.choice import Choice, Lock
 from ..runtime.target_model import TargetModel
 from . import matmul_tiles, strategies
 from .contract import sides

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, final
 
-from ..ir.scalar import Index, Read, Reduce, facts, walk
+from ..ir.scalar import Expr, Index, Read, Reduce, facts, walk
 from ..ir.size import Dim, product
 from ..runtime.choice import Choice, chosen, power
 from ..runtime.target_model import TargetModel
@@ -29,7 +29,6 @@ from .access_patterns import (
     transposed_row,
 )
 from .flatten import FlatGroup
-from .fuse_partial_sums import reduces_row_blocks
 from .instances import at_most, divides, number_of
 from .small_tensors import is_whole
 
@@ -438,3 +437,12 @@ def _tall(indices: tuple[Index, ...], height: int, last: tuple[Index, int]) -> C
 def _whole(column: Index, target: TargetModel) -> int:
     assert type(column.extent) is int
     return power(column.extent) if target.pow2_tiles else column.extent
+
+
+def reduces_row_blocks(columns: Sequence[Index], roots: Iterable[Expr], longest: int) -> bool:
+    """Whether the first of two columns is looped over while the other, of at most `longest` elements, is one tile."""
+    extents = [i.extent if type(i.extent) is int else longest + 1 for i in columns]
+    if len(columns) != 2 or max(extents) > longest:
+        return False
+    sums = [e for e in walk(*roots) if isinstance(e, Reduce) and e.index is columns[0]]
+    return any(not isinstance(e.body, Reduce) for e in sums)

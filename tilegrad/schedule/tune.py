@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 from ..errors import TilegradError
 from ..ir.graph import Value
-from ..runtime.choice import Choice
+from ..runtime.choice import Choice, LockEntry
 from ..runtime.device import Device
-from ..runtime.lock import LockEntry
 from .group import Group, Schedule
 from .options import candidates, digest_of, signature, title
 from .trial import CLOCK_SECONDS, Contender, Trial, measured

@@ -14,7 +14,7 @@ from ..places import INPUTS, Places, Span
 from .costs import COPY_BYTES_PER_NS, EXTERNAL_CALL_OPERATIONS, OPERATIONS_PER_NS
 from .partition import NativeCall
 from .pool import ALIGNMENT
-from .prepack import PackingKernel
+from .prepacked import PackingKernel
 from .task_table import ArgumentPatch
 
 if TYPE_CHECKING:

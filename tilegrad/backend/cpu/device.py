@@ -120,8 +120,8 @@ class CpuDevice(Device):
 
     @property
     def machine(self) -> str:
-        from .limits import model, vector_bits  # loads LLVM
         from .native import threads
+        from .processor import model, vector_bits  # loads LLVM
 
         return f"{model()}, {threads()} threads, {vector_bits()} bits"
 

@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ...deferred import part
 from ...ir.program import Launch, Program
 from ...runtime import events
 from ...runtime.executable import Executable, HoistedProgram, Runner
 from ...runtime.guarded import GuardedCall, packed
-from ..constant_inputs import parted
 from . import native
 from .bind_sizes import bind_sizes, written_buffers
 from .buffer_factory import buffer_factory
 from .build import KernelCode, build_kernels, index_faults
 from .costs import BARRIER_NS, RELEASE_LOCK_NS, STAMP_NS
 from .partition import NativeCall, partition
-from .prepack import prepack
 from .target import target
 from .task_table import TaskTable
 
@@ -42,8 +41,11 @@ class CpuExecutable(Executable):
 
     def __init__(self, device: CpuDevice, program: Program, constant_inputs: Set[str] = frozenset()) -> None:
         program = specialise_users_kernels(program)
-        made = prepack(program, target(), constant_inputs)
+        prepack = part("backend.cpu.prepack", "prepack")
+        made: Program = program if prepack is None else prepack(program, target(), constant_inputs)
         if constant_inputs:
+            from ..constant_inputs import parted
+
             first, made = parted(made, constant_inputs, written_buffers)
             program = made
             if first is not None:

@@ -17,7 +17,6 @@ from ...errors import OutOfMemoryError
 from ...runtime import events
 from ...runtime.device import Statistics
 from ...runtime.singletons import lock
-from ..shortage import REMEDIES, largest_tensors
 
 ALIGNMENT = 64
 """Alignment of buffers, in bytes: a cache line."""
@@ -150,6 +149,8 @@ class MemoryPool:
             try:
                 mapping, address = _map(size)
             except (OSError, OverflowError) as e:
+                from ..shortage import REMEDIES, largest_tensors
+
                 head = f"no memory for a tensor of {size:,} bytes: {self.statistics.live:,} bytes are live"
                 raise OutOfMemoryError("\n".join([head, *largest_tensors("cpu"), REMEDIES])) from e
         self.mappings[address] = mapping

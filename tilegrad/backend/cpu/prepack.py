@@ -26,7 +26,6 @@ from typing import NamedTuple
 from ...ir import tile as ir
 from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
-from ...ir.node import Structure
 from ...ir.program import Launch, Program, ProgramBuffer, Step, Tiles
 from ...ir.size import Dim, known
 from ...ir.tile_access import accesses, expressions, names_in, statements
@@ -35,41 +34,13 @@ from .code.blocks import register_block
 from .code.packing import panel_bytes
 from .costs import MAX_GROWTH, MAX_PANEL_BYTES, MIN_GROWTH_BYTES, MIN_PANEL_READERS, MIN_READERS, PACKING_OPERATIONS
 from .pool import ALIGNMENT
+from .prepacked import PackedOperand, PackingKernel, PrepackedKernel
 from .summed_products import SummedProduct, consecutive_products
 from .target import Target
 
 MAX_GRID_AXES = 3
 """Axes of a grid."""
 UNMOVABLE = (ir.Reduce, ir.Scan, ir.Dot, ir.Reshape, ir.GatherAlongAxis, ir.NumPrograms)
-
-
-class PackedOperand(Structure):
-    """A prepacked operand of a product and its address: tiles of the matrix unit, or panels."""
-
-    operand: ir.Tile
-    right: bool
-    place: ir.Tile
-    panels: bool = False
-
-
-class PrepackedKernel(ir.Kernel):
-    """A kernel that reads prepacked operands."""
-
-    packed: tuple[PackedOperand, ...] = ()
-    products: tuple[SummedProduct, ...] = ()
-    """The low-precision products of a sum from zero whose operands are all prepacked."""
-
-
-class PackingKernel(ir.Kernel):
-    """A kernel that packs an operand: the tiles that it assigns to `names` are packed at `place`."""
-
-    names: tuple[str, ...] = ()
-    place: ir.Tile = ir.Literal(0)
-    right: bool = False
-    parts: int = 1
-    """Bfloat16 parts of each element; 0: float32 panels."""
-    width: int = 0
-    """Rows or columns of a float32 panel."""
 
 
 def prepack(program: Program, target: Target, constants: Set[str] = frozenset()) -> Program:

@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
 def target() -> Target:
     """Return the features of this machine that the settings allow."""
-    from .limits import amx_permitted
+    from .processor import amx_permitted
 
     return _processor()._replace(matrix_unit=settings().amx and amx_permitted())
 
@@ -45,7 +45,7 @@ def target() -> Target:
 @cache
 def _processor() -> Target:
     from . import objects
-    from .limits import cache_sizes, has_fast_bf16_dot
+    from .processor import cache_sizes, has_fast_bf16_dot
 
     host, caches = objects.host(), _caches(cache_sizes())
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}

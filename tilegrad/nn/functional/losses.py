@@ -14,7 +14,6 @@ from ...functions.promotion import kind_of, pair
 from ...jitted.function import tracing
 from ...lazy.evaluation import MAX_CHECKED_INDICES, array_of, check_index
 from ...lazy.handle import wrap
-from ...ops import likelihood
 from ...ops.broadcasting import shown
 from ...tensor import Tensor
 from .distances import linear
@@ -293,6 +292,8 @@ def binary_cross_entropy(
     reduction = reduction_of(size_average, reduce, reduction)
     same_shape("binary_cross_entropy", input, target)
     refuse_tracked("binary_cross_entropy", weight=weight)
+    from ...ops import likelihood
+
     losses = wrap(likelihood.binary_cross_entropy(*pair(input, target, "binary_cross_entropy")))
     return reduced(losses if weight is None else losses * weight, reduction)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ....ir import tile as ir
 from ....ir.tile_access import count_assignments, expressions, names_in, roots, walk
-from ..prepack import PackingKernel
+from ..prepacked import PackingKernel
 from ..summed_products import computes
 from .dataflow import Dataflow
 from .fused_statements import FusedStatements, find_fused, may_have_epilogue

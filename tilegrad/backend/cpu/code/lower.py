@@ -17,7 +17,7 @@ from ....ir.tile_access import names_in, roots, statements
 from ....ir.tile_checker import check
 from .. import vectors
 from ..emit import I64, PTR, Builder, LlvmValue, Type, constant
-from ..prepack import PackingKernel, PrepackedKernel
+from ..prepacked import PackingKernel, PrepackedKernel
 from ..summed_products import SummedProduct, computes
 from ..target import Target
 from . import reductions
