@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .fast_call import FastCall
     from .memory_budget import ProgramMemory
 
+_fast_call = part("jitted.fast_call", "fast_call")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -229,9 +230,7 @@ class Jitted(Generic[P, R]):
             return self._run(made, args, kwargs)  # type: ignore[no-any-return]
 
     def _exclusively(self) -> AbstractContextManager[bool]:
-        """Lock a call from tracing to the end of its run: traced state (of an optimizer, gradients) is only then in
-        place. A forked child makes a new lock, as the holder may not exist there.
-        """
+        """Lock a call until the state that it traced is in place; a forked child, without a holder, has a new lock."""
         if self._one_at_a_time[0] != os.getpid():
             self._one_at_a_time = os.getpid(), RLock()
         return self._one_at_a_time[1]
@@ -243,8 +242,7 @@ class Jitted(Generic[P, R]):
         result = program(leaves, sizes)
         known, moves = self.fast_call, program.environment.moves
         if not kwargs and not sizes and (known is None or known.program is not program or known.moves != moves):
-            make = part("jitted.fast_call", "fast_call")
-            self.fast_call = make and make(program, self.outside.numbers if self.outside else [])
+            self.fast_call = _fast_call and _fast_call(program, self.outside.numbers if self.outside else [])
         return result
 
     @property
@@ -439,9 +437,8 @@ class Jitted(Generic[P, R]):
             made = self._trace_with_inputs(call, types, inputs)
         except Exception:  # whatever a function raises that cannot do with placeholders for numbers
             return None
-        from .equivalence import computes_same
-
-        return made if all(computes_same(made, point) for point in points) else None
+        computes_same = part("jitted.equivalence", "computes_same")
+        return made if computes_same and all(computes_same(made, point) for point in points) else None
 
     def _mark_varying_numbers(self, call: CallArguments) -> None:
         """Mark the numbers that differ from an otherwise equal call: they become inputs."""
