@@ -18,7 +18,8 @@ def shared_tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 @pytest.fixture
 def tab(shared_tab: Tab) -> Iterator[Tab]:
     """The browser, in which nothing may go wrong."""
-    shared_tab.problems.clear()
+    shared_tab.call("Page.navigate", url="about:blank")
     shared_tab.size(1280)
+    shared_tab.problems.clear()  # what the page before had to say comes late
     yield shared_tab
     assert shared_tab.problems == []

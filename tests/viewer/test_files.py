@@ -192,6 +192,11 @@ FILES: dict[str, tuple[str, bytes, str]] = {
     "cut page": ("a.html", b"<!doctype html><html>", "no page of the viewer"),
     "page of bytes": ("a.html", b"<!doctype html>\xff\xfe", "can't decode"),
     "other version": ("a.json", b'{"format":0,"steps":[]}', "no page of the viewer"),
+    "page without runs": (
+        "a.json",
+        b'{"format":1,"title":"t","steps":[],"traces":[],"notes":[]}',
+        "no page of the viewer",
+    ),
     "cut data": ("a.json", b'{"format":1,"steps":[', "no page of the viewer"),
     "cut trace": ("a.json", b'{"traceEvents": [', "no trace, or it is damaged"),
     "no list": ("a.json", b'{"traceEvents": 3}', "no list `traceEvents`"),

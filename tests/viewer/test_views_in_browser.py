@@ -263,6 +263,17 @@ def test_no_script_of_the_file_runs(tab: Tab, tmp_path: Path) -> None:
     tab.problems.clear()
 
 
+@pytest.mark.parametrize("part", ["steps", "traces", "runs"])
+def test_damaged_data_is_said_in_a_sentence(tab: Tab, tmp_path: Path, part: str) -> None:
+    path = tmp_path / "x.html"
+    path.write_text(page({**page_of("t"), part: [{"name": "<b>x</b>"}]}))  # type: ignore[typeddict-item]
+    tab.call("Page.navigate", url=f"file://{path}")
+    tab.until("document.body.innerText.includes('The data of this page is damaged: ')")
+    assert tab.run("document.querySelectorAll('b').length") == 0
+    tab.frame()
+    tab.problems.clear()
+
+
 def test_light_and_dark(tab: Tab, folder: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     tab.size(1280, dark=True)

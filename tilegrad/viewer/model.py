@@ -214,7 +214,13 @@ def page_of(
 
 def is_page(found: Any) -> bool:
     """Whether decoded JSON is a page of this version."""
-    return isinstance(found, dict) and found.get("format") == VERSION and isinstance(found.get("steps"), list)
+    lists = ("notes", "steps", "traces", "runs")
+    return (
+        isinstance(found, dict)
+        and found.get("format") == VERSION
+        and isinstance(found.get("title"), str)
+        and all(isinstance(found.get(name), list) for name in lists)
+    )
 
 
 def clipped(text: str) -> str:

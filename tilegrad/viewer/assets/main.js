@@ -138,4 +138,12 @@ async function poll() {
   setTimeout(poll, POLL_MS);
 }
 
+function damaged(problem) {
+  const words = `The data of this page is damaged: ${problem.message}`;
+  const title = document.querySelector(".title");
+  if (title) title.append(el("p", { class: "note" }, words)); // what can be shown stays
+  else replace(document.body, el("p", { class: "without" }, words));
+}
+
+addEventListener("error", (event) => event.error && damaged(event.error), { once: true });
 start();
