@@ -22,6 +22,7 @@ lint: $(VENV)/testing
 	$(BIN)/ruff format --check $(FILES)
 	$(BIN)/ruff check $(FILES)
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 peers: $(VENV)/peers ## only the tests that compare with PyTorch, JAX, ONNX and TensorBoard
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m peers

@@ -101,7 +101,7 @@ def test_several_results() -> None:
     assert y.grad.tolist() == [-1] * 3
     x.grad = None
     SumAndDifference.apply(x, y)[1].sum().backward()
-    assert x.grad.tolist() == [1] * 3
+    assert x.grad.tolist() == [1] * 3  # type: ignore[attr-defined]
 
 
 def test_integers_and_marks() -> None:
@@ -175,7 +175,7 @@ def test_dirty_and_identity() -> None:
     assert x.grad.tolist() == [2] * 3
     x.grad = None
     Same.apply(x).sum().backward()
-    assert x.grad.tolist() == [7] * 3
+    assert x.grad.tolist() == [7] * 3  # type: ignore[attr-defined]
 
 
 @checklist(36)

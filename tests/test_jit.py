@@ -99,7 +99,7 @@ def test_a_number_that_decides_gets_programs_of_its_own() -> None:
     powers = tg.jit(lambda x, n: sum([x] * n))
     x = tg.tensor([1.0, 2.0])
 
-    assert [powers(x, n).tolist() for n in (1, 2, 3, 2)] == [[1, 2], [2, 4], [3, 6], [2, 4]]
+    assert [powers(x, n).tolist() for n in (1, 2, 3, 2)] == [[1, 2], [2, 4], [3, 6], [2, 4]]  # type: ignore[attr-defined]
 
 
 def test_captured_tensors_are_updated_in_place() -> None:
@@ -140,8 +140,8 @@ def test_results_have_a_way_back() -> None:
     x.grad = w.grad = None
     (x @ w).tanh().sum().backward()
 
-    np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-5)
-    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-5)
+    np.testing.assert_allclose(got[0], x.grad.numpy(), rtol=1e-5)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-5)  # type: ignore[attr-defined]
 
 
 def test_a_module_that_stops_training_is_traced_anew() -> None:

@@ -152,14 +152,14 @@ def with_class_and_slots() -> Story:
         times = 0
 
     held = Both()
-    held.n = 0
+    held.n = 0  # type: ignore[attr-defined]
 
     def fn(x: tg.Tensor) -> tg.Tensor:
-        held.n += 1
+        held.n += 1  # type: ignore[attr-defined]
         Both.times += 2
-        return x * held.n + Both.times
+        return x * held.n + Both.times  # type: ignore[attr-defined]
 
-    return fn, lambda: (held.n, Both.times)
+    return fn, lambda: (held.n, Both.times)  # type: ignore[attr-defined]
 
 
 def with_arguments() -> Story:

@@ -325,7 +325,7 @@ def test_an_average_beside_a_jitted_step() -> None:
 
 def test_a_number_that_is_a_result_stays() -> None:
     optimizer = tg.optim.SGD([tg.nn.Parameter(tg.ones(1))], lr=0.5)
-    rate = tg.jit(lambda: tg.jitted.function.host_scalar(lambda: optimizer.param_groups[0]["lr"]) + 0)
+    rate = tg.jit(lambda: tg.jitted.function.host_scalar(lambda: optimizer.param_groups[0]["lr"]) + 0)  # type: ignore[attr-defined]
     found = []
     for n in range(5):
         optimizer.param_groups[0]["lr"] = float(n)

@@ -67,7 +67,7 @@ def test_zeros_arrive(text: str, way: str) -> None:
     for _ in range(2):
         x.grad = None
         run()
-        assert x.grad.tolist() == [[0.0 if way == "plainly" else 1.0] * 2, [0, 0], [0, 0]]
+        assert x.grad.tolist() == [[0.0 if way == "plainly" else 1.0] * 2, [0, 0], [0, 0]]  # type: ignore[attr-defined]
 
 
 def test_the_second_derivative() -> None:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import tilegrad as tg
-from tilegrad.tensor import Method
+from tilegrad.tensor import Method  # type: ignore[attr-defined]
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 WIDTH = 118

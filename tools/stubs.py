@@ -21,7 +21,7 @@ from typing import Any
 
 import tilegrad as tg
 from tilegrad.functions.registry import names_with
-from tilegrad.tensor import BINARY_OPERATORS, Method
+from tilegrad.tensor import BINARY_OPERATORS, Method  # type: ignore[attr-defined]
 
 ROOT = Path(__file__).parent.parent
 HEAD = "# Written by tools/stubs.py from {source}; a test compares it.\n"
@@ -113,7 +113,7 @@ class Stub:
         (base,) = found.__bases__
         self.imports.add(f"from {base.__module__} import {base.__name__}")
         made: Any = found.__init__
-        function = unwrap(found.forward).__globals__.get("function", made)
+        function = unwrap(found.forward).__globals__.get("function", made)  # type: ignore[attr-defined]
         parameters = [Parameter("self", Parameter.POSITIONAL_ONLY), *list(signature(made).parameters.values())[1:]]
         self.lines.append(f"class {name}({base.__name__}):")
         self.lines.append(f"    def __init__({self._parameters(parameters, unwrap(function).__module__)}) -> None: ...")

@@ -308,7 +308,7 @@ def test_buffers_made_natively_are_buffers() -> None:
 
 def test_reference_counts_are_balanced() -> None:
     """Neither the class, the device, nor the free list gains or loses references; addresses do not leak."""
-    make, blocks = buffer_factory(cpu, 300), cpu.pool.blocks(300)
+    make, blocks = buffer_factory(cpu, 300), cpu.pool.blocks(300)  # type: ignore[attr-defined]
     watched = (small_buffer(), cpu, blocks)
     for _ in range(10):
         make()

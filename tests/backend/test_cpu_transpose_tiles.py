@@ -42,7 +42,7 @@ def test_intermediate_tiles(case: str) -> None:
         "two that lie across": x.T - y.T,
         "one across and one along": x.T + y.reshape(96, 64),
     }[case]
-    np.testing.assert_allclose(tg.jit(function)(*map(tg.tensor, arrays)).numpy(), wanted, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(tg.jit(function)(*map(tg.tensor, arrays)).numpy(), wanted, rtol=1e-6, atol=1e-6)  # type: ignore[attr-defined]
 
 
 def test_gathered_rows_are_transposed() -> None:

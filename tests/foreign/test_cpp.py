@@ -138,10 +138,10 @@ def test_the_tensor_of_cpp(several: Any) -> None:
 
 @checklist(45)
 def test_functions_have_names_and_descriptions(several: Any) -> None:
-    shown = pydoc.render_doc(several.scale, renderer=pydoc.plaintext)
+    shown = pydoc.render_doc(several.scale, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
     assert "scale(x: float32[n], alpha: float32 = 2) -> float32[n]" in shown
     assert "x times alpha" in shown
-    assert "doubled, counted, and x itself" in pydoc.render_doc(several, renderer=pydoc.plaintext)
+    assert "doubled, counted, and x itself" in pydoc.render_doc(several, renderer=pydoc.plaintext)  # type: ignore[attr-defined]
 
 
 def test_what_a_function_says_is_at_its_line(several: Any) -> None:

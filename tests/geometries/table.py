@@ -253,20 +253,20 @@ def _smaller(layer: Layer, most: float, batch: int) -> Layer:
         layer = layer._replace(batch=min(layer.batch, batch))  # type: ignore[attr-defined]
     while layer.work > most:
         match layer:
-            case Convolution() | Transposed() | Attention() | Recurrent() if layer.batch > 1:
+            case Convolution() | Transposed() | Attention() | Recurrent() if layer.batch > 1:  # type: ignore[attr-defined]
                 layer = layer._replace(batch=(layer.batch + 1) // 2)
-            case Convolution() | Transposed() if max(layer.extents) > 16:
+            case Convolution() | Transposed() if max(layer.extents) > 16:  # type: ignore[attr-defined]
                 smaller = tuple([max(min(e, 9), e * 3 // 4) for e in layer.extents])
                 layer = layer._replace(extents=smaller)
-            case Dense() if max(layer.rows) > 32:
+            case Dense() if max(layer.rows) > 32:  # type: ignore[attr-defined]
                 layer = layer._replace(rows=tuple([max(min(r, 8), r * 3 // 5) for r in layer.rows]))
-            case Attention() if max(layer.queries, layer.keys) > 64:
+            case Attention() if max(layer.queries, layer.keys) > 64:  # type: ignore[attr-defined]
                 layer = layer._replace(queries=-(-layer.queries * 3 // 4), keys=-(-layer.keys * 3 // 4))
-            case Recurrent() if layer.steps > 4:
+            case Recurrent() if layer.steps > 4:  # type: ignore[attr-defined]
                 layer = layer._replace(steps=layer.steps // 2)
-            case Normalised() if layer.shape[0] > 2:
-                layer = layer._replace(shape=(layer.shape[0] // 2, *layer.shape[1:]))
-            case Dense() if max(layer.inputs, layer.outputs) > 2048:
+            case Normalised() if layer.shape[0] > 2:  # type: ignore[attr-defined]
+                layer = layer._replace(shape=(layer.shape[0] // 2, *layer.shape[1:]))  # type: ignore[attr-defined]
+            case Dense() if max(layer.inputs, layer.outputs) > 2048:  # type: ignore[attr-defined]
                 layer = layer._replace(inputs=-(-layer.inputs // 2), outputs=-(-layer.outputs // 2))
             case _:
                 return layer
@@ -289,7 +289,7 @@ def _drawn(layer: Layer, drawn: random.Random) -> Layer:
         case Attention():
             return layer._replace(queries=(q := near(layer.queries)), keys=q if layer.causal else near(layer.keys))
         case Normalised():
-            return layer._replace(shape=tuple([near(e) for e in layer.shape]))
+            return layer._replace(shape=tuple([near(e) for e in layer.shape]))  # type: ignore[attr-defined]
         case Recurrent():
             return layer._replace(width=near(layer.width), inputs=near(layer.inputs))
     raise AssertionError(layer)

@@ -123,17 +123,17 @@ def test_streams_overlap(gpu: CudaDevice, record_property: Record) -> None:
 def test_misconfigured_launches(gpu: CudaDevice) -> None:
     executable = gpu.load(program(64))
     digest = ADD.digest()
-    real = executable.functions[digest]
+    real = executable.functions[digest]  # type: ignore[attr-defined]
     for change, text in (
         ({"threads": 1025}, "1025 threads in a block: .* allows 1 to 1024"),
         ({"threads": 0}, "0 threads"),
         ({"shared": 1 << 20}, "1048576 bytes of shared memory: .* allows 232448"),
     ):
-        executable.functions = {digest: real._replace(binary=real.binary.replaced(**change))}
-        executable._bindings.clear()
+        executable.functions = {digest: real._replace(binary=real.binary.replaced(**change))}  # type: ignore[attr-defined]
+        executable._bindings.clear()  # type: ignore[attr-defined]
         with pytest.raises(LaunchError, match=text):
             executable.bound()
-    executable.functions = {digest: real}
+    executable.functions = {digest: real}  # type: ignore[attr-defined]
     (z, _) = executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
     np.testing.assert_array_equal(gpu.to_host(z, float32, (64,)), np.full(64, 3))
 

@@ -31,10 +31,10 @@ def test_nobody_writes_to_the_dict_of_a_node(path: str) -> None:
         return
     for node in ast.walk(parsed(path)):
         item = isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load) and is_dict(node.value)
-        named = item and isinstance(node.slice, ast.Constant)
+        named = item and isinstance(node.slice, ast.Constant)  # type: ignore[attr-defined]
         called = isinstance(node, ast.Attribute) and node.attr in ("update", "setdefault") and is_dict(node.value)
         written = named or called
-        assert not written, f"{module_name(path)}:{node.lineno}: use Value.note(), or amend or cache_fact of ir.node"
+        assert not written, f"{module_name(path)}:{node.lineno}: use Value.note(), or amend or cache_fact of ir.node"  # type: ignore[attr-defined]
 
 
 def test_values_share_an_empty_provenance_until_something_is_noted() -> None:

@@ -70,7 +70,7 @@ def launched(body: str, how: str = "run", grid: object = (4,), n: int = 30) -> t
     start = "i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\nm = i < n\nv = tl.load(x + i, mask=m, other=0.0)\n"
     k = made(start + body)
     x, out = tg.arange(n).float() + 1, tg.empty(n)
-    {"run": k, "check": k.check, "race": k.race}[how][grid](x, out, n, BLOCK=8)
+    {"run": k, "check": k.check, "race": k.race}[how][grid](x, out, n, BLOCK=8)  # type: ignore[index]
     return x, out
 
 

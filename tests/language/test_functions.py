@@ -76,7 +76,7 @@ CASES: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
     "max with places": ("tl.max(a, 1, return_indices=True)[1]", lambda: X.argmax(1)),
     "argmin": ("tl.argmin(a, axis=1)", lambda: X.argmin(1)),
     "xor_sum": ("tl.xor_sum(p, 1)", lambda: np.bitwise_xor.reduce(P, 1)),
-    "any and all": ("tl.any(a > 1, 1).to(tl.int32) + tl.all(a > -2, 1).to(tl.int32)", lambda: BOTH),
+    "any and all": ("tl.any(a > 1, 1).to(tl.int32) + tl.all(a > -2, 1).to(tl.int32)", lambda: BOTH),  # type: ignore[return-value]
     "cumsum": ("tl.cumsum(a, 1)", lambda: X.cumsum(1)),
     "cumsum backwards": ("tl.cumsum(a, 0, reverse=True)", lambda: X[::-1].cumsum(0)[::-1]),
     "cumprod": ("tl.cumprod(a, 0)", lambda: X.cumprod(0)),

@@ -19,7 +19,7 @@ def scores(total, q, k_window, v_window, steps, rows, columns: tl.constexpr, B: 
     """`columns` is a tile, though it is marked as a constant: so it stands in a much-read tutorial."""
     for start in tl.range(0, steps, B, num_stages=2, warp_specialize=False):
         start = tl.multiple_of(start, B)
-        seen = rows[:, None] >= start + columns[None, :]
+        seen = rows[:, None] >= start + columns[None, :]  # type: ignore[index]
         p = tl.where(seen, tl.dot(q, tl.load(k_window)), 0.0)
         total = tl.dot(p, tl.load(v_window), total)
         k_window = tl.advance(k_window, (0, B))

@@ -117,7 +117,7 @@ def test_submodules_are_replaced_by_path() -> None:
     with pytest.raises(AttributeError, match="no attribute '7'"):
         module.set_submodule("0.7", nn.Tanh(), strict=True)
     module.set_submodule("0.7", nn.Tanh())
-    assert isinstance(module[0][1], nn.Tanh)
+    assert isinstance(module[0][1], nn.Tanh)  # type: ignore[index]
     with pytest.raises(AttributeError, match="not a Module"):
         module.set_submodule("0.0.training", nn.Tanh())
     with pytest.raises(ArgumentError, match="True or False"):

@@ -91,7 +91,7 @@ def test_sparse() -> None:
     assert values[values != 0].std() == pytest.approx(2.0, rel=0.1)
 
 
-@pytest.mark.parametrize("name", nn.init.__all__[1:])
+@pytest.mark.parametrize("name", nn.init.__all__[1:])  # type: ignore[attr-defined]
 def test_what_pytorch_takes_is_taken(name: str) -> None:
     import inspect
 

@@ -138,8 +138,8 @@ def test_batch_norm_in_step() -> None:
     made = nn.SyncBatchNorm.convert_sync_batchnorm(net)
     assert [id(p) for p in made.parameters()] == parameters
     assert made.state_dict().keys() == weights.keys()
-    assert isinstance(made[1], nn.SyncBatchNorm)
-    assert made[1].running_mean.tolist() == [3, 3]
+    assert isinstance(made[1], nn.SyncBatchNorm)  # type: ignore[index]
+    assert made[1].running_mean.tolist() == [3, 3]  # type: ignore[index]
     x = rng.standard_normal((3, 4, 2)).astype(np.float32)
     same = [m(4)(lib.tensor(x)).detach().numpy() for lib, m in ((tg, nn.SyncBatchNorm), (torch, torch.nn.BatchNorm1d))]
     np.testing.assert_allclose(*same, 1e-5, 1e-5)

@@ -80,7 +80,7 @@ class Self(tg.nn.Module):
         return self.layer(x, x, x, **options)
 
 
-class TorchSelf(torch.nn.Module):
+class TorchSelf(torch.nn.Module):  # type: ignore[name-defined]
     def __init__(self, layer: Any) -> None:
         super().__init__()
         self.layer = layer

@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a schedule that is a number": (lambda: profile(schedule=3), "schedule is a function"),
     "a handler that is a folder": (lambda: profile(on_trace_ready="./log"), "on_trace_ready is a function"),
     "an option nobody knows": (lambda: profile(with_everything=True), "no option 'with_everything'"),
-    "a schedule that gives numbers": (lambda: profile(schedule=lambda n: n).start(), "gives a ProfilerAction"),
+    "a schedule that gives numbers": (lambda: profile(schedule=lambda n: n).start(), "gives a ProfilerAction"),  # type: ignore[return-value]
     "no active step": (lambda: schedule(wait=1, warmup=1, active=0), "active is at least 1"),
     "negative wait": (lambda: schedule(wait=-1, warmup=1, active=1), "not negative"),
     "negative skip": (lambda: schedule(wait=1, warmup=1, active=1, skip_first=-2), "not negative"),

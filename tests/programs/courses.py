@@ -105,7 +105,7 @@ def learned_to_learn(t: Any, draw: Draw) -> Made:
                 fast = [p - 0.1 * s for p, s in zip(fast, slopes, strict=True)]
             total = total + ((t.tanh(task.T @ fast[0]) @ fast[1] - task.T.cos()) ** 2).mean()
         outer.zero_grad()
-        total.backward()
+        total.backward()  # type: ignore[attr-defined]
         outer.step()
         return total
 

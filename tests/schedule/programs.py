@@ -57,5 +57,5 @@ def least_arena(made: Program) -> int:
     most = 0
     for n in range(len(used)):
         before, after = set().union(*used[: n + 1]), set().union(*used[n:])
-        most = max(most, sum(temporaries[name] for name in before & after))
+        most = max(most, sum(temporaries[name] for name in before & after))  # type: ignore[index]
     return most

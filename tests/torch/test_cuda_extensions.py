@@ -140,9 +140,9 @@ def test_the_square_of_a_matrix(made: ModuleType) -> None:
 @pytest.mark.parametrize("dtype", [tg.float32, tg.float64])
 def test_barriers_shared_memory_and_templates(made: ModuleType, dtype: tg.DType) -> None:
     x = tg.randn(3, 70, dtype=dtype, device="cuda")
-    before = simulated.simulated().launches  # type: ignore[union-attr]
+    before = simulated.simulated().launches  # type: ignore[attr-defined, union-attr]
     np.testing.assert_allclose(made.row_sums(x).cpu().numpy(), x.sum(1).cpu().numpy(), rtol=1e-5, atol=1e-5)
-    assert simulated.simulated().launches == before + 1  # type: ignore[union-attr]
+    assert simulated.simulated().launches == before + 1  # type: ignore[attr-defined, union-attr]
 
 
 LAUNCHES = {

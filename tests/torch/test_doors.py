@@ -32,7 +32,7 @@ def test_names(name: str) -> None:
 
 
 WRONG_NAMES = {
-    "tilegrad.backends": (lambda: tg.backends, "`import tilegrad.torch as torch` has more"),
+    "tilegrad.backends": (lambda: tg.backends, "`import tilegrad.torch as torch` has more"),  # type: ignore[attr-defined]
     "torch.zeross": (lambda: torch.zeross, r"no torch.zeross \(did you mean torch.zeros"),
     "torch.fft": (lambda: torch.fft, r"no torch.fft: dir\(torch\) lists"),
     "torch.cuda.strem": (lambda: torch.cuda.strem, "did you mean torch.cuda.stream"),
@@ -146,7 +146,7 @@ def test_mnist_from_files(tmp_path: Path) -> None:
     assert (len(train), image.shape, isinstance(label, int)) == (20, (1, 28, 28), True)
     assert datasets.MNIST(tmp_path, train=False)[0][0].shape == (28, 28)
     batches = loading.DataLoader(train, batch_size=8)
-    data, target = iter(batches).next()
+    data, target = iter(batches).next()  # type: ignore[attr-defined]
     assert (data.shape, target.dtype) == ((8, 1, 28, 28), tg.int64)
     assert tg.allclose(data[0], image), "a batch is transformed at once, as each image is"
     one_by_one = datasets.MNIST(tmp_path, transform=transforms.Lambda(lambda x: prepare(x)))

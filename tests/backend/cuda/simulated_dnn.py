@@ -108,7 +108,7 @@ class SimulatedDnn:
             answer = self.things[values[0]][0] = found[0]
         else:
             engine = found[0] if name != 402 else self.things[found[401][0]][0]
-            answer = {1303: NOTES[engine[0]], 1301: engine, 402: [(1 << 40) if engine == [GREEDY] else 1 << 16]}[name]
+            answer = {1303: NOTES[engine[0]], 1301: engine, 402: [(1 << 40) if engine == [GREEDY] else 1 << 16]}[name]  # type: ignore[index]
             for n, value in enumerate(answer):
                 values[n] = value
         count._obj.value = len(answer)

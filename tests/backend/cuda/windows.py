@@ -25,7 +25,7 @@ class Windows(NamedTuple):
     def weights(self) -> tuple[int, int, int, int]:
         channels = self.x[1] // self.groups
         return (
-            (self.x[1], self.outputs, *[self.taps] * 2)
+            (self.x[1], self.outputs, *[self.taps] * 2)  # type: ignore[return-value]
             if self.transposed
             else (self.outputs, channels, *[self.taps] * 2)
         )  # type: ignore[return-value]
