@@ -22,8 +22,13 @@ class Builtin:
         self.fn = fn
         self.name = name or fn.__name__.rstrip("_")
         self.__name__ = self.name
-        whole = inspect.signature(fn)
-        self.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "__signature__":
+            raise AttributeError(name)
+        whole = inspect.signature(self.fn)
+        self.__signature__ = made = whole.replace(parameters=list(whole.parameters.values())[1:])
+        return made
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise KernelError(f"tl.{self.name} is called in kernels only: in a function marked @tilegrad.kernel")
