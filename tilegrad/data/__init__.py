@@ -4,6 +4,7 @@ Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
 """
 
 from ..deferred import defer as _defer
+from ..functions.declared import with_checked_constructor as _checked
 
 _NAMES = {
     "idx": "MNIST read_idx",
@@ -21,4 +22,4 @@ _NAMES = {
 }
 """The public names of each module."""
 
-_defer(globals(), _NAMES, ("transforms",))
+_defer(globals(), _NAMES, ("transforms",), _checked)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ..errors import ArgumentError, IndexRangeError, ShapeError
-from ..functions.declared import publish, publish_classes
+from ..functions.declared import publish
 from ..functions.promotion import kind_of
 
 if TYPE_CHECKING:
@@ -228,4 +228,3 @@ def _counts(total: int, lengths: Sequence[int | float]) -> list[int]:
 
 
 publish(globals())
-publish_classes(globals())

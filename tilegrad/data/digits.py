@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..functions.declared import publish_classes
 from .dataset import ArrayDataset
 
 FILE = Path(__file__).with_name("digits.npz")
@@ -49,6 +48,3 @@ class Digits(ArrayDataset):
 def _read() -> tuple[Any, Any]:
     with np.load(FILE) as stored:
         return stored["images"], stored["labels"]
-
-
-publish_classes(globals())

@@ -13,7 +13,6 @@ from zlib import error as ZlibError
 import numpy as np
 
 from ..errors import DataError
-from ..functions.declared import publish_classes
 from .dataset import ArrayDataset
 
 TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -110,6 +109,3 @@ def _find(root: Path, name: str) -> Path:
         if path.exists():
             return path
     raise DataError(f"no {name}.gz in {root}. The command that gets the four files of MNIST:\n  {DOWNLOAD} {root}")
-
-
-publish_classes(globals())

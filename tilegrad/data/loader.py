@@ -9,7 +9,6 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DataError, check_callable
-from ..functions.declared import publish_classes
 from ..random import initial_seed
 from ..runtime import events
 from .collate import as_tensors, joined, pinned
@@ -275,6 +274,3 @@ def _check_dataset(dataset: Any, ordered: Any) -> None:
             f"DataLoader: a data set has __len__ and __getitem__; a {type(dataset).__name__} has not. Make one of "
             "arrays with TensorDataset(x, y), or derive from Dataset or IterableDataset"
         )
-
-
-publish_classes(globals())

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
-from ..functions.declared import publish_classes
 
 if TYPE_CHECKING:
     from ..random import Generator
@@ -206,6 +205,3 @@ class BatchSampler:
     def __len__(self) -> int:
         whole, left = divmod(len(self.sampler), self.batch_size)
         return whole + (left > 0 and not self.drop_last)
-
-
-publish_classes(globals())

@@ -333,16 +333,13 @@ def publish(space: dict[str, Any], internal: Sequence[str] = (), others: Sequenc
     _show_public(space)
 
 
-def publish_classes(space: dict[str, Any]) -> None:
-    """Wrap the constructors of the public classes of a module, and of their bases, to check their arguments.
-
-    Call it at the end of a module with its `globals()`.
-    """
+def with_checked_constructor(name: str, found: Any) -> Any:
+    """Return a public class, with the constructors of it and of its bases wrapped to check their arguments."""
     made: Any
-    found = [x for x in space.values() if isinstance(x, type) and x.__module__ == space["__name__"]]
-    for made in {base for given in found if given.__name__[0] != "_" for base in given.__mro__}:
+    for made in found.__mro__ if isinstance(found, type) else ():
         if made.__module__.startswith("tilegrad.") and "__init__" in vars(made):
             made.__init__ = checking_arguments(made.__init__)
+    return found
 
 
 def _show_public(space: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ Type checkers read `__init__.pyi`, which `python tools/stubs.py` writes.
 """
 
 from ..deferred import defer as _defer
+from ..functions.declared import with_checked_constructor as _checked
 
 _CLASSES = {
     "activation": (
@@ -50,4 +51,4 @@ _CLASSES = {
 }
 """The public classes of each module."""
 
-_defer(globals(), _CLASSES, ("functional", "init", "models", "utils"))
+_defer(globals(), _CLASSES, ("functional", "init", "models", "utils"), _checked)

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..functions.creation import full
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional
 from .module import Module
@@ -64,6 +63,3 @@ class PReLU(Module):
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
-
-
-publish_classes(globals())

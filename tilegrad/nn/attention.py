@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import init
 from .functional.heads import Heads
@@ -120,6 +119,3 @@ class MultiheadAttention(Module):
         )
         masks = key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
         return heads(query, key, value, *masks)
-
-
-publish_classes(globals())

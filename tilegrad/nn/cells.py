@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty, zeros
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional, init
 from .module import Module
@@ -171,6 +170,3 @@ class LSTMCell(RNNCellBase):
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         hidden, cell = self._run(input, None if hx is None else two_states(hx))
         return hidden, cell
-
-
-publish_classes(globals())

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
 from ..errors import ArgumentError, check_callable
-from ..functions.declared import publish_classes
 from .module import Module
 from .parameter import Parameter
 
@@ -276,6 +275,3 @@ class ParameterDict(_Parameters):
     def update(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
         for key, value in parameters.items() if isinstance(parameters, Mapping) else parameters:
             self[key] = value
-
-
-publish_classes(globals())

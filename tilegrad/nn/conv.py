@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import init
 from .functional import convolutions
@@ -189,6 +188,3 @@ ConvTranspose1d, ConvTranspose2d, ConvTranspose3d = _convs(
 )
 Unfold = layer("Unfold", convolutions.unfold)
 Fold = layer("Fold", convolutions.fold)
-
-
-publish_classes(globals())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..functions.declared import publish_classes
 from . import functional
 from .functional.dropouts import checked_probability
 from .wrapped import FunctionModule, layer
@@ -26,6 +25,3 @@ Dropout2d = layer("Dropout2d", functional.dropout2d, _DropoutBase)
 Dropout3d = layer("Dropout3d", functional.dropout3d, _DropoutBase)
 AlphaDropout = layer("AlphaDropout", functional.alpha_dropout, _DropoutBase)
 FeatureAlphaDropout = layer("FeatureAlphaDropout", functional.feature_alpha_dropout, _DropoutBase)
-
-
-publish_classes(globals())

@@ -7,7 +7,6 @@ from typing import Any, Self
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional, init
 from .functional import embeddings
@@ -151,6 +150,3 @@ class EmbeddingBag(_Table):
     def extra_repr(self) -> str:
         padding = [] if self.padding_idx is None else [f"padding_idx={self.padding_idx}"]
         return ", ".join([*self._shown(), f"mode={self.mode!r}", *padding])
-
-
-publish_classes(globals())

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional, init
 from .module import Module
@@ -142,6 +141,3 @@ class Unflatten(Module):
 
     def extra_repr(self) -> str:
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
-
-
-publish_classes(globals())

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from ..autograd.modes import no_grad
 from ..errors import ShapeError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..functions.signatures import subclass
 from ..tensor import Tensor
 from . import conv, layers, norm
@@ -139,5 +138,3 @@ LazyConv3d, LazyConvTranspose3d = _lazy(conv.Conv3d, -4), _lazy(conv.ConvTranspo
 LazyBatchNorm1d, LazyInstanceNorm1d = _lazy(norm.BatchNorm1d), _lazy(norm.InstanceNorm1d, -2, _LazyInstanceNorm)
 LazyBatchNorm2d, LazyInstanceNorm2d = _lazy(norm.BatchNorm2d), _lazy(norm.InstanceNorm2d, -3, _LazyInstanceNorm)
 LazyBatchNorm3d, LazyInstanceNorm3d = _lazy(norm.BatchNorm3d), _lazy(norm.InstanceNorm3d, -4, _LazyInstanceNorm)
-
-publish_classes(globals())

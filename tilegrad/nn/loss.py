@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional
 from .layers import PairwiseDistance
@@ -52,6 +51,3 @@ GaussianNLLLoss = layer(
 CTCLoss = layer(
     "CTCLoss", functional.ctc_loss, Loss, inputs=("log_probs", "targets", "input_lengths", "target_lengths")
 )
-
-
-publish_classes(globals())

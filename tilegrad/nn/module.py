@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..errors import ArgumentError, DTypeError
 from ..functions.creation import DeviceLike
-from ..functions.declared import publish_classes
 from ..ir.dtype import DType
 from ..lazy.handle import Surroundings, state
 from ..lazy.layout import RANKS
@@ -381,6 +380,3 @@ class Module(ModuleHooks):
 
     def _get_name(self) -> str:
         return type(self).__name__
-
-
-publish_classes(globals())

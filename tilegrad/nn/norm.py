@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import ones, tensor, zeros
-from ..functions.declared import publish_classes
 from ..ir.dtype import int64
 from ..tensor import Tensor
 from . import functional
@@ -310,6 +309,3 @@ class CrossMapLRN2d(LocalResponseNorm):  # type: ignore[misc, valid-type]
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__(size, alpha, beta, k)
-
-
-publish_classes(globals())

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..errors import ArgumentError, ShapeError
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .functional.paddings import pad
 from .module import Module
@@ -67,5 +66,3 @@ ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _pads(
 CircularPad1d, CircularPad2d, CircularPad3d = _pads(
     "CircularPad", _PaddingModule, "Continue at the other end of", "circular"
 )
-
-publish_classes(globals())

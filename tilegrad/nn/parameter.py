@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.creation import empty
-from ..functions.declared import publish_classes
 from ..lazy.handle import Handle, state
 from ..tensor import Tensor
 
@@ -47,6 +46,3 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
-
-
-publish_classes(globals())

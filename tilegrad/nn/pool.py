@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 from ..errors import ArgumentError
-from ..functions.declared import publish_classes
 from . import functional
 from .functional.geometry import each
 from .wrapped import FunctionModule, layer
@@ -69,6 +68,3 @@ MaxUnpool2d = layer(
 MaxUnpool3d = layer(
     "MaxUnpool3d", functional.max_unpool3d, _Pooling, inputs=("input", "indices", "output_size"), rank=3
 )
-
-
-publish_classes(globals())

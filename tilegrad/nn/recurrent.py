@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeAlias
 from ..errors import ArgumentError, ShapeError
 from ..functions.autocasting import product_precision
 from ..functions.creation import empty, zeros
-from ..functions.declared import publish_classes
 from ..functions.joining import cat, stack
 from ..lazy.handle import wrap
 from ..ops.recurrence import is_one_kernel, recurrence
@@ -360,6 +359,3 @@ class LSTM(RNNBase):
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (hidden, cell) = self._run(input, None if hx is None else two_states(hx))
         return output, (hidden, cell)
-
-
-publish_classes(globals())

@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.creation import full
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from . import functional, init
 from .attention import MultiheadAttention
@@ -266,6 +265,3 @@ class Transformer(Module):
                 [0., 0.]])
         """
         return full((sz, sz), float("-inf"), device=device, dtype=dtype).triu(1)
-
-
-publish_classes(globals())

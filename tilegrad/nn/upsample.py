@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..functions.declared import publish_classes
 from . import functional
 from .wrapped import FunctionModule, layer
 
@@ -45,6 +44,3 @@ class UpsamplingBilinear2d(Upsample):
 PixelShuffle = layer("PixelShuffle", functional.pixel_shuffle)
 PixelUnshuffle = layer("PixelUnshuffle", functional.pixel_unshuffle)
 ChannelShuffle = layer("ChannelShuffle", functional.channel_shuffle)
-
-
-publish_classes(globals())

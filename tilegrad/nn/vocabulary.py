@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from ..functions.arithmetic import where
-from ..functions.declared import publish_classes
 from ..functions.joining import cat
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
@@ -153,6 +152,3 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def predict(self, input: Tensor) -> Tensor:
         """Return the most probable class of each sample."""
         return self.log_prob(input).argmax(1)
-
-
-publish_classes(globals())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..functions.arithmetic import maximum
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled
 from .optimizer import DeclaredOptimizer, State
@@ -44,6 +43,3 @@ class AdamW(
     fixed={"decoupled_weight_decay": True},
 ):
     """Adam with decoupled weight decay: it shrinks the parameters instead of joining the gradient."""
-
-
-publish_classes(globals())

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..functions.arithmetic import maximum, where
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import decoupled, with_decay
 from .optimizer import DeclaredOptimizer, State
@@ -108,6 +107,3 @@ class Lion(
         direction = (mean * first + gradient * (1 - first)).sign()
         mean.mul_(second).add_(gradient * (1 - second))
         parameter.sub_(direction * group["lr"])
-
-
-publish_classes(globals())

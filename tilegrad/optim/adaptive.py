@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..functions.creation import full_like
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import DeclaredOptimizer, State
@@ -85,6 +84,3 @@ class RMSprop(
         if group.uses("momentum"):
             change = state["momentum_buffer"].mul_(group["momentum"]).add_(change)
         parameter.sub_(change * group["lr"])
-
-
-publish_classes(globals())

@@ -8,7 +8,6 @@ from ..errors import ArgumentError
 from ..functions.arithmetic import maximum, where
 from ..functions.constants import finfo
 from ..functions.creation import full_like, zeros
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import DeclaredOptimizer, State
@@ -132,6 +131,3 @@ class Adafactor(
         change = gradient * maximum(variance, variance.new_tensor(0.0) + least * least).rsqrt()
         scale = (change.norm() / (change.numel() ** 0.5 * group["d"])).clamp(min=1.0)
         parameter.sub_(change * (alpha / scale))
-
-
-publish_classes(globals())

@@ -15,7 +15,6 @@ from ..autograd.modes import no_grad
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.creation import zeros
-from ..functions.declared import publish_classes
 from ..ir.dtype import int64
 from ..jitted.function import tracing
 from ..lazy.evaluation import compute
@@ -168,6 +167,3 @@ class SWALR(LRScheduler):
     def _progress(self, step: int) -> float:
         done = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return (cosine if self._anneal_strategy == "cos" else linear)(0.0, 1.0, done)
-
-
-publish_classes(globals())

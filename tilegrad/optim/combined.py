@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
-from ..functions.declared import publish_classes
 from .optimizer import Optimizer
 from .schedule import LRScheduler, check_optimizer, for_each_group, refuse_in_trace, set_rate
 
@@ -190,6 +189,3 @@ class ReduceLROnPlateau(LRScheduler):
         relative = self.threshold_mode == "rel"
         least = self.best * (1 + sign * self.threshold) if relative else self.best + sign * self.threshold
         return sign * measured > sign * least
-
-
-publish_classes(globals())

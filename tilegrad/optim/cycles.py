@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..errors import ArgumentError
-from ..functions.declared import publish_classes
 from .optimizer import Optimizer
 from .schedule import LRScheduler, for_each_group, refuse_in_trace
 from .settings import Group
@@ -269,6 +268,3 @@ class OneCycleLR(MomentumLR):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         super().load_state_dict(state_dict)
         self.__dict__.pop("_schedule_phases", None)  # PyTorch's form of `phases`
-
-
-publish_classes(globals())

@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import Any
 
 from ..errors import ArgumentError, check_callable
-from ..functions.declared import publish_classes
 from .optimizer import Optimizer
 from .schedule import LRScheduler, for_each_group
 
@@ -177,6 +176,3 @@ class MultiplicativeLR(LambdaLR):
         if self.last_epoch == 0:
             return self.rates()
         return [rate * fn(self.last_epoch) for fn, rate in zip(self.lr_lambdas, self.rates(), strict=True)]
-
-
-publish_classes(globals())

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..autograd.modes import enable_grad, no_grad
 from ..errors import ArgumentError
-from ..functions.declared import publish_classes
 from ..functions.joining import cat
 from ..lazy.evaluation import compute
 from ..lazy.handle import state as tracer
@@ -204,6 +203,3 @@ class _StepCall:
             p.copy_(old)
         self.move(direction, distance)
         return distance
-
-
-publish_classes(globals())

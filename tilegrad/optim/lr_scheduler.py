@@ -4,6 +4,7 @@ Type checkers read `lr_scheduler.pyi`, which `python tools/stubs.py` writes.
 """
 
 from ..deferred import defer as _defer
+from ..functions.declared import with_checked_constructor as _checked
 
 _CLASSES = {
     "averaging": "SWALR",
@@ -14,4 +15,4 @@ _CLASSES = {
 }
 """The public classes of each module."""
 
-_defer(globals(), _CLASSES)
+_defer(globals(), _CLASSES, publish=_checked)

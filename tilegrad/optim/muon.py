@@ -8,7 +8,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.contractions import matmul
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .optimizer import DeclaredOptimizer, State
 from .settings import Group, Settings
@@ -86,6 +85,3 @@ def _adjusted(how: str | None, shape: Sequence[int]) -> float:
     """Return the factor of the learning rate for a matrix of this shape."""
     rows, columns = shape
     return 0.2 * sqrt(max(rows, columns)) if how == "match_rms_adamw" else sqrt(max(1.0, rows / columns))
-
-
-publish_classes(globals())

@@ -12,7 +12,6 @@ from ..autograd.modes import enable_grad, no_grad
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.creation import as_tensor, zeros_like
-from ..functions.declared import publish_classes
 from ..functions.promotion import kind_of
 from ..functions.signatures import add_method
 from ..jitted.function import tracing
@@ -401,6 +400,3 @@ def _of(parameter: Tensor, name: str, value: Any) -> Any:
 
 def _shape(value: Any) -> Any:
     return tuple(value.shape) if hasattr(value, "shape") else type(value).__name__
-
-
-publish_classes(globals())

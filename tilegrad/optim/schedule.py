@@ -12,7 +12,6 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..errors import ArgumentError, TraceError
-from ..functions.declared import publish_classes
 from ..functions.promotion import kind_of
 from ..jitted.function import tracing
 from ..tensor import Tensor
@@ -139,6 +138,3 @@ def for_each_group(optimizer: Optimizer, value: Any, name: str) -> list[Any]:
     if len(value) != count:
         raise ArgumentError(f"{name} has {len(value)} values for {count} groups of parameters")
     return list(value)
-
-
-publish_classes(globals())

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
-from ..functions.declared import publish_classes
 from ..tensor import Tensor
 from .decay import with_decay
 from .optimizer import DeclaredOptimizer, State
@@ -42,6 +41,3 @@ class SGD(DeclaredOptimizer, settings="lr momentum dampening weight_decay nester
             kept.copy_(moved)
             gradient = gradient + moved * momentum if group.uses("nesterov") else moved
         parameter.sub_(gradient * group["lr"])
-
-
-publish_classes(globals())
