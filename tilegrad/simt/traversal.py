@@ -9,39 +9,11 @@ from . import thread_ir as ir
 
 def blocks_of(statement: ir.Statement) -> tuple[tuple[ir.Statement, ...], ...]:
     """Return the nested blocks of a statement."""
-    match statement:
-        case ir.IfStatement(body=body, other=other):
-            return body, other
-        case ir.WhileStatement(body=body) | ir.ForStatement(body=body):
-            return (body,)
-        case _:
-            return ()
+    return tuple([getattr(statement, field) for field in ("body", "other") if field in statement.fields])
 
 
-def expressions_of(statement: ir.Statement) -> tuple[ir.Expression, ...]:
-    """Return the expressions directly in a statement."""
-    match statement:
-        case ir.AssignStatement(value=value) | ir.ExpressionStatement(value=value):
-            return (value,)
-        case ir.StoreStatement(target=target, value=value):
-            return target, value
-        case (
-            ir.IfStatement(condition=condition)
-            | ir.WhileStatement(condition=condition)
-            | ir.AssertStatement(condition=condition)
-        ):
-            return (condition,)
-        case ir.ForStatement(start=start, stop=stop, step=step):
-            return start, stop, step
-        case ir.ReturnStatement(value=ir.Expression() as value):
-            return (value,)
-        case ir.LaunchStatement(grid=grid, block=block, shared=shared, arguments=arguments):
-            return (*grid, *block, shared, *[x for x in arguments if isinstance(x, ir.Expression)])
-        case _:
-            return ()
-
-
-def children(x: ir.Expression) -> list[ir.Expression]:
+def expressions_of(x: ir.Statement | ir.Expression) -> list[ir.Expression]:
+    """Return the expressions directly in a statement or an expression."""
     found: list[ir.Expression] = []
     for field in x.fields:
         value = getattr(x, field)
@@ -55,5 +27,5 @@ def children(x: ir.Expression) -> list[ir.Expression]:
 def subexpressions(x: ir.Expression) -> Iterator[ir.Expression]:
     """Yield an expression and its subexpressions."""
     yield x
-    for y in children(x):
+    for y in expressions_of(x):
         yield from subexpressions(y)
