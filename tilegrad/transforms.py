@@ -418,11 +418,4 @@ def _checkpointed(fn: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> A
     return tree.unflatten(shape, found)
 
 
-__all__ = [
-    "checkpoint",
-    "grad",
-    "jvp",
-    "value_and_grad",
-    "vjp",
-    "vmap",
-]
+__all__ = ["checkpoint", "grad", "jvp", "value_and_grad", "vjp", "vmap"]

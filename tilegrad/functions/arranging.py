@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations as chosen
 from itertools import combinations_with_replacement as chosen_again
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from ..ops.broadcasting import normal_axis, shown
 from .creation import DeviceLike, arange, tensor
 from .declared import publish
 from .joining import cat, hstack, meshgrid, stack
+from .pointwise import named
 from .promotion import Shapes, Tensors, get_default_dtype, value_of
 
 if TYPE_CHECKING:
@@ -131,7 +133,6 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Return the powers of the elements of a vector, as columns."""
-    x = x if x.dtype.is_float else x.long()
     powers = arange(x.shape[0] if N is None else N, device=x.device)
     x = x if x.dtype.is_float else x.long()
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0)).to(x.dtype)
@@ -198,18 +199,6 @@ def fill_diagonal_(self: Tensor, fill_value: float, wrap: bool = False) -> Tenso
 # --- windows ---------------------------------------------------------------------------------------
 
 
-def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Compute a Hann window: a raised cosine that ends at 0."""
-    return _cosines((0.5, 0.5), window_length, periodic, dtype, device).requires_grad_(requires_grad)
-
-
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -222,32 +211,6 @@ def hamming_window(
 ) -> Tensor:
     """Compute a Hamming window: a raised cosine that ends above 0."""
     return _cosines((alpha, beta), window_length, periodic, dtype, device).requires_grad_(requires_grad)
-
-
-def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Compute a Blackman window: a sum of two cosines with low side lobes."""
-    return _cosines((0.42, 0.5, 0.08), window_length, periodic, dtype, device).requires_grad_(requires_grad)
-
-
-def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: DType | None = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """Compute a Bartlett window: a triangle."""
-    place, width = _places(window_length, periodic, dtype, device)
-    made = place + 1 if window_length == 1 else 1 - (place * 2 / width - 1).abs()
-    return made.requires_grad_(requires_grad)
 
 
 def _cosines(weights: Sequence[float], length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> Tensor:
@@ -263,5 +226,34 @@ def _cosines(weights: Sequence[float], length: int, periodic: bool, dtype: DType
 def _places(length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> tuple[Tensor, int]:
     return arange(length, dtype=dtype or get_default_dtype(), device=device), max(length - (not periodic), 1)
 
+
+def _triangle(length: int, periodic: bool, dtype: DType | None, device: DeviceLike) -> Tensor:
+    place, width = _places(length, periodic, dtype, device)
+    return place + 1 if length == 1 else 1 - (place * 2 / width - 1).abs()
+
+
+def _window(name: str, values: Callable[..., Tensor], doc: str) -> Callable[..., Tensor]:
+    def window(
+        window_length: int,
+        periodic: bool = True,
+        *,
+        dtype: DType | None = None,
+        device: DeviceLike = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        return values(window_length, periodic, dtype, device).requires_grad_(requires_grad)
+
+    return named(window, name, doc)
+
+
+hann_window = _window(
+    "hann_window", partial(_cosines, (0.5, 0.5)), "Compute a Hann window: a raised cosine that ends at 0."
+)
+blackman_window = _window(
+    "blackman_window",
+    partial(_cosines, (0.42, 0.5, 0.08)),
+    "Compute a Blackman window: a sum of two cosines with low side lobes.",
+)
+bartlett_window = _window("bartlett_window", _triangle, "Compute a Bartlett window: a triangle.")
 
 publish(globals())
