@@ -9,7 +9,7 @@ from tilegrad.ir.graph import Value
 from tilegrad.ops.arithmetic import add
 from tilegrad.ops.broadcasting import reduce_sum
 from tilegrad.ops.recurrence import CellKind, Recurrence, RecurrenceGradient, recurrence
-from tilegrad.ops.recurrence_code import FACTORS, GATES, TangentKind
+from tilegrad.ops.recurrence_sizes import FACTORS, GATES, TangentKind
 from tilegrad.ops.recurrence_tangent import RecurrenceTangent
 from tilegrad.transform.autodiff import gradients
 

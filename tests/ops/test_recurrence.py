@@ -9,7 +9,7 @@ from tests.ops.test_examples import backward, check_gradient, given_type
 from tilegrad.ir.dtype import float64
 from tilegrad.ir.graph import Graph, TensorType
 from tilegrad.ops.recurrence import CellKind, Recurrence, RecurrenceGradient
-from tilegrad.ops.recurrence_code import GATES
+from tilegrad.ops.recurrence_sizes import GATES
 
 LENGTH, UNITS, BATCH = 2, 2, 3
 

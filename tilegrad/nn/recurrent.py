@@ -16,7 +16,7 @@ from ..functions.creation import empty, zeros
 from ..functions.joining import cat, stack
 from ..lazy.handle import wrap
 from ..ops.recurrence import is_one_kernel, recurrence
-from ..ops.recurrence_code import CellKind
+from ..ops.recurrence_sizes import CellKind
 from ..tensor import Tensor
 from . import functional, init
 from .cells import State, Weights, gru_step, input_gates, lstm_step, nonlinearity_named, rnn_step, two_states

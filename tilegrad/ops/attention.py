@@ -56,7 +56,7 @@ class Attention(AttentionOp):
         return np.concatenate([(weights @ np.repeat(value, n // m, 0)).ravel(), level.ravel()]).astype(query.dtype)
 
     def kernel(self) -> TileCode:
-        from .attention_code import forward
+        from .attention_spec import forward
         from .tile_code import with_precision
 
         return with_precision(forward(self), self.precision)

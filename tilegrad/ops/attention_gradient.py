@@ -75,7 +75,7 @@ class AttentionGradient(AttentionOp):
         return np.concatenate([x.ravel() for x in (to_query, to_key, to_value)]).astype(self.wide.numpy)
 
     def kernel(self) -> TileCode:
-        from .attention_code import backward
+        from .attention_spec import backward
         from .tile_code import with_precision
 
         return with_precision(backward(self, self.chunks, self.span), self.precision)

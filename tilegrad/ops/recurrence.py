@@ -28,8 +28,8 @@ from .cast import cast, widened
 from .contraction import contract
 from .movement import Pad, cat, narrow, transpose
 from .opaque import Opaque
-from .recurrence_code import GATES, SAVED_PER_UNIT, CellKind, RecurrenceSizes, layer
 from .recurrence_second import GateFactors, gate_gradients, group_weights, previous_states, second_gradients, split_rows
+from .recurrence_sizes import GATES, SAVED_PER_UNIT, CellKind, RecurrenceSizes, layer
 from .tile_code import TileCode, with_precision
 
 

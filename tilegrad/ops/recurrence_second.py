@@ -21,7 +21,7 @@ from .comparison import gt
 from .contraction import contract
 from .movement import cat, narrow, squeeze, transpose
 from .pullback import pullback
-from .recurrence_code import SAVED_PER_UNIT, CellKind, group_rows
+from .recurrence_sizes import SAVED_PER_UNIT, CellKind, group_rows
 from .recurrence_tangent import linear_recurrence, linear_scan
 from .trigonometric import tanh
 

@@ -26,7 +26,7 @@ from .contraction import matmul
 from .movement import cat, narrow, squeeze, stack
 from .opaque import Opaque
 from .pullback import pullback
-from .recurrence_code import FACTORS, RecurrenceSizes, TangentKind, layer
+from .recurrence_sizes import FACTORS, RecurrenceSizes, TangentKind, layer
 from .tile_code import TileCode, with_precision
 
 ArraysOrValues = Callable[[Any, Any], Any]

@@ -86,7 +86,7 @@ class TiledAttention(_TiledOp):
         return self.query.type.with_shape((n * queries * (features + 3),))
 
     def reference(self, *arrays: Any) -> Any:
-        from .tiled_attention_code import level_scale
+        from .tiled_attention_spec import level_scale
 
         n, m, _, _, _, _ = self.sizes
         query, key, value = self.wide_arrays(arrays)
@@ -106,7 +106,7 @@ class TiledAttention(_TiledOp):
         return np.concatenate([means.ravel(), upper, middle, lower])
 
     def kernel(self) -> TileCode:
-        from .tiled_attention_code import forward
+        from .tiled_attention_spec import forward
 
         return forward(self, self.levels)
 
@@ -130,7 +130,7 @@ class TiledAttention(_TiledOp):
 
     def parts(self, x: Value, thirds: int = 3) -> tuple[Value, Value]:
         """Split the result (or a value of its layout) into means and log-sum-exps."""
-        from .tiled_attention_code import level_scale
+        from .tiled_attention_spec import level_scale
 
         n, _, queries, _, _, features = self.sizes
         count = n * queries * features
@@ -189,7 +189,7 @@ class TiledQueryGradient(_TiledGradient):
         return found.astype(self.query.dtype.numpy).reshape(self.shape)
 
     def kernel(self) -> TileCode:
-        from .tiled_attention_code import query_gradient
+        from .tiled_attention_spec import query_gradient
 
         return query_gradient(self)
 
@@ -213,7 +213,7 @@ class TiledKeyGradient(_TiledGradient):
         return np.concatenate([to_key.ravel(), to_value.ravel()]).astype(self.query.dtype.numpy)
 
     def kernel(self) -> TileCode:
-        from .tiled_attention_code import key_gradient
+        from .tiled_attention_spec import key_gradient
 
         return key_gradient(self)
 

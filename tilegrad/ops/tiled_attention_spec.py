@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ..ir.dtype import DType, bfloat16
-from .attention_code import SizesSpec
 from .attention_shapes import AttentionOp
+from .attention_spec import SizesSpec
 from .tile_code import TileCode, Tiles
 
 ROWS = 128
