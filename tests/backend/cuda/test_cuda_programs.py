@@ -20,6 +20,7 @@ from tilegrad.ir.program import Copy, Launch, Program, ProgramBuffer, Tiles
 from tilegrad.ir.size import Size
 from tilegrad.ir.tile import Kernel
 from tilegrad.ir.tile_parser import parse
+from tilegrad.lazy.handle import StoredGradient
 from tilegrad.runtime import events
 
 ADD = parse("""
@@ -387,3 +388,30 @@ def test_weight_only_values_are_computed_once_per_version(gpu: CudaDevice) -> No
         weight.mul_(0.5)
         np.testing.assert_allclose(quick(x).cpu().numpy(), wanted(), rtol=1e-5, atol=1e-5)
     assert kept._made is not before
+
+
+def test_gradients_are_written_to_the_memory_of_those_before_unless_somebody_has_them(gpu: CudaDevice) -> None:
+    weight = tg.nn.Parameter(tg.ones(8, 4, device=gpu.name))
+
+    @tg.jit
+    def step(x: tg.Tensor) -> tg.Tensor:
+        weight.grad = None
+        loss = (x @ weight).sum()
+        loss.backward()
+        with tg.no_grad():
+            weight.sub_(weight.grad)
+        return loss
+
+    held: list[tuple[int, tg.Tensor]] = []
+    addresses = set()
+    for n in range(1, 9):
+        step(tg.full((3, 8), float(n), device=gpu.name).realize())
+        if isinstance(weight._gradient, StoredGradient) and weight._gradient.owned is not None:
+            addresses.add(weight._gradient.owned.address)
+        if n == 6:
+            held.append((n, weight.grad))
+    assert step.fast_call is not None
+    assert 1 <= len(addresses) <= 3
+    for n, gradient in [*held, (8, weight.grad)]:
+        np.testing.assert_array_equal(gradient.cpu().numpy(), np.full((8, 4), 3.0 * n, np.float32))
+    np.testing.assert_array_equal(weight.detach().cpu().numpy(), np.full((8, 4), 1 - 3.0 * 36, np.float32))
