@@ -276,12 +276,8 @@ def _checked(
                 args = (*args[:place], convert(given, called, name), *args[place + 1 :])
         if takes_tensors:
             _require_tensors(args[code.co_argcount :], called, code.co_varnames[len(names)])
-        for name, given in kwargs.items():
-            if name in checks:
-                fitting, convert = checks[name]
-                kind = given.__class__
-                if kind not in fitting or (kind is int and not -LARGEST <= given < LARGEST):
-                    kwargs[name] = convert(given, called, name)
+        if kwargs:
+            _check_named(kwargs, checks, called)
         try:
             return function(*args, **kwargs)
         except TilegradError:
@@ -292,6 +288,16 @@ def _checked(
 
     checked.__dict__["checks_arguments"] = True
     return checked
+
+
+def _check_named(kwargs: dict[str, Any], checks: dict[str, Check], called: str) -> None:
+    """Check and convert the arguments that are given by name, in place."""
+    for name, given in kwargs.items():
+        if name in checks:
+            fitting, convert = checks[name]
+            kind = given.__class__
+            if kind not in fitting or (kind is int and not -LARGEST <= given < LARGEST):
+                kwargs[name] = convert(given, called, name)
 
 
 def _require_tensors(given: tuple[Any, ...], called: str, name: str) -> None:
