@@ -189,6 +189,11 @@ class Affine:
         """Return the constant step of an integer or address along an axis, or None."""
         return self.growth(x, axis, lanes, typical).step
 
+    def is_vector(self, x: ir.Tile, axis: int, lanes: int) -> bool:
+        """Return whether vectors of elements are contiguous and aligned."""
+        growth = self.growth(x, axis, lanes)
+        return growth.step == 1 and growth.is_multiple(lanes)
+
     def divisor(self, x: ir.Tile) -> int:
         """Return a divisor of the first element of an integer tile (of an address: in elements)."""
         return self.growth(x, None).divisor

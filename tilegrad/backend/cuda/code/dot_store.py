@@ -73,9 +73,8 @@ def _vector_columns(low: CudaLowering, store: ir.Store) -> int:
     t = low.types.of(store.pointer)
     for each in (VECTOR_BYTES // t.dtype.bytes >> n for n in range(4)):
         if each > 1 and t.shape[1] % each == 0:
-            growth = low.affine.growth(store.pointer, -1, each)
             masked = store.mask is not None and low.affine.step(store.mask, -1, each) != 0
-            if growth.step == 1 and growth.is_multiple(each) and not masked:
+            if low.affine.is_vector(store.pointer, -1, each) and not masked:
                 return each
     return 1
 

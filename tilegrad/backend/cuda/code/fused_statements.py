@@ -29,12 +29,14 @@ from .foreign_registers import unavailable_names
 from .functions import MEMORY, TYPES, Text, literal
 from .hardware import VECTOR_BYTES
 from .layout import SCALAR, RegisterLayout
-from .neighbours import contiguous_run, is_broadcast_load
 from .warp_reduce import COMBINE, initial_value, reduce_threads, scan_threads
 from .writing import Lines, unrolling
 
 if TYPE_CHECKING:
     from .lower import CudaLowering
+
+MIN_RUN_BYTES = 4
+"""Bytes of a contiguous run of a vector from which on it is loaded as a whole."""
 
 
 class FusedLoop:
@@ -42,8 +44,6 @@ class FusedLoop:
 
     def __init__(self, low: CudaLowering, layout: RegisterLayout, members: Sequence[ir.Assign | ir.Store]) -> None:
         self.low, self.layout, self.members = low, layout, list(members)
-        self.axis = layout.vector - len(layout.shape)
-        """Axis along which vectors run, counted from the last."""
         self.elements = low.elements
         self.own = {id(m) for m in members}
         self.heads, self.loads, self.lanes, self.stores = Lines(), Lines(), Lines(), Lines()
@@ -263,16 +263,16 @@ class FusedLoop:
     def _is_vector(self, pointer: ir.Tile) -> bool:
         """Return whether an access is one contiguous vector."""
         positional = self.layout.width > 1 and self.low.is_positional(pointer)
-        return positional and self.low.affine.step(pointer, self.axis, self.layout.width) == 1
+        return positional and self.low.affine.step(pointer, self.layout.vector_axis, self.layout.width) == 1
 
     def _is_uniform(self, x: ir.Tile | None) -> bool:
         """Return whether a mask is the same for all elements of a vector."""
         if x is None:
             return True
-        return self.low.is_positional(x) and self.low.affine.step(x, self.axis, self.layout.width) == 0
+        return self.low.is_positional(x) and self.low.affine.step(x, self.layout.vector_axis, self.layout.width) == 0
 
     def _is_aligned(self, pointer: ir.Tile, t: TileType) -> bool:
-        alignment = self.low.affine.growth(pointer, self.axis, self.layout.width).alignment
+        alignment = self.low.affine.growth(pointer, self.layout.vector_axis, self.layout.width).alignment
         return alignment * t.dtype.bytes >= min(VECTOR_BYTES, self.layout.width * t.dtype.bytes)
 
     def _load(self, name: str, load: ir.Load) -> None:
@@ -280,7 +280,7 @@ class FusedLoop:
         if self._is_vector(load.pointer) and self.low.is_positional(load.mask) and self.low.is_positional(load.other):
             self._load_vector(name, load, t)
             return
-        each, other = contiguous_run(self.low, load, self.layout.width, self.axis), self._replacement(load, t)
+        each, other = self._contiguous_run(load), self._replacement(load, t)
         if each > 1 and other is not None:
             self._load_pieces(name, load, t, each, other)
             return
@@ -289,11 +289,26 @@ class FusedLoop:
             return
         self._load_element(name, load, t)
 
+    def _contiguous_run(self, load: ir.Load) -> int:
+        """Return the length of contiguous, aligned runs in a vector that is not contiguous as a whole; 1: none."""
+        low, axis, bytes = self.low, self.layout.vector_axis, self.low.types.of(load.pointer).dtype.bytes
+        if not low.is_positional(load.pointer) or not low.is_positional(load.mask):
+            return 1
+        each = self.layout.width // 2
+        while each > 1 and each * bytes >= MIN_RUN_BYTES:
+            masked = load.mask is not None and low.affine.step(load.mask, axis, each) != 0
+            if low.affine.is_vector(load.pointer, axis, each) and not masked:
+                return each
+            each //= 2
+        return 1
+
+    def _is_broadcast(self, load: ir.Load) -> bool:
+        """Return whether all elements of a vector load the same element under the same mask."""
+        return self.layout.width > 1 and all(map(self._is_uniform, (load.pointer, load.mask, load.other)))
+
     def _load_element(self, name: str, load: ir.Load, t: TileType) -> None:
         """Load each element by itself, or once for the whole vector."""
-        broadcast = is_broadcast_load(
-            self.low, load, self.layout.width, self.axis, self._is_uniform
-        ) and self._is_local(name)
+        broadcast = self._is_broadcast(load) and self._is_local(name)
         view, evaluate = (self.view, self._vector_start) if broadcast else (self.element_view, self._current)
         value = functions.from_memory(self._memory(load.pointer, view), t.dtype)
         condition = self.condition(load.mask, first=broadcast)

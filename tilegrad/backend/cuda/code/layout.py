@@ -42,6 +42,11 @@ class RegisterLayout(Structure):
         """Elements of a vector."""
         return self.axes[self.vector][0].extent if self.vector >= 0 else 1
 
+    @property
+    def vector_axis(self) -> int:
+        """Axis along which vectors run, counted from the last; beyond all axes if there is none."""
+        return self.vector - len(self.shape)
+
     def registers(self) -> list[tuple[int, int]]:
         """Return the register digits as (axis, place), in the order of an array's indices: a vector's digit is last."""
         found = [

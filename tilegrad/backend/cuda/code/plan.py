@@ -180,8 +180,7 @@ class LayoutPlan:
         """Return whether a tile is contiguous in aligned pieces of 16 bytes."""
         width = VECTOR_BYTES // self.types.of(pointer).dtype.bytes
         axis = self.order(pointer)[0] - len(self.types.of(pointer).shape)
-        growth = self.affine.growth(pointer, axis, width)
-        return growth.step == 1 and growth.is_multiple(width)
+        return self.affine.is_vector(pointer, axis, width)
 
     def order(self, pointer: ir.Tile) -> tuple[int, ...]:
         """Return the axes of an access, fastest in memory first."""

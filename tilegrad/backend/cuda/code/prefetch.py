@@ -166,7 +166,7 @@ def _find_loads(low: CudaLowering, loop: ir.For) -> list[PrefetchedLoad]:
 def _is_piece_aligned(low: CudaLowering, w: PrefetchedLoad) -> bool:
     """Return whether vectors are aligned pieces of 16 bytes."""
     bytes = low.types.of(w.pointer).dtype.bytes
-    growth = low.affine.growth(w.pointer, w.layout.vector - len(w.layout.shape), w.layout.width)
+    growth = low.affine.growth(w.pointer, w.layout.vector_axis, w.layout.width)
     return w.layout.width * bytes == VECTOR_BYTES and growth.alignment * bytes >= VECTOR_BYTES
 
 
@@ -188,4 +188,4 @@ def _is_prefetchable(low: CudaLowering, loop: ir.For, pointer: ir.Tile) -> bool:
 
 def _is_vector(low: CudaLowering, name: str, pointer: ir.Tile) -> bool:
     layout = low.plan.of_name(name)
-    return layout.vector >= 0 and low.affine.step(pointer, layout.vector - len(layout.shape), layout.width) == 1
+    return layout.vector >= 0 and low.affine.step(pointer, layout.vector_axis, layout.width) == 1
