@@ -52,7 +52,7 @@ def random_expression(random: Random, depth: int) -> tuple[ir.Tile, np.ndarray]:
 def test_growth_and_bounds_hold_for_the_elements(seed: int) -> None:
     x, elements = random_expression(Random(seed), 3)
     types = Types({name: TileType(int64) for name in NAMES})
-    affine = Affine(types, {"a": ir.Literal(NAMES["a"])}, {"k": LOOP})
+    affine = Affine(types, {"a": ir.Literal(NAMES["a"])}, {"k": (LOOP,)})
     whole = np.broadcast_to(elements, SHAPE)
     low, high = affine.interval(x)
     assert low is None or low <= whole.min()
@@ -86,6 +86,17 @@ def f(x: "*f32", n: "i32"):
     assert affine.divisor(ir.Name("p")) == divisor
     assert affine.divisor(ir.Name("x")) == 0
     assert affine.divisor(ir.Name("n")) == 1
+
+
+def test_what_is_known_of_a_counter_holds_in_all_of_its_loops() -> None:
+    affine = Affine(Types({"k": TileType(int64)}), {}, {})
+    for start, step in ((0, 16), (-12, 8)):
+        affine.add(ir.For("k", ir.Literal(start), ir.Literal(32), ir.Literal(step), ()))
+    assert affine.divisor(ir.Name("k")) == 4
+    assert affine.interval(ir.Name("k")) == (-12, 28)
+    affine.enter(ir.For("k", ir.Literal(0), ir.Literal(32), ir.Literal(16), ()))
+    assert affine.divisor(ir.Name("k")) == 16
+    assert affine.is_nonnegative(ir.Name("k"))
 
 
 def test_masks_are_uniform_in_vectors_that_begin_at_multiples() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import reduce, wraps
 from math import gcd, prod
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -48,6 +48,7 @@ class Interval(NamedTuple):
     high: int | None
 
 
+Loops: TypeAlias = tuple[ir.For, ...]
 Sum: TypeAlias = Mapping[ir.Tile, int]
 """A sum of terms with their factors."""
 ONE = ir.Literal(1)
@@ -89,12 +90,12 @@ class Affine:
     Interval(low=1, high=190)
     """
 
-    def __init__(self, types: Types, definitions: Mapping[str, ir.Tile], loops: Mapping[str, ir.For]) -> None:
+    def __init__(self, types: Types, definitions: Mapping[str, ir.Tile], loops: Mapping[str, Loops]) -> None:
         self.types = types
         self.definitions = dict(definitions)
         """Expressions of names that are assigned once."""
         self.loops = dict(loops)
-        """Loops by their counters."""
+        """Loops by their counters; several loops may have one counter."""
         self.divisors: dict[str, int] = {}
         """Divisors of numbers and addresses that are assigned several times."""
         self.memo: dict[tuple[Any, ...], tuple[Any, ir.Tile]] = {}
@@ -103,9 +104,16 @@ class Affine:
         """Find what divides all values of numbers and addresses that have no expression of their own: `p += 64`."""
         values: dict[str, list[ir.Tile]] = {}
         for s in statements(kernel.body):
-            name = "" if isinstance(s, ir.For) else assigned_name(s)
-            if name and name not in self.definitions and not self.types.variables[name].shape:
-                values.setdefault(name, []).append(s.value if isinstance(s, ir.Assign) else ir.Literal(1))
+            name = assigned_name(s)
+            if name and not (name in self.definitions or name in self.loops or self.types.variables[name].shape):
+                known = values.setdefault(name, [])
+                match s:
+                    case ir.Assign(_, value):
+                        known.append(value)
+                    case ir.For(_, start, _, step):
+                        known += [start, step]
+                    case _:
+                        known.append(ir.Literal(1))
         for p in kernel.parameters:
             if p.name in values and not p.pointer:
                 values[p.name].append(ir.Literal(1))
@@ -122,8 +130,13 @@ class Affine:
             self.memo.clear()
 
     def enter(self, loop: ir.For) -> None:
-        """Add a loop; its counter may have been that of another one."""
-        self.loops[loop.index] = loop
+        """Enter a loop: its counter is that of no other loop now."""
+        self.loops[loop.index] = (loop,)
+        self.memo.clear()
+
+    def add(self, loop: ir.For) -> None:
+        """Add a loop to those of its counter: what is known of the counter holds in all of them."""
+        self.loops[loop.index] = (*self.loops.get(loop.index, ()), loop)
         self.memo.clear()
 
     def resolved(self, x: ir.Tile) -> ir.Tile:
@@ -215,8 +228,7 @@ class Affine:
             case ir.Name(name) if name in self.definitions:
                 return self.growth(self.definitions[name], axis, lanes, typical)
             case ir.Name(name) if name in self.loops:
-                loop = self.loops[name]
-                return Growth(0, gcd(self.divisor(loop.start), self.divisor(loop.step)))
+                return Growth(0, gcd(*(self.divisor(x) for loop in self.loops[name] for x in (loop.start, loop.step))))
             case ir.Name(name) if name in self.divisors:
                 return Growth(0, self.divisors[name])
             case ir.Name() if t.pointer and not t.shape:
@@ -259,7 +271,7 @@ class Affine:
             case ir.Name(name) if name in self.definitions:
                 return self.interval(self.definitions[name], first)
             case ir.Name(name) if name in self.loops:
-                return self._interval_of_counter(self.loops[name])
+                return reduce(_union, map(self._interval_of_counter, self.loops[name]))
             case ir.ProgramId() | ir.NumPrograms():
                 return Interval(0, (1 << 31) - 1)
             case ir.Arange(start, stop):
@@ -278,16 +290,16 @@ class Affine:
         return Interval(self.interval(loop.start).low if rises else None, None)
 
 
-def once_assigned(kernel: ir.Kernel) -> tuple[dict[str, ir.Tile], dict[str, ir.For]]:
+def once_assigned(kernel: ir.Kernel) -> tuple[dict[str, ir.Tile], dict[str, Loops]]:
     """Return the expressions of the names that are assigned once, and the loops by their counters."""
     values: dict[str, ir.Tile] = {}
-    loops: dict[str, ir.For] = {}
+    loops: dict[str, Loops] = {}
     counts = count_assignments(kernel.body) + Counter(p.name for p in kernel.parameters)
     for s in statements(kernel.body):
         if isinstance(s, ir.Assign) and counts[s.name] == 1:
             values[s.name] = s.value
         elif isinstance(s, ir.For) and counts[s.index] == 1:
-            loops[s.index] = s
+            loops[s.index] = (s,)
     return values, loops
 
 
@@ -357,10 +369,8 @@ def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
             return Interval(min(ends), max(ends))
         case "minimum" | "maximum", [x, y]:
             return _extreme_of(fn, x, y)
-        case "where", [_, (a, b), (c, d)]:
-            return Interval(
-                None if a is None or c is None else min(a, c), None if b is None or d is None else max(b, d)
-            )
+        case "where", [_, x, y]:
+            return _union(x, y)
         case "floordiv", [(a, b), (int(c), d)] if c == d and c > 0:
             return Interval(None if a is None else a // c, None if b is None else b // c)
         case "floordiv", [(int(a), b), (int(c), _)] if a >= 0 and c >= 0:
@@ -371,6 +381,11 @@ def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
         case "inside", [_, (_, end), _]:
             return Interval(0, None if end is None else end - 1)
     return ANY
+
+
+def _union(x: Interval, y: Interval) -> Interval:
+    (a, b), (c, d) = x, y
+    return Interval(None if a is None or c is None else min(a, c), None if b is None or d is None else max(b, d))
 
 
 def _sum(x: int | None, y: int | None, sign: int = 1) -> int | None:

@@ -93,6 +93,19 @@ def test_addresses_that_advance_are_as_aligned_as_their_steps(step: int, vectors
     assert ("read(p_" in text) is vectors
 
 
+def test_loops_with_one_counter_share_only_what_holds_in_all_of_them() -> None:
+    text = own_text(
+        parse("""
+        def halves(out: "*i32"):
+            for k in range(-3, 3):
+                tl.store(out + k + 3, k // 2)
+            for k in range(0, 64, 16):
+                tl.store(out + k, k // 2)
+    """)
+    )
+    assert text.count("= floor_divide(k, 2)") == 2
+
+
 def test_accesses_are_coalesced_across_row_padding() -> None:
     """Padding between the rows of an image is skipped: the typical step along them is 1, across them always 144."""
     text = lower(parse(ROWS_WITH_GAPS), "sm_90a").text

@@ -6,7 +6,7 @@ scalars; loops and branches are uniform over the threads of a block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -89,7 +89,8 @@ class CudaLowering(Registers):
         self.body, self.counts = lowered.body, count_assignments(lowered.body)
         self.products = DotLowering(lowered, self.types, architecture, allow_persistent)
         self.affine = Affine(self.types, {}, {})
-        self._find_positions(self.body)
+        assigned = {s.name for s in statements(self.body) if isinstance(s, ir.Assign | ir.Atomic)}
+        self._find_positions(self.body, assigned)
         self.affine.find_divisors(lowered)
         self.plan = LayoutPlan(self.body, self.types, self.affine, self.products.threads)
         self.plan.layouts |= self.products.layouts
@@ -115,20 +116,20 @@ class CudaLowering(Registers):
 
     # --- what is known before --------------------------------------------------------------------
 
-    def _find_positions(self, body: Sequence[ir.Statement]) -> None:
+    def _find_positions(self, body: Sequence[ir.Statement], assigned: Set[str]) -> None:
         """Find names that depend on positions alone; they are recomputed where they are used."""
         for statement in body:
             match statement:
                 case ir.Assign(name, value) if self.counts.get(name) == 1 and self._is_position(value):
                     self.affine.define(name, value)
-                case ir.For(body=inner):
-                    self.affine.enter(statement)
-                    self._find_positions(inner)
+                case ir.For(index, body=inner):
+                    if index not in assigned:
+                        self.affine.add(statement)
+                    self._find_positions(inner, assigned)
                 case ir.While(_, inner):
-                    self._find_positions(inner)
+                    self._find_positions(inner, assigned)
                 case ir.If(_, then, otherwise):
-                    self._find_positions(then)
-                    self._find_positions(otherwise)
+                    self._find_positions((*then, *otherwise), assigned)
 
     def _updated_in_place(self) -> set[str]:
         """Return the variables loaded from tensors that this kernel stores to."""
