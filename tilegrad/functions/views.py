@@ -12,17 +12,19 @@ from ..ir.size import Dim, Size
 from ..lazy.handle import become, wrap
 from ..lazy.handle import view as cut
 from ..lazy.layout import contiguous_format, is_dense, layout, reshaped
-from ..ops import movement, windows
+from ..ops import movement
 from ..ops.broadcasting import expand as repeated
 from ..ops.broadcasting import normal_axis, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
 from .declared import LARGEST, NO_LIST, integer, integers, publish
+from .pointwise import Ops
 from .promotion import kind_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+windows = Ops("windows")
 P = ParamSpec("P")
 R = TypeVar("R", bound="Tensor")
 T = TypeVar("T")

@@ -17,8 +17,7 @@ from ..ir.graph import Input, Value
 from ..ir.position import row_major
 from ..ir.size import Dim, Shape
 from ..ops.broadcasting import Expand, Reshape
-from ..ops.movement import Permute, Slice
-from ..ops.windows import Diagonal, Unfold
+from ..ops.movement import Permute, Slice, StridedView
 from .handle import Handle, current, shared, view, wrap
 from .storage import kept_separate
 
@@ -81,13 +80,9 @@ def _of(view: Value, whole: Value, own: Shape) -> Layout:
             found = reshaped(x.shape, strides, sizes)
             assert found is not None, "a reshape that copies is no view"
             return Layout(found, offset)
-        case Diagonal(_, shift, axis1, axis2):
-            rest = [s for n, s in enumerate(strides) if n not in (axis1, axis2)]
-            first = strides[axis2] * shift if shift > 0 else strides[axis1] * -shift
-            return Layout((*rest, strides[axis1] + strides[axis2]), offset + first)
-        case Unfold(_, axis, _, step):
-            along = strides[axis]
-            return Layout((*strides[:axis], along * step, *strides[axis + 1 :], along), offset)
+        case StridedView():
+            strides, first = view.strided(strides)
+            return Layout(strides, offset + first)
     return Layout(strides, offset)
 
 

@@ -5,6 +5,7 @@ Permute <-> Permute        Slice <-> Pad        Cat -> Slices
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeVar, final
 
@@ -33,6 +34,14 @@ class Movement(Value):
     """Ops without arithmetic."""
 
     cost = "free"
+
+
+class StridedView(Movement):
+    """Elements of a strided tensor at other strides."""
+
+    @abstractmethod
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        """Return the strides of the view, and the offset of its first element, for strides of its operand."""
 
 
 @final

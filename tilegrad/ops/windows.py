@@ -13,19 +13,19 @@ from ..ir.graph import Reader, TensorType, Value
 from ..ir.scalar import Expr, Position, apply, const, fresh_index, reduce, size
 from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
-from ..ir.size import Dim
+from ..ir.size import Dim, Shape
 from .arithmetic import sub
 from .broadcasting import ZERO, accumulator, exact_quotient, lower_bound, normal_axis, reshape, shown
 from .comparison import ge, le
 from .control import masked
 from .creation import positions
-from .movement import Movement, narrow, replaced
+from .movement import Movement, StridedView, narrow, replaced
 
 Item = TypeVar("Item")
 
 
 @final
-class Diagonal(Movement):
+class Diagonal(StridedView):
     """Elements (i, i + offset) of two axes, as a new last axis."""
 
     x: Value
@@ -37,6 +37,11 @@ class Diagonal(Movement):
     def infer(self) -> TensorType:
         others = tuple([n for k, n in enumerate(self.x.shape) if k not in (self.axis1, self.axis2)])
         return self.x.type.with_shape((*others, self.length))
+
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        rest = [s for n, s in enumerate(strides) if n not in (self.axis1, self.axis2)]
+        first = strides[self.axis2] * self.offset if self.offset > 0 else strides[self.axis1] * -self.offset
+        return (*rest, strides[self.axis1] + strides[self.axis2]), first
 
     def element(self, position: Position, read: Reader) -> Expr:
         i = position[-1]
@@ -75,7 +80,7 @@ class DiagonalEmbed(Movement):
 
 
 @final
-class Unfold(Movement):
+class Unfold(StridedView):
     """Windows of `width` elements along an axis, `step` apart, with their elements as a new last axis."""
 
     x: Value
@@ -86,6 +91,10 @@ class Unfold(Movement):
 
     def infer(self) -> TensorType:
         return self.x.type.with_shape((*replaced(self.x.shape, self.axis, self.windows), self.width))
+
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        along = strides[self.axis]
+        return (*strides[: self.axis], along * self.step, *strides[self.axis + 1 :], along), 0
 
     def element(self, position: Position, read: Reader) -> Expr:
         place = position[self.axis] * self.step + position[-1]
