@@ -94,7 +94,7 @@ def test_counters_under_pytorchs_names() -> None:
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     lowest = torch.cuda.max_memory_allocated()
-    assert before <= lowest <= before + (1 << 20), "the arena counts"
+    assert before <= lowest <= torch.cuda.memory_reserved(), "the arena counts"
     x = tg.ones(1 << 20).realize()
     assert torch.cuda.memory_allocated() - before >= 4 << 20
     del x
