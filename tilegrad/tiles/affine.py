@@ -371,15 +371,23 @@ def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
             return _extreme_of(fn, x, y)
         case "where", [_, x, y]:
             return _union(x, y)
-        case "floordiv", [(a, b), (int(c), d)] if c == d and c > 0:
-            return Interval(None if a is None else a // c, None if b is None else b // c)
-        case "floordiv", [(int(a), b), (int(c), _)] if a >= 0 and c >= 0:
-            return Interval(0, b)
-        case "mod", [(a, b), (int(c), d)] if c >= 0:
-            inside = c == d and a is not None and b is not None and 0 <= a and b < c
-            return Interval(a, b) if inside else Interval(0, None if d is None else d - 1)
+        case "floordiv" | "mod", [x, y]:
+            return _interval_of_quotient(fn, x, y)
         case "inside", [_, (_, end), _]:
             return Interval(0, None if end is None else end - 1)
+    return ANY
+
+
+def _interval_of_quotient(fn: str, x: Interval, y: Interval) -> Interval:
+    """Return the bounds of a quotient, rounded down, or of its remainder."""
+    match fn, x, y:
+        case "floordiv", (a, b), (int(c), d) if c == d and c > 0:
+            return Interval(None if a is None else a // c, None if b is None else b // c)
+        case "floordiv", (int(a), b), (int(c), _) if a >= 0 and c >= 0:
+            return Interval(0, b)
+        case "mod", (a, b), (int(c), d) if c >= 0:
+            inside = c == d and a is not None and b is not None and 0 <= a and b < c
+            return Interval(a, b) if inside else Interval(0, None if d is None else d - 1)
     return ANY
 
 
