@@ -6,7 +6,7 @@ import pytest
 
 from tools import core
 
-MAX_LINES = 38_200
+MAX_LINES = 38_000
 """Lines of the core: the aim is 12,000. This bound only goes down."""
 
 

@@ -10,10 +10,6 @@ from tilegrad.nn.cells import GRUCell as GRUCell
 from tilegrad.nn.cells import LSTMCell as LSTMCell
 from tilegrad.nn.cells import RNNCell as RNNCell
 from tilegrad.nn.cells import RNNCellBase as RNNCellBase
-from tilegrad.nn.container import ModuleDict as ModuleDict
-from tilegrad.nn.container import ModuleList as ModuleList
-from tilegrad.nn.container import ParameterDict as ParameterDict
-from tilegrad.nn.container import ParameterList as ParameterList
 from tilegrad.nn.container import Sequential as Sequential
 from tilegrad.nn.conv import _Conv, _ConvTranspose
 from tilegrad.nn.dropout import _DropoutBase
@@ -32,6 +28,10 @@ from tilegrad.nn.lazy import LazyLinear as LazyLinear
 from tilegrad.nn.lazy import UninitializedBuffer as UninitializedBuffer
 from tilegrad.nn.lazy import UninitializedParameter as UninitializedParameter
 from tilegrad.nn.lazy import _Lazy, _LazyInstanceNorm
+from tilegrad.nn.lists import ModuleDict as ModuleDict
+from tilegrad.nn.lists import ModuleList as ModuleList
+from tilegrad.nn.lists import ParameterDict as ParameterDict
+from tilegrad.nn.lists import ParameterList as ParameterList
 from tilegrad.nn.loss import TripletMarginWithDistanceLoss as TripletMarginWithDistanceLoss
 from tilegrad.nn.module import Module as Module
 from tilegrad.nn.norm import CrossMapLRN2d as CrossMapLRN2d

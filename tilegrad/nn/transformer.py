@@ -11,9 +11,9 @@ from ..functions.creation import full
 from ..tensor import Tensor
 from . import functional, init
 from .attention import MultiheadAttention
-from .container import ModuleList
 from .dropout import Dropout
 from .layers import Linear
+from .lists import ModuleList
 from .module import Module
 from .norm import LayerNorm
 

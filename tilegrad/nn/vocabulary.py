@@ -11,9 +11,10 @@ from ..functions.arithmetic import where
 from ..functions.joining import cat
 from ..ops.broadcasting import shown
 from ..tensor import Tensor
-from .container import ModuleList, Sequential
+from .container import Sequential
 from .functional.losses import check_classes, check_range, linear_cross_entropy, reduction_of
 from .layers import Linear
+from .lists import ModuleList
 from .module import Module
 
 

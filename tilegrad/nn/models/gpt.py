@@ -13,10 +13,10 @@ from ...random import multinomial
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from ..container import ModuleList
 from ..dropout import Dropout
 from ..embedding import Embedding
 from ..layers import Linear
+from ..lists import ModuleList
 from ..module import Module
 from ..norm import LayerNorm
 

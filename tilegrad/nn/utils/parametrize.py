@@ -18,7 +18,7 @@ from typing import Any
 from ...autograd.modes import no_grad
 from ...errors import ArgumentError, ShapeError
 from ...tensor import Tensor
-from ..container import ModuleDict, ModuleList
+from ..lists import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Parameter
 
