@@ -10,7 +10,7 @@ FOR_GPU = $(addprefix tests/nn/test_,attention.py conv.py pool.py wide_recurrent
 # What measures, or fills the memory of the GPU, has it for itself.
 ALONE   = $(addprefix tests/gpu/test_gpu_,execution.py networks.py several.py)
 
-.PHONY: demo test lint peers gpu-schedules features pythons gpu-test fuzz bench format clean
+.PHONY: demo test lint peers gpu-schedules features pythons other-pythons gpu-test fuzz bench format clean
 
 demo: $(VENV)/installed ## train on the digits inside the package, show what was compiled
 	$(BIN)/python -m tilegrad demo
@@ -35,6 +35,9 @@ features: $(VENV)/testing ## what runs machine code, once for each set of proces
 
 pythons: ## every test, with each Python from 3.11 to 3.14 that is installed
 	$(PYTHON) tools/pythons.py $(TESTS)
+
+other-pythons: ## some tests of every part, with each other Python that is installed; names those that are not
+	$(PYTHON) tools/pythons.py --quick
 
 gpu-test: $(VENV)/testing ## what only a machine with an NVIDIA GPU can show; leaves a record in bench/results/
 	$(BIN)/python -m pip install -q -e '.[cuda]'

@@ -2,6 +2,7 @@
 
     python tools/pythons.py                 all tests, with each of Python 3.11 to 3.14 that is found
     python tools/pythons.py tests/ir -x     only these, with these options of pytest
+    python tools/pythons.py --quick         some tests of every part, with each interpreter but the one that runs this
 
 Interpreters are looked for on the path and in pyenv's and uv's folders. Those that are missing are named; the exit
 status is that of the first run that fails.
@@ -18,6 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 FOLDERS = (Path.home() / ".pyenv/versions", Path.home() / ".local/share/uv/python")
+QUICK = (
+    "tests/ir", "tests/tiles", "tests/runtime/test_programs.py", "tests/test_linalg.py", "tests/test_control.py",
+    "tests/nn/test_module.py",
+)  # fmt: skip
+"""Tests of every part that take seconds: of syntax, frames, reference counts and generated code."""
 
 
 def works(executable: str, version: str) -> bool:
@@ -45,8 +51,12 @@ def tested(version: str, executable: str, options: list[str]) -> int:
 
 
 def main(options: list[str]) -> int:
-    status = 0
+    status, quick = 0, options[:1] == ["--quick"]
+    if quick:
+        options = [*QUICK, *options[1:]]
     for version in VERSIONS:
+        if quick and version == platform.python_version().rpartition(".")[0]:
+            continue
         executable = interpreter(version)
         if executable is None:
             print(f"Python {version} is not installed")

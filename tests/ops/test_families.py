@@ -28,8 +28,8 @@ part = pytest.mark.parametrize("number", range(PARTS))
 
 
 def test_most_examples_have_relatives() -> None:
-    assert sum(e.name.endswith("of equal extents") for e in FAMILIES) > 350
-    assert sum(e.name.endswith("of one operand") for e in FAMILIES) >= 40
+    assert sum(e.name.endswith("of equal extents") for e in FAMILIES) >= 400
+    assert sum(e.name.endswith("of one operand") for e in FAMILIES) >= 43
 
 
 def test_relatives_mean_what_pytorch_means() -> None:
@@ -49,7 +49,7 @@ def test_relatives_mean_what_pytorch_means() -> None:
             compare(interpret(e.graph(), e.arrays), [array_of(torch, w) for w in wanted], e.tolerance)
         except AssertionError as error:
             raise AssertionError(f"{e.name}: {error}") from None
-    assert compared > 250
+    assert compared >= 400
 
 
 @part
@@ -78,10 +78,10 @@ def readers(y: Value, graph: Graph) -> list[Value]:
     """Values that read a value along its axes, and along other axes of the same extents."""
     if not y.dtype.is_float or not y.type.rank or y.dtype.bits < 32 or 0 in y.shape:
         return []
-    turned = permute(y, tuple(reversed(range(y.type.rank))))
+    transposed = permute(y, tuple(reversed(range(y.type.rank))))
     found: list[Value] = [mul(y, 3.0), reduce_sum(y, (0,)), amax(y, (y.type.rank - 1,))]
     if len(set(y.shape)) == 1 and y.type.rank > 1:
-        found += [add(y, turned), mul(turned, reduce_sum(y, (y.type.rank - 1,)))]
+        found += [add(y, transposed), mul(transposed, reduce_sum(y, (y.type.rank - 1,)))]
     same = [
         x for x in graph.inputs if x.dtype is y.dtype and x.shape[-1:] == y.shape[-1:] and x.type.rank <= y.type.rank
     ]
