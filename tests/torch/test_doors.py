@@ -225,3 +225,15 @@ def test_a_trace(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.pt.trace.json")
     (event,) = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
     assert (event["name"], event["ph"]) == ("exp", "X")
+
+
+def test_tensorboard_is_found_under_pytorchs_name(tmp_path: Path) -> None:
+    from tilegrad.torch import cpu, tensorboard
+
+    with tensorboard.SummaryWriter(tmp_path) as writer:
+        writer.add_scalar("loss", 1.0, 0)
+    assert list(tmp_path.iterdir())
+    with pytest.raises(AttributeError, match="SumaryWriter"):
+        _ = tensorboard.SumaryWriter
+    assert cpu.is_available()
+    assert (cpu.device_count(), cpu.current_device()) == (1, "cpu")

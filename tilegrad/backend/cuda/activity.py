@@ -22,6 +22,7 @@ MEMCPY, MEMSET, CONCURRENT_KERNEL = 1, 2, 10
 """Kinds of activity records."""
 RECORD_ALIGNMENT, BUFFER_BYTES = 8, 1 << 20
 FORCE_FLUSH = 1
+"""Flag that also returns buffers of activities that are not full."""
 REFUSALS = {
     11: "another profiler uses it",
     35: "the driver does not allow profiling by users: NVreg_RestrictProfilingToAdminUsers=0 for the module nvidia, "
