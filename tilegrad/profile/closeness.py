@@ -26,22 +26,30 @@ def assert_close(
         raise AssertionError(f"{msg}shapes differ: {list(x.shape)}, and {list(y.shape)} expected")
     if check_dtype and names[0] != names[1]:
         raise AssertionError(f"{msg}dtypes differ: {names[0]}, and {names[1]} expected")
-    loosest = max(names, key=lambda name: RTOL.get(name, 0.0))
-    rtol = RTOL.get(loosest, 0.0) if rtol is None else rtol
-    atol = ATOL.get(loosest, 0.0) if atol is None else atol
+    rtol, atol = _tolerance(RTOL, names, rtol), _tolerance(ATOL, names, atol)
     exact = x.dtype.kind in "biu" and y.dtype.kind in "biu"
     a, b = (x, y) if exact else (x.astype(np.float64), y.astype(np.float64))
     close = a == b if exact and not rtol and not atol else np.isclose(a, b, rtol, atol, equal_nan=equal_nan)
     wrong = np.argwhere(~np.asarray(close).reshape(a.shape))
     if not len(wrong):
         return
+    raise AssertionError(f"{msg}{_difference(a, b, wrong)} (allowed: {atol:g} + {rtol:g} * |expected|)")
+
+
+def _tolerance(of_dtypes: dict[str, float], names: tuple[str, str], given: float | None) -> float:
+    """Return the given tolerance, or that of the less precise dtype."""
+    return max(of_dtypes.get(name, 0.0) for name in names) if given is None else given
+
+
+def _difference(a: Any, b: Any, wrong: Any) -> str:
+    """Describe the first and the largest of the differences at some positions."""
     at = tuple(int(n) for n in wrong[0])
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(a.astype(np.float64) - b.astype(np.float64))
     worst = tuple(int(n) for n in np.unravel_index(int(np.argmax(np.nan_to_num(error, nan=np.inf))), a.shape))
-    raise AssertionError(
-        f"{msg}{len(wrong):,} of {a.size:,} elements differ; the first at {list(at)}: {a[at]} and {b[at]} expected; "
-        f"the largest difference is {error[worst]:.6g} at {list(worst)} (allowed: {atol:g} + {rtol:g} * |expected|)"
+    return (
+        f"{len(wrong):,} of {a.size:,} elements differ; the first at {list(at)}: {a[at]} and {b[at]} expected; "
+        f"the largest difference is {error[worst]:.6g} at {list(worst)}"
     )
 
 

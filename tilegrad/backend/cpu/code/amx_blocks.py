@@ -172,15 +172,16 @@ class AmxBlocks:
         self._prefetch_operand(row, column, loop.index, wide)
         for instruction in schedule_step(self.form, tall, wide):
             match instruction:
+                case LoadTile(tile, part) if tile < FIRST_RIGHT:
+                    at = self.left.at(b, rows[tile - FIRST_LEFT], loop.index, part, constant(0, I64))
+                    load = "tileloaddt164" if self.form.parts == 1 else "tileloadd64"
+                    amx_instruction(b, load, f"i8 {tile}, ptr {at}, i64 64")
                 case LoadTile(tile, part):
-                    is_left = tile < FIRST_RIGHT
-                    block = rows[tile - FIRST_LEFT] if is_left else columns[tile - FIRST_RIGHT]
-                    side = self.left if is_left else self.right
-                    at = side.at(b, block, loop.index, part, constant(0, I64))
-                    passing = is_left and self.form.parts == 1
-                    amx_instruction(b, "tileloaddt164" if passing else "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
+                    at = self.right.at(b, columns[tile - FIRST_RIGHT], loop.index, part, constant(0, I64))
+                    amx_instruction(b, "tileloadd64", f"i8 {tile}, ptr {at}, i64 64")
                 case MultiplyTiles(r, c):
-                    amx_instruction(b, self.form.instruction, f"i8 {r * wide + c}, i8 {4 + r}, i8 {6 + c}")
+                    tiles = f"i8 {r * wide + c}, i8 {FIRST_LEFT + r}, i8 {FIRST_RIGHT + c}"
+                    amx_instruction(b, self.form.instruction, tiles)
         if self.sums is not None:
             self._process_step(self.sums, loop.index, before, wide)
         b.close_loop(loop)
