@@ -70,8 +70,12 @@ def _source_of(fn: Callable[..., Any]) -> tuple[str, int, ast.stmt]:
 @lru_cache(16)
 def _functions_of(text: str) -> dict[int, ast.FunctionDef]:
     """Parse a module and return its functions by their first line; a tree's lines count from there."""
-    found = {}
-    for node in ast.parse(text).body:
+    found: dict[int, ast.FunctionDef] = {}
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return found  # a document, of which only blocks are Python
+    for node in body:
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             found[first] = ast.increment_lineno(node, 1 - first)
