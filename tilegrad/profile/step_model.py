@@ -14,6 +14,11 @@ from ..ir.graph import Graph, Value
 from ..ir.program import Launch
 from ..ir.program_printer import peak, show_step
 from ..ir.size import known
+from ..ops.broadcasting import Expand, Fill, Reduction
+from ..ops.cast import Bitcast, Cast, Detach
+from ..ops.control import Where
+from ..ops.creation import Iota
+from ..ops.movement import Slice
 from ..schedule.group import Group
 from ..transform.pipeline import PASSES
 from ..viewer.launches import computing_steps, memory_of, title_of
@@ -40,8 +45,8 @@ MAX_OPERATIONS = 3
 """Operations that a kernel's title names."""
 WORDS = {"contract": "matmul", "sub": "subtract", "mul": "multiply", "div": "divide", "neg": "negate"}
 """Names of operations in titles and sentences, where they differ from those of the graph."""
-SILENT = ("reshape", "permute", "expand", "cast", "slice", "detach", "fill", "iota", "where", "bitcast")
-"""Operations that move or select elements: titles do not name them."""
+SILENT = (Bitcast, Cast, Detach, Expand, Fill, Iota, Slice, Where)
+"""Operations that move, convert or select elements: titles do not name them."""
 STAGES = {
     "graph": "Records the operations that the function asked for, gradients included.",
     "fuse": "Groups operations so that each group is one kernel, and values within it stay out of memory.",
@@ -230,7 +235,8 @@ class _Described:
         said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
         prefix = said[self._phase(heart)]
         updated = [name for name in map(self._updated, group.stored) if name]
-        words = list(dict.fromkeys(_word(v.op) for v in group.values() if v.op not in SILENT and not self._updates(v)))
+        told = [v for v in group.values() if not (v.moves or isinstance(v, SILENT) or self._updates(v))]
+        words = list(dict.fromkeys(_word(v.op) for v in told))
         main = _word(heart.op)
         words = [main, *(w for w in words if w != main)] if main in words or not words else words
         what = ", ".join(words[:MAX_OPERATIONS]) + (" …" if len(words) > MAX_OPERATIONS else "")
@@ -367,11 +373,8 @@ def _argument_names(e: Explanation) -> dict[Value, str]:
 def _heart(group: Group) -> Value:
     """Return the main value of a kernel: its matrix product, or the first reduction, or what it stores."""
     members = group.values()
-    for wanted in ("contract", "reduce", "sum", "max"):
-        for v in members:
-            if v.contracts if wanted == "contract" else v.op == wanted:
-                return v
-    return group.stored[0]
+    heart = next((v for v in members if v.contracts), None)
+    return heart or next((v for v in members if isinstance(v, Reduction)), group.stored[0])
 
 
 def _fusion(group: Group, count: int) -> str:
