@@ -56,13 +56,13 @@ class Compiled(Exception):
 
 def compile_for_amx() -> None:
     """Compile the next programs for a processor with AMX, and do not run them."""
-    from tilegrad.backend.cpu import build, executable, limits, objects
+    from tilegrad.backend.cpu import build, executable, objects, processor
 
     host = objects.host()
     host = host._replace(cpu="x86-64-v4", features=f"{host.features},+amx-tile,+amx-bf16,+amx-int8,+avx512bf16")
     for module in (build, objects):
         module.host = lambda: host  # type: ignore[attr-defined]
-    limits.amx_permitted = lambda: True
+    processor.amx_permitted = lambda: True
 
     def stop(*_: object) -> NoReturn:
         raise Compiled
