@@ -67,3 +67,18 @@ def test_a_stride_of_two_is_not_gathered(target: Target) -> None:
     text = lower(launch.kernel, target)
     assert "masked.gather" not in text
     assert "insertelement" not in text
+
+
+@pytest.mark.parametrize("columns", [5, 6, 7, 9, 11, 14])
+def test_halves_of_a_load_take_their_lanes_of_a_mask_in_registers(columns: int) -> None:
+    """The kernel of a scatter loads and stores with one mask, whose value exists for the whole vector."""
+    random = np.random.default_rng(0)
+    index = random.integers(0, 5, (3, 5, 2))
+    for dtype in (np.float32, np.float64):
+        x, source = (random.integers(0, 9, shape).astype(dtype) for shape in ((3, 5, columns), index.shape))
+        expected = x.copy()
+        for (i, j, k), to in np.ndenumerate(index):
+            expected[i, to, k] += source[i, j, k]
+        np.testing.assert_array_equal(
+            tg.tensor(x).scatter_add(1, tg.tensor(index), tg.tensor(source)).numpy(), expected
+        )

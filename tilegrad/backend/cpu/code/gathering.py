@@ -78,8 +78,14 @@ def load_halves(e: ElementEvaluator, x: ir.Load, at: Position, dtype: DType) -> 
         else:
             place = at.moved(*at.indices[:-1], b.op("add", at.indices[-1], constant(first, I64)), lanes=half)
             exist = None if active is None or active >= first + half else active - first
-            found.append(e.evaluate(x, place._replace(active=exist), dtype))
+            names = {name: _lanes_from(b, y, first, half) for name, y in at.names.items()}
+            found.append(e.evaluate(x, place._replace(active=exist, names=names), dtype))
     return b.shuffle(found[0], found[1], range(at.lanes))
+
+
+def _lanes_from(b: Builder, x: LlvmValue, first: int, count: int) -> LlvmValue:
+    """Return some lanes of a vector, or the value of all lanes."""
+    return b.shuffle(x, x, range(first, first + count)) if x.type.lanes else x
 
 
 def is_small_stride(stride: int, bytes: int) -> bool:
