@@ -35,7 +35,7 @@ def parameter_letters(function: CppFunction) -> str:
 
 
 def prepare_entry(function: CppFunction, call: PreparedCppCall) -> tuple[Any, ...]:
-    """Prepare the calls on tensors of the types of one: an entry for `generate_direct_call`."""
+    """Return the entry of `Ready` for all calls on tensors of the same types as a prepared one."""
     found: list[Any] = [call.entry, call.record, call.records, function.failure]
     for type, bytes in zip(call.outputs, call.bytes, strict=True):
         found += [device("cpu").maker(bytes), {**ResultTemplate(type).attributes, "location": None}]
@@ -50,8 +50,9 @@ def is_whole(x: handle.Handle) -> bool:
 
 @cache
 def generate_direct_call(kinds: str, outputs: int) -> Direct:
-    """Generate the function for a parameter kind string, once. It returns None for tensors not in memory, unknown types
-    and wrong arguments; the full path then tells these apart.
+    """Generate the function for a string of `parameter_letters`, once.
+
+    It returns None for tensors not in memory, unknown types and wrong arguments; the full path then tells these apart.
     """
     call = GuardedCall(
         "direct", ["ready", "args", "blind"], state=handle.state, mode=handle.mode, listeners=events.listeners,

@@ -345,7 +345,7 @@ class Jitted(Generic[P, R]):
             if sizes is not None and not made.sizes_fit(sizes):
                 self.programs.append(made)  # for other calls
                 continue
-            self._say_whatvaries(types, known.signature.types, symbolic)
+            self._say_what_varies(types, known.signature.types, symbolic)
             break
         else:
             made = self._traced(call, types)
@@ -455,7 +455,7 @@ class Jitted(Generic[P, R]):
                     self.varying_outside.add(n)
                     self.previous_values[True, n] = before
 
-    def _say_whatvaries(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
+    def _say_what_varies(self, now: list[Any], before: list[Any], symbolic: list[Any]) -> None:
         for n, (new, old, both) in enumerate(zip(now, before, symbolic, strict=True)):
             for axis, extent in enumerate(() if both is None else both.shape):
                 if isinstance(extent, Size) and not isinstance(old.shape[axis], Size):

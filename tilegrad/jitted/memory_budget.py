@@ -48,7 +48,7 @@ class ProgramMemory(NamedTuple):
     operations: int
     """Operations of the recomputation."""
     share: float
-    """The same per operation of the original program."""
+    """Operations of the recomputation, as a fraction of those of the program without it."""
     kept: int = 0
     """Values hoisted from captured tensors and cached between calls."""
 

@@ -87,16 +87,16 @@ class Surroundings:
     """State besides elements that seldom changes: hooks and settings of layers, tensors that are replaced in place."""
 
     changes = 0
-    """Counts changes of it: a compiled function compares it before it reuses a program."""
+    """The number of its changes, which a compiled function compares before it reuses a program."""
 
 
 def is_tracing() -> bool:
-    """Whether a function is being traced: operations are recorded for elements other than the known ones."""
+    """Whether a function is being traced: its operations are recorded, to run later on other elements."""
     return state.trace is not None and not state.trace.at_once
 
 
 def read_outside(read: Callable[[], Any]) -> None:
-    """Make process state that is read now part of the key of the traced function."""
+    """Add a guard to the active trace: its program is used again only while `read()` returns what it does now."""
     trace = state.trace
     if trace is not None and not any(known is read for known, _ in trace.guards):
         trace.guards.append((read, read()))
@@ -142,11 +142,11 @@ class Handle:
     _base: Base | None = None
     _moves: tuple[Move, ...] = ()
     _strides: Shape | None = None
-    """The strides of the base that the moves cut from; None: row-major."""
+    """The strides of the base, of which the moves make the view; None: row-major."""
     _layout: Any = None
     """The cached offset and strides of a view."""
     stands_for: Tensor | None = None
-    """The tensor that this one copies into the memory order of its strides."""
+    """The tensor of which this one is a copy in the memory order of its strides; writes go to both."""
     _seen: int = 0
     _gradient: Tensor | StoredGradient | None = None
 
@@ -376,7 +376,7 @@ def _without_history(base: Base, whole: Value, hidden: bool) -> Base:
 
 
 def become(tensor: Handle, cut: Handle, op: str) -> None:
-    """Make the tensor a view of its former self; other tensors on its storage are unchanged."""
+    """Make the tensor what `cut` is, a view of it, as `x.t_()` does; other tensors on its storage are unchanged."""
     if state.trace is not None:
         state.trace.reformed(tensor, op)
     if mode.enabled and tensor.own_value().provenance.is_leaf:

@@ -103,7 +103,7 @@ def _type(value: Value) -> str:
 
 
 def names_of(group: Group) -> dict[Value, str]:
-    """Return the numbers of the tensors of a group, as they occur."""
+    """Name the tensors of a group x0, x1, ... in the order in which they occur."""
     found: dict[Value, str] = {}
     for s in group.stores:
         reads = [e.source for e in facts(s.expr).reads if isinstance(e, Read)]

@@ -101,7 +101,7 @@ class Affine:
         self.memo: dict[tuple[Any, ...], tuple[Any, ir.Tile]] = {}
 
     def find_divisors(self, kernel: ir.Kernel) -> None:
-        """Find what divides all values of numbers and addresses that have no expression of their own: `p += 64`."""
+        """Find divisors of numbers and addresses that are assigned several times, as in a loop: `p += 64`."""
         values: dict[str, list[ir.Tile]] = {}
         for s in statements(kernel.body):
             name = assigned_name(s)
@@ -130,12 +130,12 @@ class Affine:
             self.memo.clear()
 
     def enter(self, loop: ir.For) -> None:
-        """Enter a loop: its counter is that of no other loop now."""
+        """Enter a loop: until the next one with its counter, the bounds of the counter are those of this loop."""
         self.loops[loop.index] = (loop,)
         self.memo.clear()
 
     def add(self, loop: ir.For) -> None:
-        """Add a loop to those of its counter: what is known of the counter holds in all of them."""
+        """Add a loop to those with its counter; bounds and divisors of the counter hold in all of them."""
         self.loops[loop.index] = (*self.loops.get(loop.index, ()), loop)
         self.memo.clear()
 

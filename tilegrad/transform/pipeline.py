@@ -1,4 +1,7 @@
-"""The passes from graph to graph in their order, each with the condition on the target under which it runs."""
+"""The passes from graph to graph in their order, each with the condition on the target under which it runs.
+
+`tg.explain(fn, *args)["simplify"]` is the graph after a pass, by its name, or says that nothing changed.
+"""
 
 from __future__ import annotations
 

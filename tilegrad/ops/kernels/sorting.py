@@ -1,4 +1,4 @@
-"""Sort rows stably: int32 keys by comparison, int64 numbers by one digit after another."""
+"""Sort rows stably: int32 keys by counting smaller ones or by a merge sort, int64 numbers by a radix sort."""
 
 # mypy: ignore-errors
 # (Parameters in capitals are constants.)

@@ -18,7 +18,7 @@ from ..target import Target
 
 
 class LowPrecisionForm(NamedTuple):
-    """Parts of each operand, and the pairs of left and right parts that are multiplied; one changes at a time."""
+    """Parts of each operand, and the pairs of left and right parts that are multiplied; neighbours share a part."""
 
     parts: int
     products: tuple[tuple[int, int], ...]
