@@ -235,8 +235,8 @@ class _Described:
         said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
         prefix = said[self._phase(heart)]
         updated = [name for name in map(self._updated, group.stored) if name]
-        told = [v for v in group.values() if not (v.moves or isinstance(v, SILENT) or self._updates(v))]
-        words = list(dict.fromkeys(_word(v.op) for v in told))
+        listed = [v for v in group.values() if not (v.moves or isinstance(v, SILENT) or self._updates(v))]
+        words = list(dict.fromkeys(_word(v.op) for v in listed))
         main = _word(heart.op)
         words = [main, *(w for w in words if w != main)] if main in words or not words else words
         what = ", ".join(words[:MAX_OPERATIONS]) + (" …" if len(words) > MAX_OPERATIONS else "")
