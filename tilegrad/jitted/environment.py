@@ -42,7 +42,7 @@ class Environment:
         self.is_movable = all(alias.outside is None for alias in traced.aliases.values())
         """Whether the program may use captured tensors in other memory."""
         self.captured = [
-            CapturedInput(c, trace.standing[c.base], storage in trace.written) for storage, c in trace.captured.items()
+            CapturedInput(c, trace.standing[c.base], storage in trace.finals) for storage, c in trace.captured.items()
         ]
         self.updated = [c for c in self.captured if c.is_updated]
         self.host = [HostNumberInput(n) for n in trace.numbers]
@@ -61,7 +61,12 @@ class Environment:
 
     def memory(self) -> list[DeviceBuffer]:
         """Gather the memory of captured storages and of numbers of the host."""
-        return [x.memory() for x in self.inputs]
+        unowned = {c.base.storage for c in self.updated if c.base.storage.owned is None}
+        found = [x.memory() for x in self.inputs]
+        for place in self.places if unowned else ():
+            if place.storage in unowned:
+                place.tensor.release_elements()
+        return found
 
     def checked_memory(self) -> Sequence[DeviceBuffer] | None:
         """Gather the memory if all guards hold; None if one may not.

@@ -49,8 +49,7 @@ class Specialised:
         self.outputs = ProgramOutputs(self.traced, self.environment)
         self.inputs: list[ProgramInput] = [*self.traced.arguments, *self.environment.inputs]
         self.runners: dict[tuple[tuple[str, int], ...], Runner] = {}
-        written = self.traced.trace.written
-        self.common = any(storage.common for storage in written)
+        self.common = any(storage.common for storage in self.traced.trace.finals)
         """Whether it writes to memory that unrelated threads share."""
         values = self.outputs.values()
         updated = [n for n, x in enumerate(self.inputs) if isinstance(x, CapturedInput) and x.is_updated]
@@ -150,7 +149,7 @@ class Specialised:
 
     def buffers(self, leaves: Sequence[Any]) -> list[DeviceBuffer]:
         """Gather the buffers of all inputs."""
-        buffers = [x.memory(leaves) for x in self.inputs] + self.constants
+        buffers = [a.memory(leaves) for a in self.traced.arguments] + self.environment.memory() + self.constants
         if self.compiled.elsewhere:
             buffers = self.compiled.brought(buffers)
         return buffers if self.hoisted is None else [*buffers, *self.hoisted.buffers(buffers)]

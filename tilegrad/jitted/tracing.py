@@ -76,7 +76,7 @@ class Trace:
         """The histories of captured bases when they were first read."""
         self.written: dict[Storage, WrittenStorage] = {}
         self.finals: dict[Storage, Value] = {}
-        """The final values of written storages."""
+        """The final values of written storages, from the end of the trace on."""
         self.seen: dict[int, tuple[Handle, Any]] = {}
         """Captured tensors, with the gradient each had."""
         self.given: set[int] = set()
@@ -258,3 +258,5 @@ class Trace:
             base.value, base.seen = history, base.storage.changes - 1  # its elements are those of the storage
         for tensor, before in self.seen.values():
             tensor._gradient = before
+        self.seen = {key: (tensor, None) for key, (tensor, _) in self.seen.items()}  # old elements are not kept alive
+        self.histories, self.written, self.late = {}, {}, {}

@@ -173,12 +173,19 @@ class Handle:
         changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
         if self._seen == changes:
             return value
-        if not self._moves and base.storage.owned is not None:
-            self._value, self._seen = base.standing(), NEVER
+        if self.release_elements():
             return base.current()
         self._value = whole = base.cut(base.current(), self._moves)
         self._seen = changes
         return whole
+
+    def release_elements(self) -> bool:
+        """Hold the type and history alone if the storage owns its memory: elements are fetched when they are read."""
+        base = self._base
+        if base is None or self._moves or base.storage.owned is None:
+            return False
+        self._value, self._seen = base.standing(), NEVER
+        return True
 
     def own_gradient(self) -> Tensor | None:
         """Return the gradient, bypassing a tracer."""
