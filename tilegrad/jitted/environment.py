@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..lazy.handle import Handle, Surroundings
+from ..lazy.handle import Handle, Surroundings, release_elements
 from ..lazy.layout import layout
 from ..lazy.storage import Base, Move, Storage
 from ..runtime.buffer import DeviceBuffer
@@ -65,7 +65,7 @@ class Environment:
         found = [x.memory() for x in self.inputs]
         for place in self.places if unowned else ():
             if place.storage in unowned:
-                place.tensor.release_elements()
+                release_elements(place.tensor)
         return found
 
     def checked_memory(self) -> Sequence[DeviceBuffer] | None:

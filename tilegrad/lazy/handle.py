@@ -173,19 +173,11 @@ class Handle:
         changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
         if self._seen == changes:
             return value
-        if self.release_elements():
+        if release_elements(self):
             return base.current()
         self._value = whole = base.cut(base.current(), self._moves)
         self._seen = changes
         return whole
-
-    def release_elements(self) -> bool:
-        """Hold the type and history alone if the storage owns its memory: elements are fetched when they are read."""
-        base = self._base
-        if base is None or self._moves or base.storage.owned is None:
-            return False
-        self._value, self._seen = base.standing(), NEVER
-        return True
 
     def own_gradient(self) -> Tensor | None:
         """Return the gradient, bypassing a tracer."""
@@ -269,6 +261,15 @@ class Handle:
             self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
         if _watch is not None and state.trace is None:
             _watch.note(self, part)
+
+
+def release_elements(tensor: Handle) -> bool:
+    """Let a tensor hold its type and history alone if its storage owns the memory: elements are fetched when read."""
+    base = tensor._base
+    if base is None or tensor._moves or base.storage.owned is None:
+        return False
+    tensor._value, tensor._seen = base.standing(), NEVER
+    return True
 
 
 def current(base: Base) -> Value:
