@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
 import tilegrad as tg
-from tilegrad.ir.size import Size, may_be_equal
+from tilegrad.ir.size import Size, comparisons, may_be_equal
 
 ONE = [(2,), (3,), (4,), (5,), (8,), (4,)]
 """The second call makes a program for all sizes; one of the next ones is decided differently."""
@@ -84,3 +85,12 @@ def test_sizes_that_may_be_equal(other: int) -> None:
         assert isinstance(size, Size)
         equal = any(size.value({"n": a, "m": b}) == other for a in range(2, 20) for b in range(2, 20))
         assert may_be_equal(size, other) or not equal
+
+
+def test_what_dies_during_a_trace_leaves_weak_dictionaries() -> None:
+    """Nodes of an earlier program are collected at any time: their sizes are hashed to remove their entries."""
+    node = type("Node", (), {})()
+    entries = WeakValueDictionary({("node", Size.named("n")): node})
+    with comparisons():
+        del node
+    assert not entries.data  # type: ignore[attr-defined]

@@ -162,9 +162,9 @@ def _key(x: Dim) -> object:
 
 
 def _asked_by_user() -> bool:
-    """Whether the hash of a size is requested by code outside this package."""
+    """Whether the hash of a size is requested by code outside this package, or of its entries in weak dictionaries."""
     caller = str(sys._getframe(2).f_globals.get("__name__", ""))
-    return caller.partition(".")[0] != __name__.partition(".")[0]
+    return caller.partition(".")[0] not in (__name__.partition(".")[0], "weakref")
 
 
 def _terms(x: Dim) -> Mapping[Monomial, int]:
