@@ -211,9 +211,9 @@ def drawn(count: int) -> list[Extents]:
         found.append(
             Extents(
                 *(m, n, k, draw.choice((1, 1, 1, 12, 96)), bits, sums, parts, (0, 1, 3, 6)[parts], across),
-                turns=draw.choice((1, 1, 1, 9)),
+                outer_iterations=draw.choice((1, 1, 1, 9)),
                 nested=draw.random() < 0.2,
-                beside=draw.choice((0, 0, 4, 8, 16)),
+                epilogue_bytes=draw.choice((0, 0, 4, 8, 16)),
                 computed=draw.random() < 0.2,
                 gaps=draw.random() < 0.2,
                 room=draw.choice((0, 0, 0, 0, 1 << 14)),

@@ -30,7 +30,7 @@ from .abi import CallRecord, HostCallbacks, TensorLayout, known_extent, prototyp
 from .build import BuildOptions, BuildReport, LoadedLibrary, build_library
 from .direct_call import Direct, Ready, generate_direct_call, parameter_letters, prepare_entry
 from .patterns import Signature, SignatureMatch
-from .recorded import record_call, without_gradient
+from .recorded import CppWork, record_call, without_gradient
 from .source import ForeignSource, user_line
 
 Contiguous = Literal["copy", "check", "strided"]
@@ -200,7 +200,7 @@ class CppFunction(ForeignFunction):
                 return results
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in record_call(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_call(CppWork, self, [x.value for x in given], numbers)])
         call, buffers, addresses = self.prepared(given, numbers)
         with timed("launch", self.name, "cpu", sum(call.bytes)):
             if "foreign" in settings().check:

@@ -35,7 +35,7 @@ from .inline import as_module, read_signatures, texts
 from .kernels import CudaKernel, compile_kernel, kernel_parameters
 from .launches import DEFAULT_BLOCK_THREADS, Configured, LaunchConfiguration, checked_launch, evaluate_extents
 from .patterns import AxisGroup, Signature, SignatureMatch
-from .recorded import record_call
+from .recorded import CudaWork, record_call
 from .source import ForeignSource, sources
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class CudaFunction(ForeignFunction):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, numbers = self.tensors(args, kwargs)
         if is_recorded(given):
-            return self.returned([wrap(v) for v in record_call(self, [x.value for x in given], numbers)])
+            return self.returned([wrap(v) for v in record_call(CudaWork, self, [x.value for x in given], numbers)])
         types = [x._value.type for x in given]
         gpu = self.gpu_of(device(types[0].device if types else "cuda:0"))
         compute(*given)

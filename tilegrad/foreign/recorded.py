@@ -117,11 +117,13 @@ class _RecordedLaunch(PreparedWork):
             self.driver.launch(call, stream)
 
 
-def record_call(function: Any, values: Sequence[Value], numbers: Sequence[float | int]) -> list[Value]:
+def record_call(
+    kind: type[CppWork | CudaWork], function: Any, values: Sequence[Value], numbers: Sequence[float | int]
+) -> list[Value]:
     """Return the results of a call as values that refuse to be differentiated."""
     match = function.signature.match([v.type for v in values], numbers)
     function.check_device(match.device, HOST_DEVICES)
-    work = (CudaWork if function.device == "cuda" else CppWork)(function, match.numbers)
+    work = kind(function, match.numbers)
     return without_gradient(function.name, external_call(work, values, function.signature.outputs(match)), values)
 
 

@@ -40,8 +40,8 @@ def check(kernel: Kernel) -> Types:
     """Return the types of a kernel's variables and expressions; raise KernelError if it is wrong.
 
     >>> from .dtype import int32
-    >>> from .tile import Arange, Name, Parameter
-    >>> kernel = Kernel("k", (Parameter("n", int32, pointer=False),), (Assign("i", Arange(0, 8)),))
+    >>> from .tile import Arange, Name, TileParameter
+    >>> kernel = Kernel("k", (TileParameter("n", int32, pointer=False),), (Assign("i", Arange(0, 8)),))
     >>> types = check(kernel)
     >>> print(types.variables["n"], types.variables["i"], types.of(Name("i")))
     i32 i32[8] i32[8]

@@ -28,8 +28,8 @@ def graph_key(graph: Graph, numbers: Mapping[Value, float], constants: Sequence[
 
     `numbers` are inputs with the numbers that they represent; the last inputs hold constants.
 
-    >>> from ..ir.dtype import float32
-    >>> from ..ir.graph import Input
+    >>> from ..ir.dtype import float32, float64
+    >>> from ..ir.graph import Input, TensorType
     >>> x, n = Input(TensorType(float32, (3,)), "x"), Input(TensorType(float64, ()), "n")
     >>> varied = Graph((x, n), (Mul(x, Cast(Mul(n, n), float32)),))
     >>> fixed = Graph((x,), (Mul(x, Fill(2.25, TensorType(float32, ()))),))

@@ -104,11 +104,16 @@ def labels_of(buffers: Sequence[Any]) -> list[tuple[str, str]]:
     named = _labels(tensors, modules, optimizers)
     found: dict[tuple[str, int], tuple[str, str]] = {}
     for x in tensors:
-        owned = x._base.storage.owned if x._base is not None else None  # in-place updates are there
-        held = owned or x._value.__dict__.get("buffer")
+        held = _memory_of(x)
         if held is not None and id(x) in named:
             found.setdefault(_place(held), named[id(x)])
     return [found.get(_place(b), ("", "")) for b in buffers]
+
+
+def _memory_of(x: Any) -> Any:
+    """Return the memory of a tensor: that of its storage, if programs update it in place, or that of its value."""
+    owned = x._base.storage.owned if x._base is not None else None
+    return owned or x._value.__dict__.get("buffer")
 
 
 def _place(b: Any) -> tuple[str, int]:
@@ -141,10 +146,10 @@ def _owners(places: set[str]) -> Iterator[Owner]:
     tensors += [g for x in tensors if (g := _gradient(x)) is not None]
     labels = _labels(tensors, modules, optimizers)
     seen: set[int] = set()
-    held = [(x._value, labels.get(id(x), ("tensor", ""))) for x in tensors]
-    held.sort(key=lambda pair: KINDS.index(pair[1][0]))  # of tensors that share memory the one that says most
-    for value, (kind, name) in [*held, *((v, ("activation", "")) for v in values)]:
-        buffer = value.__dict__.get("buffer")
+    held = [(x._value, _memory_of(x), labels.get(id(x), ("tensor", ""))) for x in tensors]
+    held.sort(key=lambda entry: KINDS.index(entry[2][0]))  # of tensors that share memory the one that says most
+    held += [(v, v.__dict__.get("buffer"), ("activation", "")) for v in values]
+    for value, buffer, (kind, name) in held:
         if buffer is None or buffer.device.name not in places or not buffer.bytes or id(buffer.owner) in seen:
             continue
         seen.add(id(buffer.owner))
