@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = str(ROOT / "tilegrad") + os.sep
+sys.path.insert(0, str(ROOT))
 
 
 def exp() -> Callable[[], object]:
