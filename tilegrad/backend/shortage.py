@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-
 from ..ir.graph import Value
 from ..runtime.device import owner_tables
+from ..runtime.live_objects import live_objects
 
 MAX_LISTED_TENSORS = 8
 """Most tensors named in an out-of-memory error."""
@@ -24,11 +23,10 @@ def largest_tensors(device: str) -> list[str]:
         except Exception:
             pass
     found: dict[int, Value] = {}
-    for thing in gc.get_objects():
-        if isinstance(thing, Value):
-            buffer = thing.__dict__.get("buffer")
-            if buffer is not None and buffer.device.name == device and buffer.bytes:
-                found.setdefault(buffer.address, thing)
+    for value in live_objects(Value):
+        buffer = value.__dict__.get("buffer")
+        if buffer is not None and buffer.device.name == device and buffer.bytes:
+            found.setdefault(buffer.address, value)
     largest = sorted(found.values(), key=lambda value: -value.buffer.bytes)[:MAX_LISTED_TENSORS]
     lines = [
         f"  {format_bytes(value.buffer.bytes):>10}  {value.type}  {value.location or ''}".rstrip() for value in largest

@@ -12,7 +12,6 @@ ten times, the one compiled in the warm-up.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakSet, ref
@@ -20,6 +19,7 @@ from weakref import WeakSet, ref
 from ..errors import DeviceError
 from ..ir.graph import Input, Value, topological
 from ..runtime.device import known_devices
+from ..runtime.live_objects import live_objects
 from ..runtime.singletons import lock
 from . import handle
 from .evaluation import compute
@@ -188,9 +188,9 @@ def begin() -> None:
     _watch.left = PATIENCE
     if handle.watching() is None:
         handle.watch_with(_watch)
-        for thing in gc.get_objects():  # what was made before
-            if issubclass(type(thing), Handle) and "_value" in thing.__dict__ and thing._value.buffer is None:
-                _watch.made(thing, thing._value)
+        for made_before in live_objects(Handle):
+            if "_value" in made_before.__dict__ and made_before._value.buffer is None:
+                _watch.made(made_before, made_before._value)
 
 
 def end() -> None:

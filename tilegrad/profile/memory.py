@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
 from ..runtime.device import Device, device, known_devices
+from ..runtime.live_objects import live_objects
 
 KINDS = ("parameter", "gradient", "optimizer state", "buffer", "activation", "tensor", "result", "temporary")
 """Purposes of memory: activations are results that no tensor of the user holds, kept for gradients; results and
@@ -161,10 +161,11 @@ def _owners(places: set[str]) -> Iterator[Owner]:
 def _alive() -> tuple[list[Any], list[Module], list[Optimizer], list[Value]]:
     """List the tensors, modules, optimizers and values of the process."""
     kinds: tuple[list[Any], list[Any], list[Any], list[Any]] = ([], [], [], [])
-    for thing in gc.get_objects():
+    wanted = (Handle, Module, Optimizer, Value)
+    for thing in live_objects(*wanted):
         cls = type(thing)
-        for found, wanted in zip(kinds, (Handle, Module, Optimizer, Value), strict=True):
-            if issubclass(cls, wanted) and (wanted is not Handle or "_value" in thing.__dict__):
+        for found, kind in zip(kinds, wanted, strict=True):
+            if issubclass(cls, kind) and (kind is not Handle or "_value" in thing.__dict__):
                 found.append(thing)
     return kinds
 
