@@ -50,5 +50,6 @@ def _instances(classes: set[int]) -> Iterator[Any]:
 
 def _subclasses(cls: type) -> Iterator[type]:
     yield cls
-    for below in cls.__subclasses__():
+    below: type
+    for below in type.__subclasses__(cls):
         yield from _subclasses(below)
