@@ -18,7 +18,7 @@ from tilegrad import compiler, logging
 from tilegrad.errors import ArgumentError
 from tilegrad.jitted.tuning import ProgressLine
 from tilegrad.profile import logs
-from tilegrad.runtime import announce, events
+from tilegrad.runtime import announce, events, programs
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +146,8 @@ def test_flags_of_a_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hidden" not in text
 
 
-def test_compilation_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compilation_is_logged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "read", lambda key: None)  # an earlier process may have left the program
     logging.set_level("debug", "compile")
     (tg.rand(3).realize() * 1.618 + 0.577).exp().realize()
     assert "tilegrad.compile]" in capsys.readouterr().err
