@@ -15,9 +15,13 @@ from tilegrad import compiler, config
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ops.arithmetic import Add, Mul, mul
+from tilegrad.ops.pooling import MaxPool
 from tilegrad.ops.reduction import Sum
+from tilegrad.ops.sliding import Adaptive, Sliding, WindowAxis
 from tilegrad.runtime import programs
 from tilegrad.runtime.private_folder import SUFFIX
+
+from ..ops.registry import all_examples
 
 
 @pytest.fixture
@@ -66,6 +70,31 @@ def test_each_graph_has_its_own(folder: Path) -> None:
     x = Input(TensorType(float32, (2,)))
     plus, minus = (programs.name_of(Graph((x,), (mul(x, zero),)), {}, "p") for zero in (0.0, -0.0))
     assert plus != minus
+
+
+WITHOUT_KEY = {"Batched": "an op is its attribute", "ExternalCall": "the source of its function is unknown"}
+
+
+def test_every_op_has_a_key(folder: Path) -> None:
+    """Else programs with it are compiled anew in each process."""
+    missing = {
+        e.name.split("#")[0]
+        for e in all_examples()
+        if e.op is not None and programs.name_of(e.graph(), {}, "p") is None
+    }
+    assert missing == set(WITHOUT_KEY)
+
+
+def test_structures_are_part_of_the_key(folder: Path) -> None:
+    def name(axis: WindowAxis) -> object:
+        x = Input(TensorType(float32, (2, 6)))
+        return programs.name_of(Graph((x,), (MaxPool(x, (axis,)),)), {}, "p")
+
+    axes = [Sliding(6, 3, 2, 2, 0, 1), Sliding(6, 3, 2, 2, 1, 1), Sliding(6, 5, 2, 1, 0, 1), Adaptive(6, 3)]
+    found = [name(axis) for axis in axes]
+    assert None not in found
+    assert all(found[n] != found[m] for n in range(4) for m in range(n))
+    assert found[0] == name(Sliding(6, 3, 2, 2, 0, 1))
 
 
 class Bomb:

@@ -2,7 +2,7 @@
 
 The key of a program is made from its graph (ops with attributes and source lines), the inputs, the aliases of outputs,
 the target model of the device, and the source of the compiler. Graphs with a user's own ops, whose source is not
-tracked, and with attributes other than numbers and words are compiled in each process.
+tracked, and with attributes other than numbers, words and structures of these are compiled in each process.
 
 Foreign work (functions in C++, kernels of users) is represented by its mark in the key and in the entry: when a program
 is read, it is bound to the work of its graph. A declared operator is represented in the key by the ops that its kernel
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 from ..ir.dtype import DType
 from ..ir.graph import Graph, TensorType, Value
 from ..ir.location import Location
+from ..ir.node import Node, Structure
 from ..ir.program import Foreign, Program
 from ..ir.size import Size
 from ..ir.stored import NotStored, node_of, text_of
@@ -122,6 +123,8 @@ class _Naming:
                 made.append(mark)
                 if getattr(x, "is_external_work", False):
                     self.works[mark] = cast("ExternalWork", x)
+            elif isinstance(x, Structure):
+                made.append((_op(type(x)), self.plain(x.field_values(), device)))
             elif isinstance(x, Meaning):
                 made.append((x.label, *self.graph(x.code(device))))
             else:
@@ -129,7 +132,7 @@ class _Naming:
         return made
 
 
-def _op(cls: type[Value]) -> str:
+def _op(cls: type[Node]) -> str:
     if not cls.__module__.startswith(__package__.split(".")[0] + "."):
         raise Unknown
     return f"{cls.__module__}.{cls.__qualname__}"
