@@ -51,6 +51,6 @@ def test_the_error_names_the_largest_tensors_and_what_helps() -> None:
         tg.zeros(HUGE).realize()
     text = str(caught.value)
     assert "the largest tensors:" in text
-    assert re.search(r"4\.2 MB  tensor +\S+  float32\[1021, 1031\]  test_memory_errors\.py:", text)
+    assert re.search(r"4\.02 MiB  tensor +\S+  float32\[1021, 1031\]  test_memory_errors\.py:", text)
     assert "tilegrad.memory.summary()" in text
     assert large.shape == (1021, 1031)

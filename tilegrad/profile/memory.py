@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..backend.shortage import format_bytes
 from ..ir.graph import Value
 from ..jitted.memory_budget import shown_bytes
 from ..lazy.handle import Handle
@@ -35,11 +36,13 @@ class Owner(NamedTuple):
     line: str
     """The user's line that made it; empty where it is not known."""
 
-    def __str__(self) -> str:
+    def row(self, size: str) -> str:
+        """Format it as a row of a table, with its size in the table's unit."""
         extents = ", ".join(map(str, self.shape))
-        return (
-            f"{shown_bytes(self.bytes):>10}  {self.kind:15}  {self.name}  {self.dtype}[{extents}]  {self.line}".rstrip()
-        )
+        return f"{size:>10}  {self.kind:15}  {self.name}  {self.dtype}[{extents}]  {self.line}".rstrip()
+
+    def __str__(self) -> str:
+        return self.row(shown_bytes(self.bytes))
 
 
 class Snapshot(NamedTuple):
@@ -124,8 +127,9 @@ def _place(b: Any) -> tuple[str, int]:
 def largest_owners(on: str) -> list[str]:
     """List the bytes of each kind and the largest owners of a device, for the error when there is no more memory."""
     owners = sorted(_owners({on}), key=lambda o: -o.bytes)
-    kinds = ", ".join(f"{shown_bytes(bytes)} {kind}" for kind, bytes in totals(owners).items())
-    return [f"they hold {kinds}; the largest tensors:", *map(str, owners[:ERROR_ROWS])] if owners else []
+    kinds = ", ".join(f"{format_bytes(bytes)} {kind}" for kind, bytes in totals(owners).items())
+    rows = [o.row(format_bytes(o.bytes)) for o in owners[:ERROR_ROWS]]
+    return [f"they hold {kinds}; the largest tensors:", *rows] if owners else []
 
 
 def variable_labels() -> dict[int, tuple[str, str]]:

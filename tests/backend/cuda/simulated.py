@@ -96,7 +96,7 @@ class SimulatedDriver(Driver):
         image = pickle.dumps(kernel)
         checks = f"int64* {PLACE}" if "'inside'" in repr(kernel) else ""
         text = f"// {kernel.name} for {architecture} {checks}"
-        return CudaBinary(kernel.name, text, image, self.threads, self.shared, 32, 0, architecture)
+        return CudaBinary(f"{kernel.name}_kernel", text, image, self.threads, self.shared, 32, 0, architecture)
 
     # --- bookkeeping ---------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class SimulatedDriver(Driver):
         return self.new(pickle.loads(image))
 
     def function(self, module: int, name: str) -> int:
-        assert self.things[module].name == name
+        assert f"{self.things[module].name}_kernel" == name
         return module
 
     def allow_shared(self, function: int, bytes: int) -> None:

@@ -24,10 +24,11 @@ DEFAULT_SHARED_BYTES = 48 << 10
 
 
 class LoadedKernel(NamedTuple):
-    """A compiled kernel in a context; `origin` is for messages."""
+    """A compiled kernel in a context; `name` and `origin` are those of the user's kernel, for messages and profiles."""
 
     binary: CudaBinary
     handle: int
+    name: str
     origin: str
     index_faults: tuple[int, ...] = ()
     """Address of the fault record, an argument after the grid, if the kernel checks indices."""
@@ -36,9 +37,9 @@ class LoadedKernel(NamedTuple):
         """Prepare a launch of all instances of a grid."""
         code = self.binary
         blocks = code.blocks(prod(grid), limits.multi_processor_count)
-        check_launch(limits, code.name, blocks, code.threads, code.shared, code.registers, self.origin)
+        check_launch(limits, self.name, blocks, code.threads, code.shared, code.registers, self.origin)
         values = [*arguments, *(*grid, 1, 1, 1)[:3], *self.index_faults]
-        return KernelCall(code.name, self.handle, blocks, code.threads, code.shared, values, code.maps)
+        return KernelCall(self.name, self.handle, blocks, code.threads, code.shared, values, code.maps)
 
 
 class LoadedKernels:
@@ -57,7 +58,10 @@ class LoadedKernels:
             missing = list(new.values())
             for kernel, code in zip(missing, self._built(missing), strict=True):
                 self._loaded[kernel.form()] = self._load(kernel, code)
-            return {d: self._loaded[kernel.form()]._replace(origin=kernel.origin) for d, kernel in wanted.items()}
+            return {
+                digest: self._loaded[kernel.form()]._replace(name=kernel.name, origin=kernel.origin)
+                for digest, kernel in wanted.items()
+            }
 
     def _built(self, kernels: Sequence[Kernel]) -> list[CudaBinary]:
         if kernels:
@@ -79,4 +83,5 @@ class LoadedKernels:
             handle = driver.function(driver.load(code.image), code.name)
             if code.shared > DEFAULT_SHARED_BYTES:
                 driver.allow_shared(handle, code.shared)
-        return LoadedKernel(code, handle, kernel.origin, (device.index_faults.address,) if code.checks_indices else ())
+        faults = (device.index_faults.address,) if code.checks_indices else ()
+        return LoadedKernel(code, handle, kernel.name, kernel.origin, faults)
