@@ -49,6 +49,7 @@ fuzz: $(VENV)/peers ## N random programs against PyTorch; goes on where it was i
 
 bench: $(VENV)/peers ## every workload against its peers; writes bench/results/ and docs/performance.md
 	$(BIN)/python -m bench.all
+	$(BIN)/python -m bench.first_second.run --keep
 	$(BIN)/python -m bench.tuned
 
 format: $(VENV)/testing

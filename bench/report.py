@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from bench.first_second.report import first_second_part
 from bench.gpu_report import UNKNOWN, gpu_part
 from bench.turns import ROOT
 from bench.workloads import WEIGHTS, WORKLOADS, Workload
@@ -93,7 +94,7 @@ COLUMNS = """| workload | size | goal | ratio | best peer | goal, tuned | ratio,
 def page(result: dict[str, Any], source: str) -> str:
     """The page for one machine, with the newest records of others."""
     head = HEAD.format(source=source, threads=result["machine"]["threads"], machine=_machine(result))
-    text = head + _table(result, REASONS)
+    text = head + _table(result, REASONS) + first_second_part(ROOT / "bench" / "results")
     for file in sorted((ROOT / "bench" / "results").glob("tuned-cpu-2*.json"))[-1:]:
         text += TUNED.format(source=file.relative_to(ROOT)) + tuned_rows(json.loads(file.read_text()))
     for kind, title in OTHERS.items():

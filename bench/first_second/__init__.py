@@ -1,0 +1,1 @@
+"""Measure the first second: small programs as new users write them, each in a fresh process."""

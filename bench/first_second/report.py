@@ -1,0 +1,57 @@
+"""Write the section of docs/performance.md about the first second from the newest record of `run.py`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.first_second.rows import BY_NAME
+
+HEAD = """
+## The first second
+
+From `{source}`, by `python -m bench.first_second.run --keep`. Ratios are **our time over the rival's:
+less is better**. Each program of `bench/first_second/` runs in {rounds} fresh processes of each contender, interleaved:
+*cold* with an empty cache folder, *warm* with the one that the cold process left. Results were compared before. What
+takes longer than a minute is ended.
+
+| what | at most: cold / warm | cold | warm | rival | cold, warm, rival | |
+| --- | --- | --- | --- | --- | --- | --- |
+"""
+COLD, WARM = "tilegrad cold", "tilegrad warm"
+
+
+def first_second_part(folder: Path) -> str:
+    """The section, from the newest record in a folder; empty without one."""
+    files = sorted(folder.glob("cpu-first-second-2*.json"))
+    if not files:
+        return ""
+    found = json.loads(files[-1].read_text())
+    rows = [line(found["rows"][name]) for name in BY_NAME if name in found["rows"]]
+    rounds = found.get("rounds", 3)
+    return HEAD.format(source=f"bench/results/{files[-1].name}", rounds=rounds) + "\n".join(rows) + "\n"
+
+
+def line(record: dict[str, Any]) -> str:
+    """A row of the table."""
+    goals, ratios, figures, unable = (record[key] for key in ("goals", "ratios", "figures", "unable"))
+    goal = f"{goals[COLD]:g}" if goals[COLD] == goals[WARM] else f"{goals[COLD]:g} / {goals[WARM]:g}"
+    shown = [f"{ratios[c]['median']:.2f}" if c in ratios else unable.get(c, "") for c in (COLD, WARM)]
+    values = [
+        _value(figures[c]["median"], record["what"]) if c in figures else "–" for c in (COLD, WARM, record["rival"])
+    ]
+    met = all(c in ratios and ratios[c]["median"] <= goals[c] for c in (COLD, WARM))
+    cells = [record["title"], goal, *shown, record["rival"], ", ".join(values), "" if met else "missed"]
+    return f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |"
+
+
+def _value(x: float, what: str) -> str:
+    """
+    >>> _value(2.5e8, "memory"), _value(0.0125, "seconds"), _value(1.5, "seconds"), _value(3e-6, "seconds")
+    ('250 MB', '12.5 ms', '1.50 s', '3.00 µs')
+    """
+    if what == "memory":
+        return f"{x / 1e6:.0f} MB"
+    for unit, scale in (("s", 1.0), ("ms", 1e3)):
+        if x * scale >= 1:
+            return f"{x * scale:.3g} {unit}" if x * scale >= 10 else f"{x * scale:.2f} {unit}"
+    return f"{x * 1e6:.2f} µs"
