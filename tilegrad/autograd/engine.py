@@ -11,7 +11,7 @@ from ..errors import ArgumentError, GradientError, ShapeError
 from ..functions.promotion import kind_of
 from ..ir.graph import Value, topological
 from ..lazy import storage as sharing
-from ..lazy.evaluation import compute_together
+from ..lazy.evaluation import compute_leaves, compute_together
 from ..lazy.handle import Handle, mode, wrap
 from ..lazy.layout import like
 from ..lazy.storage import detached
@@ -62,6 +62,7 @@ def backward(
     with walking(retain, create_graph):
         if inputs is None:
             found = leaf_gradients(values, upstreams, retain)
+            compute_leaves(found)
             arrived = [(_holder(leaf), g) for leaf, g in found.items()]
         else:
             wanted = _listed(inputs)
@@ -128,6 +129,7 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     _check_inputs(wanted)
     values = [x.value for x in results]
+    compute_leaves([v for x in wanted if is_leaf(v := x.value)])
     found = _differentiated(values, upstreams, wanted, retain, create_graph)
     if None in found and not (allow_unused or materialize_grads):
         raise _unused_input(values, wanted, found.index(None))

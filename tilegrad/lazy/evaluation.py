@@ -70,7 +70,7 @@ def compute(*tensors: Handle) -> list[Value]:
         if pending.differentiated:
             company = list(pending.differentiated.values())
             pending.differentiated.clear()
-        others = _written()
+        others = _written() + _detached()
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
@@ -106,6 +106,27 @@ def _written() -> list[Value]:
     found = [s.value for s in written.storages.values()]
     written.storages.clear()
     return [v for v in found if v.buffer is None and (not v.tracked or v.provenance.is_leaf)]
+
+
+def _detached() -> list[Value]:
+    """List the detached values that are not computed. They are computed with any other evaluation, so that a state that
+    is detached from batch to batch does not hold, and repeat, the work of all batches before.
+    """
+    if not written.detached:
+        return []
+    found = list(written.detached.values())
+    written.detached.clear()
+    return [v for v in found if v.buffer is None and _is_known([v])]
+
+
+def compute_leaves(leaves: Iterable[Value]) -> None:
+    """Compute leaves that are recorded only: the next step does not hold, and repeat, the steps before."""
+    if state.trace is None and not state.stand_ins:
+        recorded = [v for v in leaves if v.buffer is None and isinstance(v, Detach) and _is_known([v])]
+        if recorded:
+            compute(*map(handle_on, recorded))
+            for value in recorded:
+                _forget(value)
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:

@@ -103,11 +103,13 @@ def read_outside(read: Callable[[], Any]) -> None:
 
 
 class PendingWrites(threading.local):
-    """Per thread: storages written since the last evaluation."""
+    """Per thread: storages written, and values detached, since the last evaluation."""
 
     def __init__(self) -> None:
         self.storages: WeakValueDictionary[int, Storage] = WeakValueDictionary()
         """By identity, in order of the writes, so that a loop finds its program again."""
+        self.detached: WeakValueDictionary[int, Value] = WeakValueDictionary()
+        """Recorded values that were detached: computed with any other evaluation, they hold no history."""
 
 
 written = PendingWrites()
@@ -430,7 +432,10 @@ def alias(of: Handle, hidden: bool = False) -> Tensor:
     if state.trace is not None:
         state.trace.read(of)
     origin = of.base()
-    whole = sharing.detached(current(origin))
+    recorded = current(origin)
+    whole = sharing.detached(recorded)
+    if whole is not recorded and whole.buffer is None and state.trace is None:
+        written.detached[id(whole)] = whole
     made = shared(sharing.cut(whole, of._moves))
     owned = state.trace is None and origin.storage.owned is not None
     base = made._base = _without_history(origin, whole, hidden)
