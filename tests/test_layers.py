@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"schedule"},
     {"backend"},
     {"compiler"},
+    {"first_tier"},
     {TENSOR, "lazy", "functions", "jitted", "amp", "autograd", "foreign"},
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},

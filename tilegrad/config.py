@@ -25,6 +25,7 @@ VERSION = "0.1.0"
 PREFIX = "TILEGRAD_"
 CHECKS = ("division", "foreign", "kernels", "race")
 VECTORS = ("sse", "avx2", "avx512")
+TIERS = ("compiled", "counted", "interpreted")
 
 
 class Config(NamedTuple):
@@ -44,6 +45,8 @@ class Config(NamedTuple):
     cuda: str = ""
     check: str = ""
     libraries: str = ""
+    tier: str = "compiled"
+    compile_at: int = 3
 
     @property
     def cache_folder(self) -> Path | None:
@@ -83,6 +86,9 @@ ABOUT = {
     "kernels: launches k[grid](...) in the tile language as k.check[grid](...); race: as k.race",
     "libraries": "off: NVIDIA's libraries, where they are on the machine, are not even tried for large products; all: "
     "cuDNN is tried for convolutions besides cuBLASLt for products",
+    "tier": "how recorded work without jit runs. compiled: as one fused program, compiled when it is first met; "
+    "interpreted: value by value, without a program for the whole; counted: so at first, compiled when it is met again",
+    "compile_at": "the meeting of the same work that compiles it, where tiers are counted",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }
@@ -178,5 +184,16 @@ def _vectors(text: str) -> str:
     return text.lower()
 
 
+def _tier(text: str) -> str:
+    if text.lower() not in TIERS:
+        raise ValueError(f"one of {', '.join(TIERS)} is wanted")
+    return text.lower()
+
+
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}
-_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"cache": _folder, "check": _checks, "vectors": _vectors}
+_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {
+    "cache": _folder,
+    "check": _checks,
+    "vectors": _vectors,
+    "tier": _tier,
+}

@@ -44,6 +44,26 @@ def test_random_programs(chunk: int) -> None:
         pytest.fail("\n".join([f"{len(failures)} of {COUNT} programs fail", *map(str, smaller)]))
 
 
+TIERS = (
+    {"TILEGRAD_TIER": "interpreted"},
+    {"TILEGRAD_TIER": "counted", "TILEGRAD_COMPILE_AT": "2"},
+)
+"""The first tier alone; and the switch between tiers at the second of equal calls."""
+COUNT_IN_TIERS = 25
+
+
+@needs_torch
+@pytest.mark.parametrize("environment", TIERS, ids=lambda e: e["TILEGRAD_TIER"])
+def test_random_programs_in_the_first_tier(environment: dict[str, str]) -> None:
+    first = seed_of_commit()
+    failures: list[Finding] = []
+    for _, _, found in work([Question(n) for n in range(first, first + COUNT_IN_TIERS)], environment):
+        if found is not None and not found.known:
+            failures.append(found)
+    if failures:
+        pytest.fail("\n".join(map(str, failures)))
+
+
 @pytest.mark.parametrize("name", FOUND)
 def test_found_programs(name: str) -> None:
     program, want, tolerances = read(name)

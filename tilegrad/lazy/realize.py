@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..compiler import Compiled, compile
+from ..config import settings
+from ..deferred import part
 from ..errors import ShapeError, TraceError
 from ..ir.dtype import bool_
 from ..ir.graph import Graph, Input, TensorType, Value, topological
@@ -22,7 +24,7 @@ from ..ops.broadcasting import Fill, Reshape, number_key
 from ..ops.movement import Slice
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.cache_pressure import shrinkers
-from ..runtime.device import device
+from ..runtime.device import Device, device
 from ..runtime.executable import Runner
 from ..runtime.singletons import lock
 from ..transform.share import on_inputs
@@ -72,13 +74,17 @@ def realize(values: Sequence[Value]) -> None:
 
 def _realize_on_one_device(wanted: list[Value]) -> None:
     key, order, leaves, numbers = structure(wanted)
-    with _lock:
-        (compiled, runner), given = _program(key, order, numbers)
+    place = device(wanted[0].device)
     buffers: list[DeviceBuffer] = [v.buffer for v in leaves]
+    with _lock:
+        plan = None if settings().tier == "compiled" else _plan(key, order, numbers, place)
+        if plan is None:
+            (compiled, runner), given = _program(key, order, numbers)
+        else:
+            runner, given = plan.run, numbers
     if given:
-        place = device(wanted[0].device)
         buffers += [place.from_host(np.asarray(v.value, v.dtype.numpy)) for v in given]
-    if compiled.elsewhere:
+    if plan is None and compiled.elsewhere:
         buffers = compiled.brought(buffers)
     for value, buffer in zip(wanted, runner(buffers), strict=True):
         value.hold(buffer.device.copy(buffer) if buffer.shared else buffer)  # an input: others may write there
@@ -87,11 +93,21 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
             v.note().attempt = "done"  # `timing` does not compute it once more
 
 
+def _plan(key: Key, order: Sequence[Value], numbers: Sequence[Fill], place: Device) -> Any:
+    """Return the plan by which a graph runs in the first tier; None if it runs compiled."""
+    decide = part("first_tier.decision", "plan_for")
+    plan = None if decide is None else decide(key, order, place)
+    if plan is not None and numbers:
+        while len(_numbers) >= MAX_PROGRAMS:
+            del _numbers[next(iter(_numbers))]
+        _numbers[key] = _compared(key, tuple([number_key(v.value) for v in numbers]))  # compiled, it takes what varied
+    return plan
+
+
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
     """Find or compile the program for a graph, and the numbers passed to it: those that have varied."""
     exactly = tuple([number_key(v.value) for v in numbers])
-    first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
-    varied |= {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y}
+    first, varied = _compared(key, exactly)
     given = [v for n, v in enumerate(numbers) if n in varied]
     fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
     known = _programs.get(fixed)
@@ -104,6 +120,12 @@ def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple
         known = _programs[fixed] = (compiled, compiled.executable.bound())
         _numbers[key] = Numbers(first, varied)
     return known, given
+
+
+def _compared(key: Key, exactly: Key) -> Numbers:
+    """Compare the numbers of a graph with those of the first graph of its structure."""
+    first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
+    return Numbers(first, varied | {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y})
 
 
 def _forget_half() -> None:

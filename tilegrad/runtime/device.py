@@ -52,6 +52,8 @@ class Device(ABC):
     """Default element type of products in mixed precision."""
     runs = True
     """Whether kernels are executed, so that times are meaningful."""
+    has_first_tier = False
+    """Whether recorded values may run one by one, without a program for the whole graph."""
     shows_source = False
     """Whether `source` is readable, as a stage that `explain` prints."""
 

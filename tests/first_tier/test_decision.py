@@ -1,0 +1,37 @@
+"""The tier follows from counts: results are the same to the bit whenever a program runs again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tilegrad as tg
+from tilegrad import config
+from tilegrad.lazy.realize import compiled_programs
+
+
+def compiles(tier: str, rounds: int, length: int) -> list[int]:
+    """The programs compiled for each of some equal rounds."""
+    counts = []
+    x = tg.tensor(np.arange(float(length), dtype=np.float32))
+    x.numpy()
+    with config.changed(tier=tier, compile_at=3):
+        for n in range(rounds):
+            before = len(compiled_programs())
+            (x * (2.0 + n) + 1.0).sum().item()
+            counts.append(len(compiled_programs()) - before)
+    return counts
+
+
+def test_the_third_meeting_compiles() -> None:
+    assert compiles("counted", 5, 211) == [0, 0, 1, 0, 0]
+
+
+def test_the_setting_fixes_the_tier() -> None:
+    assert compiles("compiled", 3, 212)[0] == 1
+    assert compiles("interpreted", 5, 213) == [0] * 5
+
+
+def test_jit_compiles_at_its_first_call() -> None:
+    with config.changed(tier="interpreted"):
+        f = tg.jit(lambda x: (x * 2).sum())
+        assert f(tg.ones(5)).item() == 10.0

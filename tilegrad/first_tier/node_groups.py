@@ -1,0 +1,183 @@
+"""Group recorded values for the first tier: views are inlined in their readers, and so are pointwise values that one
+value reads.
+
+    values ──► NodeGroup(roots, members, sources) ──► one step of a plan each
+
+A group is a small graph: `roots` are stored, `members` are computed on the way, `sources` are in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from ..ir.graph import Graph, Input, TensorType, Value
+from ..ir.node import amend
+from ..ops.base import Elementwise
+from ..ops.broadcasting import Reduction, Reshape
+from ..ops.cast import Detach
+from ..ops.joint import JointOutput, Recompute
+from ..ops.movement import StridedView
+
+Key: TypeAlias = tuple[Any, ...]
+
+IDENTITIES = (Detach, JointOutput, Recompute)
+"""Ops with the elements of their first input, at the same positions."""
+MAX_GROUP_MEMBERS = 24
+"""Values that one group computes: more do not run faster, and make more different groups."""
+
+
+class NodeGroup(NamedTuple):
+    """Values that one step of a plan computes, by their numbers in the structure."""
+
+    roots: tuple[int, ...]
+    """Values that get memory: one, or the outputs of one call of a user's kernel or operator."""
+    members: tuple[int, ...]
+    """The roots and the values inlined in them, producers first."""
+    sources: tuple[int, ...]
+    """Values in memory that the members read, in order of first use."""
+
+
+class RecordedStructure:
+    """A recorded structure: its values by number, with their edges and uses."""
+
+    def __init__(self, key: Key, order: Sequence[Value]) -> None:
+        self.values = order
+        self.wanted: tuple[int, ...] = key[-1]
+        self.inputs: list[tuple[int, ...]] = []
+        self.is_source: list[bool] = []
+        """Whether a value is in memory or a number of the call."""
+        self.in_memory: list[int] = []
+        self.numbers: list[int] = []
+        for value, entry in zip(order, key, strict=False):
+            in_memory = isinstance(entry, TensorType)
+            given = in_memory or isinstance(entry[1], TensorType)
+            if given:
+                (self.in_memory if in_memory else self.numbers).append(len(self.is_source))
+            self.is_source.append(given)
+            self.inputs.append(() if given else _edges(value, entry))
+        self.readers: list[list[int]] = [[] for _ in order]
+        for number, inputs in enumerate(self.inputs):
+            for x in dict.fromkeys(inputs):
+                self.readers[x].append(number)
+
+
+def _edges(value: Value, entry: Any) -> tuple[int, ...]:
+    """List the inputs whose elements are read: the others of an identity only order its computation."""
+    inputs: tuple[int, ...] = entry[2:]
+    return inputs[:1] if isinstance(value, IDENTITIES) else inputs
+
+
+def is_view(value: Value) -> bool:
+    """Whether a value has elements of its input at other positions, and needs no memory of its own."""
+    return value.moves or isinstance(value, (StridedView, *IDENTITIES))
+
+
+def is_generated(value: Value) -> bool:
+    """Whether a value is made from nothing: a constant, a range of numbers."""
+    return not value.inputs and value.cost == "free"
+
+
+def groups(recorded: RecordedStructure) -> list[NodeGroup]:
+    """Partition the values of a structure into groups, in order of execution."""
+    stored = _stored(recorded)
+    found: dict[Any, list[int]] = {}
+    for root, is_root in enumerate(stored):
+        if is_root and not recorded.is_source[root]:
+            found.setdefault(_call_of(recorded, root), []).append(root)
+    return [NodeGroup(tuple(roots), *_inlined(recorded, roots, stored)) for roots in found.values()]
+
+
+def _call_of(recorded: RecordedStructure, number: int) -> Any:
+    """Return what the outputs of one call of a user's kernel or operator have in common; other values are alone."""
+    value = recorded.values[number]
+    if not (value.external or value.user_defined):
+        return number
+    own = value.__dict__
+    return (type(value), recorded.inputs[number], *[own[name] for name in value.attribute_fields if name != "place"])
+
+
+def _stored(recorded: RecordedStructure) -> list[bool]:
+    """Decide which values get memory."""
+    values, stored = recorded.values, list(recorded.is_source)
+    for number in recorded.wanted:
+        stored[number] = True
+    sizes = [1] * len(values)
+    for number, value in enumerate(values):
+        inputs = recorded.inputs[number]
+        sizes[number] = 1 + sum([sizes[x] for x in inputs if not stored[x]])
+        if stored[number]:
+            sizes[number] = 0
+        elif is_view(value) or is_generated(value):
+            if sizes[number] >= MAX_GROUP_MEMBERS:
+                stored[number], sizes[number] = True, 0
+        elif not _is_fused_into_reader(recorded, number) or sizes[number] >= MAX_GROUP_MEMBERS:
+            stored[number], sizes[number] = True, 0
+    return stored
+
+
+def _is_fused_into_reader(recorded: RecordedStructure, number: int) -> bool:
+    """Whether a value is pointwise and computed where its only reader needs it, once for each element."""
+    readers, value = recorded.readers[number], recorded.values[number]
+    if len(readers) != 1 or not isinstance(value, Elementwise):
+        return False
+    reader = recorded.values[readers[0]]
+    return isinstance(reader, Reduction) or (isinstance(reader, Elementwise) and reader.shape == value.shape)
+
+
+def _inlined(
+    recorded: RecordedStructure, roots: Sequence[int], stored: Sequence[bool]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """List the roots and the values inlined in them, producers first, and the values in memory that they read."""
+    seen: set[int] = set()
+    members: list[int] = []
+    sources: dict[int, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        number, ready = stack.pop()
+        if ready:
+            members.append(number)
+        elif stored[number] and number not in roots:
+            sources[number] = None
+        elif number not in seen:
+            seen.add(number)
+            stack.append((number, True))
+            stack += [(x, False) for x in reversed(recorded.inputs[number])]
+    return tuple(members), tuple(sources)
+
+
+def same_memory(recorded: RecordedStructure, group: NodeGroup) -> bool:
+    """Whether a group has the elements of its source in the same order, so that both may have one memory."""
+    values = [recorded.values[n] for n in group.members]
+    return len(group.sources) == 1 and all(isinstance(v, (Reshape, *IDENTITIES)) for v in values)
+
+
+def group_key(recorded: RecordedStructure, group: NodeGroup) -> Key:
+    """Return what groups that compute the same have in common: ops, attributes, edges, types of what they read."""
+    place = {number: n for n, number in enumerate(group.sources)}
+    key: list[Any] = [recorded.values[n].type for n in group.sources]
+    for number in group.members:
+        value = recorded.values[number]
+        place[number] = len(place)
+        key.append((type(value), value.attributes, *[place[x] for x in recorded.inputs[number]]))
+    return (*key, tuple([place[n] for n in group.roots]))
+
+
+def graph_of(recorded: RecordedStructure, group: NodeGroup) -> Graph:
+    """Build the graph of a group on plain inputs."""
+    inputs = [Input(recorded.values[n].type, f"x{k}") for k, n in enumerate(group.sources)]
+    made: dict[int, Value] = dict(zip(group.sources, inputs, strict=True))
+    for number in group.members:
+        value = recorded.values[number]
+        if isinstance(value, IDENTITIES):
+            made[number] = made[recorded.inputs[number][0]]
+        else:
+            made[number] = _remade(value, [made[n] for n in recorded.inputs[number]])
+    return Graph(tuple(inputs), tuple([made[n] for n in group.roots]))
+
+
+def _remade(value: Value, inputs: Sequence[Value]) -> Value:
+    """Copy an op to other inputs, without the user's line: groups of different lines share a program."""
+    made: Value = value.with_inputs(inputs) if inputs else value.replaced()
+    amend(made, location=None)
+    return made

@@ -1,0 +1,88 @@
+"""Plan how a recorded structure runs in the first tier: one step per group, memory released after its last use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..ir.graph import Value
+from ..runtime.buffer import DeviceBuffer
+from ..runtime.device import Device
+from .group_step import GroupStep, step_of
+from .node_groups import Key, RecordedStructure, group_key, groups, same_memory
+
+
+class PlannedStep(NamedTuple):
+    """A step at its place in a plan: slots number the values of the structure."""
+
+    step: GroupStep
+    sources: tuple[int, ...]
+    roots: tuple[int, ...]
+    last_uses: tuple[int, ...] = ()
+    """Slots that no later step reads."""
+
+
+class FirstTierPlan:
+    """The steps for one structure."""
+
+    def __init__(self, key: Key, order: Sequence[Value], place: Device) -> None:
+        recorded = RecordedStructure(key, order)
+        self.slots = len(order)
+        self.given = (*recorded.in_memory, *recorded.numbers)
+        """Slots of the values in memory, then of the numbers."""
+        slot_of = list(range(len(order)))
+        found = []
+        for group in groups(recorded):
+            if same_memory(recorded, group):
+                slot_of[group.roots[0]] = slot_of[group.sources[0]]
+            else:
+                step = step_of(recorded, group, group_key(recorded, group), place)
+                found.append(PlannedStep(step, tuple([slot_of[n] for n in group.sources]), group.roots))
+        self.wanted = tuple([slot_of[n] for n in recorded.wanted])
+        self.steps = _with_last_uses(found, self.wanted)
+
+    def run(self, given: Sequence[DeviceBuffer]) -> list[DeviceBuffer]:
+        """Compute the wanted values from those in memory and the numbers."""
+        slots: list[DeviceBuffer | None] = [None] * self.slots
+        for slot, buffer in zip(self.given, given, strict=True):
+            slots[slot] = buffer
+        for step, sources, roots, last_uses in self.steps:
+            results = step.run([slots[n] for n in sources])  # type: ignore[misc]
+            for root, buffer in zip(roots, results, strict=True):
+                slots[root] = buffer
+            for slot in last_uses:
+                slots[slot] = None
+        return [slots[n] for n in self.wanted]  # type: ignore[misc]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{', '.join(f'%{n}' for n in s.roots)} = {s.step}" for s in self.steps])
+
+
+def _with_last_uses(steps: Sequence[PlannedStep], wanted: Sequence[int]) -> tuple[PlannedStep, ...]:
+    """Find after which step each value is not needed any more."""
+    seen = set(wanted)
+    planned = []
+    for step in reversed(steps):
+        slots = dict.fromkeys((*step.sources, *step.roots))
+        planned.append(step._replace(last_uses=tuple([n for n in slots if n not in seen])))
+        seen.update(step.sources)
+    return tuple(reversed(planned))
+
+
+_plans: dict[Key, FirstTierPlan] = {}
+MAX_PLANS = 1024
+
+
+def plan_of(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan:
+    """Find or make the plan of a structure."""
+    known = _plans.get(key)
+    if known is None:
+        while len(_plans) >= MAX_PLANS:
+            del _plans[next(iter(_plans))]
+        known = _plans[key] = FirstTierPlan(key, order, place)
+    return known
+
+
+def forget_plan(key: Key) -> None:
+    """Evict the plan of a structure that runs compiled from now on."""
+    _plans.pop(key, None)
