@@ -250,6 +250,7 @@ class Properties(Handle):
                     f"requires_grad_: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()"
                 )
             new = sharing.leaf(value, weakref.ref(self))
+            self.is_state = True
             if self._base is not None and (self._moves or self._base.hidden):
                 root_at(self, self, new)
                 return self

@@ -63,6 +63,7 @@ def compute(*tensors: Handle) -> list[Value]:
     checks: list[IndexCheck] = []
     company: list[Handle] = []
     others: list[Value] = []
+    initial: list[Value] = []
     if state.trace is None:
         if pending.checks:
             checks = [check for check in pending.checks if _is_known(check.bounds)]
@@ -70,10 +71,12 @@ def compute(*tensors: Handle) -> list[Value]:
         if pending.differentiated:
             company = list(pending.differentiated.values())
             pending.differentiated.clear()
-        others = _written() + _detached()
+        others, initial = _written() + _detached(), _initial()
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
+    if initial:
+        realize(initial)
     try:
         realize([*values, *(x.own_value() for x in company), *others])
     except TraceError:
@@ -127,6 +130,19 @@ def compute_leaves(leaves: Iterable[Value]) -> None:
             compute(*map(handle_on, recorded))
             for value in recorded:
                 _forget(value)
+
+
+def _initial() -> list[Value]:
+    """List what long-lived state was before its first update, if something still reads it."""
+    if not written.initial:
+        return []
+    noted = list(written.initial.values())
+    written.initial.clear()
+    updated: set[Value] = set(noted)
+    for v in topological(noted, lambda v: v.buffer is not None):
+        if v.buffer is None and not updated.isdisjoint(v.inputs):
+            updated.add(v)
+    return [v for v in noted if v.buffer is None and updated.isdisjoint(v.inputs) and _is_known([v])]
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:

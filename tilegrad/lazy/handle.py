@@ -110,6 +110,10 @@ class PendingWrites(threading.local):
         """By identity, in order of the writes, so that a loop finds its program again."""
         self.detached: WeakValueDictionary[int, Value] = WeakValueDictionary()
         """Recorded values that were detached: computed with any other evaluation, they hold no history."""
+        self.initial: WeakValueDictionary[int, Value] = WeakValueDictionary()
+        """What was recorded for long-lived state before its first update: it is computed first, by itself. The first
+        step of a training loop then reads its state from memory like all others, and has their program.
+        """
 
 
 written = PendingWrites()
@@ -149,6 +153,8 @@ class Handle:
     """The cached offset and strides of a view."""
     stands_for: Tensor | None = None
     """The tensor of which this one is a copy in the memory order of its strides; writes go to both."""
+    is_state = False
+    """Whether it is a leaf, a buffer of a module or the state of an optimizer, and is not known to be in memory."""
     _seen: int = 0
     _gradient: Tensor | StoredGradient | None = None
 
@@ -242,6 +248,13 @@ class Handle:
         with one_writer:  # threads that write to parts of one storage each start from what the others wrote
             self._replace(base, value, op)
 
+    def _note_initial(self, whole: Value) -> None:
+        """Note what state was before an update, until it has been in memory."""
+        if whole.buffer is None:
+            written.initial[id(whole)] = whole
+        else:
+            self.is_state = False
+
     def _replace(self, base: Base, value: Value, op: str) -> None:
         whole = current(base)
         cut = sharing.cut(whole, self._moves)
@@ -256,6 +269,8 @@ class Handle:
             if part.inputs and part.buffer is None and not part.tracked:
                 part = Detach(part)  # when it is computed it forgets what it was made of, for all who have it
             written.storages[id(base.storage)] = base.storage
+            if self.is_state:
+                self._note_initial(whole)
         base.write(part, op, value)
         if isinstance(base, sharing.PartialBase):
             self._value, self._seen = base.cut(base.value, self._moves), base.seen

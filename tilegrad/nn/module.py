@@ -149,6 +149,8 @@ class Module(ModuleHooks):
         """Register a tensor that belongs to the state but is not trained."""
         self._require(name, tensor, Tensor, self._buffers)
         self._register(self._buffers, name, tensor)
+        if tensor is not None:
+            tensor.is_state = True
         (self._passing.discard if persistent else self._passing.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:

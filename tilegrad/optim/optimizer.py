@@ -94,7 +94,7 @@ class Optimizer(OptimizerHooks):
             return
         shared = counters.start(members, self.counted(group))
         for parameter in members:
-            self.state[parameter] = {**shared[parameter], **self.first_state(parameter, group)}
+            self._begin(parameter, {**shared[parameter], **self.first_state(parameter, group)})
 
     def _add_missing_state(self, group: Group) -> None:
         """Create state that a change of settings needs: a momentum, for instance, that was 0 until now."""
@@ -105,7 +105,14 @@ class Optimizer(OptimizerHooks):
         with counters.untraced():
             shared = counters.start(lacking, counted)
             for p in lacking:
-                self.state[p] = {**shared[p], **self.first_state(p, group), **self.state[p]}
+                self._begin(p, {**shared[p], **self.first_state(p, group), **self.state[p]})
+
+    def _begin(self, parameter: Tensor, state: State) -> None:
+        """Set the state of a parameter before its first step."""
+        self.state[parameter] = state
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.is_state = True
 
     def _named(self, given: list[Any]) -> tuple[list[Any], Group]:
         """Return the parameters, and the names of a group, if they were given."""
