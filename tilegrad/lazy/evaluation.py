@@ -127,7 +127,9 @@ def compute_leaves(leaves: Iterable[Value]) -> None:
     if state.trace is None and not state.stand_ins:
         recorded = [v for v in leaves if v.buffer is None and isinstance(v, Detach) and _is_known([v])]
         if recorded:
-            compute(*map(handle_on, recorded))
+            from .realize import realize  # loads the compiler
+
+            realize(recorded)  # and nothing of the step that is being recorded
             for value in recorded:
                 _forget(value)
 
