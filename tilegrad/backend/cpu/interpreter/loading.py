@@ -1,0 +1,348 @@
+"""Load block programs: lay out their words in memory, and link the native code of their instructions.
+
+The code of an instruction is compiled when a program of this machine first needs it, and kept in the cache of kernels;
+a later process only links it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....ir.dtype import DType, bool_, float32, float64
+from ....ir.functions import FUNCTIONS
+from ....runtime import events
+from ....runtime.cache import key, shared, sources
+from ....runtime.index_faults import SYMBOL
+from ....runtime.singletons import lock, once
+from .. import native, objects
+from ..build import index_faults
+from ..costs import RELEASE_LOCK_NS
+from ..partition import NativeCall, partition
+from ..target import target
+from ..task_table import ArgumentPatch, TaskTable
+from .bytecode import BlockInstruction, BlockProgram, BlockStage, LinearForm
+from .opcodes import GROUP_LANES, Opcode, opcode_ir
+from .translate import MAX_AXES
+
+if TYPE_CHECKING:
+    from ..device import CpuDevice
+
+MAX_BLOCK_LANES, MIN_BLOCK_LANES = 2048, 128
+MAX_REGISTER_BYTES = 24 << 10
+"""Bytes of a block's registers: with what is read in place they stay in the first cache."""
+STAGE_WORDS = 20 + 2 * MAX_AXES
+CHEAP_LANE_NS, EXPENSIVE_LANE_NS, INSTANCE_NS = 0.1, 0.8, 20.0
+"""Assumed nanoseconds of an instruction per lane, and of an instance."""
+MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "gather")
+"""Native functions that there are for each width of an element."""
+WIDTHS = (8, 16, 32, 64)
+
+
+@once
+def driver() -> objects.LinkedCode:
+    """Compile and link the loops of the interpreter."""
+    folder = Path(__file__).parent
+    elements = (folder / "elements.ll").read_text()
+    text = (folder / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
+    for bits in WIDTHS:
+        text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
+    names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp"]
+    names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
+    image = objects.cached_object("the block interpreter", text, objects.host(), optimise=True)
+    return objects.link([image], names, {SYMBOL: index_faults.address})
+
+
+_addresses: dict[Opcode, int] = {}
+_linked: list[objects.LinkedCode] = []
+"""Code of instructions, which stays mapped as long as the process."""
+_lock = lock()
+
+
+def link_opcodes(wanted: Iterable[Opcode]) -> dict[Opcode, int]:
+    """Return the addresses of instructions; those that are not linked yet are linked together."""
+    missing = [opcode for opcode in dict.fromkeys(wanted) if opcode not in _addresses]
+    if missing:
+        with _lock:
+            missing = [opcode for opcode in missing if opcode not in _addresses]
+            if missing:
+                code = objects.link([_object(opcode) for opcode in missing], [opcode.name for opcode in missing])
+                _linked.append(code)
+                _addresses.update({opcode: code.addresses[opcode.name] for opcode in missing})
+    return _addresses
+
+
+def _object(opcode: Opcode) -> bytes:
+    """Compile an instruction to an object file, or read it from the disk cache."""
+    store, host = shared("kernels"), objects.host()
+    made_from = sources("backend/cpu", "ir", "runtime/target_model.py")
+    name = key("block instruction", made_from, *host, *target(), objects.version(), opcode.name)
+    found = store.read(name)
+    if found is None:
+        with events.timed("compile", opcode.name, "cpu"):
+            found = objects.compile_object(opcode.name, opcode_ir(opcode, target()), host)
+        store.write(name, found)
+    return found
+
+
+class LoadedBlocks:
+    """A block program in native memory."""
+
+    def __init__(self, program: BlockProgram, device: CpuDevice) -> None:
+        self.program = program
+        self._allocate = device.allocate
+        link_opcodes(opcode for stage in program.stages for opcode in _opcodes(stage))
+        self._stages = [_NativeStage(stage) for stage in program.stages]
+        memories = program.inputs + 1 + len(program.temporaries)
+        kernel = driver().addresses["run_blocks"]
+        calls, patches = [], []
+        for n, stage in enumerate(self._stages):
+            slots = (stage.words.address, *[0] * memories)
+            calls.append(NativeCall(f"blocks {n}", kernel, slots, stage.instances, stage.nanoseconds))
+            patches += [ArgumentPatch(memory, n, 1 + memory) for memory in stage.memories]
+        team = native.team()
+        long = sum(call.nanoseconds for call in calls) > RELEASE_LOCK_NS
+        self._table = TaskTable(team, calls, partition(calls, team.threads), patches, memories, long=long)
+        self._table.run.__self__.stages = self._stages  # type: ignore[attr-defined] # as long as there is the function
+        self._checks = any(i.kind == "clamp" for stage in program.stages for i in stage.body)
+        self.run = self._run if program.temporaries or self._checks else self._table.run
+        """Run with the addresses of the inputs and of the output."""
+
+    def _run(self, *addresses: int) -> None:
+        memory = [self._allocate(bytes) for bytes in self.program.temporaries]
+        self._table.run(*addresses, *[buffer.address for buffer in memory])
+        if self._checks:
+            index_faults.look()
+
+
+def load(program: BlockProgram, device: CpuDevice) -> Callable[..., None]:
+    """Return a function that runs a program: it takes the addresses of the inputs and of the output."""
+    return LoadedBlocks(program, device).run
+
+
+def _opcodes(stage: BlockStage) -> list[Opcode]:
+    found = []
+    for i in (*stage.before, *stage.body, *stage.after):
+        if i.kind in ("apply", "reduce", "extreme", "scan"):
+            found.append(_opcode(i, stage))
+    return found
+
+
+def _opcode(i: BlockInstruction, stage: BlockStage) -> Opcode:
+    assert i.source is not None
+    return Opcode(i.kind, i.fn, i.source, stage.dtypes[i.result])
+
+
+class RegisterFile(NamedTuple):
+    """Where the register of each value begins, and the bytes of all of them."""
+
+    offsets: list[int]
+    bytes: int
+
+
+def _live_values(stage: BlockStage) -> dict[int, int]:
+    """Return the number of the instruction of the body that uses each value last, for values of the body alone."""
+    kept = {n for i in (*stage.once, *stage.before, *stage.after) for n in (i.result, *i.args)}
+    last: dict[int, int] = {}
+    for k, i in enumerate(stage.body):
+        for n in (i.result, *i.args):
+            if n >= 0 and n not in kept:
+                last[n] = k
+    return last
+
+
+def _allocated(stage: BlockStage, lanes: int) -> RegisterFile:
+    """Assign registers; those of values that are no longer used serve others."""
+    last, offsets, free, top = _live_values(stage), [0] * len(stage.dtypes), dict[int, list[int]](), 0
+    room = -(-lanes // GROUP_LANES) * GROUP_LANES
+
+    def take(value: int) -> None:
+        nonlocal top
+        size = stage.dtypes[value].bytes
+        waiting = free.get(size)
+        if waiting:
+            offsets[value] = waiting.pop()
+        else:
+            offsets[value] = top
+            top += size * room
+
+    for value in range(len(stage.dtypes)):
+        if value not in last:
+            take(value)
+    for k, i in enumerate(stage.body):
+        if i.result in last and i.kind != "store":
+            take(i.result)
+        for n in dict.fromkeys((*i.args, i.result)):
+            if last.get(n) == k:
+                free.setdefault(stage.dtypes[n].bytes, []).append(offsets[n])
+    return RegisterFile(offsets, max(64, top))
+
+
+def block_lanes(stage: BlockStage) -> int:
+    """Choose the lanes of a block: as many as keep the registers in the first cache, and whole groups if possible."""
+    in_place = {i.result for i in stage.body if i.kind == "load" and i.form is not None and i.form.steps[-1] == 1}
+    size = sum(dtype.bytes for n, dtype in enumerate(stage.dtypes) if n not in in_place)
+    lanes = MAX_BLOCK_LANES
+    while lanes > MIN_BLOCK_LANES and lanes * size > MAX_REGISTER_BYTES:
+        lanes //= 2
+    if stage.lanes > lanes:
+        return lanes
+    return stage.lanes if stage.lanes < GROUP_LANES else stage.lanes // GROUP_LANES * GROUP_LANES
+
+
+class _NativeStage:
+    """The words of a stage, and what its launch needs."""
+
+    def __init__(self, stage: BlockStage) -> None:
+        self.stage = stage
+        self.lanes = block_lanes(stage)
+        self.registers = _allocated(stage, self.lanes)
+        parts = (stage.once, stage.before, stage.body, stage.after)
+        words = [0] * STAGE_WORDS
+        bounds = []
+        for part in parts:
+            start = len(words)
+            for n, i in enumerate(part):
+                before = part[n - 1] if n else None
+                self._append(words, i, before, part is stage.body and not stage.lanes_inside)
+            bounds.append((start, len(words)))
+        table = len(words)
+        words += self.registers.offsets
+        blocks = 1 if stage.lanes_inside else -(-stage.lanes // self.lanes)
+        pieces = stage.pieces or (-1, 0, 0)
+        words[8:19] = [len(stage.outer), len(stage.inner), stage.lanes, self.lanes, int(stage.lanes_inside), blocks] + [
+            len(stage.dtypes),
+            self.registers.bytes,
+            *pieces,
+        ]
+        words[20 : 20 + len(stage.outer)] = stage.outer
+        words[20 + MAX_AXES : 20 + MAX_AXES + len(stage.inner)] = stage.inner
+        self.words = native.AlignedWords(len(words))
+        for n, (begin, end) in enumerate(bounds):
+            words[2 * n], words[2 * n + 1] = self.words.at(begin), self.words.at(end)
+        words[19] = self.words.at(table)
+        self.words.view[:] = memoryview(struct.pack(f"{len(words)}q", *words)).cast("q")
+        self.instances = prod(stage.outer) * blocks
+        self.nanoseconds = self._estimated()
+        self.memories = sorted({i.memory for part in parts for i in part if i.memory >= 0})
+
+    def _estimated(self) -> float:
+        stage = self.stage
+        lanes = prod(stage.outer) * prod(stage.inner) * stage.lanes
+        costs = [EXPENSIVE_LANE_NS if _is_expensive(i) else CHEAP_LANE_NS for i in stage.body]
+        return lanes * sum(costs) + self.instances * INSTANCE_NS * (1 + len(costs)) * prod(stage.inner)
+
+    def _append(self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool) -> None:
+        """Append the words of an instruction."""
+        code = driver().addresses
+        dtypes = self.stage.dtypes
+        one_lane = self.stage.lanes == 1 and not self.stage.pieces
+        item = dtypes[i.args[0] if i.kind == "store" else i.result].bytes
+        step = i.form.steps[-1] if i.form is not None else 0
+        match i.kind:
+            case "constant":
+                value = i.numbers[0]
+                made = [code[f"constant_{8 * item}"], 0, i.result, _bits(value, dtypes[i.result])]
+            case "iota":
+                assert i.form is not None
+                made = [code["iota"], 0, i.result, 0, 0, 0, 0, *_form_words(i.form, 1)]
+            case "load":
+                move = (
+                    f"splat_{8 * item}" if step == 0 else "locate" if step == 1 or one_lane else f"strided_{8 * item}"
+                )
+                made = self._moving(code[f"guarded_{8 * item}" if i.guards else move], i, i.result, item)
+                made += _guard_words(i) if i.guards else []
+            case "gather":
+                form = LinearForm(0, (0,))
+                mask = i.args[1] if len(i.args) > 1 else -1
+                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory]
+                made += _form_words(i.form or form, item)
+            case "check":
+                mask = i.args[1] if len(i.args) > 1 else -1
+                made = [code["check"], 0, i.result, i.args[0], 0, mask, int(i.numbers[0])]
+            case "clamp":
+                made = [code["clamp"], 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
+            case "store":
+                self._append_store(words, i, before, whole)
+                return
+            case _:
+                made = [_addresses[_opcode(i, self.stage)], 0, i.result, *i.args]
+        made[1] = len(made)
+        words += made
+
+    def _moving(self, function: int, i: BlockInstruction, slot: int, item: int) -> list[int]:
+        assert i.form is not None
+        return [function, 0, slot, 0, self.registers.offsets[slot], item, i.memory, *_form_words(i.form, item)]
+
+    def _append_store(
+        self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool
+    ) -> None:
+        """Append a store; the instruction before it writes to memory itself, if it writes whole groups of lanes."""
+        assert i.form is not None
+        code, (slot,) = driver().addresses, i.args
+        item = self.stage.dtypes[slot].bytes
+        if i.form.steps[-1] not in (0, 1) and self.stage.lanes > 1:
+            made = self._moving(code[f"store_strided_{8 * item}"], i, slot, item)
+        elif (
+            whole
+            and before is not None
+            and before.kind == "apply"
+            and before.result == slot
+            and not self._is_kept(slot)
+        ):
+            length = 3 + len(before.args)
+            place = self._moving(code["place"], i, slot, item)
+            place[1] = len(place)
+            words[-length:-length] = place
+            made = self._moving(code["put_back"], i, slot, item)
+        else:
+            made = self._moving(code["store"], i, slot, item)
+        made[1] = len(made)
+        words += made
+
+    def _is_kept(self, value: int) -> bool:
+        """Whether a value is used by other lists of instructions than the body, or is an operand of its own."""
+        stage = self.stage
+        others = (*stage.once, *stage.before, *stage.after)
+        return any(value in (i.result, *i.args) for i in others)
+
+
+def _is_expensive(i: BlockInstruction) -> bool:
+    return i.kind in ("gather", "scan") or (i.kind == "apply" and FUNCTIONS[i.fn].expensive)
+
+
+def _form_words(form: LinearForm, item: int) -> list[int]:
+    terms = [(axis, step * item) for axis, step in enumerate(form.steps[:-1]) if step]
+    return [form.start * item, form.steps[-1] * item, len(terms), *[word for term in terms for word in term]]
+
+
+def _guard_words(i: BlockInstruction) -> list[int]:
+    words = [len(i.guards)]
+    for form, extent in i.guards:
+        own = _form_words(form, 1)
+        words += [2 + len(own), extent, *own]
+    return words
+
+
+_FORMATS = {float32: ("<f", "<I"), float64: ("<d", "<q")}
+
+
+def _bits(value: float, dtype: DType) -> int:
+    """Return a number as it is in memory, as a signed word."""
+    if dtype in _FORMATS:
+        number, word = _FORMATS[dtype]
+        try:
+            return int(struct.unpack(word, struct.pack(number, value))[0])
+        except OverflowError:  # beyond float32
+            value = float("inf") if value > 0 else float("-inf")
+            return int(struct.unpack(word, struct.pack(number, value))[0])
+    if dtype is bool_:
+        return int(bool(value))
+    if not dtype.is_float:
+        return int(value) - (1 << 64) if int(value) >> 63 == 1 else int(value)
+    from ....ir.functions import convert
+
+    return int.from_bytes(convert(value, dtype).tobytes(), "little")

@@ -1,0 +1,353 @@
+"""Build the stages of a block program: instructions from expressions, and loops from the axes that they step along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from ....errors import CompileError
+from ....ir.dtype import FLOAT8, DType, bool_, int64
+from ....ir.position import bounds, flat_position, linear
+from ....ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan
+from ....ir.size import Dim
+from .bytecode import BlockInstruction, BlockStage, Guard, InstructionKind, LinearForm, Pieces
+
+MIN_LANES = 16
+"""Extent from which on the last axis has the lanes; below, the longest one."""
+
+Form: TypeAlias = "dict[Index | None, int]"
+"""A linear form by index; the number under None is its start."""
+
+
+class NotTranslated(CompileError):
+    """An expression that the interpreter does not run."""
+
+
+class TensorMemory(NamedTuple):
+    """Where the elements of a tensor are: the number of the memory, and strides in elements."""
+
+    number: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+class StageStorage(Protocol):
+    """What a stage asks of its translation."""
+
+    stages: list[BlockStage]
+
+    def memory(self, source: Any) -> TensorMemory: ...
+
+    def temporary(self, dtype: DType, indices: Sequence[Index]) -> tuple[Any, TensorMemory]: ...
+
+    def stored_elsewhere(self, e: Reduce | Scan, order: Sequence[Index]) -> Expr: ...
+
+
+class Axis(NamedTuple):
+    """A loop: its extent, and the index that it counts; for an axis of pieces also the index that is cut."""
+
+    counted: Index
+    extent: int
+    cut: Index | None = None
+    length: int = 0
+
+    def step(self, form: Form) -> int:
+        step = form.get(self.counted, 0)
+        return step if self.cut is None else step + form.get(self.cut, 0) * self.length
+
+
+class IndexedInstruction(NamedTuple):
+    """An instruction whose linear forms are by index."""
+
+    kind: InstructionKind
+    result: int
+    args: tuple[int, ...] = ()
+    fn: str = ""
+    source: DType | None = None
+    memory: int = -1
+    form: Form | None = None
+    guards: tuple[tuple[Form, int], ...] = ()
+    numbers: tuple[float, ...] = ()
+
+    def forms(self) -> Iterable[Form]:
+        return [*([] if self.form is None else [self.form]), *[form for form, _ in self.guards]]
+
+
+class Loops(NamedTuple):
+    """The axes of a stage."""
+
+    outer: list[Axis]
+    inner: list[Axis]
+    lanes: Axis | None
+    """None: one lane."""
+    lanes_inside: bool = False
+    pieces: Pieces | None = None
+
+
+class StageBuilder:
+    """Collects the instructions of one stage, for all values of some indices (and of those of a reduction)."""
+
+    def __init__(self, storage: StageStorage, order: Sequence[Index]) -> None:
+        self.storage, self.order = storage, order
+        self.dtypes: list[DType] = []
+        self.once: list[IndexedInstruction] = []
+        self.before: list[IndexedInstruction] = []
+        self.body: list[IndexedInstruction] = []
+        self.after: list[IndexedInstruction] = []
+        self._known: dict[Expr, int] = {}
+        self._instead: dict[Expr, Expr] = {}
+
+    def new(self, dtype: DType) -> int:
+        """Return the number of a new value."""
+        self.dtypes.append(dtype)
+        return len(self.dtypes) - 1
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def value(self, root: Expr) -> int:
+        """Add the instructions that compute an expression, each part once, and return the number of its value."""
+        known, stack = self._known, [root]
+        while stack:
+            e = stack[-1]
+            if e in known:
+                stack.pop()
+                continue
+            missing = [p for p in self._operands(e) if p not in known]
+            if missing:
+                stack += reversed(missing)
+            else:
+                known[stack.pop()] = self._added(e)
+        return known[root]
+
+    def fresh_value(self, root: Expr) -> int:
+        """Return the value of an expression as one of the body, whose spare lanes may be overwritten."""
+        if not isinstance(root, Const):
+            value = self.value(root)
+            if any(value == i.result for i in self.body):
+                return value
+            raise NotTranslated
+        value = self.new(root.dtype)
+        self.body.append(IndexedInstruction("constant", value, numbers=(root.value,)))
+        return value
+
+    def _operands(self, e: Expr) -> tuple[Expr, ...]:
+        match e:
+            case Apply(fn, args):
+                if e.dtype is int64 and _affine(e) is not None:
+                    return ()
+                return args[:1] if fn == "inside" else args
+            case Read(source, position):
+                return self._positions(e, self.storage.memory(source), position)
+            case Reduce() | Scan():
+                instead = self._instead.get(e)
+                if instead is None:
+                    instead = self._instead[e] = self.storage.stored_elsewhere(e, self.order)
+                return (instead,)
+        return ()
+
+    def _positions(self, e: Read, memory: TensorMemory, position: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Return the positions that are computed lane by lane: none if the read is at a linear form."""
+        if self._read_form(e, memory) is not None:
+            return ()
+        return (self._flat(e, memory), *[p for p, extent in self._unsafe(memory, position)])
+
+    def _flat(self, e: Read, memory: TensorMemory) -> Expr:
+        return flat_position(e.position, memory.strides) + memory.offset
+
+    @staticmethod
+    def _unsafe(memory: TensorMemory, position: Sequence[Expr]) -> list[tuple[Expr, int]]:
+        return [(p, extent) for p, extent in zip(position, memory.shape, strict=True) if not _is_inside(p, extent)]
+
+    def _read_form(self, e: Read, memory: TensorMemory) -> Form | None:
+        """Return the linear form of a read whose positions, or at least their sum, are linear; else None."""
+        total: Form = {None: memory.offset}
+        for p, stride in zip(e.position, memory.strides, strict=True):
+            for product, factor in linear(p).items():
+                if len(product) > 1 or (product and not isinstance(product[0], Index)):
+                    flat = _affine(self._flat(e, memory))
+                    unsafe = self._unsafe(memory, e.position)
+                    return flat if flat is not None and all(_affine(q) is not None for q, _ in unsafe) else None
+                index: Any = product[0] if product else None
+                total[index] = total.get(index, 0) + factor * stride
+        return total
+
+    def _added(self, e: Expr) -> int:
+        match e:
+            case Const(number, dtype):
+                self.once.append(IndexedInstruction("constant", self.new(dtype), numbers=(number,)))
+                return len(self.dtypes) - 1
+            case Read():
+                return self._read(e)
+            case Reduce() | Scan():
+                return self._known[self._instead[e]]
+        form = _affine(e) if e.dtype is int64 else None
+        if form is not None:
+            self.body.append(IndexedInstruction("iota", self.new(int64), form=form))
+            return len(self.dtypes) - 1
+        if not isinstance(e, Apply):
+            raise NotTranslated
+        return self._applied(e)
+
+    def _read(self, e: Read) -> int:
+        memory = self.storage.memory(e.source)
+        form, unsafe = self._read_form(e, memory), self._unsafe(memory, e.position)
+        if form is not None:
+            guards = tuple([(_affine(p) or {}, extent) for p, extent in unsafe])
+            value = self.new(e.dtype)
+            self.body.append(IndexedInstruction("load", value, memory=memory.number, form=form, guards=guards))
+            return value
+        mask: tuple[int, ...] = ()
+        for p, extent in unsafe:
+            made = self.new(bool_)
+            self.body.append(IndexedInstruction("check", made, (self._known[p], *mask), numbers=(extent,)))
+            mask = (made,)
+        value = self.new(e.dtype)
+        at = self._known[self._flat(e, memory)]
+        self.body.append(IndexedInstruction("gather", value, (at, *mask), memory=memory.number))
+        return value
+
+    def _applied(self, e: Apply) -> int:
+        fn, args = e.fn, tuple([self._known[x] for x in (e.args[:1] if e.fn == "inside" else e.args)])
+        source = e.args[-1].dtype if fn == "where" else e.args[0].dtype
+        if fn == "inside":
+            extent, number = e.args[1:]
+            if source is not int64 or not isinstance(extent, Const) or not isinstance(number, Const):
+                raise NotTranslated
+            self.body.append(IndexedInstruction("clamp", self.new(int64), args, numbers=(extent.value, number.value)))
+            return len(self.dtypes) - 1
+        if fn == "bitcast":
+            return self._reinterpreted(e, args[0])
+        if fn in ("mul_high", "mul_medium"):
+            fn = "mul"  # a precision is a lower bound
+        if source in FLOAT8 and fn not in ("cast", "where"):
+            raise NotTranslated
+        if any(x.dtype is not source for x in e.args[1 if fn == "where" else 0 :]):
+            raise NotTranslated
+        return self.apply(fn, source, e.dtype, *args)
+
+    def _reinterpreted(self, e: Apply, arg: int) -> int:
+        """Name the same bits as another dtype: a function of integers that changes no bit."""
+        source = self.dtypes[arg]
+        if bool_ in (source, e.dtype) or source.bytes != e.dtype.bytes:
+            raise NotTranslated
+        return self.apply("bitcast", source, e.dtype, arg)
+
+    def apply(self, fn: str, source: DType, result: DType, *args: int, to: int | None = None) -> int:
+        """Add a function of values; the result is a new one, or replaces `to`."""
+        value = self.new(result) if to is None else to
+        self.body.append(IndexedInstruction("apply", value, args, fn, source))
+        return value
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def forms(self) -> list[Form]:
+        return [form for i in (*self.once, *self.before, *self.body, *self.after) for form in i.forms()]
+
+    def map_stage(self, value: int, out: TensorMemory) -> BlockStage:
+        """Return the stage that stores a value for all values of its indices."""
+        self.body.append(
+            IndexedInstruction("store", -1, (value,), memory=out.number, form=self.store_form(out, self.order))
+        )
+        axes = merged(self.order, self.forms())
+        lanes = lane_axis(axes)
+        return self.stage(Loops([a for a in axes if a is not lanes], [], lanes))
+
+    @staticmethod
+    def store_form(out: TensorMemory, order: Sequence[Index]) -> Form:
+        form: Form = dict(zip(order, out.strides, strict=True))
+        return {**form, None: out.offset}
+
+    def stage(self, loops: Loops) -> BlockStage:
+        """Return the stage with its loops."""
+        axes = [*loops.outer, *loops.inner]
+        lane = loops.lanes
+
+        def by_axis(form: Form) -> LinearForm:
+            steps = [axis.step(form) for axis in axes]
+            return LinearForm(form.get(None, 0), (*steps, 0 if lane is None else form.get(lane.counted, 0)))
+
+        def instructions(drafts: Sequence[IndexedInstruction]) -> tuple[BlockInstruction, ...]:
+            return tuple(
+                [
+                    BlockInstruction(
+                        i.kind,
+                        i.result,
+                        i.args,
+                        i.fn,
+                        i.source,
+                        i.memory,
+                        None if i.form is None else by_axis(i.form),
+                        tuple([Guard(by_axis(form), extent) for form, extent in i.guards]),
+                        i.numbers,
+                    )
+                    for i in drafts
+                ]
+            )
+
+        return BlockStage(
+            tuple([a.extent for a in loops.outer]),
+            tuple([a.extent for a in loops.inner]),
+            1 if lane is None else lane.extent,
+            loops.lanes_inside,
+            loops.pieces,
+            tuple(self.dtypes),
+            *[instructions(part) for part in (self.once, self.before, self.body, self.after)],
+        )
+
+
+def _affine(e: Expr) -> Form | None:
+    """Return an int64 expression as a linear form of indices, or None."""
+    form: Form = {}
+    for product, factor in linear(e).items():
+        if not product:
+            form[None] = factor
+        elif len(product) == 1 and isinstance(product[0], Index):
+            form[product[0]] = factor
+        else:
+            return None
+    return form
+
+
+def _is_inside(p: Expr, extent: int) -> bool:
+    if isinstance(p, Index):
+        return static(p.extent) <= extent
+    low, high = bounds(p)
+    return type(low) is int and type(high) is int and low >= 0 and high < extent
+
+
+def static(x: Dim) -> int:
+    """Return a size that is a number."""
+    if not isinstance(x, int):
+        raise NotTranslated
+    return x
+
+
+def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[Axis]:
+    """Merge neighbouring axes that all linear forms go through in equal steps; axes of extent 1 are left out.
+
+    >>> i, j, k = Index("i", 4), Index("j", 5), Index("k", 6)
+    >>> [axis.extent for axis in merged((i, j, k), [{i: 30, j: 6, k: 1}, {j: 6, k: 1}])]
+    [4, 30]
+    """
+    axes: list[Axis] = []
+    for index in reversed(indices):
+        extent = static(index.extent)
+        if extent == 1:
+            continue
+        if axes:
+            inner = axes[-1]
+            if all(f.get(index, 0) == f.get(inner.counted, 0) * inner.extent for f in forms):
+                axes[-1] = Axis(inner.counted, inner.extent * extent)
+                continue
+        axes.append(Axis(index, extent))
+    return axes[::-1]
+
+
+def lane_axis(axes: Sequence[Axis]) -> Axis | None:
+    """Choose the axis whose elements are the lanes of blocks."""
+    if not axes:
+        return None
+    if axes[-1].extent >= MIN_LANES:
+        return axes[-1]
+    return max(reversed(axes), key=lambda axis: axis.extent)
