@@ -16,7 +16,7 @@ import tilegrad as tg
 from tests.ops.registry import all_examples
 from tilegrad.backend.cpu.device import CpuDevice
 from tilegrad.backend.cpu.interpreter.loading import load
-from tilegrad.backend.cpu.interpreter.translate import TensorMemory, translate, translate_value
+from tilegrad.backend.cpu.interpreter.translate import StridedMemory, translate, translate_value
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import IndexRangeError
 from tilegrad.ir.dtype import DTYPES, DType, bfloat16, float16, float32, float64, from_numpy_dtype, int64
@@ -118,7 +118,7 @@ def test_functions_have_the_bits_of_compiled_kernels(dtype: DType) -> None:
     i = Index("i", len(x))
     for fn in UNARY + BINARY:
         operands = (x, y)[: FUNCTIONS[fn].arity]
-        memories = {name: TensorMemory(n, x.shape, (1,)) for n, name in enumerate("xy"[: len(operands)])}
+        memories = {name: StridedMemory(n, x.shape, (1,)) for n, name in enumerate("xy"[: len(operands)])}
         e = apply(fn, *[Read(name, (i,), dtype) for name in "xy"[: len(operands)]])
         program = translate(e.dtype, x.shape, e, (i,), memories)
         assert program is not None
@@ -173,7 +173,7 @@ def test_strided_inputs_in_place() -> None:
     base = np.arange(4000, dtype=np.float32)
     i, j = Index("i", 20), Index("j", 30)
     e = Read("x", (i, j), float32) + Read("y", (i, j), float32)
-    memories = {"x": TensorMemory(0, (20, 30), (100, 3), 7), "y": TensorMemory(0, (20, 30), (1, 0), 5)}
+    memories = {"x": StridedMemory(0, (20, 30), (100, 3), 7), "y": StridedMemory(0, (20, 30), (1, 0), 5)}
     program = translate(float32, (20, 30), e, (i, j), memories)
     assert program is not None
     out = np.empty((20, 30), np.float32)
@@ -225,7 +225,7 @@ def test_a_reduction_inside_of_another() -> None:
     x = np.random.default_rng(4).standard_normal((6, 50, 70)).astype(np.float32)
     inner = reduce("maximum", n, Read("x", (i, k, n), float32))
     program = translate(
-        float32, (6,), reduce("add", k, apply("exp", inner)), (i,), {"x": TensorMemory(0, x.shape, (3500, 70, 1))}
+        float32, (6,), reduce("add", k, apply("exp", inner)), (i,), {"x": StridedMemory(0, x.shape, (3500, 70, 1))}
     )
     assert program is not None
     out = np.empty(6, np.float32)
@@ -243,7 +243,7 @@ def test_positions_outside_are_not_read() -> None:
     x = np.arange(300, dtype=np.float32)
     e = Read("x", (Read("at", (i,), int64),), float32)
     program = translate(
-        float32, (300,), e, (i,), {"x": TensorMemory(0, (300,), (1,)), "at": TensorMemory(1, (300,), (1,))}
+        float32, (300,), e, (i,), {"x": StridedMemory(0, (300,), (1,)), "at": StridedMemory(1, (300,), (1,))}
     )
     assert program is not None
     out = np.empty(300, np.float32)

@@ -15,7 +15,7 @@ from ....ir.functions import accumulation_dtype, identity
 from ....ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index
 from .bytecode import BlockStage, Pieces
 from .opcodes import total_dtype
-from .stages import Axis, IndexedInstruction, Loops, StageBuilder, StageStorage, TensorMemory, lane_axis, merged
+from .stages import IndexedInstruction, LoopAxis, Loops, StageBuilder, StageStorage, StridedMemory, lane_axis, merged
 
 MIN_ROW_LANES = 32
 """Elements of a row from which on they are reduced as lanes."""
@@ -38,7 +38,7 @@ class ReductionBuilder:
         self.is_place = fn.startswith("arg")
         self.element = self.builder.fresh_value(body)
 
-    def store(self, out: TensorMemory) -> None:
+    def store(self, out: StridedMemory) -> None:
         """Add the stages that store the result."""
         forms = self.builder.forms()
         outer = merged(self.domain, [*forms, StageBuilder.store_form(out, self.domain)])
@@ -48,7 +48,9 @@ class ReductionBuilder:
         else:
             self._columns(outer, inner, out)
 
-    def _in_rows(self, outer: Sequence[Axis], inner: Sequence[Axis], forms: Sequence[dict[Index | None, int]]) -> bool:
+    def _in_rows(
+        self, outer: Sequence[LoopAxis], inner: Sequence[LoopAxis], forms: Sequence[dict[Index | None, int]]
+    ) -> bool:
         if self.is_place and len(inner) > 1:
             return False
         row, column = inner[-1], lane_axis(outer)
@@ -60,7 +62,7 @@ class ReductionBuilder:
 
     # --- lanes are elements that are reduced -------------------------------------------------------
 
-    def _rows(self, outer: list[Axis], inner: list[Axis], out: TensorMemory) -> None:
+    def _rows(self, outer: list[LoopAxis], inner: list[LoopAxis], out: StridedMemory) -> None:
         *others, lanes = inner
         b = self.builder
         if self.is_place:
@@ -84,7 +86,7 @@ class ReductionBuilder:
 
     # --- lanes are elements of the result ----------------------------------------------------------
 
-    def _columns(self, outer: list[Axis], inner: list[Axis], out: TensorMemory) -> None:
+    def _columns(self, outer: list[LoopAxis], inner: list[LoopAxis], out: StridedMemory) -> None:
         b, wide = self.builder, accumulation_dtype(self.source)
         if self.is_place:
             place = running_place(b, self.fn, self.source, self.element, self.indices[0], "gt")
@@ -100,7 +102,7 @@ class ReductionBuilder:
             self._finish(sum, wide, out, self.domain)
             b.storage.stages.append(self._column_stage(outer, inner))
 
-    def _column_stage(self, outer: list[Axis], inner: list[Axis], pieces: Pieces | None = None) -> BlockStage:
+    def _column_stage(self, outer: list[LoopAxis], inner: list[LoopAxis], pieces: Pieces | None = None) -> BlockStage:
         lanes = lane_axis([axis for axis in outer if axis.cut is None])
         kept = [axis for axis in outer if axis is not lanes]
         moved = None if pieces is None else pieces._replace(axis=next(n for n, axis in enumerate(kept) if axis.cut))
@@ -108,7 +110,7 @@ class ReductionBuilder:
 
     # --- both ----------------------------------------------------------------------------------------
 
-    def _finish(self, value: int, dtype: DType, out: TensorMemory, order: Sequence[Index]) -> None:
+    def _finish(self, value: int, dtype: DType, out: StridedMemory, order: Sequence[Index]) -> None:
         """Store the value of a reduction when it is complete."""
         b = self.builder
         if dtype is not self.result:
@@ -120,7 +122,14 @@ class ReductionBuilder:
         )
 
     def _in_pieces(
-        self, outer: list[Axis], inner: list[Axis], cut: Axis, length: int, value: int, dtype: DType, out: TensorMemory
+        self,
+        outer: list[LoopAxis],
+        inner: list[LoopAxis],
+        cut: LoopAxis,
+        length: int,
+        value: int,
+        dtype: DType,
+        out: StridedMemory,
     ) -> None:
         """Reduce pieces of an axis to a temporary, and that to the result."""
         b = self.builder
@@ -132,7 +141,7 @@ class ReductionBuilder:
             IndexedInstruction("store", -1, (value,), memory=memory.number, form=StageBuilder.store_form(memory, order))
         )
         pieces = Pieces(len(outer), length, cut.extent)
-        outer = [*outer, Axis(piece, count, cut.counted, length)]
+        outer = [*outer, LoopAxis(piece, count, cut.counted, length)]
         if cut in inner:
             shorter = [axis._replace(extent=length) if axis is cut else axis for axis in inner]
             self.storage.stages.append(self._column_stage(outer, shorter, pieces))
@@ -142,7 +151,7 @@ class ReductionBuilder:
         ReductionBuilder(self.storage, self.fn, (piece,), rest, self.domain, self.result).store(out)
 
 
-def store_reduction(storage: StageStorage, e: Reduce, domain: Sequence[Index], out: TensorMemory) -> None:
+def store_reduction(storage: StageStorage, e: Reduce, domain: Sequence[Index], out: StridedMemory) -> None:
     """Add the stages that store a reduction for all values of some indices."""
     inner, body = [e.index], e.body
     while isinstance(body, Reduce) and body.fn == e.fn and not e.fn.startswith("arg"):
@@ -151,7 +160,7 @@ def store_reduction(storage: StageStorage, e: Reduce, domain: Sequence[Index], o
     ReductionBuilder(storage, e.fn, inner, body, domain, e.dtype).store(out)
 
 
-def store_scan(storage: StageStorage, e: Scan, order: Sequence[Index], out: TensorMemory) -> None:
+def store_scan(storage: StageStorage, e: Scan, order: Sequence[Index], out: StridedMemory) -> None:
     """Add the stage that stores a scan for all values of some indices, one of which is its own."""
     b = StageBuilder(storage, order)
     element = b.fresh_value(e.body)

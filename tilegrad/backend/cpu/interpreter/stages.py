@@ -23,7 +23,7 @@ class NotTranslated(CompileError):
     """An expression that the interpreter does not run."""
 
 
-class TensorMemory(NamedTuple):
+class StridedMemory(NamedTuple):
     """Where the elements of a tensor are: the number of the memory, and strides in elements."""
 
     number: int
@@ -37,14 +37,14 @@ class StageStorage(Protocol):
 
     stages: list[BlockStage]
 
-    def memory(self, source: Any) -> TensorMemory: ...
+    def memory(self, source: Any) -> StridedMemory: ...
 
-    def temporary(self, dtype: DType, indices: Sequence[Index]) -> tuple[Any, TensorMemory]: ...
+    def temporary(self, dtype: DType, indices: Sequence[Index]) -> tuple[Any, StridedMemory]: ...
 
     def stored_elsewhere(self, e: Reduce | Scan, order: Sequence[Index]) -> Expr: ...
 
 
-class Axis(NamedTuple):
+class LoopAxis(NamedTuple):
     """A loop: its extent, and the index that it counts; for an axis of pieces also the index that is cut."""
 
     counted: Index
@@ -77,9 +77,9 @@ class IndexedInstruction(NamedTuple):
 class Loops(NamedTuple):
     """The axes of a stage."""
 
-    outer: list[Axis]
-    inner: list[Axis]
-    lanes: Axis | None
+    outer: list[LoopAxis]
+    inner: list[LoopAxis]
+    lanes: LoopAxis | None
     """None: one lane."""
     lanes_inside: bool = False
     pieces: Pieces | None = None
@@ -146,20 +146,20 @@ class StageBuilder:
                 return (instead,)
         return ()
 
-    def _positions(self, e: Read, memory: TensorMemory, position: Sequence[Expr]) -> tuple[Expr, ...]:
+    def _positions(self, e: Read, memory: StridedMemory, position: Sequence[Expr]) -> tuple[Expr, ...]:
         """Return the positions that are computed lane by lane: none if the read is at a linear form."""
         if self._read_form(e, memory) is not None:
             return ()
         return (self._flat(e, memory), *[p for p, extent in self._unsafe(memory, position)])
 
-    def _flat(self, e: Read, memory: TensorMemory) -> Expr:
+    def _flat(self, e: Read, memory: StridedMemory) -> Expr:
         return flat_position(e.position, memory.strides) + memory.offset
 
     @staticmethod
-    def _unsafe(memory: TensorMemory, position: Sequence[Expr]) -> list[tuple[Expr, int]]:
+    def _unsafe(memory: StridedMemory, position: Sequence[Expr]) -> list[tuple[Expr, int]]:
         return [(p, extent) for p, extent in zip(position, memory.shape, strict=True) if not _is_inside(p, extent)]
 
-    def _read_form(self, e: Read, memory: TensorMemory) -> Form | None:
+    def _read_form(self, e: Read, memory: StridedMemory) -> Form | None:
         """Return the linear form of a read whose positions, or at least their sum, are linear; else None."""
         total: Form = {None: memory.offset}
         for p, stride in zip(e.position, memory.strides, strict=True):
@@ -244,7 +244,7 @@ class StageBuilder:
     def forms(self) -> list[Form]:
         return [form for i in (*self.once, *self.before, *self.body, *self.after) for form in i.forms()]
 
-    def map_stage(self, value: int, out: TensorMemory) -> BlockStage:
+    def map_stage(self, value: int, out: StridedMemory) -> BlockStage:
         """Return the stage that stores a value for all values of its indices."""
         self.body.append(
             IndexedInstruction("store", -1, (value,), memory=out.number, form=self.store_form(out, self.order))
@@ -254,7 +254,7 @@ class StageBuilder:
         return self.stage(Loops([a for a in axes if a is not lanes], [], lanes))
 
     @staticmethod
-    def store_form(out: TensorMemory, order: Sequence[Index]) -> Form:
+    def store_form(out: StridedMemory, order: Sequence[Index]) -> Form:
         form: Form = dict(zip(order, out.strides, strict=True))
         return {**form, None: out.offset}
 
@@ -323,14 +323,14 @@ def static(x: Dim) -> int:
     return x
 
 
-def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[Axis]:
+def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[LoopAxis]:
     """Merge neighbouring axes that all linear forms go through in equal steps; axes of extent 1 are left out.
 
     >>> i, j, k = Index("i", 4), Index("j", 5), Index("k", 6)
     >>> [axis.extent for axis in merged((i, j, k), [{i: 30, j: 6, k: 1}, {j: 6, k: 1}])]
     [4, 30]
     """
-    axes: list[Axis] = []
+    axes: list[LoopAxis] = []
     for index in reversed(indices):
         extent = static(index.extent)
         if extent == 1:
@@ -338,13 +338,13 @@ def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[Axis]:
         if axes:
             inner = axes[-1]
             if all(f.get(index, 0) == f.get(inner.counted, 0) * inner.extent for f in forms):
-                axes[-1] = Axis(inner.counted, inner.extent * extent)
+                axes[-1] = LoopAxis(inner.counted, inner.extent * extent)
                 continue
-        axes.append(Axis(index, extent))
+        axes.append(LoopAxis(index, extent))
     return axes[::-1]
 
 
-def lane_axis(axes: Sequence[Axis]) -> Axis | None:
+def lane_axis(axes: Sequence[LoopAxis]) -> LoopAxis | None:
     """Choose the axis whose elements are the lanes of blocks."""
     if not axes:
         return None

@@ -17,7 +17,7 @@ from ....ir.scalar import Expr, Index, Position, Read, Reduce, Scan, facts, free
 from ....ir.size import is_static
 from .bytecode import BlockProgram, BlockStage
 from .reductions import store_reduction, store_scan
-from .stages import NotTranslated, StageBuilder, TensorMemory, static
+from .stages import NotTranslated, StageBuilder, StridedMemory, static
 
 MAX_AXES = 16
 """Axes that the counters of a stage have room for."""
@@ -26,7 +26,7 @@ MAX_TEMPORARY_BYTES = 1 << 30
 
 
 def translate(
-    dtype: DType, shape: Sequence[int], element: Expr, indices: Sequence[Index], memories: Mapping[Any, TensorMemory]
+    dtype: DType, shape: Sequence[int], element: Expr, indices: Sequence[Index], memories: Mapping[Any, StridedMemory]
 ) -> BlockProgram | None:
     """Translate the element of a tensor at some indices; `memories` tells where the sources of its reads are.
 
@@ -35,7 +35,7 @@ def translate(
     >>> from ....ir.dtype import float32
     >>> from ....ir.scalar import reduce
     >>> i, k = Index("i", 4), Index("k", 1000)
-    >>> x = TensorMemory(0, (4, 1000), (1000, 1))
+    >>> x = StridedMemory(0, (4, 1000), (1000, 1))
     >>> print(translate(float32, (4,), reduce("add", k, Read("x", (i, k), float32)) * 2.0, (i,), {"x": x}))
     for 4:
       v1 = 0.0
@@ -65,7 +65,7 @@ def translate_value(value: Value) -> BlockProgram | None:
     sources = tuple(dict.fromkeys(value.inputs))
     if not all(is_static(x.shape) for x in sources):
         return None
-    memories = {x: TensorMemory(n, x.shape, row_major(x.shape)) for n, x in enumerate(sources)}  # type: ignore[arg-type]
+    memories = {x: StridedMemory(n, x.shape, row_major(x.shape)) for n, x in enumerate(sources)}  # type: ignore[arg-type]
     indices = tuple([Index(f"i{n}", extent) for n, extent in enumerate(value.shape)])
     return translate(value.dtype, value.shape, value.element(indices, _read), indices, memories)  # type: ignore[arg-type]
 
@@ -83,8 +83,8 @@ class Temporary(NamedTuple):
 class _Translation:
     """Translates one expression; temporaries and stages are added as they are needed."""
 
-    def __init__(self, memories: Mapping[Any, TensorMemory]) -> None:
-        self._memories: dict[Any, TensorMemory] = dict(memories)
+    def __init__(self, memories: Mapping[Any, StridedMemory]) -> None:
+        self._memories: dict[Any, StridedMemory] = dict(memories)
         self.inputs = 1 + max((m.number for m in memories.values()), default=-1)
         self.temporaries: list[int] = []
         self.stages: list[BlockStage] = []
@@ -95,16 +95,16 @@ class _Translation:
         self, dtype: DType, shape: tuple[int, ...], element: Expr, indices: tuple[Index, ...]
     ) -> BlockProgram | None:
         if 0 not in shape:
-            out = TensorMemory(self.inputs, shape, row_major(shape))  # type: ignore[arg-type]
+            out = StridedMemory(self.inputs, shape, row_major(shape))  # type: ignore[arg-type]
             self._store(element, indices, out)
         program = BlockProgram(self.inputs, tuple(self.temporaries), tuple(self.stages))
         fits = all(len(stage.outer) + len(stage.inner) <= MAX_AXES for stage in program.stages)
         return program if fits else None
 
-    def memory(self, source: Any) -> TensorMemory:
+    def memory(self, source: Any) -> StridedMemory:
         return self._memories[source]
 
-    def _store(self, e: Expr, indices: tuple[Index, ...], out: TensorMemory) -> None:
+    def _store(self, e: Expr, indices: tuple[Index, ...], out: StridedMemory) -> None:
         """Add the stages that store an element for all values of indices."""
         if isinstance(e, Reduce):
             store_reduction(self, e, indices, out)
@@ -114,7 +114,7 @@ class _Translation:
             builder = StageBuilder(self, indices)
             self.stages.append(builder.map_stage(builder.value(e), out))
 
-    def temporary(self, dtype: DType, indices: Sequence[Index]) -> tuple[Temporary, TensorMemory]:
+    def temporary(self, dtype: DType, indices: Sequence[Index]) -> tuple[Temporary, StridedMemory]:
         """Make memory for an element of a dtype for all values of indices."""
         shape = tuple([static(i.extent) for i in indices])
         bytes = prod(shape) * dtype.bytes
@@ -122,7 +122,7 @@ class _Translation:
             raise NotTranslated
         source = Temporary(len(self.temporaries))
         self.temporaries.append(bytes)
-        memory = TensorMemory(self.inputs + 1 + source.number, shape, row_major(shape))  # type: ignore[arg-type]
+        memory = StridedMemory(self.inputs + 1 + source.number, shape, row_major(shape))  # type: ignore[arg-type]
         self._memories[source] = memory
         return source, memory
 
