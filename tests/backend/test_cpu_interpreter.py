@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 import warnings
 from typing import Any
 
@@ -22,12 +23,14 @@ from tilegrad.errors import IndexRangeError
 from tilegrad.ir.dtype import DTYPES, DType, bfloat16, float16, float32, float64, from_numpy_dtype, int64
 from tilegrad.ir.functions import FUNCTIONS
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
+from tilegrad.ir.position import row_major
 from tilegrad.ir.scalar import Index, Read, apply, reduce
 from tilegrad.ir.size import Size
-from tilegrad.ops.broadcasting import expand, reduce_sum
+from tilegrad.ops.arithmetic import add, mul
+from tilegrad.ops.broadcasting import expand, reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.control import checked_index
-from tilegrad.ops.movement import cat, flip, pad, permute
+from tilegrad.ops.movement import cat, flip, narrow, pad, permute, roll
 from tilegrad.ops.reduction import argmax, argmin, reduce_max, reduce_prod
 from tilegrad.ops.scan import cummax, cumsum
 
@@ -185,6 +188,60 @@ def test_strided_inputs_in_place() -> None:
 def test_pieces_that_are_concatenated() -> None:
     arrays = [np.random.default_rng(n).standard_normal((3, n + 1)).astype(np.float32) for n in range(7)]
     check(cat([given(a) for a in arrays], 1), *arrays)
+
+
+def composed(value: Value, inputs: tuple[Value, ...]) -> Any:
+    """The program of a whole graph as one expression."""
+
+    def read(x: Value, position: Any) -> Any:
+        return Read(x, position, x.dtype) if x in inputs else x.element(position, read)
+
+    memories = {x: StridedMemory(n, x.shape, row_major(x.shape)) for n, x in enumerate(inputs)}  # type: ignore[arg-type]
+    indices = tuple(Index(f"i{n}", extent) for n, extent in enumerate(value.shape))
+    return translate(value.dtype, value.shape, value.element(indices, read), indices, memories)  # type: ignore[arg-type]
+
+
+EXTENTS = [1, 2, 3, 8, 12, 31, 70, 300]
+
+
+def moved(x: Value, rng: random.Random) -> Value:
+    """A value with its elements at other places, by a random op."""
+    rank, axis = x.type.rank, rng.randrange(x.type.rank)
+    extent: Any = x.shape[axis]
+    match rng.randrange(8):
+        case 0:
+            return permute(x, rng.sample(range(rank), rank))
+        case 1:
+            return pad(x, [(rng.randrange(3), rng.randrange(3)) if n == axis else (0, 0) for n in range(rank)], 1.5)
+        case 2:
+            return flip(x, axis)
+        case 3:
+            return cat([x, flip(x, axis), x], axis)
+        case 4:
+            return narrow(x, axis, extent // 3, extent - extent // 3)
+        case 5:
+            return reshape(x, (-1, extent)) if rank > 1 else reshape(x, (extent, 1))
+        case 6:
+            return roll(x, 5, axis)
+    return add(x, reduce_sum(x, (axis,), keepdim=True)) if extent < 100 else add(x, narrow(x, axis, 0, 1))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_chains_of_movements_in_one_expression(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = tuple(rng.choice(EXTENTS[: 8 - 2 * n]) for n in range(rng.randint(1, 3)))[::-1]
+    x = np.random.default_rng(seed).integers(-4, 5, shape).astype(rng.choice([np.float32, np.int16, np.float64]))
+    source: Value = given(x)
+    value = source
+    for _ in range(rng.randint(1, 4)):
+        value = moved(value, rng)
+    value = mul(value, narrow(value, value.type.rank - 1, 0, 1))
+    program = composed(value, (source,))
+    assert program is not None
+    out = np.empty(value.shape, value.dtype.numpy)
+    load(program, device())(x.ctypes.data, out.ctypes.data)
+    want = interpret(Graph((source,), (value,)), [x])[0]
+    np.testing.assert_array_equal(out, want, f"{value!r}\n{program}")
 
 
 # --- reductions -------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@
   i64, i64, i64, i64,                          ; 8 outer axes, 9 inner axes, 10 lanes, 11 lanes of a block
   i64, i64, i64, i64,                          ; 12 lanes inside, 13 blocks, 14 slots, 15 bytes of the registers
   i64, i64, i64, ptr,                          ; 16 axis of pieces or -1, 17 length of a piece, 18 of all, 19 registers
-  [16 x i64], [16 x i64]                       ; 20 outer extents, 21 inner extents
+  [16 x i64], [16 x i64], i64                  ; 20 outer extents, 21 inner extents, 22 rows if blocks are outermost, or 0
 }
 
 @RECORD = external global [4 x i64]
@@ -316,6 +316,53 @@ moving:
   ret { i64, i64 } %two
 }
 
+; Runs an instruction once for each row of the lanes: the lanes are those of two axes, and the instruction steps along
+; both. 2 slot, 3 bytes of an element, 4 axis of the rows, 5 lanes of a row, 6 the instruction.
+define void @by_rows(ptr %s, ptr %i) {
+entry:
+  %item = call i64 @word(ptr %i, i64 3)
+  %axis = call i64 @word(ptr %i, i64 4)
+  %length = call i64 @word(ptr %i, i64 5)
+  %inner = getelementptr i64, ptr %i, i64 6
+  %function = load ptr, ptr %inner
+  %slot = call ptr @slot_at(ptr %s, ptr %i, i64 2)
+  %block = load ptr, ptr %slot
+  %counter = getelementptr %state, ptr %s, i64 0, i32 6, i64 %axis
+  %m.at = getelementptr i64, ptr %s, i64 1
+  %first.at = getelementptr i64, ptr %s, i64 2
+  %n = load i64, ptr %s
+  %m = load i64, ptr %m.at
+  %first = load i64, ptr %first.at
+  %row.first = udiv i64 %first, %length
+  %column.first = urem i64 %first, %length
+  br label %loop
+loop:
+  %done = phi i64 [ 0, %entry ], [ %done.next, %loop ]
+  %row = phi i64 [ %row.first, %entry ], [ %row.next, %loop ]
+  %column = phi i64 [ %column.first, %entry ], [ 0, %loop ]
+  %left = sub i64 %n, %done
+  %here = sub i64 %length, %column
+  %some = call i64 @llvm.smin.i64(i64 %left, i64 %here)
+  store i64 %row, ptr %counter
+  store i64 %some, ptr %s
+  store i64 %some, ptr %m.at
+  store i64 %column, ptr %first.at
+  %offset = mul i64 %done, %item
+  %at = getelementptr i8, ptr %block, i64 %offset
+  store ptr %at, ptr %slot
+  call void %function(ptr %s, ptr %inner)
+  %done.next = add i64 %done, %some
+  %row.next = add i64 %row, 1
+  %more = icmp slt i64 %done.next, %n
+  br i1 %more, label %loop, label %leave
+leave:
+  store i64 %n, ptr %s
+  store i64 %m, ptr %m.at
+  store i64 %first, ptr %first.at
+  store ptr %block, ptr %slot
+  ret void
+}
+
 ; ------------------------------------------------------------------------------------------------------- loops
 
 define private void @run_list(ptr %s, ptr %begin, ptr %end) alwaysinline {
@@ -470,6 +517,9 @@ entry:
   %whole = load i64, ptr %whole.at
   %first_inner.at = getelementptr %stage, ptr %stage, i64 0, i32 21
   %first_inner = load i64, ptr %first_inner.at
+  %rows.at = getelementptr %stage, ptr %stage, i64 0, i32 22
+  %rows = load i64, ptr %rows.at
+  %by_block = icmp ne i64 %rows, 0
   %pieces.some = call i64 @llvm.smax.i64(i64 %pieces, i64 0)
   %piece.counter = getelementptr %state, ptr %s, i64 0, i32 6, i64 %pieces.some
   br label %slot.test
@@ -495,8 +545,11 @@ test:
   %more = icmp slt i64 %instance, %end
   br i1 %more, label %split, label %leave
 split:
-  %block = urem i64 %instance, %blocks
-  %row = udiv i64 %instance, %blocks
+  %inner.count = select i1 %by_block, i64 %rows, i64 %blocks
+  %inner.number = urem i64 %instance, %inner.count
+  %outer.number = udiv i64 %instance, %inner.count
+  %block = select i1 %by_block, i64 %outer.number, i64 %inner.number
+  %row = select i1 %by_block, i64 %inner.number, i64 %outer.number
   %first = mul i64 %block, %size
   %left = sub i64 %lanes.all, %first
   %count = call i64 @llvm.smin.i64(i64 %left, i64 %size)

@@ -21,7 +21,10 @@ InstructionKind = Literal[
 
 
 class LinearForm(NamedTuple):
-    """A position in elements: `start`, plus the counter of each axis times its step, plus the lane times the last."""
+    """A position in elements: `start`, plus the counter of each axis times its step, plus the lane times the last.
+
+    Axes are the outer ones, the inner ones, and that of rows if there is one.
+    """
 
     start: int
     steps: tuple[int, ...]
@@ -91,6 +94,8 @@ class BlockStage(NamedTuple):
     lanes: int
     lanes_inside: bool
     """Whether the lanes are those of a reduction or scan, so that a thread goes through all of them."""
+    row_lanes: int
+    """If not 0, the lanes are those of two axes, and this many are of the last; forms have a step for the other."""
     pieces: Pieces | None
     dtypes: tuple[DType, ...]
     """Of each value."""
@@ -102,6 +107,7 @@ class BlockStage(NamedTuple):
     def __str__(self) -> str:
         inner = [*map(str, self.inner), *([f"lanes {self.lanes}"] if self.lanes_inside else [])]
         outer = [*map(str, self.outer), *([] if self.lanes_inside else [f"lanes {self.lanes}"])]
+        outer[-1:] = [outer[-1] + f" in rows of {self.row_lanes}"] if self.row_lanes else outer[-1:]
         pieces = f" in pieces of {self.pieces.length}" if self.pieces else ""
         lines = [f"for {', '.join(outer) or '1'}:", *[f"  {i}" for i in (*self.once, *self.before)]]
         lines += [f"  for {', '.join(inner)}{pieces}:"] if inner else []

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 MAX_BLOCK_LANES, MIN_BLOCK_LANES = 2048, 128
 MAX_REGISTER_BYTES = 24 << 10
 """Bytes of a block's registers: with what is read in place they stay in the first cache."""
-STAGE_WORDS = 20 + 2 * MAX_AXES
+STAGE_WORDS = 21 + 2 * MAX_AXES
+MAX_STRIDED_LANES = 256
+"""Lanes of a block that is read across rows: the lines of memory that it needs stay in the caches."""
 CHEAP_LANE_NS, EXPENSIVE_LANE_NS, INSTANCE_NS = 0.1, 0.8, 20.0
 """Assumed nanoseconds of an instruction per lane, and of an instance."""
 MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "gather")
@@ -50,7 +52,7 @@ def driver() -> objects.LinkedCode:
     text = (folder / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
     for bits in WIDTHS:
         text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
-    names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp"]
+    names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
     names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
     image = objects.cached_object("the block interpreter", text, objects.host(), optimise=True)
     return objects.link([image], names, {SYMBOL: index_faults.address})
@@ -188,9 +190,20 @@ def block_lanes(stage: BlockStage) -> int:
     lanes = MAX_BLOCK_LANES
     while lanes > MIN_BLOCK_LANES and lanes * size > MAX_REGISTER_BYTES:
         lanes //= 2
+    if reads_across(stage):
+        lanes = min(lanes, MAX_STRIDED_LANES)
     if stage.lanes > lanes:
         return lanes
     return stage.lanes if stage.lanes < GROUP_LANES else stage.lanes // GROUP_LANES * GROUP_LANES
+
+
+def reads_across(stage: BlockStage) -> bool:
+    """Whether lanes are read at a stride, while the next row reads the elements beside them: a transposition."""
+    if not stage.outer or stage.lanes_inside or stage.row_lanes:
+        return False
+    last = len(stage.outer) - 1
+    forms = [i.form for i in stage.body if i.kind == "load" and i.form is not None]
+    return any(abs(form.steps[-1]) > 1 and 0 < abs(form.steps[last]) < abs(form.steps[-1]) for form in forms)
 
 
 class _NativeStage:
@@ -220,6 +233,7 @@ class _NativeStage:
         ]
         words[20 : 20 + len(stage.outer)] = stage.outer
         words[20 + MAX_AXES : 20 + MAX_AXES + len(stage.inner)] = stage.inner
+        words[STAGE_WORDS - 1] = prod(stage.outer) if reads_across(stage) else 0
         self.words = native.AlignedWords(len(words))
         for n, (begin, end) in enumerate(bounds):
             words[2 * n], words[2 * n + 1] = self.words.at(begin), self.words.at(end)
@@ -237,29 +251,20 @@ class _NativeStage:
 
     def _append(self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool) -> None:
         """Append the words of an instruction."""
-        code = driver().addresses
-        dtypes = self.stage.dtypes
-        one_lane = self.stage.lanes == 1 and not self.stage.pieces
+        code, dtypes = driver().addresses, self.stage.dtypes
         item = dtypes[i.args[0] if i.kind == "store" else i.result].bytes
-        step = i.form.steps[-1] if i.form is not None else 0
+        if i.form is not None and not self._is_flat(i):
+            self._append_by_rows(words, i, item)
+            return
         match i.kind:
             case "constant":
                 value = i.numbers[0]
                 made = [code[f"constant_{8 * item}"], 0, i.result, _bits(value, dtypes[i.result])]
-            case "iota":
-                assert i.form is not None
-                made = [code["iota"], 0, i.result, 0, 0, 0, 0, *_form_words(i.form, 1)]
-            case "load":
-                move = (
-                    f"splat_{8 * item}" if step == 0 else "locate" if step == 1 or one_lane else f"strided_{8 * item}"
-                )
-                made = self._moving(code[f"guarded_{8 * item}" if i.guards else move], i, i.result, item)
-                made += _guard_words(i) if i.guards else []
+            case "iota" | "load":
+                made = self._stepping(i, item)
             case "gather":
-                form = LinearForm(0, (0,))
                 mask = i.args[1] if len(i.args) > 1 else -1
-                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory]
-                made += _form_words(i.form or form, item)
+                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory, 0, 0, 0]
             case "check":
                 mask = i.args[1] if len(i.args) > 1 else -1
                 made = [code["check"], 0, i.result, i.args[0], 0, mask, int(i.numbers[0])]
@@ -273,9 +278,49 @@ class _NativeStage:
         made[1] = len(made)
         words += made
 
-    def _moving(self, function: int, i: BlockInstruction, slot: int, item: int) -> list[int]:
+    def _is_flat(self, i: BlockInstruction) -> bool:
+        """Whether the forms of an instruction step evenly through lanes of two axes."""
+        length = self.stage.row_lanes
+        forms = [form for form in (i.form, *[guard.form for guard in i.guards]) if form is not None]
+        return not length or all(form.steps[-2] == form.steps[-1] * length for form in forms)
+
+    def _append_by_rows(self, words: list[int], i: BlockInstruction, item: int) -> None:
+        """Append an instruction that is run for each row of the lanes."""
         assert i.form is not None
-        return [function, 0, slot, 0, self.registers.offsets[slot], item, i.memory, *_form_words(i.form, item)]
+        axis = len(i.form.steps) - 2
+        if i.kind == "store":
+            made = self._moving(driver().addresses[f"store_strided_{8 * item}"], i, i.args[0], item)
+        else:
+            made = self._stepping(i, item, rows=True)
+        words += [driver().addresses["by_rows"], 6 + len(made), made[2], item, axis, self.stage.row_lanes, *made]
+
+    def _stepping(self, i: BlockInstruction, item: int, *, rows: bool = False) -> list[int]:
+        """Return the words of an instruction that makes or reads the lanes of a linear form."""
+        assert i.form is not None
+        code, step = driver().addresses, i.form.steps[-1]
+        if i.kind == "iota":
+            return [code["iota"], 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
+        if i.guards:
+            made = self._moving(code[f"guarded_{8 * item}"], i, i.result, item, rows)
+            made.append(len(i.guards))
+            for form, extent in i.guards:
+                own = self._form_words(form, 1, rows)
+                made += [2 + len(own), extent, *own]
+            return made
+        dense = not rows and (step == 1 or (self.stage.lanes == 1 and not self.stage.pieces))
+        move = "locate" if dense else f"strided_{8 * item}" if step else f"splat_{8 * item}"
+        return self._moving(code[move], i, i.result, item, rows)
+
+    def _moving(self, function: int, i: BlockInstruction, slot: int, item: int, rows: bool = True) -> list[int]:
+        assert i.form is not None
+        words = self._form_words(i.form, item, rows)
+        return [function, 0, slot, 0, self.registers.offsets[slot], item, i.memory, *words]
+
+    def _form_words(self, form: LinearForm, item: int, rows: bool) -> list[int]:
+        """Return the words of a form; without the step of rows if the lanes step through them."""
+        steps = form.steps[:-2] if self.stage.row_lanes and not rows else form.steps[:-1]
+        terms = [(axis, step * item) for axis, step in enumerate(steps) if step]
+        return [form.start * item, form.steps[-1] * item, len(terms), *[word for term in terms for word in term]]
 
     def _append_store(
         self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool
@@ -285,7 +330,7 @@ class _NativeStage:
         code, (slot,) = driver().addresses, i.args
         item = self.stage.dtypes[slot].bytes
         if i.form.steps[-1] not in (0, 1) and self.stage.lanes > 1:
-            made = self._moving(code[f"store_strided_{8 * item}"], i, slot, item)
+            made = self._moving(code[f"store_strided_{8 * item}"], i, slot, item, rows=False)
         elif (
             whole
             and before is not None
@@ -294,12 +339,12 @@ class _NativeStage:
             and not self._is_kept(slot)
         ):
             length = 3 + len(before.args)
-            place = self._moving(code["place"], i, slot, item)
+            place = self._moving(code["place"], i, slot, item, rows=False)
             place[1] = len(place)
             words[-length:-length] = place
-            made = self._moving(code["put_back"], i, slot, item)
+            made = self._moving(code["put_back"], i, slot, item, rows=False)
         else:
-            made = self._moving(code["store"], i, slot, item)
+            made = self._moving(code["store"], i, slot, item, rows=False)
         made[1] = len(made)
         words += made
 
@@ -312,19 +357,6 @@ class _NativeStage:
 
 def _is_expensive(i: BlockInstruction) -> bool:
     return i.kind in ("gather", "scan") or (i.kind == "apply" and FUNCTIONS[i.fn].expensive)
-
-
-def _form_words(form: LinearForm, item: int) -> list[int]:
-    terms = [(axis, step * item) for axis, step in enumerate(form.steps[:-1]) if step]
-    return [form.start * item, form.steps[-1] * item, len(terms), *[word for term in terms for word in term]]
-
-
-def _guard_words(i: BlockInstruction) -> list[int]:
-    words = [len(i.guards)]
-    for form, extent in i.guards:
-        own = _form_words(form, 1)
-        words += [2 + len(own), extent, *own]
-    return words
 
 
 _FORMATS = {float32: ("<f", "<I"), float64: ("<d", "<q")}

@@ -15,7 +15,18 @@ from ....ir.functions import accumulation_dtype, identity
 from ....ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index
 from .bytecode import BlockStage, Pieces
 from .opcodes import total_dtype
-from .stages import IndexedInstruction, LoopAxis, Loops, StageBuilder, StageStorage, StridedMemory, lane_axis, merged
+from .stages import (
+    Form,
+    IndexedInstruction,
+    LoopAxis,
+    Loops,
+    StageBuilder,
+    StageStorage,
+    StridedMemory,
+    lane_axis,
+    merged,
+    row_axis,
+)
 
 MIN_ROW_LANES = 32
 """Elements of a row from which on they are reduced as lanes."""
@@ -48,17 +59,11 @@ class ReductionBuilder:
         else:
             self._columns(outer, inner, out)
 
-    def _in_rows(
-        self, outer: Sequence[LoopAxis], inner: Sequence[LoopAxis], forms: Sequence[dict[Index | None, int]]
-    ) -> bool:
+    def _in_rows(self, outer: Sequence[LoopAxis], inner: Sequence[LoopAxis], forms: Sequence[Form]) -> bool:
         if self.is_place and len(inner) > 1:
             return False
-        row, column = inner[-1], lane_axis(outer)
-        if column is None or column.extent < MIN_ROW_LANES:
-            return column is None or row.extent > column.extent
-        if row.extent < MIN_ROW_LANES:
-            return False
-        return sum(f.get(row.counted) == 1 for f in forms) > sum(f.get(column.counted) == 1 for f in forms)
+        column = lane_axis(outer)
+        return column is None or _is_in_order(inner[-1], column, forms)
 
     # --- lanes are elements that are reduced -------------------------------------------------------
 
@@ -103,10 +108,12 @@ class ReductionBuilder:
             b.storage.stages.append(self._column_stage(outer, inner))
 
     def _column_stage(self, outer: list[LoopAxis], inner: list[LoopAxis], pieces: Pieces | None = None) -> BlockStage:
-        lanes = lane_axis([axis for axis in outer if axis.cut is None])
-        kept = [axis for axis in outer if axis is not lanes]
+        axes = [axis for axis in outer if axis.cut is None]
+        lanes = lane_axis(axes)
+        rows = row_axis(axes, lanes)
+        kept = [axis for axis in outer if axis not in (lanes, rows)]
         moved = None if pieces is None else pieces._replace(axis=next(n for n, axis in enumerate(kept) if axis.cut))
-        return self.builder.stage(Loops(kept, inner, lanes, pieces=moved))
+        return self.builder.stage(Loops(kept, inner, lanes, pieces=moved, rows=rows))
 
     # --- both ----------------------------------------------------------------------------------------
 
@@ -170,8 +177,7 @@ def store_scan(storage: StageStorage, e: Scan, order: Sequence[Index], out: Stri
     outer, inner = merged(domain, [*b.forms(), form]), merged((e.index,), [])
     column = lane_axis(outer)
     is_place = e.fn.startswith("arg")
-    narrow = column is None or (column.extent < MIN_ROW_LANES and inner[0].extent > column.extent)
-    if narrow and not is_place:
+    if not is_place and (column is None or _is_in_order(inner[0], column, [*b.forms(), form])):
         total, value = b.new(wide), b.new(source)
         b.before.append(IndexedInstruction("constant", total, numbers=(identity(e.fn, wide),)))
         b.body.append(IndexedInstruction("scan", value, (total, element), e.fn, source))
@@ -215,6 +221,17 @@ def running_place(b: StageBuilder, fn: str, source: DType, element: int, index: 
         wins = b.apply("bitor", bool_, bool_, wins, nan)
     b.apply("where", source, source, wins, element, best, to=best)
     return b.apply("where", int64, int64, wins, here, place, to=place)
+
+
+def _is_along(row: LoopAxis, column: LoopAxis, forms: Sequence[Form]) -> bool:
+    """Whether more reads are of consecutive elements along one axis than along another."""
+    return sum(f.get(row.counted) == 1 for f in forms) > sum(f.get(column.counted) == 1 for f in forms)
+
+
+def _is_in_order(row: LoopAxis, column: LoopAxis, forms: Sequence[Form]) -> bool:
+    if column.extent < MIN_ROW_LANES:
+        return row.extent > column.extent
+    return row.extent >= MIN_ROW_LANES and _is_along(row, column, forms)
 
 
 def _value_fn(fn: str) -> str:

@@ -12,8 +12,10 @@ from ....ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan
 from ....ir.size import Dim
 from .bytecode import BlockInstruction, BlockStage, Guard, InstructionKind, LinearForm, Pieces
 
-MIN_LANES = 16
+MIN_LANES = 8
 """Extent from which on the last axis has the lanes; below, the longest one."""
+MAX_ROW_LANES = 256
+"""Extent of the last axis below which the lanes are those of the last two axes."""
 
 Form: TypeAlias = "dict[Index | None, int]"
 """A linear form by index; the number under None is its start."""
@@ -83,6 +85,8 @@ class Loops(NamedTuple):
     """None: one lane."""
     lanes_inside: bool = False
     pieces: Pieces | None = None
+    rows: LoopAxis | None = None
+    """The second axis of the lanes, if they have two."""
 
 
 class StageBuilder:
@@ -251,7 +255,8 @@ class StageBuilder:
         )
         axes = merged(self.order, self.forms())
         lanes = lane_axis(axes)
-        return self.stage(Loops([a for a in axes if a is not lanes], [], lanes))
+        rows = row_axis(axes, lanes)
+        return self.stage(Loops([a for a in axes if a not in (lanes, rows)], [], lanes, rows=rows))
 
     @staticmethod
     def store_form(out: StridedMemory, order: Sequence[Index]) -> Form:
@@ -260,8 +265,8 @@ class StageBuilder:
 
     def stage(self, loops: Loops) -> BlockStage:
         """Return the stage with its loops."""
-        axes = [*loops.outer, *loops.inner]
-        lane = loops.lanes
+        axes = [*loops.outer, *loops.inner, *([] if loops.rows is None else [loops.rows])]
+        lane, rows = loops.lanes, 1 if loops.rows is None else loops.rows.extent
 
         def by_axis(form: Form) -> LinearForm:
             steps = [axis.step(form) for axis in axes]
@@ -288,8 +293,9 @@ class StageBuilder:
         return BlockStage(
             tuple([a.extent for a in loops.outer]),
             tuple([a.extent for a in loops.inner]),
-            1 if lane is None else lane.extent,
+            1 if lane is None else lane.extent * rows,
             loops.lanes_inside,
+            0 if lane is None or loops.rows is None else lane.extent,
             loops.pieces,
             tuple(self.dtypes),
             *[instructions(part) for part in (self.once, self.before, self.body, self.after)],
@@ -351,3 +357,10 @@ def lane_axis(axes: Sequence[LoopAxis]) -> LoopAxis | None:
     if axes[-1].extent >= MIN_LANES:
         return axes[-1]
     return max(reversed(axes), key=lambda axis: axis.extent)
+
+
+def row_axis(axes: Sequence[LoopAxis], lanes: LoopAxis | None) -> LoopAxis | None:
+    """Choose a second axis for the lanes, so that blocks are long if the last axis is short."""
+    if len(axes) < 2 or lanes is not axes[-1] or not MIN_LANES <= lanes.extent < MAX_ROW_LANES:
+        return None
+    return axes[-2]
