@@ -1,9 +1,10 @@
-"""Compare the profiler's time of each kernel with the GPU's own records, and a naive timer with both.
+"""Compare the profiler's time of each kernel, and that by events, with the GPU's own records and with a naive timer.
 
     TILEGRAD_LIBRARIES=off python -m bench.gpu_profiler [--out bench/results/h200-profiler-DATE.json]
 
-CUPTI times kernels in the hardware. Where it is missing or refused, bursts between two events are the reference: many
-runs in a row, so that the host's gaps and the cost of the events do not count. Both sides alternate, on a warm GPU.
+CUPTI times kernels in the hardware; a profile takes its times, too, and must find them again for its launches. Where it
+is missing or refused, bursts between two events are the reference: many runs in a row, so that the host's gaps and the
+cost of the events do not count. All sides alternate, on a warm GPU.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tilegrad.backend.cuda import activity
 from tilegrad.backend.cuda.watching import event_pair_cost
 from tilegrad.errors import DeviceError
 from tilegrad.profiler import profile
+from tilegrad.runtime import events
 from tilegrad.runtime.device import device
 
 ROUNDS, RUNS, BURST_RUNS = 5, 10, 50
@@ -67,12 +69,15 @@ def main_launch(times: Sequence[tuple[str, float]]) -> tuple[str, float]:
     return name, statistics.median(by_name[name])
 
 
-def profiled(run: Callable[[], Any]) -> list[tuple[str, float]]:
-    """Time the launches of some runs with the profiler."""
-    with profile() as prof:
+def profiled(run: Callable[[], Any], by_events: bool = False) -> list[tuple[str, float]]:
+    """Time the launches of some runs with the profiler; another listener makes it take the times of events."""
+    with ExitStack() as stack:
+        if by_events:
+            stack.enter_context(events.listening(lambda _: None))
+        prof = stack.enter_context(profile())
         for _ in range(RUNS):
             run()
-    return [(r.name, r.nanoseconds / 1e3) for r in prof.timeline.launches if r.timed]
+    return [(r.name, r.nanoseconds / 1e3) for r in prof.timeline.launches if r.timed and r.run is not None]
 
 
 def recorded(run: Callable[[], Any], cupti: activity.ActivityRecorder) -> list[tuple[str, float]]:
@@ -115,10 +120,12 @@ def row(
         jitted(*given)
     tg.cuda.synchronize()
     ours: list[tuple[str, float]] = []
+    ours_by_events: list[tuple[str, float]] = []
     theirs: list[tuple[str, float]] = []
     bursts, naives, truths = [], [], []
     for _ in range(ROUNDS):
         ours += profiled(lambda: jitted(*given))
+        ours_by_events += profiled(lambda: jitted(*given), by_events=True)
         if cupti is not None:
             theirs += recorded(lambda: jitted(*given), cupti)
         bursts.append(burst(lambda: jitted(*given)))
@@ -126,12 +133,14 @@ def row(
         truths.append(1e3 * tg.testing.do_bench(lambda: jitted(*given), warmup=1, rep=3, return_mode="median"))
     kernel, us = main_launch(ours)
     found: dict[str, Any] = {"name": name, "kernel": kernel, "profiler_us": us, "burst_us": statistics.median(bursts)}
+    _, found["events_us"] = main_launch(ours_by_events)
     found["launches_of_a_run"] = len(ours) // (ROUNDS * RUNS)
     if theirs:
         found["cupti_kernel"], found["cupti_us"] = main_launch(theirs)
         found["recorded"] = f"{len(theirs)} of {len(ours)}"
     reference = found.get("cupti_us", found["burst_us"])
-    found |= {"difference": us / reference - 1, "naive_us": statistics.median(naives)}
+    found |= {"difference": us / reference - 1, "events_difference": found["events_us"] / reference - 1}
+    found["naive_us"] = statistics.median(naives)
     return found | {"do_bench_us": statistics.median(truths)}
 
 
@@ -145,6 +154,8 @@ def main(arguments: list[str]) -> int:
                 stack.enter_context(cupti.recording())  # refusals come at the first use
         except DeviceError as refused:
             cupti, reason = None, str(refused)
+    with profile() as prof:
+        tg.ones(4, device="cuda").realize()
     rows = []
     for name, (fn, given) in workloads().items():
         try:
@@ -162,6 +173,7 @@ def main(arguments: list[str]) -> int:
         "driver": driver,
         "memory_bytes": gpu.limits["memory_bytes"],
         "reference": "CUPTI" if cupti is not None else f"bursts: {reason}",
+        "profiler_clock": prof.timeline.launches[0].clock,
         "event_pair_ns": event_pair_cost(gpu, gpu.queue),  # type: ignore[attr-defined, arg-type]
         "within_3_percent": sum(abs(r["difference"]) <= TOLERANCE for r in measured),
         "rows": rows,

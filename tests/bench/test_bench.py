@@ -299,11 +299,16 @@ def test_the_profiler_is_compared_with_the_records_of_the_gpu(monkeypatch: Any) 
     from bench import gpu_profiler
 
     monkeypatch.setattr(tg.cuda, "synchronize", lambda: None)
-    monkeypatch.setattr(gpu_profiler, "profiled", lambda run: [("fill", 1.0), ("add", 101.0)] * gpu_profiler.RUNS)
+
+    def profiled(run: Any, by_events: bool = False) -> list[tuple[str, float]]:
+        return [("fill", 1.0), ("add", 110.0 if by_events else 101.0)] * gpu_profiler.RUNS
+
+    monkeypatch.setattr(gpu_profiler, "profiled", profiled)
     monkeypatch.setattr(gpu_profiler, "recorded", lambda run, cupti: [("add", 100.0)] * gpu_profiler.RUNS)
     monkeypatch.setattr(gpu_profiler, "burst", lambda run: 104.0)
     row = gpu_profiler.row("add", lambda x: x + 1, (tg.ones(3),), object())  # type: ignore[arg-type]
     assert (row["kernel"], row["launches_of_a_run"], row["recorded"]) == ("add", 2, "50 of 100")
     assert abs(row["difference"] - 0.01) < 1e-9
+    assert abs(row["events_difference"] - 0.1) < 1e-9
     alone = gpu_profiler.row("add", lambda x: x + 1, (tg.ones(3),), None)
     assert abs(alone["difference"] - (101 / 104 - 1)) < 1e-9

@@ -3,7 +3,6 @@
 import ctypes
 import errno
 import struct
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +10,6 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad.backend.cuda import activity
-from tilegrad.backend.cuda.activity import ActivityRecorder, KernelRecord
-from tilegrad.errors import DeviceError
 from tilegrad.profile import counters, nvtx
 from tilegrad.profiler import emit_nvtx, profile, record_function
 
@@ -91,79 +87,3 @@ def test_without_the_library_ranges_do_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(nvtx, "library", lambda: None)
     assert nvtx.range_push("a") == nvtx.range_pop() == -1
     nvtx.mark("here")
-
-
-class Cupti:
-    """A library that delivers two records: a kernel inside a graph, and a copy."""
-
-    def __init__(self, status: int = 0) -> None:
-        self.status = status
-        self.enabled: list[int] = []
-        self.name = ctypes.create_string_buffer(b"softmax")
-
-    def cuptiActivityRegisterCallbacks(self, requested: Callable[..., None], completed: Callable[..., None]) -> int:
-        self.requested, self.completed = requested, completed
-        return self.status
-
-    def cuptiGetTimestamp(self, out: Any) -> int:
-        out._obj.value = 1_000
-        return 0
-
-    def cuptiActivityEnable(self, kind: int) -> int:
-        self.enabled.append(kind)
-        return 0
-
-    def cuptiActivityDisable(self, kind: int) -> int:
-        self.enabled.remove(kind)
-        return 0
-
-    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, out: Any) -> int:
-        out._obj.value = 3
-        return 0
-
-    def cuptiActivityFlushAll(self, flag: Any) -> int:
-        buffer, size, records = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
-        self.requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(records))
-        assert size.value == activity.BUFFER_BYTES
-        assert (buffer.value or 1) % activity.RECORD_ALIGNMENT == 0
-        at = buffer.value or 0
-        k = KernelRecord.from_address(at)
-        k.kind, k.start, k.stop, k.stream, k.node = activity.CONCURRENT_KERNEL, 2_000, 5_000, 7, 12
-        k.name = ctypes.cast(self.name, ctypes.c_char_p)
-        c = activity.CopyRecord.from_address(at + 256)
-        c.kind, c.start, c.stop = activity.MEMCPY, 6_000, 6_500
-        self.records = [at, at + 256]
-        self.completed(None, 0, at, size.value, 512)
-        return 0
-
-    def cuptiActivityGetNextRecord(self, buffer: Any, valid: Any, out: Any) -> int:
-        if not self.records:
-            return 13
-        out._obj.value = self.records.pop(0)
-        return 0
-
-
-def test_activity_records_of_cupti() -> None:
-    library = Cupti()
-    recorder = ActivityRecorder(library)
-    with recorder.recording() as found:
-        assert sorted(library.enabled) == [1, 2, 10]
-    kernel, copy = found
-    assert (kernel.kind, kernel.name, kernel.stream, kernel.node) == ("launch", "softmax", 7, 12)
-    assert kernel.stop - kernel.start == 3_000
-    assert (copy.kind, copy.name, copy.start - kernel.start) == ("copy", "copy", 4_000)
-    assert recorder.dropped == 3
-    assert not library.enabled
-
-
-def test_a_driver_that_does_not_allow_profiling() -> None:
-    """The setting is named, as in "the user does not have permission to profile on the target device"."""
-    with pytest.raises(DeviceError, match="NVreg_RestrictProfilingToAdminUsers=0"):
-        ActivityRecorder(Cupti(35))
-    with pytest.raises(DeviceError, match="answers 999"):
-        ActivityRecorder(Cupti(999))
-
-
-def test_no_library_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "candidates", lambda kind: iter(["/nowhere/libcupti.so.13"]))
-    assert activity.recorder.__wrapped__() is None  # type: ignore[attr-defined]

@@ -143,6 +143,7 @@ class profile:
             raise ArgumentError("profile: stop() without start()")
         try:
             self._finish_work()
+            self._recorder.complete_times()
         finally:
             self._close()
         if self._action in RECORDING and (self.schedule is None or self._recorder.noted):
@@ -188,6 +189,7 @@ class profile:
         ready = self._action is ProfilerAction.RECORD_AND_SAVE
         self.step_num += 1
         if ready:
+            self._recorder.complete_times()
             self._recorder.ended = events.now()
             self._recorder.recording = False
             self._ready()
@@ -203,6 +205,8 @@ class profile:
         recorder = self._recorder
         recording = self._action in RECORDING
         if recording and (before not in RECORDING or is_new):
+            if recorder.attached:
+                recorder.complete_times()  # what ran before is no part of the profile
             recorder.clear()
             self._timeline = None
         if self._action is ProfilerAction.NONE:
@@ -245,6 +249,7 @@ class profile:
         recorder = self._recorder
         if self._timeline is None or recorder.recording:
             if recorder.recording:
+                recorder.complete_times()
                 recorder.ended = events.now()
             found = timeline(recorder)
             if ProfilerActivity.CUDA not in self.activities:

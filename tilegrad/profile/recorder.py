@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from ..ir.location import is_inside
 from ..runtime import events
-from ..runtime.device import device
+from ..runtime.device import device, known_devices
 
 MAX_RECORDS = 1_000_000
 """Records that a profile keeps; those beyond are counted and left out."""
@@ -55,6 +55,8 @@ class Sample(NamedTuple):
 class Recorder:
     """Listens to the runtime while it is attached, and keeps what it hears while `recording`."""
 
+    accepts_later_times = True
+
     def __init__(self, *, with_stack: bool = False, memory: bool = False) -> None:
         self.with_stack = with_stack
         self.memory = memory
@@ -77,7 +79,7 @@ class Recorder:
 
     def __call__(self, event: events.TimedEvent) -> None:
         start = events.now()
-        if event.kind not in ("allocate", "free"):
+        if event.kind not in ("allocate", "free") and event.stop >= self.began:
             self.note(event)
         if self.memory and self.recording:
             self._sample(event.device)
@@ -131,6 +133,15 @@ class Recorder:
             events.listeners.append(self)
             _attached.add(self)
             self.attached = True
+            for place in known_devices():
+                place.begin_profile()
+
+    def complete_times(self) -> None:
+        """Complete the times of the runs so far."""
+        start = events.now()
+        for place in known_devices():
+            place.deliver_times()
+        self.cost += events.now() - start
 
     def detach(self) -> None:
         """Listen no more."""
@@ -138,6 +149,8 @@ class Recorder:
             events.listeners.remove(self)
             _attached.discard(self)
             self.attached = False
+            for place in known_devices():
+                place.end_profile()
 
 
 _attached: WeakSet[Recorder] = WeakSet()

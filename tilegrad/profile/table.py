@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .timeline import is_host
+from .timeline import DEVICE_WORK, is_host
 
 if TYPE_CHECKING:
     from .averages import Average, Averages
@@ -110,13 +110,7 @@ def _columns(
 
 
 def _rate(a: Average, amount: float | None, scale: float) -> float | None:
-    if (
-        not amount
-        or not a.timed
-        or a.timed != a.count
-        or not a.self_time
-        or a.kind not in ("launch", "copy", "operation")
-    ):
+    if not amount or not a.timed or a.timed != a.count or not a.self_time or a.kind not in (*DEVICE_WORK, "operation"):
         return None
     return amount / (a.self_time * 1e-6) * scale
 
@@ -126,15 +120,13 @@ def _of_limit(a: Average) -> str:
     return DASH if share is None else f"{100 * share:.0f} %" if share <= 1 else "> 100 %"
 
 
-def _device_lines(name: str, busy: int, span: int, overlap: int) -> list[str]:
+def _device_lines(name: str, busy: int, span: int, overlap: int, clocks: Iterable[str]) -> list[str]:
     lines = []
     if span and busy:
         idle, all_of_it = duration((span - busy) / 1e3), duration(span / 1e3)
         both = "" if is_host(name) else f", {duration(overlap / 1e3)} of it while the host worked, too"
         lines.append(f"{name}: busy {duration(busy / 1e3)}{both}, waiting {idle} of {all_of_it}")
-    if busy and not is_host(name):
-        lines.append(f"{name}: launches are timed one after the other, each with its launch; graphs overlap them")
-    return lines
+    return [*lines, *(f"{name}: timed by {clock}" for clock in clocks)]
 
 
 def _footer(everything: Averages) -> list[str]:
@@ -154,7 +146,8 @@ def _footer(everything: Averages) -> list[str]:
         lines[0] += f": WARNING, {len(launches) - timed:,} have no time ({devices} did not give it), shown as {DASH}"
     span = max(0, whole.ended - whole.began)
     for name in sorted({r.device for r in launches}):
-        lines += _device_lines(name, whole.busy(name), span, whole.overlap(name))
+        clocks = sorted({r.clock for r in launches if r.device == name and r.clock})
+        lines += _device_lines(name, whole.busy(name), span, whole.overlap(name), clocks)
     if whole.left_out:
         lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
     if span:

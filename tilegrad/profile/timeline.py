@@ -15,6 +15,9 @@ from .attribution import UNKNOWN, LaunchOrigin, sources_of
 from .count import Work
 from .recorder import Noted, Range, Recorder, Sample
 
+DEVICE_WORK = ("launch", "copy", "fill")
+"""Kinds of records that a device works for."""
+
 
 class TimelineRecord:
     """One thing that happened. Times are nanoseconds of the monotonic clock."""
@@ -41,6 +44,8 @@ class TimelineRecord:
         """The time of what it holds."""
         self.run: TimelineRecord | None = None
         """The run that started a launch."""
+        self.clock = ""
+        """The source of its times, where a device has several."""
         self.workers: tuple[tuple[int, int, int], ...] = ()
         """Each worker thread that took part, with the beginning and the end of its work."""
 
@@ -87,7 +92,7 @@ class Timeline(NamedTuple):
 
     @property
     def launches(self) -> list[TimelineRecord]:
-        return self.of("launch", "copy")
+        return self.of(*DEVICE_WORK)
 
     def busy(self, device: str) -> int:
         """Nanoseconds in which a device worked."""
@@ -129,6 +134,7 @@ def timeline(recorder: Recorder) -> Timeline:
     """Build the records of all that was recorded."""
     sources: dict[events.Launches, list[LaunchOrigin]] = {}
     records = [r for noted in recorder.noted for r in _records(noted, recorder, sources)]
+    separate(records)
     records.sort(key=lambda r: (r.lane, r.start, -r.stop))
     nest(records)
     return Timeline(records, list(recorder.samples), recorder.began, recorder.ended, recorder.left_out, recorder.cost)
@@ -146,9 +152,10 @@ def _records(
             yield TimelineRecord(kind, name, device, lane, start, stop, source=source, stack=noted.stack)
         case event:
             name = event.name if event.kind != "copy" else f"copy {event.name}"
+            on_device = event.kind in DEVICE_WORK and not is_host(event.device)
             yield TimelineRecord(
-                event.kind, name, event.device, lane, event.start, event.stop, bytes=event.bytes, origin=event.origin,
-                stack=noted.stack,
+                event.kind, name, event.device, event.device if on_device else lane, event.start, event.stop,
+                bytes=event.bytes, origin=event.origin, stack=() if on_device else noted.stack,
             )  # fmt: skip
 
 
@@ -184,14 +191,25 @@ def _of_run(
     begun = stamps[0] if stamps else run.start
     for n, (step, source) in enumerate(zip(plan.steps, sources, strict=True)):
         ended = stamps[step.stamp] if stamps else run.start
+        stream, timed = "", bool(stamps)
+        if run.spans is not None:
+            span = run.spans[n]
+            timed, (begun, ended, stream) = span is not None, _times(span, run.start, plan.device)
         name = f"copy {step.name}" if step.kind == "copy" and not step.name.startswith("copy ") else step.name
         record = TimelineRecord(
-            step.kind, name, plan.device, own_lane, begun, ended, timed=bool(stamps), source=source, bytes=step.bytes
+            step.kind, name, plan.device, stream or own_lane, begun, ended, timed=timed, source=source, bytes=step.bytes
         )
-        record.run = whole
+        record.run, record.clock = whole, run.clock
         record.workers = tuple(_workers(run, plan.steps[n - 1].stamp if n else 0, step.stamp))
         yield record
         begun = ended
+
+
+def _times(span: events.LaunchSpan | None, start: int, device: str) -> tuple[int, int, str]:
+    """Return the times of a launch and its lane; where they are missing, the start of its run."""
+    if span is None:
+        return start, start, ""
+    return span.start, span.stop, f"{device} stream {span.stream}"
 
 
 def _workers(run: events.Run, before: int, stamp: int) -> Iterator[tuple[int, int, int]]:
@@ -210,6 +228,20 @@ def _workers(run: events.Run, before: int, stamp: int) -> Iterator[tuple[int, in
 def is_host(device: str) -> bool:
     """Test whether the host waits for each launch of a device."""
     return not device.startswith("cuda")
+
+
+def separate(records: Iterable[TimelineRecord]) -> None:
+    """Move work of a GPU that overlaps other work of its lane to further lanes: none is part of the other."""
+    ends: dict[str, list[int]] = {}
+    work = [r for r in records if r.timed and r.kind in DEVICE_WORK and not is_host(r.device)]
+    for record in sorted(work, key=lambda r: (r.start, r.stop)):
+        lanes = ends.setdefault(record.lane, [])
+        n = next((n for n, end in enumerate(lanes) if end <= record.start), len(lanes))
+        if n == len(lanes):
+            lanes.append(0)
+        lanes[n] = record.stop
+        if n:
+            record.lane = f"{record.lane} ({n + 1})"
 
 
 def nest(records: Iterable[TimelineRecord]) -> None:

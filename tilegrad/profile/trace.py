@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .files import write_whole
-from .timeline import Timeline, TimelineRecord, is_host
+from .timeline import DEVICE_WORK, Timeline, TimelineRecord, is_host
 
 MAX_TRACE_BYTES = 20_000_000
 """Bytes of a trace: more than this opens slowly, or not at all."""
@@ -102,7 +102,7 @@ def _rows(r: TimelineRecord, began: int, lanes: _Lanes, number: int) -> Iterator
     process = COMPILER if r.kind == "compile" else HOST if is_host(r.device) or r.kind == "run" else DEVICES
     own = lanes.of(process, r.lane)
     yield _span(r.name, r.kind, r.start - began, r.nanoseconds, own, _about(r))
-    arrows = [(own, r.start)] if r.kind in ("launch", "copy") and process == DEVICES else []
+    arrows = [(own, r.start)] if r.kind in DEVICE_WORK and process == DEVICES else []
     for worker, start, stop in r.workers:
         at = lanes.of(WORKERS, f"worker {worker}")
         yield _span(r.name, r.kind, start - began, stop - start, at, {"device": r.device})

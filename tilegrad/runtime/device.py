@@ -145,6 +145,15 @@ class Device(ABC):
     def synchronize(self) -> None:  # noqa: B027 - most devices have finished when they return
         """Wait until all work started here is done."""
 
+    def begin_profile(self) -> None:  # noqa: B027 - most devices time launches as they run
+        """Prepare to time launches for a profile that has begun to listen."""
+
+    def deliver_times(self) -> None:  # noqa: B027
+        """Complete the times of all runs that were reported without."""
+
+    def end_profile(self) -> None:  # noqa: B027
+        """Time no more launches, unless another profile listens."""
+
     def source(self, kernel: Kernel) -> str:
         """Return the readable source that the backend generates for a kernel: LLVM IR, CUDA C++."""
         return ""

@@ -1,7 +1,7 @@
 """Emit events while programs run.
 
     event ::= TimedEvent(kind, name, device, start, stop, bytes, operations)     times in ns of `perf_counter_ns`
-    run   ::= Run(launches, start, stop, stamps, workers, overhead)         a whole program, its launches by time stamps
+    run   ::= Run(launches, start, stop, stamps, workers, overhead, spans, clock)     a whole program with its launches
 
 Emitted in low layers (devices, pools, executors), consumed in high ones (profiles, traces, tests). Without listeners
 an event costs a test of an empty list: write `if listeners: emit(...)`. A run is one record; listeners
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-Kind = Literal["run", "launch", "copy", "allocate", "free", "compile", "load"]
+Kind = Literal["run", "launch", "copy", "fill", "allocate", "free", "compile", "load"]
 
 
 class TimedEvent(NamedTuple):
@@ -62,6 +62,14 @@ class Launches:
         self.sizes = sizes
 
 
+class LaunchSpan(NamedTuple):
+    """When a GPU worked for a launch, and in which stream."""
+
+    start: int
+    stop: int
+    stream: int
+
+
 class Run(NamedTuple):
     """One run of a program: the host called it between `start` and `stop`."""
 
@@ -75,6 +83,10 @@ class Run(NamedTuple):
 
     overhead: int = 0
     """Nanoseconds that recording added to it: time stamps, and barriers between launches, as calibrated."""
+    spans: Sequence[LaunchSpan | None] | None = None
+    """The times of launches that may overlap, instead of stamps; entries are filled later, None until then."""
+    clock: str = ""
+    """The source of the times, in words, where a device has several."""
 
     def events(self) -> Iterator[TimedEvent]:
         """Return an event for each launch with a time, then one for the run."""
@@ -105,6 +117,11 @@ def emit(
     event = TimedEvent(kind, name, device, start, stop or start, bytes, operations, origin)
     for listener in tuple(listeners):
         listener(event)
+
+
+def accept_later_times() -> bool:
+    """Return whether all listeners ask for times (`Device.deliver_times`) that are not there when a run is reported."""
+    return bool(listeners) and all(getattr(listener, "accepts_later_times", False) for listener in listeners)
 
 
 def emit_run(run: Run) -> None:

@@ -23,8 +23,8 @@ def make_gpus() -> Iterator[Maker]:
     made: list[str] = []
     hidden = {d.name: registry._devices.pop(d.name) for d in registry.known_devices() if d.name.startswith("cuda")}
 
-    def make(count: int = 1, **options: int) -> list[CudaDevice]:
-        driver = SimulatedDriver(count, **options)
+    def make(count: int = 1, driver: SimulatedDriver | None = None, **options: int) -> list[CudaDevice]:
+        driver = driver or SimulatedDriver(count, **options)
         found = [CudaDevice(driver, next(_numbers)) for _ in range(count)]
         for gpu in found:
             made.append(registry.register(gpu).name)

@@ -17,6 +17,7 @@ from ...ir.dtype import DType, float16
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
+from ...runtime import events
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.device import Device, Statistics, known_devices
 from ...runtime.executable import CompiledKernel, Executable
@@ -27,6 +28,7 @@ from .choosing import LibraryChoices
 from .code.hardware import TENSOR_CORE_CAPABILITY
 from .driver import Driver, DriverFault
 from .functions import LoadedKernels
+from .launch_times import LaunchTimer, timer_of
 from .memory import AllMemory, CudaBuffer, DeviceMemory, Tally
 from .properties import properties
 from .queues import Queue, here
@@ -56,6 +58,10 @@ class CudaDevice(Device):
         self.properties = properties(driver, number)
         self.event_cost: int | None = None
         """Nanoseconds that events add to the time of a kernel; None until they are measured."""
+        self.launch_timer: LaunchTimer | None = None
+        """Times launches by the GPU's own records while a profile listens."""
+        self.timing_by_events = ""
+        """Why events time the launches of the profile that listens."""
         self.broken = ""
         """Why the device is unusable; empty if it works."""
         self._lock = lock()
@@ -159,6 +165,24 @@ class CudaDevice(Device):
                 while self.graphs_ended:
                     self.driver.end_graph(*self.graphs_ended.pop())
             self.index_faults.look()
+
+    def begin_profile(self) -> None:
+        self.timing_by_events = ""
+        if self._started and not self.broken and self.runs:
+            with self.entered():
+                timer_of(self, self.queue)
+
+    def deliver_times(self) -> None:
+        if self.launch_timer is not None and not self.broken:
+            places = [d for d in known_devices() if isinstance(d, CudaDevice) and d.driver is self.driver]
+            for place in places:
+                place.synchronize()
+            self.launch_timer.deliver({place.number: place.name for place in places})
+
+    def end_profile(self) -> None:
+        if self.launch_timer is not None and not events.accept_later_times():
+            self.launch_timer.end()
+            self.launch_timer = None
 
     # --- memory --------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from .tensor_map import ALIGNED, BYTES, TensorMap
 if TYPE_CHECKING:
     from ...ir.tile import Kernel
     from .build import CudaBinary
+    from .launch_times import LaunchTimer
 
 MIN_DRIVER_VERSION = 12000
 """Oldest driver with all functions in the table of `native.py`: CUDA 12.0."""
@@ -83,8 +84,11 @@ class KernelCall:
         values: Sequence[int],
         maps: Sequence[TensorMap] = (),
         extents: tuple[int, ...] = (),
+        symbol: str = "",
     ) -> None:
         self.name = name
+        self.symbol = symbol
+        """Name of the function in its module, by which tools of NVIDIA know it; empty if it is not known."""
         self.function = function
         self.blocks = blocks
         self.threads = threads
@@ -265,9 +269,20 @@ class Driver(ABC):
     def elapsed(self, start: int, stop: int) -> float:
         """Return the milliseconds between two timed events."""
 
+    def delay_call(self, nanoseconds: int) -> KernelCall | None:
+        """Return the launch of a kernel that takes this long; None if the driver has none."""
+        return None
+
     def delay(self, nanoseconds: int, stream: int) -> bool:
         """Keep a stream busy, so that the host submits ahead of it; False if the driver cannot."""
-        return False
+        call = self.delay_call(nanoseconds)
+        if call is not None:
+            self.launch(call, stream)
+        return call is not None
+
+    def launch_timer(self) -> LaunchTimer | None:
+        """Return what times launches by the GPU's own records, None without any; DeviceError if it is refused."""
+        return None
 
     @abstractmethod
     def mark(self, stream: int, address: int, number: int) -> None:

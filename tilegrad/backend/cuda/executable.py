@@ -20,10 +20,11 @@ from ...runtime.executable import Executable, HoistedProgram, Runner
 from ..constant_inputs import parted
 from .driver import LibraryCall
 from .graphs import ProgramGraph
+from .launch_times import timer_of
 from .memory import CudaBuffer, class_bytes
 from .plan import plan_program, written_buffers
 from .queues import DIRECT_RUNS, MARK_INTERVAL, Queue, QueuedWork
-from .watching import WATCHED, check_accesses, profile_steps
+from .watching import WATCHED, check_accesses, launches_of, profile_steps
 
 if TYPE_CHECKING:
     from .device import CudaDevice
@@ -78,6 +79,8 @@ class CudaBinding:
         by_library = any(isinstance(step.call, LibraryCall) for step in self.plan.steps)
         self.is_graph = (not self.is_single or by_library) and not self.plan.calls_external
         self.runs = 0
+        self.launches: events.Launches | None = None
+        """What profiles are told of a run; None until one listens."""
         self.graph: ProgramGraph | None = None
         self.data: list[int] = [0] * len(self.plan.patches)
         """Addresses that the arguments are patched with."""
@@ -131,12 +134,16 @@ class CudaBinding:
             number = queue.submitted + 1
             queue.recent.append((number, self.work, number % MARK_INTERVAL == 0))
             if events.listeners:
-                self.patch(data)
-                profile_steps(self.device, queue, self.name, self.plan.steps, self.executable)
+                self._submit_profiled(queue, data, buffers[: self.plan.inputs])
             elif self.is_graph:
-                self._submit_graph(queue, data, buffers[: self.plan.inputs])
+                graph = self._current_graph(data, buffers[: self.plan.inputs])
+                if graph is None:
+                    self._submit_directly(queue)
+                else:
+                    self.device.driver.launch_graph(graph.executable, queue.handle)
             else:
-                self._submit_directly(queue, data)
+                self.patch(data)
+                self._submit_directly(queue)
             if number % MARK_INTERVAL == 0:
                 self.device.driver.mark(queue.handle, queue.progress, number)
             queue.submitted = number
@@ -171,27 +178,39 @@ class CudaBinding:
                             self.device.driver.encode(place, map, address + offset)
                 self.data[n] = address
 
-    def _submit_directly(self, queue: Queue, data: list[int]) -> None:
-        self.patch(data)
+    def _submit_directly(self, queue: Queue) -> None:
         launch, stream = self.device.driver.start, queue.handle
         for step in self.plan.steps:
             launch(step.call, stream)
 
-    def _submit_graph(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
-        if self.graph is not None and self.graph.data == data:
-            self.device.driver.launch_graph(self.graph.executable, queue.handle)
-            return
-        distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
-        graph = self.graph
-        if graph is not None and graph.distinct and not distinct:
-            self._submit_directly(queue, data)  # concurrent nodes would now conflict, because inputs alias
-            return
-        if self.is_single and data != self.data:
-            self._submit_directly(queue, data)  # a direct library call is cheaper than updating a graph
+    def _submit_profiled(self, queue: Queue, data: list[int], inputs: Sequence[CudaBuffer]) -> None:
+        """Submit the work as it runs without a profile where the GPU's records time it, else step by step."""
+        device, steps = self.device, self.plan.steps
+        if self.launches is None:
+            self.launches = launches_of(device, self.name, steps, self.executable)
+        timer = timer_of(device, queue)
+        if timer is not None and self.is_graph and self.runs > DIRECT_RUNS and timer.can_time(device, steps):
+            timer.run(device, queue, self.launches, steps, self._current_graph(data, inputs))
             return
         self.patch(data)
+        if timer is not None:
+            timer.run(device, queue, self.launches, steps)
+        else:
+            profile_steps(device, queue, self.launches, steps)
+
+    def _current_graph(self, data: list[int], inputs: Sequence[CudaBuffer]) -> ProgramGraph | None:
+        """Return the graph with the current addresses; None, with patched calls, if the steps are to be submitted."""
+        graph = self.graph
+        if graph is not None and graph.data == data:
+            return graph
+        distinct = not self.plan.updated or len({x.address for x in inputs}) == len(inputs)
+        may_conflict = graph is not None and graph.distinct and not distinct  # concurrent nodes, because inputs alias
+        is_cheaper_directly = self.is_single and data != self.data  # a library call, than updating a graph
+        self.patch(data)
+        if may_conflict or is_cheaper_directly:
+            return None
         if graph is None:
             graph = self.graph = ProgramGraph(self.device, self.plan, distinct, data)
         elif graph.data != data:
             graph.renew(data)
-        self.device.driver.launch_graph(graph.executable, queue.handle)
+        return graph

@@ -39,7 +39,9 @@ class LoadedKernel(NamedTuple):
         blocks = code.blocks(prod(grid), limits.multi_processor_count)
         check_launch(limits, self.name, blocks, code.threads, code.shared, code.registers, self.origin)
         values = [*arguments, *(*grid, 1, 1, 1)[:3], *self.index_faults]
-        return KernelCall(self.name, self.handle, blocks, code.threads, code.shared, values, code.maps)
+        return KernelCall(
+            self.name, self.handle, blocks, code.threads, code.shared, values, code.maps, symbol=code.name
+        )
 
 
 class LoadedKernels:

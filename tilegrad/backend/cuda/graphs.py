@@ -27,6 +27,8 @@ class ProgramGraph:
         self.data = list(data)
         self.distinct = distinct
         """Whether the graph assumes that inputs do not alias."""
+        self.node_numbers: dict[int, int] | None = None
+        """The launch of each node by the number that profilers know it by; None until one asks."""
         driver = device.driver
         with events.timed("compile", "graph", device.name):
             self.graph = driver.new_graph()

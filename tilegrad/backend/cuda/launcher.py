@@ -22,10 +22,11 @@ from ...ir.tile_checker import check
 from ...runtime import events
 from ...runtime.buffer import DeviceBuffer
 from .driver import KernelCall
+from .launch_times import timer_of
 from .memory import CudaBuffer
 from .plan import PlannedCall
 from .queues import DIRECT_RUNS, MARK_INTERVAL, QueuedWork
-from .watching import WATCHED, check_accesses, profile_steps
+from .watching import WATCHED, check_accesses, launches_of, profile_steps
 
 if TYPE_CHECKING:
     from .device import CudaDevice
@@ -114,7 +115,11 @@ def submit(
         if watched == "checked" and launch is not None:
             check_accesses(device, queue, step)
     if events.listeners:
-        profile_steps(device, queue, work.program, [step])
+        launches, timer = launches_of(device, work.program, [step]), timer_of(device, queue)
+        if timer is not None:
+            timer.run(device, queue, launches, [step])
+        else:
+            profile_steps(device, queue, launches, [step])
     else:
         driver.launch(call, queue.handle)
     if watched in WATCHED:

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import CompileError, DeviceError
-from . import libraries, nvrtc
+from . import activity, libraries, nvrtc
 from .driver import (
     ATTRIBUTES,
     MIN_DRIVER_VERSION,
@@ -25,6 +25,9 @@ from .driver import (
     OpenLibrary,
 )
 from .tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from .launch_times import LaunchTimer
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -188,6 +191,7 @@ class NativeDriver(Driver):
         self._libraries: dict[tuple[int, str], OpenLibrary | None] = {}
         self._delays: dict[int, int] = {}
         """The kernel that waits, of each context."""
+        self._launch_timer: LaunchTimer | None = None
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function and raise an error unless it succeeds."""
@@ -298,15 +302,21 @@ class NativeDriver(Driver):
         self.call("cuEventElapsedTime", byref(milliseconds), start, stop)
         return milliseconds.value
 
-    def delay(self, nanoseconds: int, stream: int) -> bool:
+    def delay_call(self, nanoseconds: int) -> KernelCall | None:
         context = c_void_p()
         self.call("cuCtxGetCurrent", byref(context))
         if (context.value or 0) not in self._delays:
             self._delays[context.value or 0] = self._delay_function()
         function = self._delays[context.value or 0]
-        if function:
-            self.launch(KernelCall("delay", function, 1, 1, 0, [nanoseconds]), stream)
-        return function != 0
+        return KernelCall("delay", function, 1, 1, 0, [nanoseconds]) if function else None
+
+    def launch_timer(self) -> LaunchTimer | None:
+        from .launch_times import LaunchTimer
+
+        if self._launch_timer is None:
+            found = activity.recorder()
+            self._launch_timer = LaunchTimer(found) if found is not None else None
+        return self._launch_timer
 
     def _delay_function(self) -> int:
         """Compile the kernel that waits; 0 without a compiler."""

@@ -26,10 +26,8 @@ CALIBRATIONS = 5
 """Measurements of the cost of an event pair, of which the median counts."""
 
 
-def profile_steps(
-    device: CudaDevice, queue: Queue, name: str, steps: Sequence[PlannedCall], executable: Any = None
-) -> None:
-    """Run the steps one after the other and emit the GPU time of each.
+def profile_steps(device: CudaDevice, queue: Queue, launches: events.Launches, steps: Sequence[PlannedCall]) -> None:
+    """Run the steps one after the other and emit the GPU time of each, by events.
 
     The GPU waits until the host has submitted all: otherwise short kernels would be timed with gaps in which the host
     submits. The measured cost of an event pair is subtracted.
@@ -50,10 +48,9 @@ def profile_steps(
     elapsed = [round(driver.elapsed(marks[0], mark) * 1e6) for mark in marks]
     times = stamps_of(elapsed, cost, events.now() - elapsed[-1] if delayed else start)
     overhead = delayed * delay + cost * len(steps)
-    launches = events.Launches(
-        name, device.name, [_launch_event(step, n) for n, step in enumerate(steps, 1)], executable
-    )
-    events.emit_run(events.Run(launches, start, stop, times if device.runs else (), (), overhead))
+    reason = f" ({device.timing_by_events})" if device.timing_by_events else ""
+    clock = f"events, one launch after the other, where graphs overlap them{reason}"
+    events.emit_run(events.Run(launches, start, stop, times if device.runs else (), (), overhead, None, clock))
     for mark in marks:
         driver.end_event(mark)
 
@@ -102,7 +99,12 @@ def stamps_of(elapsed: Sequence[int], cost: int, start: int) -> list[int]:
     return found
 
 
-def _launch_event(step: PlannedCall, number: int) -> events.Launched:
+def launches_of(device: CudaDevice, name: str, steps: Sequence[PlannedCall], executable: Any = None) -> events.Launches:
+    """Describe the launches of a program to profiles."""
+    return events.Launches(name, device.name, [_launched(step, n) for n, step in enumerate(steps, 1)], executable)
+
+
+def _launched(step: PlannedCall, number: int) -> events.Launched:
     if isinstance(step.call, CopyCall):
         return events.Launched("copy", step.origin.removeprefix("to "), number, step.bytes, step.operations)
     return events.Launched("launch", step.call.name, number, step.bytes, step.operations)
