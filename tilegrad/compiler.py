@@ -24,7 +24,7 @@ from .runtime import events
 from .runtime.announce import announced
 from .runtime.buffer import DeviceBuffer
 from .runtime.choice import Lock, LockEntry
-from .runtime.device import Device, device
+from .runtime.device import Device, LaunchListener, device
 from .runtime.executable import Executable
 from .runtime.singletons import lock as new_lock
 from .runtime.target_model import TargetModel
@@ -162,13 +162,14 @@ def compile(
         key = job.key
         program = None if key is None else part("runtime.programs", "read")(key)
         stages = None
-        if program is None:
-            with events.timed("compile", name, "cpu"):
-                stages = run_stages(job)
-            program = stages.program
-            if key is not None:
-                part("runtime.programs", "write")(key, program)
-        executable = place.load(program, frozenset([program.inputs[n] for n in constant_inputs]))
+        with place.compiling() as listener:
+            if program is None:
+                with events.timed("compile", name, "cpu"):
+                    stages = run_stages(job, None if constant_inputs or settings().use else listener)
+                program = stages.program
+                if key is not None:
+                    part("runtime.programs", "write")(key, program)
+            executable = place.load(program, frozenset([program.inputs[n] for n in constant_inputs]))
     again = partial(compile, graph, updates, name, place, fit, constant_inputs)
     return Compiled(program, executable, lambda: stages or run_stages(job), place.name, elsewhere, job.lock, again)
 
@@ -194,8 +195,8 @@ def add_choices(place: Device, found: Mapping[str, LockEntry]) -> None:
 _locks: dict[tuple[str, str], Lock] = {}
 
 
-def run_stages(job: Job) -> Stages:
-    """Run the stages of the compiler."""
+def run_stages(job: Job, listener: LaunchListener | None = None) -> Stages:
+    """Run the stages of the compiler; `listener` learns of each launch as soon as it is made."""
     from .schedule.assemble import assemble
     from .schedule.fuse import fuse
     from .schedule.order import order
@@ -219,7 +220,7 @@ def run_stages(job: Job) -> Stages:
         graph = stages.keep("rematerialise", partial(_fitted, graph, job), graph)
     found = stages.keep("fuse", lambda: fuse(graph, target))
     schedule = stages.keep("order", lambda: order(found, job.updates), found)
-    program = stages.keep("program", lambda: assemble(schedule, job.updates, job.name, job.lock))
+    program = stages.keep("program", lambda: assemble(schedule, job.updates, job.name, job.lock, listener))
     if settings().use:
         from .schedule.replace import replace
 

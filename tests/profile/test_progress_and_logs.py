@@ -8,17 +8,20 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
 from tilegrad import compiler, logging
+from tilegrad.backend.cpu import kernels_ahead
 from tilegrad.errors import ArgumentError
 from tilegrad.jitted.tuning import ProgressLine
 from tilegrad.profile import logs
 from tilegrad.runtime import announce, events, programs
+from tilegrad.schedule import assemble
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +84,74 @@ def test_long_compilations_show_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     (tg.rand(3).realize() * 2.7182 + 0.31).exp().realize()
     assert quick.getvalue() == ""
     assert not announce._busy
+
+
+class Clock:
+    """A clock, and an event that is set after some waits; time passes while somebody waits."""
+
+    def __init__(self, waits: int) -> None:
+        self.seconds, self.waits = 100.0, waits
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wait(self, seconds: float) -> bool:
+        self.waits -= 1
+        self.seconds += seconds
+        return self.waits < 0
+
+
+@pytest.mark.parametrize(
+    ("waits", "lines"), [(0, []), (1, [": 0 s"]), (4, [": 0 s", ": 1 s", *[": 2 s, kernel 2 of 9"] * 2])]
+)
+def test_the_line_tells_time_and_progress(waits: int, lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before half a second; then it is renewed in place, and erased in the end."""
+    screen, clock, work = Terminal(), Clock(waits), announce.Announcement("compiling p for cpu")
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(announce, "time", clock)
+    monkeypatch.setattr(announce, "_busy", [work])
+    seen: list[str] = []
+
+    def wait(seconds: float) -> bool:
+        done = Clock.wait(clock, seconds)
+        if clock.seconds > 101.4:
+            announce.note_progress("kernel 2 of 9")
+        seen.append(screen.getvalue())
+        return done
+
+    announce._show(work, cast(threading.Event, SimpleNamespace(wait=wait)))
+    assert announce.PATIENCE_S == 0.5
+    assert seen[0] == ""
+    shown = [line for line in screen.getvalue().split("\r\x1b[K") if line]
+    assert "\n" not in screen.getvalue()
+    assert [line.removeprefix("compiling p for cpu") for line in shown] == lines
+    assert not lines or screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_the_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that wraps could not be erased."""
+    monkeypatch.setenv("COLUMNS", "30")
+    assert len(announce.Announcement("x" * 100).line(1.0)) == 29
+
+
+def test_a_terminal_that_erases_no_line_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert announce._is_terminal()
+    monkeypatch.setenv("TERM", "dumb")
+    assert not announce._is_terminal()
+    monkeypatch.setattr(sys, "stderr", None)
+    assert not announce._is_terminal()
+
+
+def test_a_compilation_tells_how_many_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(assemble, "note_progress", told.append)
+    monkeypatch.setattr(kernels_ahead, "note_progress", told.append)
+    x = tg.rand(13, 17).realize()
+    ((x * 1.732).sum(0) @ tg.rand(17, 5).realize() + 0.9).softmax(0).realize()
+    kernels = [text for text in told if text.startswith("kernel 1 of ")]
+    assert kernels
+    assert all(text.startswith(("kernel ", "machine code of ")) for text in told)
 
 
 def test_tuning_shows_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:

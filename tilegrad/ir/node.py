@@ -162,7 +162,7 @@ class Structure(Node):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields without cached values: hashes of strings differ between processes."""
         own = self.__dict__.copy()  # another thread may find out the hash meanwhile
-        return {name: x for name, x in own.items() if name not in ("_hash", "_parts")}
+        return {name: x for name, x in own.items() if name not in ("_hash", "_parts", "_packed")}
 
 
 class _Interning(type):

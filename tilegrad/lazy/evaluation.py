@@ -75,14 +75,17 @@ def compute(*tensors: Handle) -> list[Value]:
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
-    if initial:
-        realize(initial)
     try:
+        if initial:
+            realize(initial)
         realize([*values, *(x.own_value() for x in company), *others])
     except TraceError:
         if not company and not others:
             raise
         realize(values)  # what is computed from something that vmap maps stands for nothing outside of it
+    except KeyboardInterrupt:
+        pending.checks[:0] = checks  # for the next evaluation
+        raise
     for x in (*tensors, *company):
         drop_history(x)
     for value in others:

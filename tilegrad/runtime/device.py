@@ -11,8 +11,9 @@ import importlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,7 +24,8 @@ from .buffer import DeviceBuffer, Usage
 from .singletons import lock
 
 if TYPE_CHECKING:
-    from ..ir.program import Program
+    from ..ir.program import Launch, Program
+    from ..ir.size import Dim
     from ..ir.tile import Kernel
     from .executable import CompiledKernel, Executable
     from .target_model import TargetModel
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 owner_tables: list[Callable[[str], list[str]]] = []
 """Functions that list the owners of a device's memory by purpose, for errors: the layers above register theirs."""
+
+
+LaunchListener: TypeAlias = "Callable[[Launch, Mapping[str, Dim]], None]"
+"""Receives a launch of a program that is being made, with the bytes of the buffers that it uses."""
 
 
 class Statistics(NamedTuple):
@@ -135,6 +141,12 @@ class Device(ABC):
     def compile(self, kernel: Kernel) -> CompiledKernel:
         """Compile a kernel to a function."""
         raise DeviceError(f"{self.name} does not run kernels")
+
+    def compiling(self) -> AbstractContextManager[LaunchListener | None]:
+        """Return a context in which the kernels of a program may be compiled while the program is still being made: it
+        gives the function to call with each launch.
+        """
+        return nullcontext()
 
     def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         """Compile a program for this device; `constant_inputs` seldom change between calls (`Executable.hoisted`)."""

@@ -75,7 +75,7 @@ class PrivateFolder:
             os.replace(
                 self._before + aside, self._before + name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor
             )
-        except OSError:
+        except BaseException:  # an interrupt, too, leaves no file behind
             self.remove(aside)
             raise
 
@@ -88,7 +88,7 @@ class PrivateFolder:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(file, rest) :]
-        except OSError:
+        except BaseException:  # an interrupt, too, leaves no file behind
             self.remove(aside)
             raise
         finally:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from ..ir.graph import Value
 from ..ir.program import Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
+from ..runtime.announce import note_progress
 from ..runtime.choice import Choice, Lock
+from ..runtime.device import LaunchListener
 from .group import Group, Schedule
 from .instances import Lowered
 from .lower import lower
@@ -15,20 +17,28 @@ from .memory import Lifetime, plan
 
 
 def assemble(
-    schedule: Schedule, updates: Mapping[int, int] = {}, name: str = "program", lock: Lock = Lock()
+    schedule: Schedule,
+    updates: Mapping[int, int] = {},
+    name: str = "program",
+    lock: Lock = Lock(),
+    listener: LaunchListener | None = None,
 ) -> Program:
     """Make the program of a schedule. `updates` maps outputs (by number) to the inputs whose new values they are: they
-    are copied there unless a kernel overwrites the input in place. `lock` has the tuned choices.
+    are copied there unless a kernel overwrites the input in place. `lock` has the tuned choices; `listener` learns of
+    each launch as soon as it is made, if there are several.
     """
-    return _Assembly(schedule, updates, lock).program(name)
+    return _Assembly(schedule, updates, lock, listener if len(schedule.groups) > 1 else None).program(name)
 
 
 class _Assembly:
     """The buffers and steps of a program under construction. A value without a kernel is copied."""
 
-    def __init__(self, schedule: Schedule, updates: Mapping[int, int], lock: Lock) -> None:
+    def __init__(
+        self, schedule: Schedule, updates: Mapping[int, int], lock: Lock, listener: LaunchListener | None
+    ) -> None:
         self.schedule = schedule
         self.lock = lock
+        self.listener = listener
         self.updates = updates
         self.overwritten = dict(schedule.overwritten)
         self.names = buffer_names(schedule)
@@ -81,7 +91,11 @@ class _Assembly:
     def program(self, name: str) -> Program:
         schedule, names = self.schedule, self.names
         groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
-        steps = (*self.first, *(step for g in groups for step in self._steps(g)), *self.last)
+        made: list[Step] = []
+        for n, group in enumerate(groups):
+            note_progress(f"kernel {n + 1} of {len(groups)}")
+            made += self._steps(group)
+        steps = (*self.first, *made, *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)
         return Program(name, _sizes(schedule), placed, inputs, self.outputs, steps, arena)
@@ -92,7 +106,11 @@ class _Assembly:
             from .external_calls import steps_of
 
             return steps_of(group, self.names)
-        return [launch_of(lower(group, self.names, self.schedule.target, self._choice(group)), self.names)]
+        lowered = lower(group, self.names, self.schedule.target, self._choice(group))
+        launch = launch_of(lowered, self.names)
+        if self.listener is not None:
+            self.listener(launch, {self.names[v]: v.type.bytes for v in lowered.arguments if isinstance(v, Value)})
+        return [launch]
 
     def _buffers(self) -> list[ProgramBuffer]:
         buffers = {self.names[x]: ProgramBuffer(self.names[x], x.type, "input") for x in self.schedule.inputs}

@@ -41,31 +41,41 @@ class CodegenTask(Generic[T]):
 
 
 class CodegenThread:
-    """Context manager that owns the thread; where no thread can be started, the caller runs the tasks itself."""
+    """Context manager that owns the thread, which starts with the first task; where no thread can be started, the
+    caller runs the tasks itself. On an error the tasks that have not begun are dropped.
+    """
 
     def __enter__(self) -> CodegenThread:
         self.queue: SimpleQueue[CodegenTask[bytes] | None] = SimpleQueue()
-        self.thread: Thread | None = Thread(target=self._loop, daemon=True)
-        try:
-            self.thread.start()
-        except RuntimeError:  # the interpreter is shutting down, or the system allows no more threads
-            self.thread = None
+        self.thread: Thread | None = None
+        self.dropped = False
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.queue.put(None)
+        self.dropped = error is not None
         if self.thread is not None:
+            self.queue.put(None)
             self.thread.join()
 
     def submit(self, work: Callable[[], bytes]) -> CodegenTask[bytes]:
         """Queue a task behind those submitted before."""
         made = CodegenTask(work)
-        if self.thread is None:
+        if self.thread is None and not self._starts():
             made.run()
         else:
             self.queue.put(made)
         return made
 
+    def _starts(self) -> bool:
+        """Start the thread, if the interpreter is not shutting down and the system allows one more."""
+        thread = Thread(target=self._loop, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self.thread = thread
+        return True
+
     def _loop(self) -> None:
-        while (work := self.queue.get()) is not None:
+        while (work := self.queue.get()) is not None and not self.dropped:
             work.run()

@@ -6,6 +6,7 @@ nor code.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -18,7 +19,6 @@ from ...runtime.cache_pressure import shrink
 from ...runtime.index_faults import SYMBOL, IndexFaults
 from ...runtime.singletons import lock
 from . import objects
-from .background_codegen import CodegenThread
 
 
 class KernelCode:
@@ -61,7 +61,7 @@ def build_kernels(kernels: Sequence[Kernel]) -> KernelCode:
         missing = [kernel for form, kernel in different.items() if form not in codes]
         if missing and len(_linked) >= MAX_LINKED:
             shrink()
-        made = dict(zip(missing, _compile_all(missing), strict=True))
+        made = dict(zip(missing, compiling.objects(missing), strict=True))
         for group in _by_unique_names(missing):
             names = [kernel.name for kernel in group]
             code = objects.link([made[kernel] for kernel in group], names, {SYMBOL: index_faults.address})
@@ -71,20 +71,34 @@ def build_kernels(kernels: Sequence[Kernel]) -> KernelCode:
     return KernelCode(addresses, list(codes.values()))
 
 
-def _compile_all(kernels: Sequence[Kernel]) -> list[bytes]:
-    """Compile kernels to object files; LLVM generates code of one in a thread while the next is lowered."""
-    if len(kernels) < 2:
-        return [kernel_object(kernel) for kernel in kernels]
-    with CodegenThread() as codegen:
-        return [result() for result in [_start_compiling(kernel, codegen.submit) for kernel in kernels]]
+def kernel_objects(kernels: Sequence[Kernel]) -> list[bytes]:
+    """Compile kernels to object files, one after the other."""
+    return [kernel_object(kernel) for kernel in kernels]
+
+
+class CompilingThread(threading.local):
+    """How each thread compiles kernels."""
+
+    objects: Callable[[Sequence[Kernel]], list[bytes]] = staticmethod(kernel_objects)
+    """Compiles kernels to object files; `KernelsAhead` replaces it while a program is being made."""
+
+
+compiling = CompilingThread()
+
+
+def is_linked(kernel: Kernel) -> bool:
+    """Whether the code of a kernel is in memory."""
+    from .target import target
+
+    return (kernel.form(), target().matrix_unit) in _linked
 
 
 def kernel_object(kernel: Kernel) -> bytes:
     """Return the object file of a kernel, from the disk cache if it is there."""
-    return _start_compiling(kernel, None)()
+    return start_compiling(kernel, None)()
 
 
-def _start_compiling(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
+def start_compiling(kernel: Kernel, submit: Callable[..., Any] | None) -> Callable[[], bytes]:
     """Start compiling a kernel; return a function that waits for its object file. `submit` queues code generation."""
     from .target import target
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ...deferred import part
 from ...ir.dtype import DType
 from ...ir.precision import Precision
 from ...ir.program import Program
 from ...ir.tile import Kernel
 from ...runtime.buffer import DeviceBuffer, Everything
-from ...runtime.device import Device, Statistics
+from ...runtime.device import Device, LaunchListener, Statistics
 from ...runtime.executable import CompiledKernel, Executable
 from ...runtime.singletons import lock
 from ...runtime.target_model import TargetModel
@@ -83,6 +85,10 @@ class CpuDevice(Device):
         from .launch import LaunchedKernel  # loads LLVM
 
         return LaunchedKernel(kernel)
+
+    def compiling(self) -> AbstractContextManager[LaunchListener | None]:
+        begin = part("backend.cpu.kernels_ahead", "KernelsAhead")  # loads LLVM
+        return nullcontext() if begin is None else begin()
 
     def load(self, program: Program, constant_inputs: Set[str] = frozenset()) -> Executable:
         from .executable import CpuExecutable  # loads LLVM

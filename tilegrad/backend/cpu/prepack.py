@@ -19,13 +19,14 @@ constants, such as the weights of an inference: these are packed once for many r
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...ir import tile as ir
 from ...ir.dtype import float32, int64, uint8
 from ...ir.graph import TensorType
+from ...ir.node import set_fact_once
 from ...ir.program import Launch, Program, ProgramBuffer, Step, Tiles
 from ...ir.size import Dim, known
 from ...ir.tile_access import accesses, expressions, names_in, statements
@@ -49,10 +50,15 @@ def prepack(program: Program, target: Target, constants: Set[str] = frozenset())
     """
     steps: list[Step] = []
     buffers: list[ProgramBuffer] = []
+    bytes = {b.name: b.type.bytes for b in program.buffers}
     for step in program.steps:
-        made = _prepacked_launch(step, target, program, len(buffers), constants) if isinstance(step, Launch) else None
-        steps += [step] if made is None else made[0]
-        buffers += [] if made is None else made[1]
+        packed = packed_launch(step, target, bytes, constants) if isinstance(step, Launch) else None
+        if isinstance(step, Launch) and packed is not None:
+            launches, memory = _launches(step, packed, program, len(buffers))
+            steps += launches
+            buffers += memory
+        else:
+            steps.append(step)
     if not buffers:
         return program
     arena = program.arena
@@ -63,26 +69,62 @@ def prepack(program: Program, target: Target, constants: Set[str] = frozenset())
     )
 
 
-def _prepacked_launch(
-    launch: Launch, target: Target, program: Program, count: int, constants: Set[str]
-) -> tuple[list[Step], list[ProgramBuffer]] | None:
-    """Split a launch into packing launches and the product; return them with their buffers, behind all other memory."""
+class PackedLaunch(NamedTuple):
+    """A launch split into packing launches and the product of what these have packed."""
+
+    packers: list[PackingLaunch]
+    kernel: PrepackedKernel
+
+
+def packed_launch(
+    launch: Launch, target: Target, bytes: Mapping[str, Dim], constants: Set[str] = frozenset()
+) -> PackedLaunch | None:
+    """Split a launch into packing launches and the product, if it pays; `bytes` are the sizes of its buffers. What was
+    found is kept with the kernel: a launch is split when it is made, and again in its program.
+    """
     grid = [tiles.count({}) for tiles in launch.grid if type(tiles.extent) is int]
-    known = {p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants}
+    known = frozenset(
+        [p.name for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True) if a in constants]
+    )
     repeats = MIN_READERS if target.matrix_unit or target.pairs else MIN_PANEL_READERS
     if len(grid) < len(launch.grid) or (prod(grid) < repeats and not known) or launch.users:
         return None
-    kernels = _PackingKernels(launch.kernel, grid, target, known)
-    arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
-    bytes = {b.name: b.type.bytes for b in program.buffers}
+    given = tuple([bytes.get(str(a), 0) for a in launch.arguments])
+    found: dict[Any, PackedLaunch | None] = set_fact_once(launch.kernel, "_packed", {})
+    key = (tuple(grid), target, given, known)
+    if key not in found:
+        found[key] = _split(launch.kernel, grid, target, given, known)
+    return found[key]
+
+
+def _split(
+    kernel: ir.Kernel, grid: Sequence[int], target: Target, bytes: Sequence[Dim], known: Set[str]
+) -> PackedLaunch | None:
+    kernels = _PackingKernels(kernel, grid, target, known)
+    own = {p.name: count for p, count in zip(kernel.parameters, bytes, strict=True)}
     packers = [packer for right in (False, True) if (packer := kernels.launch(right)) is not None]
-    packers = [
-        packer
-        for packer in packers
-        if _is_small(packer, [bytes.get(str(arguments.get(p.name)), 0) for p in packer.kernel.parameters])
-    ]
+    packers = [p for p in packers if _is_small(p, [own.get(x.name, 0) for x in p.kernel.parameters])]
     if not packers:
         return None
+    packed = tuple([p for packer in packers for p in packer.packed])
+    prepacked = PrepackedKernel(
+        kernel.name,
+        (*kernel.parameters, *[ir.TileParameter(packer.memory, uint8) for packer in packers]),
+        kernel.body,
+        kernel.origin,
+        None,
+        packed,
+        tuple(kernels.products) if _is_prepacked_sum(kernel, kernels.products, packed) else (),
+    )
+    return PackedLaunch(packers, prepacked)
+
+
+def _launches(
+    launch: Launch, packed: PackedLaunch, program: Program, count: int
+) -> tuple[list[Step], list[ProgramBuffer]]:
+    """Return the launches that replace a launch, with their buffers, behind all other memory."""
+    packers = packed.packers
+    arguments = {p.name: a for p, a in zip(launch.kernel.parameters, launch.arguments, strict=True)}
     device = program.buffers[0].type.device
     at = -(-program.arena // ALIGNMENT) * ALIGNMENT if type(program.arena) is int else None
     steps: list[Step] = []
@@ -93,17 +135,7 @@ def _prepacked_launch(
         at = None if at is None else at + packer.bytes
         own = tuple([name if p.name == packer.memory else arguments[p.name] for p in packer.kernel.parameters])
         steps.append(Launch(packer.kernel, own, tuple([Tiles(n, 1) for n in packer.grid]), launch.stream, packer.work))
-    packed = tuple([p for packer in packers for p in packer.packed])
-    prepacked = PrepackedKernel(
-        launch.kernel.name,
-        (*launch.kernel.parameters, *[ir.TileParameter(packer.memory, uint8) for packer in packers]),
-        launch.kernel.body,
-        launch.kernel.origin,
-        None,
-        packed,
-        tuple(kernels.products) if _is_prepacked_sum(launch.kernel, kernels.products, packed) else (),
-    )
-    steps.append(launch.replaced(kernel=prepacked, arguments=(*launch.arguments, *[b.name for b in buffers])))
+    steps.append(launch.replaced(kernel=packed.kernel, arguments=(*launch.arguments, *[b.name for b in buffers])))
     return steps, buffers
 
 
