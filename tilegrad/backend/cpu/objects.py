@@ -10,7 +10,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 
@@ -30,6 +30,10 @@ VECTOR_FEATURES: Mapping[str, frozenset[str]] = {
     "avx512": AVX2 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
 """Features that need wide registers, for each value of `TILEGRAD_VECTORS`."""
+
+
+Optimise: TypeAlias = "bool | Literal['inline']"
+"""Which of LLVM's passes run on a module: none, those of level 2, or only the inliner of what is marked for it."""
 
 
 class HostProcessor(NamedTuple):
@@ -85,14 +89,18 @@ class LinkedCode:
 
 
 def compile_kernels(
-    kernels: Sequence[tuple[str, str]], host: HostProcessor, *, optimise: bool = False, symbols: Mapping[str, int] = {}
+    kernels: Sequence[tuple[str, str]],
+    host: HostProcessor,
+    *,
+    optimise: Optimise = False,
+    symbols: Mapping[str, int] = {},
 ) -> LinkedCode:
     """Compile and link kernels, each given as the name of its function and a module of IR."""
     objects = [cached_object(name, ir, host, optimise=optimise) for name, ir in kernels]
     return link(objects, [name for name, _ in kernels], symbols)
 
 
-def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> bytes:
+def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> bytes:
     """Compile a module of IR to an object file, or read it from the disk cache."""
     store = shared("objects")
     name_of_object = key("object", ir, *host, version(), optimise)
@@ -104,7 +112,7 @@ def cached_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = F
     return found
 
 
-def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> bytes:
+def compile_object(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> bytes:
     """Compile a module of IR to an object file."""
     machine = _machine(host)
     module = _module(name, ir, machine, optimise)
@@ -120,7 +128,7 @@ def version() -> str:
     return ".".join(map(str, llvm.llvm_version_info))
 
 
-def assembly(name: str, ir: str, host: HostProcessor, *, optimise: bool = False) -> str:
+def assembly(name: str, ir: str, host: HostProcessor, *, optimise: Optimise = False) -> str:
     """Return the assembly of a module."""
     machine = _machine(host)
     return str(machine.emit_assembly(_module(name, ir, machine, optimise)))
@@ -168,7 +176,7 @@ def _machine(host: HostProcessor) -> Any:
     return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
-def _module(name: str, ir: str, machine: Any, optimise: bool) -> Any:
+def _module(name: str, ir: str, machine: Any, optimise: Optimise) -> Any:
     try:
         module = llvm.parse_assembly(ir)
         module.verify()
@@ -177,5 +185,11 @@ def _module(name: str, ir: str, machine: Any, optimise: bool) -> Any:
     if optimise:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        if optimise == "inline":
+            passes = llvm.create_new_module_pass_manager()
+            passes.add_always_inliner_pass()
+            passes.add_global_dead_code_eliminate_pass()
+        else:
+            passes = builder.getModulePassManager()
+        passes.run(module, builder)
     return module

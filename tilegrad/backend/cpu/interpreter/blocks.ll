@@ -48,7 +48,7 @@ define private ptr @slot(ptr %s, ptr %i, i64 %n) alwaysinline {
   ret ptr %x
 }
 
-define private i64 @linear(ptr %s, ptr %f) alwaysinline {
+define private i64 @linear(ptr %s, ptr %f) noinline {
 entry:
   %start = load i64, ptr %f
   %step = call i64 @word(ptr %f, i64 1)
@@ -80,7 +80,7 @@ leave:
 
 ; Operands of what moves elements: 2 slot, 3 other slot, 4 offset of the register, 5 bytes of an element, 6 number of
 ; the memory among the arguments, 7 the linear form of the address in bytes.
-define private ptr @memory(ptr %s, ptr %i) alwaysinline {
+define private ptr @memory(ptr %s, ptr %i) noinline {
   %arguments.at = getelementptr %state, ptr %s, i64 0, i32 3
   %arguments = load ptr, ptr %arguments.at
   %number = call i64 @word(ptr %i, i64 6)
@@ -176,16 +176,36 @@ entry:
   %first = call i64 @linear(ptr %s, ptr %form)
   %step = call i64 @word(ptr %form, i64 1)
   %m = call i64 @word(ptr %s, i64 1)
-  br label %loop
+  %whole = and i64 %m, -8
+  %some = icmp ne i64 %whole, 0
+  %step.one = insertelement <8 x i64> poison, i64 %step, i64 0
+  %steps = shufflevector <8 x i64> %step.one, <8 x i64> poison, <8 x i32> zeroinitializer
+  %first.one = insertelement <8 x i64> poison, i64 %first, i64 0
+  %firsts = shufflevector <8 x i64> %first.one, <8 x i64> poison, <8 x i32> zeroinitializer
+  %lanes = mul <8 x i64> %steps, <i64 0, i64 1, i64 2, i64 3, i64 4, i64 5, i64 6, i64 7>
+  %start = add <8 x i64> %firsts, %lanes
+  %by = shl <8 x i64> %steps, splat (i64 3)
+  br i1 %some, label %loop, label %rest
 loop:
   %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
-  %moved = mul i64 %n, %step
-  %x = add i64 %first, %moved
+  %x = phi <8 x i64> [ %start, %entry ], [ %x.next, %loop ]
   %at = getelementptr i64, ptr %to, i64 %n
-  store i64 %x, ptr %at
-  %n.next = add i64 %n, 1
-  %more = icmp ult i64 %n.next, %m
-  br i1 %more, label %loop, label %leave
+  store <8 x i64> %x, ptr %at, align 8
+  %x.next = add <8 x i64> %x, %by
+  %n.next = add i64 %n, 8
+  %more = icmp ult i64 %n.next, %whole
+  br i1 %more, label %loop, label %rest
+rest:
+  %k = phi i64 [ %whole, %entry ], [ %whole, %loop ], [ %k.next, %one ]
+  %left = icmp ult i64 %k, %m
+  br i1 %left, label %one, label %leave
+one:
+  %moved = mul i64 %k, %step
+  %y = add i64 %first, %moved
+  %k.at = getelementptr i64, ptr %to, i64 %k
+  store i64 %y, ptr %k.at
+  %k.next = add i64 %k, 1
+  br label %rest
 leave:
   ret void
 }
@@ -196,37 +216,33 @@ entry:
   %to = call ptr @slot(ptr %s, ptr %i, i64 2)
   %from = call ptr @slot(ptr %s, ptr %i, i64 3)
   %extent = call i64 @word(ptr %i, i64 6)
+  %extent.one = insertelement <16 x i64> poison, i64 %extent, i64 0
+  %extents = shufflevector <16 x i64> %extent.one, <16 x i64> poison, <16 x i32> zeroinitializer
   %m = call i64 @word(ptr %s, i64 1)
   %masked = call i64 @word(ptr %i, i64 5)
   %some = icmp sge i64 %masked, 0
+  %mask.at = select i1 %some, i64 5, i64 3
+  %mask = call ptr @slot(ptr %s, ptr %i, i64 %mask.at)                   ; positions, if there is no mask: not looked at
+  %every = xor i1 %some, true
+  %every.one = insertelement <16 x i1> poison, i1 %every, i64 0
+  %everywhere = shufflevector <16 x i1> %every.one, <16 x i1> poison, <16 x i32> zeroinitializer
   br label %loop
 loop:
   %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
   %from.at = getelementptr i64, ptr %from, i64 %n
-  %x = load i64, ptr %from.at
-  %inside = icmp ult i64 %x, %extent
-  %byte = zext i1 %inside to i8
+  %x = load <16 x i64>, ptr %from.at, align 8
+  %inside = icmp ult <16 x i64> %x, %extents
+  %hold.at = getelementptr i8, ptr %mask, i64 %n
+  %hold = load <16 x i8>, ptr %hold.at, align 1
+  %holds = icmp ne <16 x i8> %hold, zeroinitializer
+  %allowed = or <16 x i1> %holds, %everywhere
+  %both = and <16 x i1> %inside, %allowed
+  %bytes = zext <16 x i1> %both to <16 x i8>
   %at = getelementptr i8, ptr %to, i64 %n
-  store i8 %byte, ptr %at
-  %n.next = add i64 %n, 1
+  store <16 x i8> %bytes, ptr %at, align 1
+  %n.next = add i64 %n, 16
   %more = icmp ult i64 %n.next, %m
-  br i1 %more, label %loop, label %then
-then:
-  br i1 %some, label %mask, label %leave
-mask:
-  %other = call ptr @slot(ptr %s, ptr %i, i64 5)
-  br label %mask.loop
-mask.loop:
-  %k = phi i64 [ 0, %mask ], [ %k.next, %mask.loop ]
-  %other.at = getelementptr i8, ptr %other, i64 %k
-  %y = load i8, ptr %other.at
-  %both.at = getelementptr i8, ptr %to, i64 %k
-  %z = load i8, ptr %both.at
-  %both = and i8 %y, %z
-  store i8 %both, ptr %both.at
-  %k.next = add i64 %k, 1
-  %k.more = icmp ult i64 %k.next, %m
-  br i1 %k.more, label %mask.loop, label %leave
+  br i1 %more, label %loop, label %leave
 leave:
   ret void
 }
@@ -317,13 +333,16 @@ moving:
 }
 
 ; Runs an instruction once for each row of the lanes: the lanes are those of two axes, and the instruction steps along
-; both. 2 slot, 3 bytes of an element, 4 axis of the rows, 5 lanes of a row, 6 the instruction.
+; both. 2 slot, 3 bytes of an element, 4 axis of the rows, 5 lanes of a row, 6 whether all rows are equal, 7 the
+; instruction.
 define void @by_rows(ptr %s, ptr %i) {
 entry:
   %item = call i64 @word(ptr %i, i64 3)
   %axis = call i64 @word(ptr %i, i64 4)
   %length = call i64 @word(ptr %i, i64 5)
-  %inner = getelementptr i64, ptr %i, i64 6
+  %equal = call i64 @word(ptr %i, i64 6)
+  %rows_differ = icmp eq i64 %equal, 0
+  %inner = getelementptr i64, ptr %i, i64 7
   %function = load ptr, ptr %inner
   %slot = call ptr @slot_at(ptr %s, ptr %i, i64 2)
   %block = load ptr, ptr %slot
@@ -335,12 +354,14 @@ entry:
   %first = load i64, ptr %first.at
   %row.first = udiv i64 %first, %length
   %column.first = urem i64 %first, %length
+  %period = call i64 @llvm.smin.i64(i64 %n, i64 %length)
+  %stop = select i1 %rows_differ, i64 %n, i64 %period
   br label %loop
 loop:
   %done = phi i64 [ 0, %entry ], [ %done.next, %loop ]
   %row = phi i64 [ %row.first, %entry ], [ %row.next, %loop ]
   %column = phi i64 [ %column.first, %entry ], [ 0, %loop ]
-  %left = sub i64 %n, %done
+  %left = sub i64 %stop, %done
   %here = sub i64 %length, %column
   %some = call i64 @llvm.smin.i64(i64 %left, i64 %here)
   store i64 %row, ptr %counter
@@ -353,8 +374,21 @@ loop:
   call void %function(ptr %s, ptr %inner)
   %done.next = add i64 %done, %some
   %row.next = add i64 %row, 1
-  %more = icmp slt i64 %done.next, %n
-  br i1 %more, label %loop, label %leave
+  %more = icmp slt i64 %done.next, %stop
+  br i1 %more, label %loop, label %again
+again:
+  %have = phi i64 [ %stop, %loop ], [ %have.next, %double ]
+  %missing = sub i64 %n, %have
+  %any = icmp sgt i64 %missing, 0
+  br i1 %any, label %double, label %leave
+double:
+  %copied = call i64 @llvm.smin.i64(i64 %missing, i64 %have)
+  %have.bytes = mul i64 %have, %item
+  %bytes = mul i64 %copied, %item
+  %to = getelementptr i8, ptr %block, i64 %have.bytes
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %block, i64 %bytes, i1 false)
+  %have.next = add i64 %have, %copied
+  br label %again
 leave:
   store i64 %n, ptr %s
   store i64 %m, ptr %m.at

@@ -1,40 +1,49 @@
 ; Instructions that move elements of {bits} bits one by one (see `blocks.ll`).
 
+define private void @fill_{bits}(ptr %to, i{bits} %x, i64 %m) {
+entry:
+  %whole = and i64 %m, -64
+  %some = icmp ne i64 %whole, 0
+  %one = insertelement <64 x i{bits}> poison, i{bits} %x, i64 0
+  %all = shufflevector <64 x i{bits}> %one, <64 x i{bits}> poison, <64 x i32> zeroinitializer
+  br i1 %some, label %loop, label %rest
+loop:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
+  %at = getelementptr i{bits}, ptr %to, i64 %n
+  store <64 x i{bits}> %all, ptr %at, align {bytes}
+  %n.next = add i64 %n, 64
+  %more = icmp ult i64 %n.next, %whole
+  br i1 %more, label %loop, label %rest
+rest:
+  %k = phi i64 [ %whole, %entry ], [ %whole, %loop ], [ %k.next, %single ]
+  %left = icmp ult i64 %k, %m
+  br i1 %left, label %single, label %leave
+single:
+  %k.at = getelementptr i{bits}, ptr %to, i64 %k
+  store i{bits} %x, ptr %k.at
+  %k.next = add i64 %k, 1
+  br label %rest
+leave:
+  ret void
+}
+
 ; A number (3) in all lanes.
 define void @constant_{bits}(ptr %s, ptr %i) {
-entry:
   %to = call ptr @slot(ptr %s, ptr %i, i64 2)
   %x.at = getelementptr i64, ptr %i, i64 3
   %x = load i{bits}, ptr %x.at                                           ; the low bytes of the word
   %m = call i64 @word(ptr %s, i64 1)
-  br label %loop
-loop:
-  %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
-  %at = getelementptr i{bits}, ptr %to, i64 %n
-  store i{bits} %x, ptr %at
-  %n.next = add i64 %n, 1
-  %more = icmp ult i64 %n.next, %m
-  br i1 %more, label %loop, label %leave
-leave:
+  call void @fill_{bits}(ptr %to, i{bits} %x, i64 %m)
   ret void
 }
 
 ; One element of memory in all lanes.
 define void @splat_{bits}(ptr %s, ptr %i) {
-entry:
   %to = call ptr @slot(ptr %s, ptr %i, i64 2)
   %from = call ptr @memory(ptr %s, ptr %i)
   %x = load i{bits}, ptr %from, align {bytes}
   %m = call i64 @word(ptr %s, i64 1)
-  br label %loop
-loop:
-  %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
-  %at = getelementptr i{bits}, ptr %to, i64 %n
-  store i{bits} %x, ptr %at
-  %n.next = add i64 %n, 1
-  %more = icmp ult i64 %n.next, %m
-  br i1 %more, label %loop, label %leave
-leave:
+  call void @fill_{bits}(ptr %to, i{bits} %x, i64 %m)
   ret void
 }
 

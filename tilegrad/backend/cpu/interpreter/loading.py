@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ....ir.dtype import DType, bool_, float32, float64
 from ....ir.functions import FUNCTIONS
@@ -26,12 +26,12 @@ from ..target import target
 from ..task_table import ArgumentPatch, TaskTable
 from .bytecode import BlockInstruction, BlockProgram, BlockStage, LinearForm
 from .opcodes import GROUP_LANES, Opcode, opcode_ir
-from .translate import MAX_AXES
+from .registers import MAX_AXES, MIN_BLOCK_LANES, allocate_registers
 
 if TYPE_CHECKING:
     from ..device import CpuDevice
 
-MAX_BLOCK_LANES, MIN_BLOCK_LANES = 2048, 128
+MAX_BLOCK_LANES = 2048
 MAX_REGISTER_BYTES = 24 << 10
 """Bytes of a block's registers: with what is read in place they stay in the first cache."""
 STAGE_WORDS = 21 + 2 * MAX_AXES
@@ -54,7 +54,7 @@ def driver() -> objects.LinkedCode:
         text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
     names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
     names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
-    image = objects.cached_object("the block interpreter", text, objects.host(), optimise=True)
+    image = objects.cached_object("the block interpreter", text, objects.host(), optimise="inline")
     return objects.link([image], names, {SYMBOL: index_faults.address})
 
 
@@ -138,51 +138,6 @@ def _opcode(i: BlockInstruction, stage: BlockStage) -> Opcode:
     return Opcode(i.kind, i.fn, i.source, stage.dtypes[i.result])
 
 
-class RegisterFile(NamedTuple):
-    """Where the register of each value begins, and the bytes of all of them."""
-
-    offsets: list[int]
-    bytes: int
-
-
-def _live_values(stage: BlockStage) -> dict[int, int]:
-    """Return the number of the instruction of the body that uses each value last, for values of the body alone."""
-    kept = {n for i in (*stage.once, *stage.before, *stage.after) for n in (i.result, *i.args)}
-    last: dict[int, int] = {}
-    for k, i in enumerate(stage.body):
-        for n in (i.result, *i.args):
-            if n >= 0 and n not in kept:
-                last[n] = k
-    return last
-
-
-def _allocated(stage: BlockStage, lanes: int) -> RegisterFile:
-    """Assign registers; those of values that are no longer used serve others."""
-    last, offsets, free, top = _live_values(stage), [0] * len(stage.dtypes), dict[int, list[int]](), 0
-    room = -(-lanes // GROUP_LANES) * GROUP_LANES
-
-    def take(value: int) -> None:
-        nonlocal top
-        size = stage.dtypes[value].bytes
-        waiting = free.get(size)
-        if waiting:
-            offsets[value] = waiting.pop()
-        else:
-            offsets[value] = top
-            top += size * room
-
-    for value in range(len(stage.dtypes)):
-        if value not in last:
-            take(value)
-    for k, i in enumerate(stage.body):
-        if i.result in last and i.kind != "store":
-            take(i.result)
-        for n in dict.fromkeys((*i.args, i.result)):
-            if last.get(n) == k:
-                free.setdefault(stage.dtypes[n].bytes, []).append(offsets[n])
-    return RegisterFile(offsets, max(64, top))
-
-
 def block_lanes(stage: BlockStage) -> int:
     """Choose the lanes of a block: as many as keep the registers in the first cache, and whole groups if possible."""
     in_place = {i.result for i in stage.body if i.kind == "load" and i.form is not None and i.form.steps[-1] == 1}
@@ -212,7 +167,7 @@ class _NativeStage:
     def __init__(self, stage: BlockStage) -> None:
         self.stage = stage
         self.lanes = block_lanes(stage)
-        self.registers = _allocated(stage, self.lanes)
+        self.registers = allocate_registers(stage, self.lanes)
         parts = (stage.once, stage.before, stage.body, stage.after)
         words = [0] * STAGE_WORDS
         bounds = []
@@ -292,7 +247,10 @@ class _NativeStage:
             made = self._moving(driver().addresses[f"store_strided_{8 * item}"], i, i.args[0], item)
         else:
             made = self._stepping(i, item, rows=True)
-        words += [driver().addresses["by_rows"], 6 + len(made), made[2], item, axis, self.stage.row_lanes, *made]
+        forms = [i.form, *[guard.form for guard in i.guards]]
+        equal = i.kind != "store" and all(form.steps[axis] == 0 for form in forms)
+        head = [driver().addresses["by_rows"], 7 + len(made), made[2], item, axis, self.stage.row_lanes, int(equal)]
+        words += [*head, *made]
 
     def _stepping(self, i: BlockInstruction, item: int, *, rows: bool = False) -> list[int]:
         """Return the words of an instruction that makes or reads the lanes of a linear form."""

@@ -17,10 +17,9 @@ from ....ir.scalar import Expr, Index, Position, Read, Reduce, Scan, facts, free
 from ....ir.size import is_static
 from .bytecode import BlockProgram, BlockStage
 from .reductions import store_reduction, store_scan
+from .registers import fits
 from .stages import NotTranslated, StageBuilder, StridedMemory, static
 
-MAX_AXES = 16
-"""Axes that the counters of a stage have room for."""
 MAX_TEMPORARY_BYTES = 1 << 30
 """Bytes of a temporary beyond which an expression is not translated."""
 
@@ -98,8 +97,7 @@ class _Translation:
             out = StridedMemory(self.inputs, shape, row_major(shape))  # type: ignore[arg-type]
             self._store(element, indices, out)
         program = BlockProgram(self.inputs, tuple(self.temporaries), tuple(self.stages))
-        fits = all(len(stage.outer) + len(stage.inner) <= MAX_AXES for stage in program.stages)
-        return program if fits else None
+        return program if all(map(fits, program.stages)) else None
 
     def memory(self, source: Any) -> StridedMemory:
         return self._memories[source]
