@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from ..config import settings
 from ..ir.graph import Value
-from ..ir.size import Size
 from ..runtime.device import Device
 from .node_groups import Key
 from .step_plan import FirstTierPlan, forget_plan, plan_of
@@ -19,12 +18,38 @@ MAX_COUNTED_STRUCTURES = 1 << 16
 def plan_for(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan | None:
     """Count a meeting of a structure and return its plan; None if a compiled program runs it."""
     knobs = settings()
-    if not place.has_first_tier or knobs.use or any(isinstance(n, Size) for v in order for n in v.shape):
+    if _why_compiled(order, place):
         return None
     if knobs.tier == "counted" and _met(key) >= knobs.compile_at:
         forget_plan(key)
         return None
     return plan_of(key, order, place)
+
+
+def _why_compiled(order: Sequence[Value], place: Device) -> str:
+    """Tell why a structure cannot run in the first tier; empty if it can."""
+    knobs = settings()
+    if knobs.tier == "compiled":
+        return "TILEGRAD_TIER=compiled"
+    if knobs.use:
+        return "TILEGRAD_USE puts kernels in the place of generated ones"
+    if not place.has_first_tier:
+        return f"{place.name} has no first tier"
+    if any(extent.__class__ is not int for v in order for extent in v.type.shape):
+        return "sizes vary"
+    return ""
+
+
+def explain_tier(key: Key, order: Sequence[Value], place: Device) -> str:
+    """Tell which tier would run a structure now, why, and by which steps; this is no meeting."""
+    why, knobs, met = _why_compiled(order, place), settings(), _meetings.get(hash(key), 0)
+    if not why and knobs.tier == "counted" and met + 1 >= knobs.compile_at:
+        why = f"met {met} times before; TILEGRAD_COMPILE_AT={knobs.compile_at}"
+    if why:
+        return f"compiled as one program: {why}"
+    until = f"met {met} times before, compiled at meeting {knobs.compile_at}"
+    plan = FirstTierPlan(key, order, place)
+    return f"first tier: {until if knobs.tier == 'counted' else 'TILEGRAD_TIER=interpreted'}\n{plan}"
 
 
 def _met(key: Key) -> int:

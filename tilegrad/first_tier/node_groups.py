@@ -15,14 +15,11 @@ from ..ir.graph import Graph, Input, TensorType, Value
 from ..ir.node import amend
 from ..ops.base import Elementwise
 from ..ops.broadcasting import Reduction, Reshape
-from ..ops.cast import Detach
-from ..ops.joint import JointOutput, Recompute
 from ..ops.movement import StridedView
+from .strided_sources import IDENTITIES, StridedSource, stored_source, view_of
 
 Key: TypeAlias = tuple[Any, ...]
 
-IDENTITIES = (Detach, JointOutput, Recompute)
-"""Ops with the elements of their first input, at the same positions."""
 MAX_GROUP_MEMBERS = 24
 """Values that one group computes: more do not run faster, and make more different groups."""
 
@@ -56,6 +53,8 @@ class RecordedStructure:
                 (self.in_memory if in_memory else self.numbers).append(len(self.is_source))
             self.is_source.append(given)
             self.inputs.append(() if given else _edges(value, entry))
+        self.sources: list[StridedSource | None] = [None] * len(order)
+        """Where the elements of stored values and of their views are."""
         self.readers: list[list[int]] = [[] for _ in order]
         for number, inputs in enumerate(self.inputs):
             for x in dict.fromkeys(inputs):
@@ -102,18 +101,30 @@ def _stored(recorded: RecordedStructure) -> list[bool]:
     values, stored = recorded.values, list(recorded.is_source)
     for number in recorded.wanted:
         stored[number] = True
-    sizes = [1] * len(values)
+    sizes = [0] * len(values)
+    """Members that a value adds to its readers."""
     for number, value in enumerate(values):
-        inputs = recorded.inputs[number]
-        sizes[number] = 1 + sum([sizes[x] for x in inputs if not stored[x]])
-        if stored[number]:
-            sizes[number] = 0
-        elif is_view(value) or is_generated(value):
+        if not stored[number]:
+            sizes[number] = 1 + sum([sizes[x] for x in recorded.inputs[number]])
             if sizes[number] >= MAX_GROUP_MEMBERS:
-                stored[number], sizes[number] = True, 0
-        elif not _is_fused_into_reader(recorded, number) or sizes[number] >= MAX_GROUP_MEMBERS:
-            stored[number], sizes[number] = True, 0
+                stored[number] = True
+            elif is_view(value):
+                source = recorded.sources[recorded.inputs[number][0]]
+                recorded.sources[number] = found = None if source is None else view_of(value, source)
+                stored[number] = found is None and _is_multiplied(recorded, number)
+            elif is_generated(value):
+                stored[number] = _is_multiplied(recorded, number)
+            else:
+                stored[number] = not _is_fused_into_reader(recorded, number)
+        if stored[number]:
+            recorded.sources[number] = stored_source(number, value)
+            sizes[number] = 0
     return stored
+
+
+def _is_multiplied(recorded: RecordedStructure, number: int) -> bool:
+    """Whether a value is an operand of a product, which reads it at strides."""
+    return any(recorded.values[reader].contracts for reader in recorded.readers[number])
 
 
 def _is_fused_into_reader(recorded: RecordedStructure, number: int) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ir.graph import Value
+from ..ir.location import Location
+from ..runtime import events
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 from .group_step import GroupStep, step_of
@@ -18,6 +20,8 @@ class PlannedStep(NamedTuple):
     step: GroupStep
     sources: tuple[int, ...]
     roots: tuple[int, ...]
+    location: Location | None
+    """The user's line of the first structure that had the plan."""
     last_uses: tuple[int, ...] = ()
     """Slots that no later step reads."""
 
@@ -28,6 +32,7 @@ class FirstTierPlan:
     def __init__(self, key: Key, order: Sequence[Value], place: Device) -> None:
         recorded = RecordedStructure(key, order)
         self.slots = len(order)
+        self.device = place.name
         self.given = (*recorded.in_memory, *recorded.numbers)
         """Slots of the values in memory, then of the numbers."""
         slot_of = list(range(len(order)))
@@ -37,7 +42,8 @@ class FirstTierPlan:
                 slot_of[group.roots[0]] = slot_of[group.sources[0]]
             else:
                 step = step_of(recorded, group, group_key(recorded, group), place)
-                found.append(PlannedStep(step, tuple([slot_of[n] for n in group.sources]), group.roots))
+                sources = tuple([slot_of[n] for n in group.sources])
+                found.append(PlannedStep(step, sources, group.roots, order[group.roots[-1]].location))
         self.wanted = tuple([slot_of[n] for n in recorded.wanted])
         self.steps = _with_last_uses(found, self.wanted)
 
@@ -46,12 +52,21 @@ class FirstTierPlan:
         slots: list[DeviceBuffer | None] = [None] * self.slots
         for slot, buffer in zip(self.given, given, strict=True):
             slots[slot] = buffer
-        for step, sources, roots, last_uses in self.steps:
+        begun = events.now() if events.listeners else 0
+        for planned in self.steps:
+            step, sources, roots, location, last_uses = planned
+            start = events.now() if begun else 0
             results = step.run([slots[n] for n in sources])  # type: ignore[misc]
             for root, buffer in zip(roots, results, strict=True):
                 slots[root] = buffer
+            if begun and not step.is_program:
+                read = {id(b): b.bytes for n in sources if (b := slots[n]) is not None}
+                bytes = sum([*read.values(), *[b.bytes for b in results]])
+                events.emit("launch", step.label, self.device, start, events.now(), bytes, origin=str(location or ""))
             for slot in last_uses:
                 slots[slot] = None
+        if begun:
+            events.emit("run", "first tier", self.device, begun, events.now())
         return [slots[n] for n in self.wanted]  # type: ignore[misc]
 
     def __str__(self) -> str:

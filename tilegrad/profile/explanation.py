@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler import Compiled, Stage
+from ..config import settings
+from ..deferred import part
 from ..errors import ArgumentError
-from ..ir.graph import Graph
+from ..ir.graph import Graph, Value
 from ..ir.program import Foreign, Launch, Program, name_of, uses
 from ..ir.program_printer import peak, show_program, show_step
 from ..jitted.captured_state import display_name
 from ..jitted.function import Jitted, PreparedProgram, jit
 from ..jitted.memory_budget import memory, shown_bytes
-from ..lazy.realize import plain_graph
+from ..lazy.realize import plain_graph, structure
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device, device
 from ..schedule.group import Group, Schedule
@@ -117,8 +119,11 @@ class Explanation:
         inputs: Callable[[], Sequence[DeviceBuffer]],
         sizes: Mapping[str, int],
         function: Callable[..., Any] | None = None,
+        tier: str = "",
     ) -> None:
         self.name = name
+        self.tier = tier
+        """Which tier would run it now, and why; empty for functions that `jit` compiles."""
         self.compiled = compiled
         self.sizes = sizes
         self._inputs = inputs
@@ -231,6 +236,8 @@ class Explanation:
             found["source"] = self.source
         found["assembly"] = lambda: self.assembly if len(self.assembly) else f"({self.device.name} has none to show)"
         found["measured"] = lambda: self.measured
+        if self.tier:
+            found["tier"] = lambda: self.tier
         return found
 
     def __getitem__(self, name: str) -> Any:
@@ -316,4 +323,13 @@ def of_tensors(tensors: Sequence[Tensor]) -> Explanation:
             "looked at, or explain the function that makes it: tilegrad.explain(fn, ...)"
         )
     graph, buffers = plain_graph(values, [])
-    return Explanation("tensor", compile(graph), lambda: buffers, {})
+    return Explanation("tensor", compile(graph), lambda: buffers, {}, tier=_tier_of(values))
+
+
+def _tier_of(values: Sequence[Value]) -> str:
+    """Tell which tier would compute values, where this is not fixed."""
+    explain_tier = part("first_tier.decision", "explain_tier")
+    if explain_tier is None or settings().tier == "compiled":
+        return ""
+    key, order, _, _ = structure(values)
+    return str(explain_tier(key, order, device(values[0].device)))

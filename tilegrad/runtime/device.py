@@ -58,8 +58,6 @@ class Device(ABC):
     """Default element type of products in mixed precision."""
     runs = True
     """Whether kernels are executed, so that times are meaningful."""
-    has_first_tier = False
-    """Whether recorded values may run one by one, without a program for the whole graph."""
     shows_source = False
     """Whether `source` is readable, as a stage that `explain` prints."""
 
@@ -189,6 +187,14 @@ class Device(ABC):
     @property
     def everything(self) -> DeviceBuffer | None:
         """Return a buffer of the whole address space, for pointers made from addresses; None if it has none."""
+        return None
+
+    has_first_tier = False
+    """Whether recorded values may run one by one, without a program for the whole graph."""
+
+    @property
+    def ready_kernels(self) -> Any:
+        """Return kernels that take sizes and strides as data (`first_tier/group_step.py`); None if there are none."""
         return None
 
     @property

@@ -126,6 +126,12 @@ class CpuDevice(Device):
     def reset_peaks(self) -> None:
         self.pool.reset_peaks()
 
+    @cached_property
+    def ready_kernels(self) -> Any:
+        from .ready_kernels import CpuKernels  # loads LLVM
+
+        return CpuKernels(self)
+
     @property
     def machine(self) -> str:
         from .native import threads

@@ -1,0 +1,86 @@
+"""Hand out the kernels of the CPU that take sizes, strides and numbers as data: nothing is compiled for a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...ir.graph import TensorType, Value
+from ...ir.scalar import Expr, Index
+from ...ops.product_form import product_forms
+from ...runtime.buffer import DeviceBuffer
+from ...runtime.executable import Runner
+from .buffer_factory import buffer_factory
+from .generic_products import StridedOperand, generic_product
+from .interpreter.loading import load
+from .interpreter.stages import StridedMemory
+from .interpreter.translate import translate
+
+if TYPE_CHECKING:
+    from .device import CpuDevice
+
+
+class SourceLayout(Protocol):
+    """The elements of a source at strides (`first_tier/strided_sources.py`)."""
+
+    source: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class CpuKernels:
+    """The block interpreter, and the generic products."""
+
+    def __init__(self, device: CpuDevice) -> None:
+        self.device = device
+
+    def elements(
+        self, type: TensorType, element: Expr, indices: Sequence[Index], sources: Mapping[Any, SourceLayout]
+    ) -> Runner | None:
+        """Return a runner for an element expression, or None if it is not interpreted."""
+        memories = {key: StridedMemory(s.source, s.shape, s.strides, s.offset) for key, s in sources.items()}
+        shape: Any = type.shape
+        program = translate(type.dtype, shape, element, indices, memories)
+        if program is None:
+            return None
+        run = load(program, self.device)
+        make = buffer_factory(self.device, prod(shape) * type.dtype.bytes)
+        count = program.inputs
+
+        def interpreted(buffers: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
+            out = make()
+            run(*[b.address for b in buffers[:count]], out.address)
+            return (out,)
+
+        return interpreted
+
+    def product(self, value: Value, x: SourceLayout, y: SourceLayout) -> Runner | None:
+        """Return a runner for a sum of products, or None if no kernel has its form."""
+        dtype = value.dtype
+        forms = product_forms(value)
+        if forms is None or any(v.dtype is not dtype for v in value.inputs):
+            return None
+        shape: Any = value.shape
+        left, right = StridedOperand(x.shape, x.strides), StridedOperand(y.shape, y.strides)
+        out = StridedOperand(shape, tuple([prod(shape[n + 1 :]) for n in range(len(shape))]))
+        products = [generic_product(dtype, form, left, right, out) for form in forms]
+        self.device.grow_arena(max(p.scratch_bytes for p in products))
+        make = buffer_factory(self.device, prod(shape) * dtype.bytes)
+        return partial(
+            _multiplied, self.device, make, [p.run for p in products], x.source, x.offset * dtype.bytes,
+            y.source, y.offset * dtype.bytes,
+        )  # fmt: skip
+
+
+def _multiplied(
+    device: CpuDevice, make: Any, runs: Any, x: int, x_first: int, y: int, y_first: int, buffers: Sequence[DeviceBuffer]
+) -> tuple[DeviceBuffer, ...]:
+    """Run the products that together make one result."""
+    out = make()
+    arena = device.arena
+    for run in runs:
+        run(buffers[x].address + x_first, buffers[y].address + y_first, out.address, arena.address)
+    return (out,)
