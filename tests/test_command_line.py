@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.viewer.saved import data_alone
+from tilegrad.__main__ import main
 
 SCRIPT = """
 import sys
@@ -97,6 +98,21 @@ def test_explain_writes_a_page(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "weights: " in done.stdout
     data_alone((tmp_path / "page.html").read_text())
+
+
+def test_view_runs_a_script_and_shows_its_page(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", str(script), "--save", str(tmp_path / "page.html")]) == 0
+    data_alone((tmp_path / "page.html").read_text())
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "tilegrad.profile.script.view", lambda path, port: shown.append(f"{port} {path.name} {path.exists()}")
+    )
+    assert main(["view", str(script), "--port", "8123"]) == 0
+    assert shown == ["8123 attention.html True"]
+    assert main(["view", "nowhere.py"]) == 1
+    assert "there is no script nowhere.py" in capsys.readouterr().err
 
 
 def test_a_script_without_jitted_functions_is_told_what_to_do(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.conftest import PEERS
 from tests.source import ROOT
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -38,3 +39,11 @@ def test_declared_targets_are_those_there_are() -> None:
     assert set(declared.split()) == targets()
     shown = subprocess.run(["make", "-n", *declared.split()], cwd=ROOT, capture_output=True, text=True, check=False)
     assert shown.returncode == 0, shown.stderr
+
+
+def test_peers_have_all_packages_that_tests_compare_with() -> None:
+    """Otherwise these tests are skipped everywhere, and nobody sees it."""
+    (command,) = re.findall(r"pip install -q (torch.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    (names,) = re.findall(r"\(([a-z|]+)\)", PEERS.pattern)
+    assert {name.partition("==")[0] for name in command.split()} == set(names.split("|"))
+    assert "make peers" in (ROOT / ".ci/run").read_text()

@@ -62,8 +62,10 @@ def parser() -> Parser:
     build.add_argument("--name", default="", help="of the package (default: the name of the folder)")
     build.add_argument("folder", type=Path, metavar="DIR", help="the folder with the sources")
 
-    view = commands.add_parser("view", help="show a step, a trace or the runs of a training in the browser")
-    view.add_argument("path", type=Path, metavar="PATH", help="a file of explain or of a profile, or a run folder")
+    view = commands.add_parser(
+        "view", help="show a step, a trace, the runs of a training or the functions of a script in the browser"
+    )
+    view.add_argument("path", type=Path, metavar="PATH", help="a page, a trace, a run folder, or a script to run")
     view.add_argument(
         "--port", type=int, metavar="N", help="of 127.0.0.1, where the page is served (default: a free one)"
     )
@@ -102,6 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"the package: {package}\nthe wheel:   {wheel}")
                 return 0
             case "view":
+                if options.path.suffix == ".py":
+                    from .profile.script import view_script
+
+                    return view_script(options.path, options.port, options.save)
                 from .viewer.server import view
 
                 return view(options.path, options.port, options.save)

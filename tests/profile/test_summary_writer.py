@@ -184,6 +184,7 @@ def test_tensorboard_reads_it(tmp_path: Path) -> None:
         writer.add_audio("tone", np.sin(np.arange(100)), sample_rate=8000)
         writer.add_pr_curve("quality", np.array([1, 0]), np.array([0.9, 0.2]), 1)
         writer.add_hparams({"rate": 0.1, "net": "deep", "wide": True}, {"accuracy": 0.5}, run_name="first")
+        writer.add_embedding(np.eye(3), metadata=["a", "b", "c"], tag="words")
     found = EventAccumulator(str(tmp_path), size_guidance={"histograms": 0, "images": 0})
     found.Reload()
     assert [e.step for e in found.Scalars("loss")] == [0, 1, 2]
@@ -196,8 +197,16 @@ def test_tensorboard_reads_it(tmp_path: Path) -> None:
     run = EventAccumulator(str(tmp_path / "first"))
     run.Reload()
     assert run.Scalars("accuracy")[0].value == 0.5
+    from google.protobuf import text_format
     from tensorboard.plugins.hparams import plugin_data_pb2
+    from tensorboard.plugins.projector import projector_config_pb2
 
+    projector = text_format.Parse(
+        (tmp_path / "projector_config.pbtxt").read_text(), projector_config_pb2.ProjectorConfig()
+    )
+    (embedding,) = projector.embeddings
+    assert (tmp_path / embedding.tensor_path).read_text().split() == ["1", "0", "0", "0", "1", "0", "0", "0", "1"]
+    assert (tmp_path / embedding.metadata_path).read_text().split() == ["a", "b", "c"]
     content = run.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     start = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
     assert {k: v.WhichOneof("kind") for k, v in start.hparams.items()} == {

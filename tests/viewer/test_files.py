@@ -277,3 +277,37 @@ def test_a_large_event_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest
     (run,) = folder.runs()
     assert len(run["curves"]["loss"]) <= MAX_POINTS + 2
     assert folder.readers[tmp_path.name].readers.popitem()[1].offset == len(point) * 3_000
+
+
+def graph_node(name: str, op: str, *reads: str) -> bytes:
+    return field(1, field(1, name) + field(2, op) + b"".join(field(3, r) for r in reads))
+
+
+def test_the_graph_of_a_network_in_a_run(tmp_path: Path) -> None:
+    net = tg.nn.Sequential(tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU()), tg.nn.Linear(4, 2))
+    with tg.tensorboard.SummaryWriter(tmp_path) as writer:
+        writer.add_graph(net, tg.ones(5, 3))
+        writer.add_scalar("loss", 1.0, 0)
+    (step,) = PageSource(tmp_path).page()["steps"]
+    nodes = step["nodes"]
+    assert {n["name"]: (n["module"], n["type"]) for n in nodes if n["role"] == "parameter"} == {
+        "0.0.weight": ("0.0", "[4, 3]"), "0.0.bias": ("0.0", "[4]"), "1.weight": ("1", "[2, 4]"), "1.bias": ("1", "[2]")
+    }  # fmt: skip
+    assert [n["name"] for n in nodes if n["role"] == "input"] == ["input0"]
+    assert {n["module"] for n in nodes if n["role"] == "operation"} >= {"0.0", "0.1", "1"}
+    assert all(r < at for at, n in enumerate(nodes) for r in n["reads"])
+    assert [n["type"] for n in nodes if n["output"]] == ["[5, 2]"]
+
+
+def test_graphs_of_others(tmp_path: Path) -> None:
+    """Edges to later nodes, loops, control inputs, numbers of outputs, missing nodes, markup; bytes of no graph."""
+    graph = (
+        graph_node("b", "Add", "a:1", "^c", "nobody") + graph_node("a", "Placeholder") + graph_node("c", HOSTILE, "b")
+    )
+    written = record(field(1, 1.0) + field(4, graph))
+    (tmp_path / "events.out.tfevents.1").write_bytes(written + record(field(1, 1.0) + field(4, field(1, 7))))
+    page_data = PageSource(tmp_path).page()
+    (step,) = page_data["steps"]
+    assert [(n["op"], n["reads"]) for n in step["nodes"]] == [("Placeholder", []), (HOSTILE, []), ("Add", [0, 1])]
+    assert any("1 damaged events are left out" in note for note in page_data["notes"])
+    assert HOSTILE not in page(page_data)

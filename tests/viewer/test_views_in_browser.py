@@ -315,3 +315,15 @@ def test_everything_is_reached_by_keys(tab: Tab, folder: Path) -> None:
 def _clean(tab: Tab) -> Iterator[None]:
     yield
     tab.size(1280)
+
+
+def test_a_graph_from_an_event_file_is_shown_without_launches(tab: Tab, tmp_path: Path) -> None:
+    net = tg.nn.Sequential(tg.nn.Sequential(tg.nn.Linear(3, 4), tg.nn.ReLU()), tg.nn.Linear(4, 2))
+    with tg.tensorboard.SummaryWriter(tmp_path) as writer:
+        writer.add_graph(net, tg.ones(5, 3))
+    (tmp_path / "graph.html").write_text(page(PageSource(tmp_path).page()))
+    for view in ("code", "time", "memory", "training", "graph"):
+        show(tab, tmp_path / "graph.html", view)
+    text = tab.run("document.body.innerText")
+    assert "the graph of add_graph" in text
+    assert tab.run("tilegrad.handles.graph.drawing.boxes.length") > 3

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ..errors import ArgumentError
 from ..jitted import function as jitted
+from ..viewer.server import view
 from .explanation import Explanation, of_prepared
 from .step_model import save
 
@@ -29,6 +31,16 @@ def explain_script(script: Path, arguments: Sequence[str], html: Path | None, fu
     if html is not None:
         print(f"written to {html}")
     return status
+
+
+def view_script(script: Path, port: int | None, saved: Path | None) -> int:
+    """Run a script, and show the page of its jitted functions in the browser, or write it to a file."""
+    if saved is not None:
+        return explain_script(script, [], saved)
+    with TemporaryDirectory() as folder:
+        page = Path(folder, f"{script.stem}.html")
+        status = explain_script(script, [], page)
+        return view(page, port) or status
 
 
 def watched_run(script: Path, arguments: Sequence[str]) -> tuple[list[Explanation], int]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..serialization.event_files import Damaged, fields, records
-from .model import PageMatrix, PageRun, Picture
+from .model import PageMatrix, PageRun, PageStep, Picture
+from .network_graph import step_of_graph
 
 EVENTS = "events.out.tfevents."
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -71,6 +72,8 @@ class RunReader:
         self.pictures: dict[str, list[Picture]] = {}
         self.matrices: dict[str, list[PageMatrix]] = {}
         self.texts: dict[str, str] = {}
+        self.graph: PageStep | None = None
+        """The network that was last added."""
         self.damaged = 0
 
     def read(self) -> bool:
@@ -106,6 +109,8 @@ class RunReader:
         step, wall = int(found.get(2, 0)), float(found.get(1, 0.0))
         if not 0 <= step < 1 << 53:
             raise Damaged("a step is out of range")
+        if 4 in found:
+            self.graph = step_of_graph(f"graph of {self.name}", found[4])
         for number, value in fields(found.get(5, b"")):
             if number == 1:
                 self._value(dict(fields(value)), step, wall)
@@ -197,6 +202,10 @@ class RunFolder:
     def runs(self) -> list[PageRun]:
         """Describe all runs."""
         return [self.readers[name].run() for name in sorted(self.readers)]
+
+    def graphs(self) -> list[PageStep]:
+        """Describe the networks of all runs."""
+        return [graph for name in sorted(self.readers) if (graph := self.readers[name].graph) is not None]
 
     def notes(self) -> list[str]:
         """Return what could not be read, in words."""

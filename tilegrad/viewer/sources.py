@@ -43,7 +43,7 @@ class PageSource:
             return self.opened
         assert self.folder is not None
         self.folder.read_all()
-        steps: list[PageStep] = []
+        steps: list[PageStep] = self.folder.graphs()
         traces: list[PageTrace] = []
         notes = self.folder.notes()
         candidates = _candidates(self.path)

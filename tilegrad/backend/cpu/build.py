@@ -42,6 +42,11 @@ _linked: WeakValueDictionary[tuple[str, bool], objects.LinkedCode] = WeakValueDi
 _lock = lock()
 index_faults = IndexFaults()
 """Records of out-of-range indices reported by kernels of this process."""
+_shown: dict[tuple[str, object], str] = {}
+"""The latest LLVM IR that readers have asked for, by the digest of a kernel and the machine."""
+_shown_lock = lock()
+MAX_SHOWN_IR = 4
+"""Texts in LLVM IR that are kept."""
 MAX_LINKED = 10_000
 """Linked pieces of code from which on the least recently compiled programs are dropped."""
 
@@ -137,13 +142,26 @@ def kernel_ir(kernel: Kernel) -> str:
     return lower(kernel, target())
 
 
+def shown_ir(kernel: Kernel) -> str:
+    """Return the LLVM IR of a kernel for readers, who ask for its IR and its assembly in turn: it is lowered once."""
+    from .target import target
+
+    with _shown_lock:
+        name = (kernel.digest(), target())
+        if name not in _shown:
+            while len(_shown) >= MAX_SHOWN_IR:
+                del _shown[next(iter(_shown))]
+            _shown[name] = kernel_ir(kernel)
+        return _shown[name]
+
+
 def describe_low_precision(kernel: Kernel) -> str:
     """Describe how a kernel computes its bfloat16 and 8-bit integer products; empty if it has none."""
     from .code.bf16_dot import INSTRUCTION
     from .target import target
 
     machine = target()
-    made = kernel_ir(kernel) if machine.matrix_unit or machine.pairs else ""
+    made = shown_ir(kernel) if machine.matrix_unit or machine.pairs else ""
     if INSTRUCTION in made:
         return "products of bfloat16 numbers (AVX-512); in float32 where numbers are odd"
     if "llvm.x86.tdpbf16ps" in made:
@@ -153,7 +171,7 @@ def describe_low_precision(kernel: Kernel) -> str:
 
 def kernel_assembly(kernel: Kernel) -> str:
     """Return the assembly of a kernel."""
-    return objects.assembly(kernel.name, kernel_ir(kernel), objects.host())
+    return objects.assembly(kernel.name, shown_ir(kernel), objects.host())
 
 
 def _by_unique_names(kernels: Sequence[Kernel]) -> list[list[Kernel]]:

@@ -96,9 +96,9 @@ class CpuDevice(Device):
         return CpuExecutable(self, program, constant_inputs)
 
     def source(self, kernel: Kernel) -> str:
-        from .build import kernel_ir
+        from .build import shown_ir
 
-        return kernel_ir(kernel)
+        return shown_ir(kernel)
 
     def assembly(self, kernel: Kernel) -> str:
         from .build import kernel_assembly

@@ -19,7 +19,7 @@ from ...runtime import events
 from ...runtime.buffer import DeviceBuffer
 from ...tiles.pipeline import run_passes
 from . import native
-from .build import build_kernels, kernel_assembly, kernel_ir
+from .build import build_kernels, kernel_assembly, shown_ir
 from .costs import ASSUMED_INSTANCE_NS, RELEASE_LOCK_NS
 from .partition import NativeCall, partition
 from .task_table import ArgumentPatch, TaskTable
@@ -32,7 +32,7 @@ MEASURED_RUNS = 3
 
 def launched_ir(kernel: Kernel) -> str:
     """Return the LLVM IR of a kernel as it is launched."""
-    return kernel_ir(run_passes(kernel, "cpu", users=True))
+    return shown_ir(run_passes(kernel, "cpu", users=True))
 
 
 def launched_assembly(kernel: Kernel) -> str:
