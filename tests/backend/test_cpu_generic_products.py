@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import zlib
 from collections.abc import Callable
 from itertools import product as cartesian
@@ -9,6 +10,7 @@ from itertools import product as cartesian
 import numpy as np
 import pytest
 
+from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.generic_products import GenericProduct, code, generic_product
 from tilegrad.backend.cpu.generic_products.blocking import grouped
 from tilegrad.backend.cpu.generic_products.product import StridedOperand
@@ -45,6 +47,14 @@ def computed(value: Value, x: np.ndarray, y: np.ndarray, out: np.ndarray) -> lis
     return products
 
 
+def computed_by(made: code.ProductCode, value: Value, x: np.ndarray, y: np.ndarray, out: np.ndarray) -> GenericProduct:
+    """Compute a value of one form by certain code."""
+    (form,) = product_forms(value) or ()
+    product = GenericProduct(made, grouped(form, strided(x), strided(y), strided(out), made.format))
+    product.run(*map(address_of, (x, y, out)), scratch(product.scratch_bytes))
+    return product
+
+
 def random(shape: tuple[int, ...], dtype: DType, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     if dtype.is_float:
@@ -64,11 +74,18 @@ def laid_out(x: np.ndarray, layout: str) -> np.ndarray:
     return x[..., ::-1].copy()[..., ::-1] if layout == "reversed" else x
 
 
-def check(value: Value, x: np.ndarray, y: np.ndarray, reference: Callable[..., np.ndarray], layout: str = "") -> None:
+def check(
+    value: Value,
+    x: np.ndarray,
+    y: np.ndarray,
+    reference: Callable[..., np.ndarray],
+    layout: str = "",
+    compute: Callable[..., object] = computed,
+) -> None:
     """Compare a product with the reference on float64 (or 64-bit integers), in units of the sum of magnitudes."""
     dtype = value.dtype
     out = laid_out(np.full(value.shape, 77, dtype.numpy), layout)
-    computed(value, x, y, out)
+    compute(value, x, y, out)
     wide = np.float64 if dtype.is_float else np.int64
     expected = reference(x.astype(wide), y.astype(wide))
     if not dtype.is_float:
@@ -220,12 +237,31 @@ def test_results_depend_on_no_number_of_threads() -> None:
     value = contracted(x, y, float32, "ik,kj->ij")
     first, again = np.empty((40, 50), np.float32), np.empty((40, 50), np.float32)
     (made,) = computed(value, x, y, first)
-    (form,) = product_forms(value) or ()
-    one = code.product_code(float32)._replace(threads=1)
-    alone = GenericProduct(one, grouped(form, strided(x), strided(y), strided(again), one.format))
-    alone.run(*map(address_of, (x, y, again)), scratch(alone.scratch_bytes))
+    computed_by(code.product_code(float32)._replace(threads=1), value, x, y, again)
     np.testing.assert_array_equal(first, again)
     assert made.words.view[0] == 0, "the counter of tasks is set back after each run"
+
+
+NARROW = {"avx2": (Target("x86", 32, 16), "x86-64-v3"), "sse": (Target("x86", 16, 16), "x86-64-v2")}
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="vectors of x86 processors")
+@pytest.mark.parametrize("dtype", [float32, float64, bfloat16, int8, int64], ids=str)
+@pytest.mark.parametrize("vectors", NARROW)
+def test_narrow_vectors(vectors: str, dtype: DType) -> None:
+    machine, level = NARROW[vectors]
+    features = {flag[1:]: flag[0] == "+" for flag in objects.host().features.split(",")}
+    if not objects.VECTOR_FEATURES[vectors] <= {name for name, present in features.items() if present}:
+        pytest.skip("this processor has no such vectors")
+    kept = objects.permitted_features(features, vectors)
+    flags = ",".join(f"{'+' if present else '-'}{name}" for name, present in kept.items())
+    made = code.compiled_products(dtype, machine, objects.HostProcessor(objects.host().triple, level, flags))
+    for seed, (m, k, n) in enumerate([(1, 40, 37), (5, 70, 19), (33, 300, 70), (3, 2100, 9)]):
+        for layout_x, layout_y in cartesian(["", "transposed", "sliced"], repeat=2):
+            x, y = laid_out(random((m, k), dtype, seed), layout_x), laid_out(random((k, n), dtype, seed + 9), layout_y)
+            check(
+                contracted(x, y, dtype, "ik,kj->ij"), x, y, np.matmul, compute=lambda *given: computed_by(made, *given)
+            )
 
 
 def test_nothing_is_compiled_for_a_shape() -> None:

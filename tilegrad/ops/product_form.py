@@ -46,6 +46,8 @@ class ProductForm(NamedTuple):
     x_first: tuple[int, ...]
     y_first: tuple[int, ...]
     out_first: tuple[int, ...]
+    is_inside: bool = False
+    """Whether it is known that all elements exist that are read."""
 
 
 def product_forms(value: Value) -> tuple[ProductForm, ...] | None:
@@ -86,7 +88,7 @@ def _contraction(equation: str, x: Shape, y: Shape) -> ProductForm:
         to = out.find(letter)
         extent = extents[0] if extents[1] == 1 else extents[1]
         axes.append(_axis(extent, moves[0], moves[1], AxisStep(to, 1) if to >= 0 else UNMOVED))
-    return ProductForm(tuple(axes), (0,) * len(of_x), (0,) * len(of_y), (0,) * len(out))
+    return ProductForm(tuple(axes), (0,) * len(of_x), (0,) * len(of_y), (0,) * len(out), is_inside=True)
 
 
 def _axis(extent: Dim, x: AxisStep = UNMOVED, y: AxisStep = UNMOVED, out: AxisStep = UNMOVED) -> FormAxis:

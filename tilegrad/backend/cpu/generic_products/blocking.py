@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....ops.product_form import ProductForm
+from ....ops.product_form import AxisStep, ProductForm
 from ..costs import MIN_SPLIT_NS
 from ..target import Target
 from .description import DOTS, MAX_DEPTH, PACKED, ROWS, WORDS, BlockShape
@@ -23,6 +23,8 @@ MAX_TASK_ROWS, MAX_TASK_COLUMNS = 1024, 512
 MIN_TASK_ROWS, MIN_TASK_COLUMNS = 112, 128
 TASKS_PER_THREAD = 4
 """Tasks of a thread, so that others can do the work of one that loses its core."""
+MAX_UNEVEN_TASKS = 16
+"""Tasks of a thread from which on threads need not have equally many."""
 MIN_SPLIT_DEPTH, MIN_TASKS = 1024, 16
 """Least depth of a part of split sums, and tasks up to which sums are split; not a number of threads, which no result
 may depend on.
@@ -65,7 +67,7 @@ class Padding(NamedTuple):
 
     @property
     def elements(self) -> int:
-        return prod(a.padded for a in self.axes) if self.axes else 0
+        return prod([a.padded for a in self.axes]) if self.axes else 0
 
 
 class Groups(NamedTuple):
@@ -100,22 +102,21 @@ class Groups(NamedTuple):
 
 
 def _count(axes: Axes) -> int:
-    return prod(a.extent for a in axes)
+    return prod([a.extent for a in axes])
 
 
 def grouped(
     form: ProductForm, x: StridedOperand, y: StridedOperand, out: StridedOperand, format: ElementFormat
 ) -> Groups:
     """Sort the axes of a form, and choose which operand is the left one."""
-    strides_x, first_x, padding_x = _operand(form, 0, form.x_first, x)
-    strides_y, first_y, padding_y = _operand(form, 1, form.y_first, y)
+    strides_x, first_x, padding_x = _operand(form, 1, form.x_first, x)
+    strides_y, first_y, padding_y = _operand(form, 2, form.y_first, y)
     first_out = sum(at * s for at, s in zip(form.out_first, out.strides, strict=True))
     groups: list[list[StridedAxis]] = [[], [], [], []]
-    for axis, of_x, of_y in zip(form.axes, strides_x, strides_y, strict=True):
-        if axis.extent != 1:
-            of_out = axis.out.step * out.strides[axis.out.axis] if axis.out.axis >= 0 else 0
-            kind = 3 if axis.out.axis < 0 else 2 if axis.x.axis < 0 else 1 if axis.y.axis < 0 else 0
-            groups[kind].append(StridedAxis(axis.extent, of_x, of_y, of_out))
+    for (extent, of_x, of_y, (along, step)), left, right in zip(form.axes, strides_x, strides_y, strict=True):
+        if extent != 1:
+            kind = 3 if along < 0 else 2 if of_x.axis < 0 else 1 if of_y.axis < 0 else 0
+            groups[kind].append(StridedAxis(extent, left, right, step * out.strides[along] if along >= 0 else 0))
     batch, rows, columns = (merged(sorted(g, key=lambda a: -abs(a.out))) for g in groups[:3])
     sums = merged(sorted(groups[3], key=lambda a: (-min(abs(a.left), abs(a.right)), -abs(a.right))))
     made = Groups(batch, rows, columns, sums, (first_x, first_y, first_out), (padding_x, padding_y), PACKED, False)
@@ -126,24 +127,30 @@ def _operand(
     form: ProductForm, side: int, first: tuple[int, ...], operand: StridedOperand
 ) -> tuple[list[int], int, Padding]:
     """Return the stride of each axis of the form, the offset of the first element, and the padding."""
-    low, high = list(first), list(first)
-    for axis in form.axes:
-        moved = axis.y if side else axis.x
-        if moved.axis >= 0 and axis.extent:
-            reach = moved.step * (axis.extent - 1)
-            low[moved.axis] += min(reach, 0)
-            high[moved.axis] += max(reach, 0)
     shape, strides = operand
-    if all(n >= 0 for n in low) and all(n < extent for n, extent in zip(high, shape, strict=True)):
-        padding, before = Padding(), [0] * len(shape)
-    else:
-        before = [max(0, -n) for n in low]
-        padded = [b + max(h + 1, extent) for b, h, extent in zip(before, high, shape, strict=True)]
-        padding = Padding(tuple([PaddedAxis(*each) for each in zip(padded, before, shape, strides, strict=True)]))
-        strides = tuple([prod(padded[n + 1 :]) for n in range(len(padded))])
-    offset = sum((at + b) * s for at, b, s in zip(first, before, strides, strict=True))
-    moves = [axis.y if side else axis.x for axis in form.axes]
-    return [m.step * strides[m.axis] if m.axis >= 0 else 0 for m in moves], offset, padding
+    moves = [axis[side] for axis in form.axes]
+    before, padding = (0,) * len(shape), Padding()
+    if not form.is_inside:
+        before, padded = _frame(form, moves, first, shape)
+        if padded != shape:
+            padding = Padding(tuple([PaddedAxis(*each) for each in zip(padded, before, shape, strides, strict=True)]))
+            strides = tuple([prod(padded[n + 1 :]) for n in range(len(padded))])
+    offset = sum([(at + b) * s for at, b, s in zip(first, before, strides, strict=True)])
+    return [step * strides[axis] if axis >= 0 else 0 for axis, step in moves], offset, padding
+
+
+def _frame(
+    form: ProductForm, moves: list[AxisStep], first: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the zeros before each axis of an operand, and the extents with all zeros that are read."""
+    low, high = list(first), list(first)
+    for axis, (along, step) in zip(form.axes, moves, strict=True):
+        if along >= 0 and axis.extent:
+            reach = step * (axis.extent - 1)
+            low[along] += min(reach, 0)
+            high[along] += max(reach, 0)
+    before = tuple([max(0, -n) for n in low])
+    return before, tuple([b + max(h + 1, extent) for b, h, extent in zip(before, high, shape, strict=True)])
 
 
 def merged(axes: list[StridedAxis]) -> Axes:
@@ -152,7 +159,9 @@ def merged(axes: list[StridedAxis]) -> Axes:
     >>> merged([StridedAxis(4, 6, 0, 12), StridedAxis(3, 2, 0, 4)])
     (StridedAxis(extent=12, left=2, right=0, out=4),)
     """
-    if any(a.extent == 0 for a in axes):
+    if len(axes) < 2:
+        return tuple(axes)
+    if not all(a.extent for a in axes):
         return (StridedAxis(0, 0, 0, 0),)
     found: list[StridedAxis] = []
     for axis in axes:
@@ -212,51 +221,64 @@ class TaskSizes(NamedTuple):
     split_depth: int
 
 
-def choose_blocks(groups: Groups, code: ProductCode, machine: Target) -> BlockPlan:
+def choose_blocks(groups: Groups, code: ProductCode) -> BlockPlan:
     """Choose tasks, and lay out the description and the memory of a product."""
-    shape, format = code.shape, code.format
-    operations = 2.0 * groups.batch_count * groups.rows * groups.columns * groups.depth
-    copied = sum(p.elements for p in groups.padding)
-    nanoseconds = operations / OPERATIONS_PER_NS + copied
+    shape = code.shape
+    rows, columns, depth, batch = groups.rows, groups.columns, groups.depth, groups.batch_count
+    copied = sum([p.elements for p in groups.padding])
+    nanoseconds = 2.0 * batch * rows * columns * depth / OPERATIONS_PER_NS + copied
     threads = code.threads if nanoseconds >= MIN_SPLIT_NS else 1
-    tasks = _task_sizes(groups, shape, threads)
-    blocks = [-(-groups.rows // tasks.rows), -(-groups.columns // tasks.columns)]
-    left_bytes = LEFT_CACHE_SHARE * machine.l2_bytes / (shape.left_row * format.bytes)
+    tasks = _task_sizes((batch, max(1, rows), max(1, columns), depth), shape, threads)
+    row_blocks, column_blocks = -(-rows // tasks.rows), -(-columns // tasks.columns)
+    count = batch * row_blocks * column_blocks * tasks.splits
+    left, right, out = groups.first
     numbers = {
-        "tasks": groups.batch_count * prod(blocks) * tasks.splits,
+        "tasks": count,
+        "instances": threads if count > 1 else 1,
         "method": groups.method,
         "splits": tasks.splits,
-        "split_depth": tasks.split_depth,
-        "row_blocks": blocks[0],
-        "column_blocks": blocks[1],
-        "rows": groups.rows,
-        "columns": groups.columns,
-        "depth": groups.depth,
+        "row_blocks": row_blocks,
+        "column_blocks": column_blocks,
+        "rows": rows,
+        "columns": columns,
+        "depth": depth,
         "block_rows": tasks.rows,
         "block_columns": tasks.columns,
-        "cached_rows": max(1, int(left_bytes) // shape.rows) * shape.rows,
-        **dict(zip(("left_first", "right_first", "out_first"), groups.first, strict=True)),
+        "split_depth": tasks.split_depth,
+        "cached_rows": code.cached_rows,
+        "left_first": left,
+        "right_first": right,
+        "out_first": out,
     }
-    numbers["instances"] = min(threads, max(1, numbers["tasks"]))
-    if numbers["instances"] > 1:
-        numbers["instances"] = code.threads
     further = _further_words(groups, numbers)
     return BlockPlan(numbers, further, _lay_out_memory(groups, numbers, tasks, code))
 
 
-def _task_sizes(groups: Groups, shape: BlockShape, threads: int) -> TaskSizes:
-    rows, columns = max(1, groups.rows), max(1, groups.columns)
-    least = groups.batch_count * -(-rows // MIN_TASK_ROWS) * -(-columns // MIN_TASK_COLUMNS)
-    parts = min(-(-MIN_TASKS // max(1, least)), groups.depth // MIN_SPLIT_DEPTH) if least < MIN_TASKS else 1
-    depth = -(-groups.depth // max(1, parts) // MAX_DEPTH) * MAX_DEPTH if parts > 1 else max(1, groups.depth)
-    splits = max(1, -(-groups.depth // depth))
+def cached_rows(shape: BlockShape, format: ElementFormat, machine: Target) -> int:
+    """Return the rows of packed left panels that stay in the second cache."""
+    rows = int(LEFT_CACHE_SHARE * machine.l2_bytes) // (shape.left_row * format.bytes)
+    return max(1, rows // shape.rows) * shape.rows
+
+
+def _task_sizes(extents: tuple[int, int, int, int], shape: BlockShape, threads: int) -> TaskSizes:
+    batch, rows, columns, total = extents
+    least = batch * -(-rows // MIN_TASK_ROWS) * -(-columns // MIN_TASK_COLUMNS)
+    splits, depth = 1, max(1, total)
+    if least < MIN_TASKS and total >= 2 * MIN_SPLIT_DEPTH:
+        parts = min(-(-MIN_TASKS // max(1, least)), total // MIN_SPLIT_DEPTH)
+        depth = -(-total // (parts * MAX_DEPTH)) * MAX_DEPTH
+        splits = -(-total // depth)
     row_blocks, column_blocks = -(-rows // MAX_TASK_ROWS), -(-columns // MAX_TASK_COLUMNS)
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
-    while groups.batch_count * splits * row_blocks * column_blocks < wanted:
-        tall, wide = rows / row_blocks >= 2 * MIN_TASK_ROWS, columns / column_blocks >= 2 * MIN_TASK_COLUMNS
+    while True:
+        count = batch * splits * row_blocks * column_blocks
+        if count >= wanted and (count % threads == 0 or count >= MAX_UNEVEN_TASKS * threads):
+            break
+        height, width = rows // row_blocks, columns // column_blocks
+        tall, wide = height >= 2 * MIN_TASK_ROWS, width >= 2 * MIN_TASK_COLUMNS
         if not (tall or wide):
             break
-        if tall and (not wide or rows / row_blocks > columns / column_blocks):
+        if tall and (not wide or height > width):
             row_blocks += 1
         else:
             column_blocks += 1
@@ -265,7 +287,7 @@ def _task_sizes(groups: Groups, shape: BlockShape, threads: int) -> TaskSizes:
 
 def _part(extent: int, parts: int, multiple: int) -> int:
     """Return the size of equal parts, a multiple of a block unless there is one part."""
-    return extent if parts == 1 else -(-extent // parts // multiple) * multiple
+    return extent if parts == 1 else -(-extent // (parts * multiple)) * multiple
 
 
 def _further_words(groups: Groups, numbers: dict[str, int]) -> list[int]:

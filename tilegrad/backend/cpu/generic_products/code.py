@@ -10,8 +10,17 @@ from .. import native, objects
 from ..partition import InstanceRange, NativeCall, ParallelSegment
 from ..target import Target, target
 from ..task_table import ArgumentPatch, TaskTable
+from .blocking import cached_rows
 from .description import BlockShape, block_shape
-from .emit_blocks import DOT_BLOCKS, ROW_BLOCKS, block_function, blocks_function, dots_function, rows_function
+from .emit_blocks import (
+    ROW_BLOCKS,
+    block_function,
+    blocks_function,
+    dot_blocks,
+    dots_function,
+    row_masks,
+    rows_function,
+)
 from .emit_packing import pack_function, packed_copies, packed_elements, packed_transposed, padding_function
 from .emit_tables import offsets_function, runs_function
 from .emit_tasks import (
@@ -45,6 +54,7 @@ class ProductCode(NamedTuple):
     linked: objects.LinkedCode
     format: ElementFormat
     shape: BlockShape
+    cached_rows: int
     threads: int
     together: TaskTable
     alone: TaskTable
@@ -61,8 +71,8 @@ def product_ir(dtype: DType, target: Target) -> str:
         for rows in shape.row_variants
         for vectors in range(1, shape.vectors + 1)
     ]
-    functions += [dots_function(format, shape, *block) for block in DOT_BLOCKS]
-    functions += [rows_function(format, shape, *block, masked) for block in ROW_BLOCKS for masked in (False, True)]
+    functions += [dots_function(format, shape, *block) for block in dot_blocks(shape)]
+    functions += [rows_function(format, shape, *block, masked) for block in ROW_BLOCKS for masked in row_masks(format)]
     functions += [blocks_function(format, shape), padding_function(format), task_function(format, shape)]
     functions += [packed_function(format, shape), dots_task(format, shape), rows_task(format, shape)]
     functions += [store_function(format, shape)]
@@ -78,16 +88,18 @@ def product_ir(dtype: DType, target: Target) -> str:
 
 @cache
 def product_code(dtype: DType) -> ProductCode:
-    """Compile the code of a dtype, or read it from the disk cache, and link it."""
-    machine = target()
-    image = objects.cached_object(f"products of {dtype}", product_ir(dtype, machine), objects.host())
+    """Compile the code of a dtype for this machine, or read it from the disk cache, and link it."""
+    return compiled_products(dtype, target(), objects.host())
+
+
+def compiled_products(dtype: DType, machine: Target, host: objects.HostProcessor) -> ProductCode:
+    """Compile and link the code of a dtype for a processor."""
+    image = objects.cached_object(f"products of {dtype}", product_ir(dtype, machine), host)
     linked = objects.link([image], ENTRIES)
     format = ElementFormat(dtype, accumulated_dtype(dtype), machine)
-    team = native.team()
-    together = _table(linked, ENTRIES[:3], team.threads)
-    return ProductCode(
-        linked, format, block_shape(machine, format), team.threads, together, _table(linked, ENTRIES[3:], 1)
-    )
+    shape, threads = block_shape(machine, format), native.team().threads
+    together, alone = _table(linked, ENTRIES[:3], threads), _table(linked, ENTRIES[3:], 1)
+    return ProductCode(linked, format, shape, cached_rows(shape, format, machine), threads, together, alone)
 
 
 def _table(linked: objects.LinkedCode, entries: tuple[str, ...], threads: int) -> TaskTable:

@@ -14,8 +14,6 @@ from .function_builder import ElementFormat, FunctionBuilder
 
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier that keeps LLVM from loading operands of the next step early, for which there are no registers."""
-DOT_BLOCKS = ((1, 8), (2, 4), (4, 4))
-"""Rows and columns of blocks of dot products."""
 ROW_BLOCKS = ((1, 8), (2, 8), (4, 4))
 """Rows and vectors of blocks whose right operand is not packed."""
 
@@ -109,6 +107,11 @@ def blocks_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder
     return f
 
 
+def dot_blocks(shape: BlockShape) -> tuple[tuple[int, int], ...]:
+    """Return rows and columns of blocks of dot products, which are in one panel."""
+    return ((1, min(8, shape.columns)), (2, 4), (4, 4))
+
+
 def dots_function(format: ElementFormat, shape: BlockShape, rows: int, columns: int) -> FunctionBuilder:
     """Emit `dots_ROWS(left, left_rows, right, right_columns, depth, sums)`: dot products of contiguous rows."""
     pointers = [("left", PTR), ("left_rows", PTR), ("right", PTR), ("right_columns", PTR)]
@@ -152,6 +155,11 @@ def lane_sum(f: FunctionBuilder, x: LlvmValue, format: ElementFormat) -> LlvmVal
         other = f.shuffle(x, x, [n + lanes if n < lanes else -1 for n in range(format.lanes)])
         x = f.op("fadd" if x.type.is_float else "add", x, other)
     return f.extract(x, 0)
+
+
+def row_masks(format: ElementFormat) -> tuple[bool, ...]:
+    """Return which code for unpacked columns there is: masked loads cost nothing where the processor has them."""
+    return (True,) if format.has_masks else (False, True)
 
 
 def rows_function(format: ElementFormat, shape: BlockShape, rows: int, vectors: int, masked: bool) -> FunctionBuilder:

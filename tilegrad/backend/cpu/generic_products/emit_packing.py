@@ -63,26 +63,29 @@ def _argument(f: FunctionBuilder, name: str) -> LlvmValue:
 
 
 def packed_copies(format: ElementFormat) -> FunctionBuilder:
-    """Emit `pack_copied`: runs of the inner table, by vectors. The rest of a vector behind a run is overwritten."""
+    """Emit `pack_copied`: runs of the inner table, by vectors."""
     f = _packer("pack_copied")
-    operand, outer, outer_count, inner, _, packed, row, list_, runs, _, _ = f.arguments
+    operand, _, _, inner, _, packed, _, list_, runs, _, _ = f.arguments
+    stored, summed = str(format.stored), str(format.sum)
+    with f.counted("r", 0, runs) as r:
+        run = f.offset(list_, "i64", f.times(r, 2))
+        first, length = f.word_at(run, 0), f.word_at(run, 1)
+        here = f.offset(operand, stored, f.word_at(inner, first))
+        there = f.offset(packed, summed, first)
+        with f.counted("i", 0, length, format.lanes) as i:
+            source, target = f.offset(here, stored, i), f.offset(there, summed, i)
+            _copy_column(f, (source, target, f.minus(length, i)), format)
+    return f
+
+
+def _copy_column(f: FunctionBuilder, values: tuple[LlvmValue, LlvmValue, LlvmValue], format: ElementFormat) -> None:
+    """Copy `count` elements, or a whole vector, of all rows: nothing beyond is overwritten."""
+    source, target, count = values
+    outer, outer_count, row = (_argument(f, name) for name in ("outer", "outer_count", "row"))
     stored, summed = str(format.stored), str(format.sum)
     with f.counted("o", 0, outer_count) as o:
-        source = f.offset(operand, stored, f.word_at(outer, o))
-        target = f.offset(packed, summed, f.times(o, row))
-        with f.counted("r", 0, runs) as r:
-            run = f.offset(list_, "i64", f.times(r, 2))
-            first, length = f.word_at(run, 0), f.word_at(run, 1)
-            here = f.offset(source, stored, f.word_at(inner, first))
-            there = f.offset(target, summed, first)
-            whole = f.op("and", length, constant(-format.lanes, I64))
-            with f.counted("i", 0, whole, format.lanes) as i:
-                x = f.load_vector(f.offset(here, stored, i), format)
-                f.effect(f"store {x.type} {x}, ptr {f.offset(there, summed, i)}, align {format.bytes}")
-            with f.when(f.compare("slt", whole, length)):
-                x = f.load_first(f.offset(here, stored, whole), f.minus(length, whole), format)
-                f.effect(f"store {x.type} {x}, ptr {f.offset(there, summed, whole)}, align {format.bytes}")
-    return f
+        x = f.load_first(f.offset(source, stored, f.word_at(outer, o)), count, format)
+        f.store_first(x, f.offset(target, summed, f.times(o, row)), count, format.of_sums)
 
 
 def packed_transposed(format: ElementFormat) -> FunctionBuilder:
@@ -101,12 +104,16 @@ def packed_transposed(format: ElementFormat) -> FunctionBuilder:
             full = f.compare("sge", count, constant(lanes, I64))
             with f.counted("i", 0, inner_count, lanes) as i:
                 places = [f.offset(source, stored, f.word_at(inner, f.plus(i, n))) for n in range(lanes)]
-                f.open_branch("full")
-                _store_square(f, [f.load_vector(place, format) for place in places], target, row, i, summed)
-                side = f.close_branch()
-                f.open_branch("partial")
-                _store_square(f, [f.load_first(place, count, format) for place in places], target, row, i, summed)
-                f.close_branches(full, side, f.close_branch())
+                rest = (target, row, i, summed)
+                if format.has_masks:
+                    _store_square(f, [f.load_first(place, count, format) for place in places], *rest)
+                else:
+                    f.open_branch("full")
+                    _store_square(f, [f.load_vector(place, format) for place in places], *rest)
+                    side = f.close_branch()
+                    f.open_branch("partial")
+                    _store_square(f, [f.load_first(place, count, format) for place in places], *rest)
+                    f.close_branches(full, side, f.close_branch())
     return f
 
 

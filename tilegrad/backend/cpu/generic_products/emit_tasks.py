@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import vectors
 from ..emit import I64, PTR, LlvmValue, Type, constant
 from .description import DOTS, MAX_DEPTH, ROWS, WORDS, BlockShape
-from .emit_blocks import DOT_BLOCKS, ROW_BLOCKS, choose
+from .emit_blocks import ROW_BLOCKS, choose, dot_blocks
 from .function_builder import WORD_BYTES, ElementFormat, FunctionBuilder
 
 LEFT, RIGHT, OUT = 1, 2, 3
@@ -272,7 +272,7 @@ def dots_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
                 *(x, f.words(left_rows, row), y, f.words(right_columns, column), depth, f.offset(tile, element, at)),
             )
 
-    widths = dict(DOT_BLOCKS)
+    widths = dict(dot_blocks(shape))
     choose(f, list(widths), rows, lambda n: of_rows(n, widths[n]))
     return f
 
@@ -299,12 +299,15 @@ def rows_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
                 sums = f.offset(tile, element, f.plus(of_panel, f.times(row, shape.columns)))
                 y = f.offset(right, stored, f.word_at(right_columns, column))
                 arguments = (left, f.words(left_rows, row), tables[0], y, tables[1], sums, here, panel, fresh, count)
-                f.open_branch("whole")
-                f.run(f"rows_{height}", *arguments)
-                side = f.close_branch()
-                f.open_branch("partial")
-                f.run(f"rows_{height}_masked", *arguments)
-                f.close_branches(f.compare("sge", count, constant(wide, I64)), side, f.close_branch())
+                if format.has_masks:
+                    f.run(f"rows_{height}_masked", *arguments)
+                else:
+                    f.open_branch("whole")
+                    f.run(f"rows_{height}", *arguments)
+                    side = f.close_branch()
+                    f.open_branch("partial")
+                    f.run(f"rows_{height}_masked", *arguments)
+                    f.close_branches(f.compare("sge", count, constant(wide, I64)), side, f.close_branch())
 
         choose(f, list(vectors_of), rows, of_rows)
     return f

@@ -22,8 +22,14 @@ class ElementFormat:
         self.stored_bytes, self.bytes = dtype.bytes, accumulated.bytes
         self.stored = Type(element_type(dtype))
         self.sum = Type(element_type(accumulated))
+        self.target = target
         min_masked_bytes = 2 if target.vector_bytes == 64 else 4
         self.has_masks = target.architecture == "x86" and target.vector_bytes >= 32 and dtype.bytes >= min_masked_bytes
+
+    @property
+    def of_sums(self) -> ElementFormat:
+        """The format of packed elements and of sums."""
+        return ElementFormat(self.accumulated, self.accumulated, self.target)
 
 
 class FunctionBuilder(Builder):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from typing import NamedTuple
 
 from ....ir.dtype import DType
 from ....ops.product_form import ProductForm
 from .. import native
-from ..target import target
 from .blocking import Groups, choose_blocks, grouped
 from .code import ProductCode, product_code
 from .description import WORDS
@@ -33,16 +33,16 @@ class GenericProduct:
 
     def __init__(self, code: ProductCode, groups: Groups) -> None:
         self.code = code
-        plan = choose_blocks(groups, code, target())
+        plan = choose_blocks(groups, code)
         self.is_empty = groups.batch_count * groups.rows * groups.columns == 0
         self.is_swapped = groups.is_swapped
         self.threads = plan.numbers["instances"]
         self.scratch_bytes = plan.scratch_bytes
         self.operations = 2.0 * groups.batch_count * groups.rows * groups.columns * groups.depth
-        words = [plan.numbers.get(name, 0) for name in WORDS] + plan.further
+        number = plan.numbers.get
+        words = array("q", [*[number(name, 0) for name in WORDS], *plan.further])
         self.words = native.AlignedWords(len(words))
-        for n, word in enumerate(words):
-            self.words.view[n] = word
+        self.words.view[:] = words
         self._address = self.words.address
         self._run = code.together.run if self.threads > 1 else code.alone.run
 
