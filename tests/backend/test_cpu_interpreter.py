@@ -26,12 +26,14 @@ from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.position import row_major
 from tilegrad.ir.scalar import Index, Read, apply, reduce
 from tilegrad.ir.size import Size
-from tilegrad.ops.arithmetic import add, mul
+from tilegrad.ops.arithmetic import add, div, mul, sub
 from tilegrad.ops.broadcasting import expand, reduce_sum, reshape
 from tilegrad.ops.cast import cast
 from tilegrad.ops.control import checked_index
+from tilegrad.ops.exponential import exp
+from tilegrad.ops.indexing import index, index_select, take_along
 from tilegrad.ops.movement import cat, flip, narrow, pad, permute, roll
-from tilegrad.ops.reduction import argmax, argmin, reduce_max, reduce_prod
+from tilegrad.ops.reduction import amax, argmax, argmin, reduce_max, reduce_prod
 from tilegrad.ops.scan import cummax, cumsum
 
 PARTS = 8
@@ -288,6 +290,30 @@ def test_a_reduction_inside_of_another() -> None:
     out = np.empty(6, np.float32)
     load(program, device())(x.ctypes.data, out.ctypes.data)
     np.testing.assert_allclose(out, np.exp(x.max(2)).sum(1), 1e-5)
+
+
+def test_equal_reductions_are_done_once_and_rows_are_read_along() -> None:
+    """A softmax as one expression: its maximum is read twice, for the sum and for the result."""
+    x = np.random.default_rng(5).standard_normal((50, 200)).astype(np.float32)
+    source = given(x)
+    e = exp(sub(source, amax(source, 1, keepdim=True)))
+    value = div(e, reduce_sum(e, (1,), keepdim=True))
+    program = composed(value, (source,))
+    assert [stage.lanes_inside for stage in program.stages] == [True, True, False]
+    out = np.empty(x.shape, np.float32)
+    load(program, device())(x.ctypes.data, out.ctypes.data)
+    np.testing.assert_allclose(out, interpret(Graph((source,), (value,)), [x])[0], 1e-5)
+
+
+@pytest.mark.parametrize("n", [3, 64, 1000])
+def test_rows_at_positions_that_are_data(n: int) -> None:
+    """The index of a row is computed once for a block, not for each of its elements."""
+    rng = np.random.default_rng(n)
+    weight, at = rng.standard_normal((70, n)).astype(np.float32), rng.integers(-70, 70, (5, 9))
+    check(index(given(weight), [given(at)], [0]), weight, at)
+    check(index_select(given(weight), given(abs(at[0])), 0), weight, abs(at[0]))
+    inside = rng.integers(0, n, (70, 4))
+    check(take_along(given(weight), given(inside), 1), weight, inside)
 
 
 # --- bad input ----------------------------------------------------------------------------------------------

@@ -314,14 +314,21 @@ moving:
   %up = icmp sgt i64 %step, 0
   %down = sub i64 0, %step
   %size = select i1 %up, i64 %step, i64 %down
+  %unit = icmp eq i64 %size, 1
   %mirrored = sub i64 %last, %x
   %from = select i1 %up, i64 %x, i64 %mirrored       ; grows by size, and has to be between 0 and last
   %missing = sub i64 0, %from
+  %room = sub i64 %last, %from
+  br i1 %unit, label %bounds, label %divide
+divide:
   %missing.up = add i64 %missing, %size
   %missing.less = sub i64 %missing.up, 1
-  %begin = call i64 @divided_down(i64 %missing.less, i64 %size)
-  %room = sub i64 %last, %from
-  %most = call i64 @divided_down(i64 %room, i64 %size)
+  %begin.divided = call i64 @divided_down(i64 %missing.less, i64 %size)
+  %most.divided = call i64 @divided_down(i64 %room, i64 %size)
+  br label %bounds
+bounds:
+  %begin = phi i64 [ %missing, %moving ], [ %begin.divided, %divide ]
+  %most = phi i64 [ %room, %moving ], [ %most.divided, %divide ]
   %stop = add i64 %most, 1
   %low.new = call i64 @llvm.smax.i64(i64 %low, i64 %begin)
   %high.new = call i64 @llvm.smin.i64(i64 %high, i64 %stop)
@@ -330,6 +337,105 @@ moving:
   %two.1 = insertvalue { i64, i64 } poison, i64 %low.kept, 0
   %two = insertvalue { i64, i64 } %two.1, i64 %high.kept, 1
   ret { i64, i64 } %two
+}
+
+; The same for all guards of an instruction. Behind the form of its address: how many guards, and for each how many words
+; it has, its extent, and its form.
+define private { i64, i64 } @all_inside(ptr %s, ptr %i, i64 %lanes) {
+entry:
+  %terms = call i64 @word(ptr %i, i64 9)
+  %twice = shl i64 %terms, 1
+  %count.at = add i64 %twice, 10
+  %count = call i64 @word(ptr %i, i64 %count.at)
+  %guard.at = add i64 %count.at, 1
+  %guard.first = getelementptr i64, ptr %i, i64 %guard.at
+  br label %test
+test:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %body ]
+  %guard = phi ptr [ %guard.first, %entry ], [ %guard.next, %body ]
+  %low = phi i64 [ 0, %entry ], [ %low.next, %body ]
+  %high = phi i64 [ %lanes, %entry ], [ %high.next, %body ]
+  %some = icmp slt i64 %low, %high
+  %left = icmp ult i64 %k, %count
+  %more = and i1 %some, %left
+  br i1 %more, label %body, label %leave
+body:
+  %length = load i64, ptr %guard
+  %words = getelementptr i64, ptr %guard, i64 1
+  %both = call { i64, i64 } @lanes_inside(ptr %s, ptr %words, i64 %low, i64 %high)
+  %low.next = extractvalue { i64, i64 } %both, 0
+  %high.next = extractvalue { i64, i64 } %both, 1
+  %guard.next = getelementptr i64, ptr %guard, i64 %length
+  %k.next = add i64 %k, 1
+  br label %test
+leave:
+  %one = insertvalue { i64, i64 } poison, i64 %low, 0
+  %two = insertvalue { i64, i64 } %one, i64 %high, 1
+  ret { i64, i64 } %two
+}
+
+; Whether the first lane of a mask (4) holds, or there is none (-1).
+define private i1 @first_holds(ptr %s, ptr %i) {
+  %masked = call i64 @word(ptr %i, i64 4)
+  %some = icmp sge i64 %masked, 0
+  br i1 %some, label %look, label %leave
+look:
+  %mask = call ptr @slot(ptr %s, ptr %i, i64 4)
+  %first = load i8, ptr %mask
+  %holds = icmp ne i8 %first, 0
+  ret i1 %holds
+leave:
+  ret i1 true
+}
+
+; The slot is memory at an offset (3), or a copy if the lanes are no whole groups, or zeros if a mask (4) does not hold.
+define void @locate_offset(ptr %s, ptr %i) {
+  %slot = call ptr @slot_at(ptr %s, ptr %i, i64 2)
+  %item = call i64 @word(ptr %i, i64 5)
+  %registers.at = getelementptr %state, ptr %s, i64 0, i32 4
+  %registers = load ptr, ptr %registers.at
+  %terms = call i64 @word(ptr %i, i64 9)
+  %twice = shl i64 %terms, 1
+  %register.at = add i64 %twice, 10
+  %register = call i64 @word(ptr %i, i64 %register.at)
+  %own = getelementptr i8, ptr %registers, i64 %register
+  %bytes = call i64 @block_bytes(ptr %s, ptr %i)
+  %holds = call i1 @first_holds(ptr %s, ptr %i)
+  br i1 %holds, label %find, label %clear
+find:
+  %base = call ptr @memory(ptr %s, ptr %i)
+  %offsets = call ptr @slot(ptr %s, ptr %i, i64 3)
+  %offset = load i64, ptr %offsets
+  %offset.bytes = mul i64 %offset, %item
+  %at = getelementptr i8, ptr %base, i64 %offset.bytes
+  %whole = call i1 @is_whole(ptr %s)
+  br i1 %whole, label %in_place, label %copy
+in_place:
+  store ptr %at, ptr %slot
+  ret void
+copy:
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %at, i64 %bytes, i1 false)
+  store ptr %own, ptr %slot
+  ret void
+clear:
+  call void @llvm.memset.p0.i64(ptr %own, i8 0, i64 %bytes, i1 false)
+  store ptr %own, ptr %slot
+  ret void
+}
+
+; Runs an instruction on the first group of lanes: the values of the others are not needed. 2 the instruction.
+define void @first_group(ptr %s, ptr %i) {
+  %inner = getelementptr i64, ptr %i, i64 2
+  %function = load ptr, ptr %inner
+  %m.at = getelementptr i64, ptr %s, i64 1
+  %n = load i64, ptr %s
+  %m = load i64, ptr %m.at
+  store i64 1, ptr %s
+  store i64 64, ptr %m.at
+  call void %function(ptr %s, ptr %inner)
+  store i64 %n, ptr %s
+  store i64 %m, ptr %m.at
+  ret void
 }
 
 ; Runs an instruction once for each row of the lanes: the lanes are those of two axes, and the instruction steps along

@@ -16,7 +16,19 @@ from typing import Literal, NamedTuple
 from ....ir.dtype import DType
 
 InstructionKind = Literal[
-    "constant", "iota", "load", "gather", "check", "clamp", "apply", "reduce", "extreme", "scan", "store"
+    "constant",
+    "iota",
+    "load",
+    "merge",
+    "gather",
+    "offset",
+    "check",
+    "clamp",
+    "apply",
+    "reduce",
+    "extreme",
+    "scan",
+    "store",
 ]
 
 
@@ -68,8 +80,11 @@ class BlockInstruction(NamedTuple):
         match self.kind:
             case "load" | "iota":
                 return f"v{self.result} = {place}{guards}"
-            case "gather":
-                return f"v{self.result} = m{self.memory}[v{self.args[0]}]" + "".join(f" if v{n}" for n in self.args[1:])
+            case "merge":
+                return f"v{self.result} = {place}{guards} else v{self.result}"
+            case "gather" | "offset":
+                where = f"m{self.memory}[{self.form} + {'first of ' * (self.kind == 'offset')}v{self.args[0]}]"
+                return f"v{self.result} = {where}" + "".join(f" if v{n}" for n in self.args[1:])
             case "constant":
                 return f"v{self.result} = {self.numbers[0]}"
             case "apply":

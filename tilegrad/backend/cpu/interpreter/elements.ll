@@ -84,42 +84,7 @@ define void @store_strided_{bits}(ptr %s, ptr %i) {
   ret void
 }
 
-; The lanes at which all positions are inside of their axes; zeros elsewhere. Behind the form of the address: how many
-; positions, and for each its words (extent and form) and how many those are.
-define void @guarded_{bits}(ptr %s, ptr %i) {
-entry:
-  %to = call ptr @slot(ptr %s, ptr %i, i64 2)
-  %lanes = load i64, ptr %s
-  %terms = call i64 @word(ptr %i, i64 9)
-  %twice = shl i64 %terms, 1
-  %count.at = add i64 %twice, 10
-  %count = call i64 @word(ptr %i, i64 %count.at)
-  %guard.at = add i64 %count.at, 1
-  %guard.first = getelementptr i64, ptr %i, i64 %guard.at
-  br label %test
-test:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %body ]
-  %guard = phi ptr [ %guard.first, %entry ], [ %guard.next, %body ]
-  %low = phi i64 [ 0, %entry ], [ %low.next, %body ]
-  %high = phi i64 [ %lanes, %entry ], [ %high.next, %body ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %fill
-body:
-  %length = load i64, ptr %guard
-  %words = getelementptr i64, ptr %guard, i64 1
-  %both = call { i64, i64 } @lanes_inside(ptr %s, ptr %words, i64 %low, i64 %high)
-  %low.next = extractvalue { i64, i64 } %both, 0
-  %high.next = extractvalue { i64, i64 } %both, 1
-  %guard.next = getelementptr i64, ptr %guard, i64 %length
-  %k.next = add i64 %k, 1
-  br label %test
-fill:
-  %before = mul i64 %low, {bytes}
-  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %before, i1 false)
-  %rest = sub i64 %lanes, %high
-  %after = mul i64 %rest, {bytes}
-  %end = getelementptr i{bits}, ptr %to, i64 %high
-  call void @llvm.memset.p0.i64(ptr %end, i8 0, i64 %after, i1 false)
+define private void @copy_some_{bits}(ptr %s, ptr %i, ptr %to, i64 %low, i64 %high) {
   %from = call ptr @memory(ptr %s, ptr %i)
   %step = call i64 @word(ptr %i, i64 8)
   %dense = icmp eq i64 %step, {bytes}
@@ -136,13 +101,67 @@ each:
   ret void
 }
 
-; Elements at offsets (3, in elements), zeros at lanes where a mask (4) does not hold, unless it is -1.
+; The lanes at which all positions are inside of their axes; zeros elsewhere.
+define void @guarded_{bits}(ptr %s, ptr %i) {
+  %to = call ptr @slot(ptr %s, ptr %i, i64 2)
+  %lanes = load i64, ptr %s
+  %both = call { i64, i64 } @all_inside(ptr %s, ptr %i, i64 %lanes)
+  %low = extractvalue { i64, i64 } %both, 0
+  %high = extractvalue { i64, i64 } %both, 1
+  %before = mul i64 %low, {bytes}
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %before, i1 false)
+  %rest = sub i64 %lanes, %high
+  %after = mul i64 %rest, {bytes}
+  %end = getelementptr i{bits}, ptr %to, i64 %high
+  call void @llvm.memset.p0.i64(ptr %end, i8 0, i64 %after, i1 false)
+  call void @copy_some_{bits}(ptr %s, ptr %i, ptr %to, i64 %low, i64 %high)
+  ret void
+}
+
+; The lanes at which all positions are inside of their axes; the others stay.
+define void @merge_{bits}(ptr %s, ptr %i) {
+  %to = call ptr @slot(ptr %s, ptr %i, i64 2)
+  %lanes = load i64, ptr %s
+  %both = call { i64, i64 } @all_inside(ptr %s, ptr %i, i64 %lanes)
+  %low = extractvalue { i64, i64 } %both, 0
+  %high = extractvalue { i64, i64 } %both, 1
+  %some = icmp slt i64 %low, %high
+  br i1 %some, label %copy, label %leave
+copy:
+  call void @copy_some_{bits}(ptr %s, ptr %i, ptr %to, i64 %low, i64 %high)
+  br label %leave
+leave:
+  ret void
+}
+
+; Elements at an offset (3, the first of its lanes), zeros if the first of a mask (4) does not hold, unless it is -1.
+define void @offset_{bits}(ptr %s, ptr %i) {
+  %to = call ptr @slot(ptr %s, ptr %i, i64 2)
+  %lanes = load i64, ptr %s
+  %holds = call i1 @first_holds(ptr %s, ptr %i)
+  br i1 %holds, label %copy, label %clear
+copy:
+  %base = call ptr @memory(ptr %s, ptr %i)
+  %offsets = call ptr @slot(ptr %s, ptr %i, i64 3)
+  %offset = load i64, ptr %offsets
+  %from = getelementptr i{bits}, ptr %base, i64 %offset
+  %step = call i64 @word(ptr %i, i64 8)
+  call void @copy_lanes_{bits}(ptr %to, i64 {bytes}, ptr %from, i64 %step, i64 0, i64 %lanes)
+  ret void
+clear:
+  %bytes = mul i64 %lanes, {bytes}
+  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %bytes, i1 false)
+  ret void
+}
+
+; Elements at offsets (3, in elements) from a linear form, zeros at lanes where a mask (4) does not hold, unless it is -1.
 define void @gather_{bits}(ptr %s, ptr %i) {
 entry:
   %to = call ptr @slot(ptr %s, ptr %i, i64 2)
   %index = call ptr @slot(ptr %s, ptr %i, i64 3)
   %from = call ptr @memory(ptr %s, ptr %i)
   %lanes = load i64, ptr %s
+  %step = call i64 @word(ptr %i, i64 8)
   %masked = call i64 @word(ptr %i, i64 4)
   %some = icmp sge i64 %masked, 0
   br i1 %some, label %mask, label %loop
@@ -150,7 +169,9 @@ loop:
   %n = phi i64 [ 0, %entry ], [ %n.next, %loop ]
   %index.at = getelementptr i64, ptr %index, i64 %n
   %offset = load i64, ptr %index.at
-  %from.at = getelementptr i{bits}, ptr %from, i64 %offset
+  %moved = mul i64 %n, %step
+  %lane.at = getelementptr i8, ptr %from, i64 %moved
+  %from.at = getelementptr i{bits}, ptr %lane.at, i64 %offset
   %x = load i{bits}, ptr %from.at, align {bytes}
   %to.at = getelementptr i{bits}, ptr %to, i64 %n
   store i{bits} %x, ptr %to.at
@@ -169,7 +190,9 @@ test:
 read:
   %place.at = getelementptr i64, ptr %index, i64 %k
   %place = load i64, ptr %place.at
-  %y.at = getelementptr i{bits}, ptr %from, i64 %place
+  %k.moved = mul i64 %k, %step
+  %k.from = getelementptr i8, ptr %from, i64 %k.moved
+  %y.at = getelementptr i{bits}, ptr %k.from, i64 %place
   %y = load i{bits}, ptr %y.at, align {bytes}
   br label %next
 next:

@@ -39,7 +39,7 @@ MAX_STRIDED_LANES = 256
 """Lanes of a block that is read across rows: the lines of memory that it needs stay in the caches."""
 CHEAP_LANE_NS, EXPENSIVE_LANE_NS, INSTANCE_NS = 0.1, 0.8, 20.0
 """Assumed nanoseconds of an instruction per lane, and of an instance."""
-MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "gather")
+MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "merge", "gather", "offset")
 """Native functions that there are for each width of an element."""
 WIDTHS = (8, 16, 32, 64)
 
@@ -53,6 +53,7 @@ def driver() -> objects.LinkedCode:
     for bits in WIDTHS:
         text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
     names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
+    names += ["locate_offset", "first_group"]
     names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
     image = objects.cached_object("the block interpreter", text, objects.host(), optimise="inline")
     return objects.link([image], names, {SYMBOL: index_faults.address})
@@ -161,6 +162,19 @@ def reads_across(stage: BlockStage) -> bool:
     return any(abs(form.steps[-1]) > 1 and 0 < abs(form.steps[last]) < abs(form.steps[-1]) for form in forms)
 
 
+def narrow_values(stage: BlockStage) -> frozenset[int]:
+    """List values of the body of which only the first lane is used."""
+    narrow: set[int] = set()
+    if any(i.kind == "offset" for i in stage.body):
+        wide = {n for i in (*stage.once, *stage.before, *stage.after) for n in (i.result, *i.args)}
+        for i in reversed(stage.body):
+            if i.kind == "store" or i.result in wide:
+                wide.update(() if i.kind == "offset" else i.args)
+            else:
+                narrow.add(i.result)
+    return frozenset(narrow)
+
+
 class _NativeStage:
     """The words of a stage, and what its launch needs."""
 
@@ -168,14 +182,16 @@ class _NativeStage:
         self.stage = stage
         self.lanes = block_lanes(stage)
         self.registers = allocate_registers(stage, self.lanes)
+        self.narrow = narrow_values(stage)
         parts = (stage.once, stage.before, stage.body, stage.after)
         words = [0] * STAGE_WORDS
         bounds = []
         for part in parts:
-            start = len(words)
+            start, runs = len(words), list[int]()
             for n, i in enumerate(part):
-                before = part[n - 1] if n else None
-                self._append(words, i, before, part is stage.body and not stage.lanes_inside)
+                runs.append(runs[-1] if n and i.result == part[n - 1].result and i.kind != "store" else len(words))
+                in_place = part is stage.body and n > 0 and self._writes_in_place(part[n - 1], i)
+                self._append(words, i, runs[n - 1] if in_place else -1)
             bounds.append((start, len(words)))
         table = len(words)
         words += self.registers.offsets
@@ -204,8 +220,8 @@ class _NativeStage:
         costs = [EXPENSIVE_LANE_NS if _is_expensive(i) else CHEAP_LANE_NS for i in stage.body]
         return lanes * sum(costs) + self.instances * INSTANCE_NS * (1 + len(costs)) * prod(stage.inner)
 
-    def _append(self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool) -> None:
-        """Append the words of an instruction."""
+    def _append(self, words: list[int], i: BlockInstruction, run: int) -> None:
+        """Append the words of an instruction; those from `run` on compute what it stores, and can do so in place."""
         code, dtypes = driver().addresses, self.stage.dtypes
         item = dtypes[i.args[0] if i.kind == "store" else i.result].bytes
         if i.form is not None and not self._is_flat(i):
@@ -215,22 +231,25 @@ class _NativeStage:
             case "constant":
                 value = i.numbers[0]
                 made = [code[f"constant_{8 * item}"], 0, i.result, _bits(value, dtypes[i.result])]
-            case "iota" | "load":
+            case "iota" | "load" | "merge" | "offset":
                 made = self._stepping(i, item)
             case "gather":
+                assert i.form is not None
                 mask = i.args[1] if len(i.args) > 1 else -1
-                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory, 0, 0, 0]
+                words_of_form = self._form_words(i.form, item, False)
+                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory, *words_of_form]
             case "check":
                 mask = i.args[1] if len(i.args) > 1 else -1
                 made = [code["check"], 0, i.result, i.args[0], 0, mask, int(i.numbers[0])]
             case "clamp":
                 made = [code["clamp"], 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
             case "store":
-                self._append_store(words, i, before, whole)
+                self._append_store(words, i, run)
                 return
             case _:
                 made = [_addresses[_opcode(i, self.stage)], 0, i.result, *i.args]
         made[1] = len(made)
+        words += [driver().addresses["first_group"], 2 + len(made)] if i.result in self.narrow else []
         words += made
 
     def _is_flat(self, i: BlockInstruction) -> bool:
@@ -248,7 +267,7 @@ class _NativeStage:
         else:
             made = self._stepping(i, item, rows=True)
         forms = [i.form, *[guard.form for guard in i.guards]]
-        equal = i.kind != "store" and all(form.steps[axis] == 0 for form in forms)
+        equal = i.kind in ("load", "iota", "offset") and all(form.steps[axis] == 0 for form in forms)
         head = [driver().addresses["by_rows"], 7 + len(made), made[2], item, axis, self.stage.row_lanes, int(equal)]
         words += [*head, *made]
 
@@ -258,14 +277,20 @@ class _NativeStage:
         code, step = driver().addresses, i.form.steps[-1]
         if i.kind == "iota":
             return [code["iota"], 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
-        if i.guards:
-            made = self._moving(code[f"guarded_{8 * item}"], i, i.result, item, rows)
+        dense = not rows and (step == 1 or (self.stage.lanes == 1 and not self.stage.pieces))
+        if i.kind == "offset":
+            made = self._moving(code["locate_offset" if dense else f"offset_{8 * item}"], i, i.result, item, rows)
+            made.append(made[4])
+            made[3:5] = [i.args[0], i.args[1] if len(i.args) > 1 else -1]
+            return made
+        if i.guards or i.kind == "merge":
+            move = "merge" if i.kind == "merge" else "guarded"
+            made = self._moving(code[f"{move}_{8 * item}"], i, i.result, item, rows)
             made.append(len(i.guards))
             for form, extent in i.guards:
                 own = self._form_words(form, 1, rows)
                 made += [2 + len(own), extent, *own]
             return made
-        dense = not rows and (step == 1 or (self.stage.lanes == 1 and not self.stage.pieces))
         move = "locate" if dense else f"strided_{8 * item}" if step else f"splat_{8 * item}"
         return self._moving(code[move], i, i.result, item, rows)
 
@@ -280,31 +305,30 @@ class _NativeStage:
         terms = [(axis, step * item) for axis, step in enumerate(steps) if step]
         return [form.start * item, form.steps[-1] * item, len(terms), *[word for term in terms for word in term]]
 
-    def _append_store(
-        self, words: list[int], i: BlockInstruction, before: BlockInstruction | None, whole: bool
-    ) -> None:
-        """Append a store; the instruction before it writes to memory itself, if it writes whole groups of lanes."""
+    def _append_store(self, words: list[int], i: BlockInstruction, run: int) -> None:
+        """Append a store; instructions before it write to memory themselves, if they write whole groups of lanes."""
         assert i.form is not None
         code, (slot,) = driver().addresses, i.args
         item = self.stage.dtypes[slot].bytes
         if i.form.steps[-1] not in (0, 1) and self.stage.lanes > 1:
             made = self._moving(code[f"store_strided_{8 * item}"], i, slot, item, rows=False)
-        elif (
-            whole
-            and before is not None
-            and before.kind == "apply"
-            and before.result == slot
-            and not self._is_kept(slot)
-        ):
-            length = 3 + len(before.args)
+        elif run >= 0:
             place = self._moving(code["place"], i, slot, item, rows=False)
             place[1] = len(place)
-            words[-length:-length] = place
+            words[run:run] = place
             made = self._moving(code["put_back"], i, slot, item, rows=False)
         else:
             made = self._moving(code["store"], i, slot, item, rows=False)
         made[1] = len(made)
         words += made
+
+    def _writes_in_place(self, before: BlockInstruction, i: BlockInstruction) -> bool:
+        """Whether the instruction before a store may write what is stored to memory itself."""
+        if i.kind != "store" or before.result != i.args[0] or self.stage.lanes_inside or self._is_kept(before.result):
+            return False
+        if before.kind in ("load", "offset"):  # one that locates memory has no lanes of its own
+            return before.form is not None and (bool(before.guards) or before.form.steps[-1] not in (0, 1))
+        return before.kind in ("apply", "merge", "gather")
 
     def _is_kept(self, value: int) -> bool:
         """Whether a value is used by other lists of instructions than the body, or is an operand of its own."""

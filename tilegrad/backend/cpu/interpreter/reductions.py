@@ -14,19 +14,9 @@ from ....ir.dtype import DType, bool_, int64
 from ....ir.functions import accumulation_dtype, identity
 from ....ir.scalar import Expr, Index, Read, Reduce, Scan, fresh_index
 from .bytecode import BlockStage, Pieces
+from .forms import Form
 from .opcodes import total_dtype
-from .stages import (
-    Form,
-    IndexedInstruction,
-    LoopAxis,
-    Loops,
-    StageBuilder,
-    StageStorage,
-    StridedMemory,
-    lane_axis,
-    merged,
-    row_axis,
-)
+from .stages import IndexedInstruction, LoopAxis, Loops, StageBuilder, StageStorage, StridedMemory, lane_axis, merged
 
 MIN_ROW_LANES = 32
 """Elements of a row from which on they are reduced as lanes."""
@@ -110,7 +100,7 @@ class ReductionBuilder:
     def _column_stage(self, outer: list[LoopAxis], inner: list[LoopAxis], pieces: Pieces | None = None) -> BlockStage:
         axes = [axis for axis in outer if axis.cut is None]
         lanes = lane_axis(axes)
-        rows = row_axis(axes, lanes)
+        rows = self.builder.row_axis(axes, lanes)
         kept = [axis for axis in outer if axis not in (lanes, rows)]
         moved = None if pieces is None else pieces._replace(axis=next(n for n, axis in enumerate(kept) if axis.cut))
         return self.builder.stage(Loops(kept, inner, lanes, pieces=moved, rows=rows))
@@ -148,7 +138,7 @@ class ReductionBuilder:
             IndexedInstruction("store", -1, (value,), memory=memory.number, form=StageBuilder.store_form(memory, order))
         )
         pieces = Pieces(len(outer), length, cut.extent)
-        outer = [*outer, LoopAxis(piece, count, cut.counted, length)]
+        outer = [*outer, LoopAxis(piece, count, frozenset((piece,)), cut.counted, length)]
         if cut in inner:
             shorter = [axis._replace(extent=length) if axis is cut else axis for axis in inner]
             self.storage.stages.append(self._column_stage(outer, shorter, pieces))
@@ -224,8 +214,9 @@ def running_place(b: StageBuilder, fn: str, source: DType, element: int, index: 
 
 
 def _is_along(row: LoopAxis, column: LoopAxis, forms: Sequence[Form]) -> bool:
-    """Whether more reads are of consecutive elements along one axis than along another."""
-    return sum(f.get(row.counted) == 1 for f in forms) > sum(f.get(column.counted) == 1 for f in forms)
+    """Whether more of the reads that go through both axes are of consecutive elements along the first."""
+    both = [f for f in forms if f.get(row.counted) and f.get(column.counted)]
+    return sum(f[row.counted] == 1 for f in both) > sum(f[column.counted] == 1 for f in both)
 
 
 def _is_in_order(row: LoopAxis, column: LoopAxis, forms: Sequence[Form]) -> bool:

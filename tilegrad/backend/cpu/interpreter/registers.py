@@ -52,8 +52,10 @@ def allocate_registers(stage: BlockStage, lanes: int) -> RegisterFile:
     for value in range(len(stage.dtypes)):
         if value not in last:
             take(value)
+    taken: set[int] = set()
     for k, i in enumerate(stage.body):
-        if i.result in last and i.kind != "store":
+        if i.result in last and i.kind != "store" and i.result not in taken:
+            taken.add(i.result)
             take(i.result)
         for n in dict.fromkeys((*i.args, i.result)):
             if last.get(n) == k:

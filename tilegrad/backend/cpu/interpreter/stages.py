@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
-from ....errors import CompileError
 from ....ir.dtype import FLOAT8, DType, bool_, int64
-from ....ir.position import bounds, flat_position, linear
-from ....ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan
-from ....ir.size import Dim
+from ....ir.position import flat_position, linear
+from ....ir.scalar import Apply, Const, Expr, Index, Read, Reduce, Scan, facts
 from .bytecode import BlockInstruction, BlockStage, Guard, InstructionKind, LinearForm, Pieces
+from .forms import (
+    Form,
+    MergedReads,
+    NotTranslated,
+    affine_form,
+    is_inside,
+    merged_reads,
+    split_form,
+    static,
+    without_repetition,
+)
 
 MIN_LANES = 8
 """Extent from which on the last axis has the lanes; below, the longest one."""
 MAX_ROW_LANES = 256
 """Extent of the last axis below which the lanes are those of the last two axes."""
-
-Form: TypeAlias = "dict[Index | None, int]"
-"""A linear form by index; the number under None is its start."""
-
-
-class NotTranslated(CompileError):
-    """An expression that the interpreter does not run."""
 
 
 class StridedMemory(NamedTuple):
@@ -51,6 +53,8 @@ class LoopAxis(NamedTuple):
 
     counted: Index
     extent: int
+    members: frozenset[Index]
+    """All indices that were merged into it."""
     cut: Index | None = None
     length: int = 0
 
@@ -71,6 +75,8 @@ class IndexedInstruction(NamedTuple):
     form: Form | None = None
     guards: tuple[tuple[Form, int], ...] = ()
     numbers: tuple[float, ...] = ()
+    indices: frozenset[Index] | None = None
+    """The indices that the arguments of a gather depend on."""
 
     def forms(self) -> Iterable[Form]:
         return [*([] if self.form is None else [self.form]), *[form for form, _ in self.guards]]
@@ -101,6 +107,7 @@ class StageBuilder:
         self.after: list[IndexedInstruction] = []
         self._known: dict[Expr, int] = {}
         self._instead: dict[Expr, Expr] = {}
+        self._merged: dict[Expr, MergedReads | None] = {}
 
     def new(self, dtype: DType) -> int:
         """Return the number of a new value."""
@@ -138,7 +145,9 @@ class StageBuilder:
     def _operands(self, e: Expr) -> tuple[Expr, ...]:
         match e:
             case Apply(fn, args):
-                if e.dtype is int64 and _affine(e) is not None:
+                if e.dtype is int64 and affine_form(e) is not None:
+                    return ()
+                if fn == "where" and self._merged_reads(e) is not None:
                     return ()
                 return args[:1] if fn == "inside" else args
             case Read(source, position):
@@ -154,14 +163,24 @@ class StageBuilder:
         """Return the positions that are computed lane by lane: none if the read is at a linear form."""
         if self._read_form(e, memory) is not None:
             return ()
-        return (self._flat(e, memory), *[p for p, extent in self._unsafe(memory, position)])
+        return (split_form(self._flat(e, memory))[1], *[p for p, _ in self._unsafe(memory, position)])
+
+    def _merged_reads(self, e: Apply) -> MergedReads | None:
+        """Return a choice between reads at linear forms by ranges of positions, or None."""
+        if e in self._merged:
+            return self._merged[e]
+        found = merged_reads(e) if facts(e.args[0]).data is False else None
+        if found is not None and any(self._read_form(x, self.storage.memory(x.source)) is None for x, _ in found.reads):
+            found = None
+        self._merged[e] = found
+        return found
 
     def _flat(self, e: Read, memory: StridedMemory) -> Expr:
         return flat_position(e.position, memory.strides) + memory.offset
 
     @staticmethod
     def _unsafe(memory: StridedMemory, position: Sequence[Expr]) -> list[tuple[Expr, int]]:
-        return [(p, extent) for p, extent in zip(position, memory.shape, strict=True) if not _is_inside(p, extent)]
+        return [(p, extent) for p, extent in zip(position, memory.shape, strict=True) if not is_inside(p, extent)]
 
     def _read_form(self, e: Read, memory: StridedMemory) -> Form | None:
         """Return the linear form of a read whose positions, or at least their sum, are linear; else None."""
@@ -169,9 +188,9 @@ class StageBuilder:
         for p, stride in zip(e.position, memory.strides, strict=True):
             for product, factor in linear(p).items():
                 if len(product) > 1 or (product and not isinstance(product[0], Index)):
-                    flat = _affine(self._flat(e, memory))
+                    flat = affine_form(self._flat(e, memory))
                     unsafe = self._unsafe(memory, e.position)
-                    return flat if flat is not None and all(_affine(q) is not None for q, _ in unsafe) else None
+                    return flat if flat is not None and all(affine_form(q) is not None for q, _ in unsafe) else None
                 index: Any = product[0] if product else None
                 total[index] = total.get(index, 0) + factor * stride
         return total
@@ -185,19 +204,20 @@ class StageBuilder:
                 return self._read(e)
             case Reduce() | Scan():
                 return self._known[self._instead[e]]
-        form = _affine(e) if e.dtype is int64 else None
+        form = affine_form(e) if e.dtype is int64 else None
         if form is not None:
             self.body.append(IndexedInstruction("iota", self.new(int64), form=form))
             return len(self.dtypes) - 1
         if not isinstance(e, Apply):
             raise NotTranslated
-        return self._applied(e)
+        merged = self._merged_reads(e) if e.fn == "where" else None
+        return self._applied(e) if merged is None else self._merge(e, merged)
 
     def _read(self, e: Read) -> int:
         memory = self.storage.memory(e.source)
         form, unsafe = self._read_form(e, memory), self._unsafe(memory, e.position)
         if form is not None:
-            guards = tuple([(_affine(p) or {}, extent) for p, extent in unsafe])
+            guards = tuple([(affine_form(p) or {}, extent) for p, extent in unsafe])
             value = self.new(e.dtype)
             self.body.append(IndexedInstruction("load", value, memory=memory.number, form=form, guards=guards))
             return value
@@ -207,8 +227,23 @@ class StageBuilder:
             self.body.append(IndexedInstruction("check", made, (self._known[p], *mask), numbers=(extent,)))
             mask = (made,)
         value = self.new(e.dtype)
-        at = self._known[self._flat(e, memory)]
-        self.body.append(IndexedInstruction("gather", value, (at, *mask), memory=memory.number))
+        form, rest = split_form(self._flat(e, memory))
+        parts = facts(rest).indices.union(*[facts(p).indices for p, _ in unsafe])
+        args = (self._known[rest], *mask)
+        self.body.append(IndexedInstruction("gather", value, args, memory=memory.number, form=form, indices=parts))
+        return value
+
+    def _merge(self, e: Apply, merged: MergedReads) -> int:
+        """Read several tensors, each in its range of positions."""
+        value = self.new(e.dtype)
+        if merged.default is not None:
+            self.body.append(IndexedInstruction("constant", value, numbers=(merged.default.value,)))
+        for x, ranges in merged.reads:
+            memory = self.storage.memory(x.source)
+            own = [(affine_form(p) or {}, extent) for p, extent in self._unsafe(memory, x.position)]
+            guards = without_repetition([*ranges, *own])
+            form = self._read_form(x, memory)
+            self.body.append(IndexedInstruction("merge", value, memory=memory.number, form=form, guards=guards))
         return value
 
     def _applied(self, e: Apply) -> int:
@@ -255,8 +290,16 @@ class StageBuilder:
         )
         axes = merged(self.order, self.forms())
         lanes = lane_axis(axes)
-        rows = row_axis(axes, lanes)
+        rows = self.row_axis(axes, lanes)
         return self.stage(Loops([a for a in axes if a not in (lanes, rows)], [], lanes, rows=rows))
+
+    def row_axis(self, axes: Sequence[LoopAxis], lanes: LoopAxis | None) -> LoopAxis | None:
+        """Choose a second axis for the lanes, so that blocks are long if the last axis is short."""
+        if len(axes) < 2 or lanes is not axes[-1] or not MIN_LANES <= lanes.extent < MAX_ROW_LANES:
+            return None
+        rows, last = axes[-2], lanes
+        forms = [i.form or {} for i in self.body if i.kind == "gather" and not _is_uniform(i, rows, last)]
+        return rows if all(rows.step(form) == last.step(form) * last.extent for form in forms) else None
 
     @staticmethod
     def store_form(out: StridedMemory, order: Sequence[Index]) -> Form:
@@ -276,7 +319,7 @@ class StageBuilder:
             return tuple(
                 [
                     BlockInstruction(
-                        i.kind,
+                        "offset" if i.kind == "gather" and _is_uniform(i, lane, loops.rows) else i.kind,
                         i.result,
                         i.args,
                         i.fn,
@@ -302,33 +345,6 @@ class StageBuilder:
         )
 
 
-def _affine(e: Expr) -> Form | None:
-    """Return an int64 expression as a linear form of indices, or None."""
-    form: Form = {}
-    for product, factor in linear(e).items():
-        if not product:
-            form[None] = factor
-        elif len(product) == 1 and isinstance(product[0], Index):
-            form[product[0]] = factor
-        else:
-            return None
-    return form
-
-
-def _is_inside(p: Expr, extent: int) -> bool:
-    if isinstance(p, Index):
-        return static(p.extent) <= extent
-    low, high = bounds(p)
-    return type(low) is int and type(high) is int and low >= 0 and high < extent
-
-
-def static(x: Dim) -> int:
-    """Return a size that is a number."""
-    if not isinstance(x, int):
-        raise NotTranslated
-    return x
-
-
 def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[LoopAxis]:
     """Merge neighbouring axes that all linear forms go through in equal steps; axes of extent 1 are left out.
 
@@ -344,9 +360,9 @@ def merged(indices: Sequence[Index], forms: Sequence[Form]) -> list[LoopAxis]:
         if axes:
             inner = axes[-1]
             if all(f.get(index, 0) == f.get(inner.counted, 0) * inner.extent for f in forms):
-                axes[-1] = LoopAxis(inner.counted, inner.extent * extent)
+                axes[-1] = LoopAxis(inner.counted, inner.extent * extent, inner.members | {index})
                 continue
-        axes.append(LoopAxis(index, extent))
+        axes.append(LoopAxis(index, extent, frozenset((index,))))
     return axes[::-1]
 
 
@@ -359,8 +375,6 @@ def lane_axis(axes: Sequence[LoopAxis]) -> LoopAxis | None:
     return max(reversed(axes), key=lambda axis: axis.extent)
 
 
-def row_axis(axes: Sequence[LoopAxis], lanes: LoopAxis | None) -> LoopAxis | None:
-    """Choose a second axis for the lanes, so that blocks are long if the last axis is short."""
-    if len(axes) < 2 or lanes is not axes[-1] or not MIN_LANES <= lanes.extent < MAX_ROW_LANES:
-        return None
-    return axes[-2]
+def _is_uniform(i: IndexedInstruction, *axes: LoopAxis | None) -> bool:
+    """Whether the arguments of a gather are the same for all lanes."""
+    return i.indices is not None and all(axis is None or i.indices.isdisjoint(axis.members) for axis in axes)

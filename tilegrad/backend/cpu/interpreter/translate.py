@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from ....ir.dtype import DType
 from ....ir.graph import Value
 from ....ir.position import row_major
-from ....ir.scalar import Expr, Index, Position, Read, Reduce, Scan, facts, free
+from ....ir.scalar import Expr, Index, Position, Read, Reduce, Scan, facts, free, loops_in, substitute
 from ....ir.size import is_static
 from .bytecode import BlockProgram, BlockStage
+from .forms import NotTranslated, static
 from .reductions import store_reduction, store_scan
 from .registers import fits
-from .stages import NotTranslated, StageBuilder, StridedMemory, static
+from .stages import StageBuilder, StridedMemory
 
 MAX_TEMPORARY_BYTES = 1 << 30
 """Bytes of a temporary beyond which an expression is not translated."""
@@ -126,7 +127,8 @@ class _Translation:
 
     def stored_elsewhere(self, e: Reduce | Scan, order: Sequence[Index]) -> Expr:
         """Store a reduction or scan in a temporary, and return the read of it."""
-        found = self.stored.get(e)
+        key = canonical(e)
+        found = self.stored.get(key)
         if found is None:
             if isinstance(e, Reduce):
                 own = tuple([i for i in order if i in free(e)])
@@ -138,5 +140,21 @@ class _Translation:
                 source, memory = self.temporary(e.dtype, (*outer, e.index))
                 store_scan(self, e, (*outer, e.index), memory)
                 found = Read(source, (*outer, e.at), e.dtype)
-            self.stored[e] = found
+            self.stored[key] = found
         return found
+
+
+def canonical(e: Reduce | Scan) -> Expr:
+    """Rename the index of a loop, so that equal ones that were made apart are one expression.
+
+    >>> from ....ir.dtype import float32
+    >>> i, j, k = Index("i", 4), Index("j", 8), Index("k", 8)
+    >>> first, second = [Reduce("add", n, Read("x", (i, n), float32), float32) for n in (j, k)]
+    >>> canonical(first) is canonical(second)
+    True
+    """
+    index = Index(f"loop{len(loops_in(e))}", e.index.extent)
+    if index in facts(e).indices:
+        return e
+    body = substitute(e.body, {e.index: index})
+    return Reduce(e.fn, index, body, e.dtype) if isinstance(e, Reduce) else Scan(e.fn, index, body, e.at, e.dtype)
