@@ -109,8 +109,8 @@ def grouped(
     form: ProductForm, x: StridedOperand, y: StridedOperand, out: StridedOperand, format: ElementFormat
 ) -> Groups:
     """Sort the axes of a form, and choose which operand is the left one."""
-    strides_x, first_x, padding_x = _operand(form, 1, form.x_first, x)
-    strides_y, first_y, padding_y = _operand(form, 2, form.y_first, y)
+    strides_x, first_x, padding_x = _operand(form, 0, form.x_first, x)
+    strides_y, first_y, padding_y = _operand(form, 1, form.y_first, y)
     first_out = sum(at * s for at, s in zip(form.out_first, out.strides, strict=True))
     groups: list[list[StridedAxis]] = [[], [], [], []]
     for (extent, of_x, of_y, (along, step)), left, right in zip(form.axes, strides_x, strides_y, strict=True):
@@ -128,7 +128,7 @@ def _operand(
 ) -> tuple[list[int], int, Padding]:
     """Return the stride of each axis of the form, the offset of the first element, and the padding."""
     shape, strides = operand
-    moves = [axis[side] for axis in form.axes]
+    moves = [axis.y if side else axis.x for axis in form.axes]
     before, padding = (0,) * len(shape), Padding()
     if not form.is_inside:
         before, padded = _frame(form, moves, first, shape)
