@@ -18,9 +18,13 @@ import tilegrad.language as tl
 from tests.checklist import checklist
 from tests.profile.training import made
 from tilegrad import profiler
+from tilegrad.backend.cuda.device import CudaDevice
+from tilegrad.backend.cuda.null import NullDriver
 from tilegrad.config import changed
 from tilegrad.errors import ArgumentError
 from tilegrad.lazy import handle
+from tilegrad.profile.count import Work
+from tilegrad.profile.limit import limit_of
 from tilegrad.profile.timeline import TimelineRecord, covered, nest
 from tilegrad.profiler import profile, record_function, schedule
 from tilegrad.runtime import events
@@ -373,3 +377,16 @@ def test_a_profile_costs_little() -> None:
             costs.append(calls(lambda step=step, x=x: step(x)) - plain)  # type: ignore[misc]
         assert len(p.timeline.launches) >= 2 * deep
     assert max(costs) <= 40
+
+
+def test_products_in_matrix_units_have_limits_of_their_own() -> None:
+    """A product of bfloat16 matrices is not measured by what multiply-adds of float32 can do."""
+    narrow, wide = tg.rand(128, 128).to(tg.bfloat16).realize(), tg.rand(128, 128).realize()
+    found = [tg.explain(tg.jit(lambda x: x @ x), x).measured.rows[0].work for x in (narrow, wide)]
+    assert [work.product for work in found] == ["bfloat16", ""]
+    limits = CudaDevice(NullDriver(), 0).limits
+    seconds = [limit_of(Work(8, 8, 10**15, product), limits).seconds for product in ("", "tf32", "bfloat16", "int8")]
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[0] > 10 * seconds[2]
+    assert limit_of(Work(8, 8, 10**15, "float4"), limits).bound == "", "not known, so no share is told"
+    assert limit_of(Work(8, 8, 10**15, "bfloat16"), {"fma": 1e12}).seconds == 1000, "a CPU's peak is one"

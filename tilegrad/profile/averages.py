@@ -49,8 +49,7 @@ class Average:
         known = limits.get(self.device)
         if not known or self.work is None or self.kind not in ("launch", "operation"):
             return None
-        each = Work(*(round(x / self.count) for x in self.work))
-        found = limit_of(each, known)
+        found = limit_of(self.work.each(self.count), known)
         launch = LAUNCH_NS.get(self.device.partition(":")[0], 0.0) * 1e-9
         return found.seconds * self.count, "launch" if found.seconds < launch else found.bound
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, RuntimeFault
 from ..lazy.timing import synchronize
-from ..runtime.bounds import limit
+from ..runtime.bounds import FASTEST, limit
 from ..runtime.device import device
 from .chart import Curve, chart
 from .files import write_whole
@@ -90,7 +90,7 @@ def _quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def _check_possible(milliseconds: float, bytes: int, operations: float, on: str) -> None:
-    needed = limit(bytes, operations, device(on).limits)
+    needed = limit(bytes, operations, device(on).limits, FASTEST)
     if needed.seconds > TOLERANCE * milliseconds * 1e-3:
         raise RuntimeFault(
             f"do_bench: {milliseconds:.4g} ms for {bytes:,} bytes and {operations:,.0f} operations is more than {on} "

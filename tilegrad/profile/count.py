@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..ir.dtype import FLOAT8, float32
 from ..ir.graph import Value
 from ..ir.scalar import Apply, Expr, Index, Read, Reduce, Scan, parts, walk
 from ..ir.size import known
+from ..ir.tile import Dot, Kernel
+from ..ir.tile_access import expressions
+from ..ir.tile_checker import check
 from ..schedule.group import Group
 
 MOVES = ("cast", "bitcast", "where")
@@ -25,13 +29,25 @@ class Work(NamedTuple):
     read: int = 0
     written: int = 0
     operations: int = 0
+    product: str = ""
+    """The numbers that a matrix unit multiplies ("bfloat16", "tf32"); empty where multiply-adds do."""
 
     @property
     def bytes(self) -> int:
         return self.read + self.written
 
     def plus(self, other: Work) -> Work:
-        return Work(*(x + y for x, y in zip(self, other, strict=True)))
+        return Work(
+            self.read + other.read, self.written + other.written, self.operations + other.operations,
+            self.product or other.product,
+        )  # fmt: skip
+
+    def each(self, count: int) -> Work:
+        """Return the work of one of so many equal parts."""
+        return self._replace(
+            read=round(self.read / count), written=round(self.written / count),
+            operations=round(self.operations / count),
+        )  # fmt: skip
 
 
 def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
@@ -45,7 +61,7 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
     >>> x = Input(TensorType(float32, (4, 8)), "x")
     >>> (group,) = fuse(Graph((x,), (reduce_sum(exp(x), (1,)),))).groups
     >>> work_of(group)
-    Work(read=128, written=16, operations=64)
+    Work(read=128, written=16, operations=64, product='')
     """
     written = sum(known(v.type.bytes, sizes) for v in group.stored)
     if group.kind == "opaque":
@@ -58,6 +74,27 @@ def work_of(group: Group, sizes: Mapping[str, int] = {}) -> Work:
             touched[e.source] = touched.get(e.source, 0) + _count(indices, sizes)
     read = sum(min(n, known(x.type.count, sizes)) * x.dtype.bytes for x, n in touched.items())
     return Work(read, written, operations_of(exprs, sizes))
+
+
+def product_of(kernel: Kernel) -> str:
+    """Name the numbers that a kernel multiplies in products of matrices; empty for float32 as it is, and without any.
+
+    >>> from ..ir.tile_parser import parse
+    >>> product_of(parse('''
+    ... def k(x: "*bf16", out: "*f32"):
+    ...     i = tl.arange(0, 16)
+    ...     v = tl.load(x + i[:, None] * 16 + i[None, :])
+    ...     tl.store(out + i[:, None] * 16 + i[None, :], tl.dot(v, v))
+    ... '''))
+    'bfloat16'
+    """
+    dots = [e for e in expressions(*kernel.body) if isinstance(e, Dot)]
+    if not dots:
+        return ""
+    dtype = check(kernel).of(dots[0].x).dtype
+    if dtype is float32:
+        return {"highest": "", "high": "tf32", "medium": "bfloat16"}[dots[0].precision]
+    return "float8" if dtype in FLOAT8 else dtype.name.removeprefix("u")
 
 
 def operations_of(exprs: Sequence[Expr], sizes: Mapping[str, int] = {}) -> int:

@@ -18,4 +18,4 @@ def limit_of(work: Work, limits: Mapping[str, Any]) -> Limit:
     >>> limit_of(Work(1 << 22, 1 << 22, 0), limits).bound, limit_of(Work(8, 8, 10**9), limits).bound
     ('memory', 'arithmetic')
     """
-    return limit(work.bytes, work.operations, limits)
+    return limit(work.bytes, work.operations, limits, work.product)

@@ -15,7 +15,7 @@ from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 from ..runtime.executable import Executable
 from ..schedule.group import Group
-from .count import Work, work_of
+from .count import Work, product_of, work_of
 from .limit import Limit, limit_of
 
 MEASURING_S = 0.3
@@ -181,7 +181,8 @@ def works_of(program: Program, groups: Sequence[Group], sizes: Mapping[str, int]
         match step:
             case Launch() | Foreign():
                 group = next(remaining, None)
-                found.append(work_of(group, sizes) if group is not None else Work())
+                work = work_of(group, sizes) if group is not None else Work()
+                found.append(work._replace(product=product_of(step.kernel)) if isinstance(step, Launch) else work)
             case Copy(source):
                 bytes = known(program.buffer(source).type.bytes, sizes)
                 found.append(Work(bytes, bytes))

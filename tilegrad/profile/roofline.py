@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import ArgumentError
+from ..runtime.bounds import operations_per_second
 from ..runtime.device import known_devices
 from .averages import Average
 from .chart import Curve, chart
@@ -24,8 +25,14 @@ def roofline(rows: Sequence[Average], device: str) -> str:
         raise ArgumentError(f"roofline: no kernel of {device} has known work, time and limits")
     points = {f"{a.key} {a.module}".strip(): (a.flops / (a.bytes or 1), a.flops / a.self_time / 1e3) for a in kernels}
     low, high = min(x for x, _ in points.values()), max(x for x, _ in points.values())
-    roof = _roof(min(low, peak / bandwidth) / 2, max(high, peak / bandwidth) * 2, bandwidth, peak)
-    lines = [Curve("measured limit", roof), *(Curve(name, [at], marks=True) for name, at in points.items())]
+    products = sorted({a.work.product for a in kernels if a.work is not None and a.work.product})
+    first = limits.get("source", "measured limit")
+    peaks = {first: peak} | {f"{p} products": operations_per_second(limits, p) or peak for p in products}
+    ends = min(low, peak / bandwidth) / 2, max(high, *(p / bandwidth for p in peaks.values())) * 2
+    roofs = [
+        Curve(name, _roof(*ends, bandwidth, rate)) for name, rate in peaks.items() if rate != peak or name == first
+    ]
+    lines = [*roofs, *(Curve(name, [at], marks=True) for name, at in points.items())]
     title = f"roofline of {device}: {bandwidth / 1e9:.0f} GB/s, {peak / 1e9:.0f} GFLOP/s"
     return chart(title, lines, "operations per byte", "GFLOP/s", x_log=True, y_log=True)
 

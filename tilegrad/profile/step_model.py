@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ..ops.cast import Bitcast, Cast, Detach
 from ..ops.control import Where
 from ..ops.creation import Iota
 from ..ops.movement import Slice
+from ..runtime.bounds import operations_per_second
 from ..schedule.group import Group
 from ..transform.pipeline import PASSES
 from ..viewer.launches import computing_steps, memory_of, title_of
@@ -103,7 +104,7 @@ class _Described:
         return PageStep(
             name=e.name, device=e.device.name, facts=self._facts(), nodes=[self._node(v) for v in self.values],
             lines=self.lines, kernels=kernels, passes=self._passes(), memory=self._memory(kernels),
-            roof=_roof(e.device.limits), note=e.measured.advice,
+            roof=_roof(e.device.limits, {row.work.product for row in e.measured.rows}), note=e.measured.advice,
         )  # fmt: skip
 
     def _facts(self) -> list[list[str]]:
@@ -428,10 +429,12 @@ def _source(code: CodeType) -> Iterator[tuple[FileLine, str]] | dict[FileLine, s
     return {FileLine(code.co_filename, first + n): text.rstrip() for n, text in enumerate(texts)}
 
 
-def _roof(limits: Any) -> dict[str, float]:
+def _roof(limits: Any, products: Set[str]) -> dict[str, float]:
+    """Return the peaks of the machine, of arithmetic that of the fastest products among the kernels."""
+    peak = max(operations_per_second(limits, product) or 0.0 for product in {"", *products})
     memory = max((float(limits.get(k, 0.0)) for k in ("read", "copy", "triad")), default=0.0)
     caches = {level: float(limits.get(f"{level}_read", 0.0)) for level in ("L1", "L2", "L3")}
-    return {"bytes": memory, "operations": float(limits.get("fma", 0.0))} | {k: v for k, v in caches.items() if v}
+    return {"bytes": memory, "operations": float(peak)} | {k: v for k, v in caches.items() if v}
 
 
 def _bytes(count: int) -> str:

@@ -152,7 +152,7 @@ def _footer(everything: Averages) -> list[str]:
         lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
     if span:
         lines.append(f"recording took {duration(whole.cost / 1e3)} ({100 * whole.cost / span:.1f} % of the time)")
-    if any((a.share_of_limit or 0) > 1 for a in everything):
+    if any((a.share_of_limit or 0) > 1 and is_host(a.device) for a in everything):
         lines.append(
             "> 100 %: the limit was measured while the machine was busy; "
             "`python -m tilegrad doctor --measure` measures it again"

@@ -222,7 +222,7 @@ class Device(ABC):
 
     @property
     def limits(self) -> Mapping[str, Any]:
-        """Return measured limits of the hardware: bytes and operations per second, cache sizes, units."""
+        """Return the limits of the hardware, measured or published: bytes and operations per second, caches, units."""
         return {}
 
     def __repr__(self) -> str:

@@ -127,6 +127,8 @@ def test_a_training_step_and_its_trace(make_gpus: Maker, tmp_path: Path) -> None
     lanes = {row["args"]["name"] for row in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
              if row["name"] == "thread_name"}  # fmt: skip
     assert any(lane.startswith(f"{gpu.name} stream ") for lane in lanes)
+    p.export_roofline(tmp_path / "roof.svg", gpu.name)
+    assert "published peak" in (tmp_path / "roof.svg").read_text()
 
 
 def test_overlapping_launches_have_lanes_of_their_own_and_are_counted_once() -> None:

@@ -350,6 +350,7 @@ class CudaDevice(Device):
     def limits(self) -> Mapping[str, Any]:
         found = self.properties
         return {
+            "source": "published peak",
             "model": found.name,
             "memory_bytes": found.total_memory,
             "units": found.multi_processor_count,
@@ -357,6 +358,7 @@ class CudaDevice(Device):
             "copy": found.memory_bandwidth,
             "triad": found.memory_bandwidth,
             "fma": 2.0 * 128 * found.multi_processor_count * found.clock_rate * 1e3,
+            "products": found.product_rates,
         }
 
     # --- failures ------------------------------------------------------------------------------

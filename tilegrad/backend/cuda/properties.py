@@ -15,6 +15,20 @@ RESERVED_SHARED = 1024
 """Bytes of shared memory reserved per block."""
 
 
+MATRIX_UNIT_OPERATIONS = {
+    70: {"float16": 1024},
+    75: {"float16": 1024, "int8": 2048},
+    80: {"float16": 2048, "bfloat16": 2048, "tf32": 1024, "int8": 4096},
+    86: {"float16": 1024, "bfloat16": 1024, "tf32": 512, "int8": 2048},
+    89: {"float16": 1024, "bfloat16": 1024, "tf32": 512, "int8": 2048, "float8": 2048},
+    90: {"float16": 4096, "bfloat16": 4096, "tf32": 2048, "int8": 8192, "float8": 8192},
+    100: {"float16": 8192, "bfloat16": 8192, "tf32": 4096, "int8": 16384, "float8": 16384},
+    120: {"float16": 1024, "bfloat16": 1024, "tf32": 512, "int8": 2048, "float8": 2048},
+}
+"""Operations of the matrix units of a multiprocessor in a cycle, by compute capability: published peaks of dense
+products, an addition and a multiplication counted as two."""
+
+
 class GpuProperties(NamedTuple):
     """Properties of one GPU, with PyTorch's names where it has them; sizes in bytes, clocks in kHz."""
 
@@ -60,6 +74,17 @@ class GpuProperties(NamedTuple):
         from .nvrtc import is_available, version
 
         return version()[0] * 1000 + version()[1] * 10 if is_available() else 0
+
+    @property
+    def product_rates(self) -> dict[str, float]:
+        """Operations per second of products in the matrix units, by their numbers; those that are not known lack.
+
+        >>> from .null import NullDriver
+        >>> {name: round(rate / 1e12) for name, rate in properties(NullDriver(), 0).product_rates.items()}
+        {'float16': 1071, 'bfloat16': 1071, 'tf32': 535, 'int8': 2141, 'float8': 2141}
+        """
+        known = MATRIX_UNIT_OPERATIONS.get(self.capability, {})
+        return {name: count * self.multi_processor_count * self.clock_rate * 1e3 for name, count in known.items()}
 
     @property
     def memory_bandwidth(self) -> float:
