@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from ..ops.cast import cast, to_bool
 from ..ops.control import where as choose
 from .comparing import isnan
 from .declared import publish
-from .pointwise import Ops, binary, unary
+from .pointwise import Ops, binary, combined, unary
 from .promotion import (
     Number,
     Operand,
@@ -51,6 +52,8 @@ SIXTEEN_BIT_FLOATS = frozenset((float16, bfloat16))
 
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Compute input + alpha * other."""
+    if alpha.__class__ is int and alpha == 1 and (made := combined(operator.add, input, other)) is not None:
+        return made
     _check_alpha(alpha, input, other, "add")
     if alpha != 1:
         other = _times(other, alpha, input)
@@ -79,6 +82,8 @@ def _check_alpha(alpha: Number, input: Operand, other: Operand, op: str) -> None
 
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """Compute input - alpha * other."""
+    if alpha.__class__ is int and alpha == 1 and (made := combined(operator.sub, input, other)) is not None:
+        return made
     _check_alpha(alpha, input, other, "sub")
     for x in (input, other):
         if isinstance(x, Handle) and x._value.type.dtype is bool_:
@@ -96,6 +101,8 @@ def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 def mul(input: Operand, other: Operand) -> Tensor:
     """Compute input * other."""
+    if (made := combined(operator.mul, input, other)) is not None:
+        return made
     x, y = pair(input, other, "mul")
     product = _scaled(ops.Mul, x, y, input, other) if x.type.dtype is not bool_ else bits.bitwise_and(x, y)
     return elementwise(product, input, other)
@@ -127,6 +134,8 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     """Divide. Integers give floating-point numbers, unless `rounding_mode` is "floor" or "trunc"."""
     match rounding_mode:
         case None:
+            if (made := combined(operator.truediv, input, other)) is not None:
+                return made
             return elementwise(_scaled(ops.Div, *floating_pair(input, other, "div"), input, other), input, other)
         case "floor":
             return floor_divide(input, other)

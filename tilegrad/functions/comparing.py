@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from ..lazy.layout import elementwise
 from ..ops import comparison
 from ..ops.broadcasting import fill
 from .declared import publish
-from .pointwise import named, unary
+from .pointwise import combined, named, unary
 from .promotion import Operand, RangeError, pair, value_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 def _comparison(op: Callable[[Value, Value], Value], symbol: str) -> Callable[..., Tensor]:
     """Return a comparison. A number outside the range of the dtype is less, or greater, than all elements."""
     name = op.__name__
+    compared: Callable[[Any, Any], bool] = vars(operator)[name]
 
     def compare(input: Operand, other: Operand) -> Tensor:
+        if isinstance(input, Handle) and (made := combined(compared, input, other)) is not None:
+            return made
         try:
             return elementwise(op(*pair(input, other, name)), input, other)
         except RangeError as beyond:

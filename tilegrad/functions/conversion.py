@@ -12,7 +12,7 @@ from ..ir import dtype as dtypes
 from ..ir.dtype import DType
 from ..ir.graph import Input
 from ..lazy.evaluation import array_of, in_memory
-from ..lazy.handle import Handle, handle_on, wrap
+from ..lazy.handle import Handle, handle_on, state, wrap
 from ..lazy.layout import (
     MemoryFormat,
     contiguous_format,
@@ -33,7 +33,7 @@ from ..ops.movement import inverse
 from ..runtime.device import Device, device, devices
 from .creation import DeviceLike, place, typed
 from .declared import publish
-from .pointwise import named
+from .pointwise import at_once, named
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -168,6 +168,8 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 def item(self: Tensor) -> Any:
     """Return the only element as a Python number."""
+    if self._region is not None and state.trace is None and (number := at_once().item(self)) is not None:
+        return number
     if self.value.type.count != 1:
         raise ArgumentError(
             f"item: a tensor of shape {list(self.value.shape)} has {self.value.type.count} elements, not one; use "

@@ -16,6 +16,7 @@ from ..errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from ..ir.dtype import bool_, int64
 from ..ir.graph import Value
 from ..ir.size import Dim
+from ..lazy.at_once import assign, part_read
 from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
 from ..lazy.layout import Lying, computed, is_dense, lay, layout, lying, repeated_strides
@@ -50,6 +51,10 @@ class Parsed(NamedTuple):
 
 def getitem(x: Tensor, key: Any) -> Tensor:
     """Read x[key]."""
+    if state.trace is None:
+        part = part_read(x, key)
+        if part is not None:
+            return part
     if type(key) is int and x._value.type.shape:
         return view(x, partial(movement.select, axis=0, index=key))
     steps, picks = parsed(x, key)
@@ -81,6 +86,8 @@ def _picked_strides(made: Tensor, cut: Tensor, picks: dict[int, Tensor]) -> Any:
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """Write x[key] = value."""
+    if state.trace is None and assign(x, key, value):
+        return
     filled = _filled_by_mask(x, key, value)
     if filled is not None:
         x.write(filled, "item assignment")

@@ -14,6 +14,7 @@ from ..lazy.storage import kept_separate
 from ..ops.broadcasting import broadcast_shapes, expand, fill, shown
 from ..ops.cast import cast
 from ..ops.control import where
+from .pointwise import at_once
 from .promotion import can_cast, constant, kind_of, refused, value_of
 from .registry import names_with
 
@@ -29,6 +30,8 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not (self._value.type.shape or kwargs) and at_once().combine_into(name, self, args):
+            return self
         before = value_of(self, name)
         wanted = float64 if name == "float_power_" else kwargs.get("dtype")
         if wanted is not None and wanted is not before.dtype:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..ir.graph import Value
+from ..lazy.handle import Handle, state
 from ..lazy.layout import elementwise
 from .promotion import Operand
 
@@ -48,6 +51,20 @@ def binary(
 
     function.__annotations__ |= dict(zip(("input", "other"), takes.split(), strict=True))
     return named(function, name, doc)
+
+
+def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
+    """Apply an operator of Python's to two numbers in memory, of which one is a tensor; None: it is to be recorded."""
+    tensor = x if isinstance(x, Handle) else y
+    if not isinstance(tensor, Handle) or tensor._value.type.shape or state.trace is not None:
+        return None
+    return at_once().combined(fn, x, y)  # type: ignore[no-any-return]
+
+
+@cache
+def at_once() -> ModuleType:
+    """Import the access to single elements when it is first needed."""
+    return import_module("...lazy.at_once", __name__)
 
 
 def named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:

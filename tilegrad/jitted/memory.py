@@ -6,11 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ..functions.creation import tensor
 from ..ir.graph import Input, Value
-from ..ir.size import known
+from ..lazy.evaluation import constant_memory
 from ..lazy.handle import Handle
 from ..lazy.realize import realize
 from ..lazy.storage import Base
@@ -163,15 +161,9 @@ def unshared(found: DeviceBuffer) -> DeviceBuffer:
     return found.device.copy(found) if found.shared else found
 
 
-def _constant_memory(value: Fill) -> DeviceBuffer:
-    """Fill memory with one number, as the initial state of an optimizer: cheaper than a program."""
-    shape = tuple([known(extent, {}) for extent in value.shape])
-    return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
-
-
 def unshare_storage(base: Base) -> DeviceBuffer:
     """Copy a storage's elements to memory that it owns, so that no reader sees the update."""
     value = base.current()
-    memory = _constant_memory(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
+    memory = constant_memory(value) if isinstance(value, Fill) else device(value.device).copy(memory_in(value))
     base.own(memory)
     return memory

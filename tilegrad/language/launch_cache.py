@@ -16,12 +16,13 @@ from ..config import settings
 from ..ir.dtype import DType
 from ..ir.location import current_location
 from ..ir.tile import TileParameter
+from ..lazy.exclusive_memory import own_memory
 from ..lazy.handle import Handle, mode, state
 from ..lazy.storage import WriteRecord, one_writer, write_listeners
 from ..runtime.executable import CompiledKernel
 from .arguments import IGNORED_OPTIONS, MAX_PROGRAMS, BoundArguments
 from .past_launch import PastLaunch, record_argument
-from .tensors import allocate, note_write, own_memory
+from .tensors import allocate, note_write
 
 if TYPE_CHECKING:
     from .kernel import KernelFunction, SpecialisedKernel

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from weakref import ref
 
 from ..errors import GradientError, InPlaceError, KernelLaunchError, TraceError
 from ..ir.graph import Value
 from ..ir.tile import TileParameter
 from ..ir.tile_access import Accesses
 from ..lazy.evaluation import in_memory
-from ..lazy.handle import NEVER, Handle, handle_on, is_tracing, mode
+from ..lazy.exclusive_memory import give_memory, own_memory
+from ..lazy.handle import Handle, handle_on, is_tracing, mode
 from ..lazy.layout import layout
-from ..lazy.realize import realize
 from ..lazy.storage import one_writer
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
-from ..runtime.sole_owner import take_memory
 from ..transforms import depends_on_a_stand_in
 
 
@@ -109,55 +107,6 @@ def prepare_write(name: str, parameter: str, x: Any) -> Callable[[], Value | Non
     return own_memory(x)
 
 
-def placeholder_value() -> None:
-    """Return a placeholder for a value that nobody holds any more."""
-
-
-def own_memory(x: Any) -> Callable[[], Value | None]:
-    """Give a storage exclusive memory, reusing that of its old value if nobody else holds it."""
-    base = x.base()
-    if base.storage.free() is not None:
-        return placeholder_value
-    before, memory = ref(base.current()), None
-    if base.storage.owned is None and not base.is_tracked():
-        memory = _exclusive_memory(x, base)
-    if memory is None:
-        value = in_memory(handle_on(base.current()))
-        memory = device(value.type.device).copy(value.buffer)
-    _give(x, memory)
-    return before
-
-
-def _give(x: Any, memory: DeviceBuffer) -> None:
-    base = x.base()
-    base.own(memory)
-    if not x._moves:
-        x._value, x._seen = base.value, NEVER
-
-
-def _exclusive_memory(x: Any, base: Any) -> DeviceBuffer | None:
-    """Return the memory of a value if nobody else holds the value or its memory, else None.
-
-    Ownership is tested by dropping the references to the value.
-    """
-    value = base.current()
-    own_copy = value.copied()
-    before, whole, held = ref(value), base.storage.value, x._value
-    base.value = own_copy
-    base.storage.value = own_copy if whole is value else whole
-    x._value = own_copy if held is value else held
-    del value, whole, held
-    kept = before()
-    if kept is not None:  # another reader needs the old elements
-        base.value = kept
-        base.storage.value = kept if base.storage.value is own_copy else base.storage.value
-        x._value = kept if x._value is own_copy else x._value
-        return None
-    if own_copy.buffer is None:
-        realize([own_copy])
-    return take_memory(own_copy)
-
-
 def stops_gradients(name: str, call: Any, found: Accesses) -> bool:
     """Whether a launch reads tensors with gradients and stores floats, so that gradients stop here. Refused for the
     variables that `grad` and the like differentiate by.
@@ -192,7 +141,7 @@ def allocate(x: Any) -> None:
     """Allocate uninitialised memory for a tensor whose elements do not matter, instead of filling it with zeros."""
     value = x.own_value()
     if value.provenance.is_uninitialised and value.buffer is None and not x._moves and value.type.count != 0:
-        _give(x, device(value.type.device).allocate(int(value.type.bytes)))
+        give_memory(x, device(value.type.device).allocate(int(value.type.bytes)))
 
 
 @contextmanager

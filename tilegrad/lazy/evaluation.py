@@ -13,11 +13,13 @@ from ..errors import ArgumentError, GradientError, TraceError
 from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ir.node import amend
-from ..ops.broadcasting import Expand, Reshape
+from ..ir.size import known
+from ..ops.broadcasting import Expand, Fill, Reshape
 from ..ops.cast import Cast, Detach
 from ..ops.control import checked_index
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
+from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device, known_devices
 from .handle import Handle, handle_on, state, written
 
@@ -224,6 +226,12 @@ def _spent(memory: Value, value: Value) -> Any:
     made.hold(memory.buffer)
     made.note().spent = said
     return made
+
+
+def constant_memory(value: Fill) -> DeviceBuffer:
+    """Fill memory with one number, as the initial state of an optimizer: cheaper than a program."""
+    shape = tuple([known(extent, {}) for extent in value.shape])
+    return device(value.device).from_host(np.full(shape, value.value, value.dtype.numpy))
 
 
 def array_of(x: Handle) -> np.ndarray[Any, Any]:

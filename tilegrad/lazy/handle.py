@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from ..errors import InPlaceError, ShapeError
-from ..ir.graph import TensorType, Value
+from ..ir.graph import Input, TensorType, Value
 from ..ir.node import amend
 from ..ir.size import Shape
 from ..ops.cast import Detach
@@ -22,6 +22,7 @@ from .storage import Base, Move, Storage, one_writer, own
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
+    from .elements import Region
 
 
 class Mode(threading.local):
@@ -151,6 +152,8 @@ class Handle:
     """The strides of the base, of which the moves make the view; None: row-major."""
     _layout: Any = None
     """The cached offset and strides of a view."""
+    _region: Region | None = None
+    """The cached place in the memory of its storage, if its elements can be read and written at once."""
     stands_for: Tensor | None = None
     """The tensor of which this one is a copy in the memory order of its strides; writes go to both."""
     is_state = False
@@ -167,6 +170,8 @@ class Handle:
             value = self._value  # first: a tensor with a storage may have a stand-in
             if self._base is not None:
                 value = self.own_value()
+                if self._region is not None and self._moves and value.__class__ is Input:
+                    self._base.storage.seen_by(value)  # a copy of few elements, which is about to be recorded
         if not value.is_held:
             amend(value, is_held=True)
         return value
@@ -183,6 +188,11 @@ class Handle:
             return value
         if release_elements(self):
             return base.current()
+        region = self._region
+        if region is not None and region.base is base and region.moves is self._moves:
+            if (part := region.read(region.part)) is not None:
+                self._value, self._seen = part, changes
+                return part
         self._value = whole = base.cut(base.current(), self._moves)
         self._seen = changes
         return whole

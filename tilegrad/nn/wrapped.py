@@ -9,7 +9,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..functions.signatures import add_method, subclass
-from .functional.geometry import AXES, doc_of_rank
 from .functional.losses import reduction_of
 from .module import Module
 
@@ -121,6 +120,8 @@ def layers_of_ranks(name: str, base: type[M], doc: str, facts: Callable[[int], d
     >>> [made.__doc__ for made in layers_of_ranks("Norm", Module, "Normalise (N, C, {axes}).", lambda rank: {})]
     ['Normalise (N, C, L).', 'Normalise (N, C, H, W).', 'Normalise (N, C, D, H, W).']
     """
+    from .functional.geometry import AXES, doc_of_rank  # layers without axes do not need it
+
     own = {"__module__": sys._getframe(1).f_globals["__name__"]}
     return [
         subclass(f"{name}{rank}d", base, {**own, "__doc__": doc_of_rank(doc, rank, rank == 1), **facts(rank)})

@@ -439,13 +439,18 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
         raise ShapeError(f"item assignment: {shown(given.shape)} does not fit the places of shape {shown(view.shape)}")
     put_back, written = expand(given, view.shape), fill(True, view.shape, bool_, base.device)
     for step in reversed(path):
-        if not isinstance(step, Movement | Reshape) or (isinstance(step, Unfold) and not step.are_disjoint):
+        if not is_assignable(step):
             raise InPlaceError(
                 f"item assignment through {step.op}: several of its elements may be one element of the base; "
                 "assign to the base, or to a clone()"
             )
         put_back, written = _scatter_view(step, put_back), _scatter_view(step, written)
     return put_back if product(view.shape) == product(base.shape) else where(written, put_back, base)
+
+
+def is_assignable(step: Value) -> bool:
+    """Whether a movement has each element of its operand at most once, so that writing through it is defined."""
+    return isinstance(step, Movement | Reshape) and not (isinstance(step, Unfold) and not step.are_disjoint)
 
 
 def _scatter_view(step: Value, x: Value) -> Value:

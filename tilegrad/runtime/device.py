@@ -100,6 +100,10 @@ class Device(ABC):
     def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         """Copy the elements of a buffer to a new array."""
 
+    def elements(self, dtype: DType) -> memoryview | None:
+        """Return the address space as elements, by address // dtype.bytes; None if the host cannot access them."""
+        return None
+
     def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray | None:
         """Return an array *on* the memory of a buffer, which it keeps alive; None if the host cannot access it."""
         return None

@@ -17,11 +17,14 @@ class Exposures:
     """Counts exposures of memory that a cache relied on."""
 
     count = 0
+    any = False
+    """Whether any memory has ever been exposed."""
 
 
 def expose(buffer: DeviceBuffer) -> None:
     """Mark memory as writable by foreign code."""
     _exposed.add(buffer.owner)
+    Exposures.any = True
     if buffer.owner in _relied_on:
         Exposures.count += 1
 

@@ -20,8 +20,9 @@ from ..errors import ArgumentError, InPlaceError, TraceError
 from ..functions import creation
 from ..ir.dtype import DType
 from ..ir.graph import Value
-from ..language.tensors import memory_of, note_write, own_memory, placeholder_value
+from ..language.tensors import memory_of, note_write
 from ..lazy.evaluation import compute
+from ..lazy.exclusive_memory import own_memory, placeholder_value
 from ..lazy.handle import Handle, handle_on, is_tracing, state
 from ..lazy.layout import in_memory_order
 from ..nn import functional as layers

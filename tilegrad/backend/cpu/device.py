@@ -66,6 +66,11 @@ class CpuDevice(Device):
     def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return view(buffer, dtype, shape)
 
+    def elements(self, dtype: DType) -> memoryview | None:
+        from .elements import elements
+
+        return elements(dtype)
+
     def adopt(self, array: np.ndarray) -> DeviceBuffer | None:
         usable = array.flags.c_contiguous and array.flags.writeable and address_of(array) % array.itemsize == 0
         return BorrowedBuffer(self, array) if usable else None

@@ -1,0 +1,362 @@
+"""Index, read, write and combine elements at once, without recording: those in memory that need no gradient.
+
+A recorded program of one element costs a thousand times what its arithmetic does. So an item of a tensor in memory is
+read when it is indexed, an assignment writes to the memory that the storage owns, and arithmetic of items is Python's.
+Whatever else there is to think of (gradients, traces, placeholders, other devices and dtypes, memory that others may
+write to) is recorded, with the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from ctypes import c_float
+from math import isfinite
+from operator import add, mul, sub, truediv
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ref
+
+from ..ir.dtype import bool_, float32
+from ..ir.graph import Input, Value
+from ..ir.location import current_location
+from ..ops.broadcasting import Fill
+from ..ops.movement import select, slice_axis
+from ..runtime.buffer import DeviceBuffer
+from .elements import ElementAccess, MemoryPart, Region, element_access, new_tuple
+from .exclusive_memory import own_memory
+from .handle import Handle, result_class, state
+from .layout import dense, layout
+from .storage import Base, Storage, WriteRecord, cut, one_writer, path_to, write_listeners
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+MAX_COPIED_BYTES = 1 << 20
+"""Bytes of a storage that a write copies because recorded work reads the old elements; in larger ones it is recorded.
+"""
+MAX_EXACT_INTEGER = 1 << 53
+"""Magnitude up to which every integer is a Python float."""
+
+IN_PLACE = {"add_": add, "sub_": sub, "mul_": mul, "div_": truediv}
+
+_new: Any = object.__new__
+
+
+class MemorySource(NamedTuple):
+    """Elements to assign: a part of the memory of another tensor."""
+
+    memory: DeviceBuffer
+    part: MemoryPart
+
+
+class Selection(NamedTuple):
+    """The move that cuts the part which integers and slices select."""
+
+    key: Any
+
+    def __call__(self, x: Value) -> Value:
+        axis = 0
+        for index in self.key if self.key.__class__ is tuple else (self.key,):
+            if index.__class__ is int:
+                x = select(x, axis, index)
+            else:
+                x = slice_axis(x, axis, index.start, index.stop, index.step)
+                axis += 1
+        return x
+
+
+def region_of(x: Handle) -> Region | None:
+    """Return the place of a tensor in the memory of its storage; None if elements are not to be accessed at once."""
+    found = x._region
+    if found is not None and found.base is x._base and found.moves is x._moves:
+        return found
+    value = x._value
+    if value.tracked or x._strides is not None or x.stands_for is not None:
+        return None
+    type = value.type
+    own = element_access(type.dtype, type.device)
+    if own is None or not all(extent.__class__ is int for extent in type.shape):
+        return None
+    base = x.base()
+    if base.__class__ is not Base or x._strides is not None or base.storage.value.type.dtype is not type.dtype:
+        return None
+    strides, offset = layout(x)
+    region = x._region = Region(base, x._moves, MemoryPart(type.shape, strides, offset), own, _is_assignable(x))  # type: ignore[arg-type]
+    return region
+
+
+def _is_assignable(x: Handle) -> bool:
+    """Whether a view has each element of its base at most once."""
+    if not x._moves:
+        return True
+    from ..ops.indexing import is_assignable  # loads the kernels of scatter
+
+    whole = Input(x.base().value.type)
+    return all(map(is_assignable, path_to(cut(whole, x._moves), whole)))
+
+
+def part_of(region: Region, key: Any) -> MemoryPart | None:
+    """Return the part that integers and slices select; None for other keys, and for indices outside the axes."""
+    extents, steps, offset = region.part
+    keys = key if key.__class__ is tuple else (key,)
+    if len(keys) > len(extents):
+        return None
+    shape, strides = [], []
+    for index, extent, stride in zip(keys, extents, steps):  # noqa: B905 - further axes are whole
+        if index.__class__ is int:
+            if index < 0:
+                index += extent
+            if not 0 <= index < extent:
+                return None
+            offset += index * stride
+        elif index.__class__ is slice:
+            if not _is_plain(index):
+                return None
+            start, stop, step = index.indices(extent)
+            shape.append(max(0, -((start - stop) // step)))
+            strides.append(stride * step)
+            offset += start * stride
+        else:
+            return None
+    rest = len(keys)
+    return new_tuple(MemoryPart, ((*shape, *extents[rest:]), (*strides, *steps[rest:]), offset))  # type: ignore[no-any-return]
+
+
+def _is_plain(index: slice) -> bool:
+    """Whether a slice has integers in ascending order."""
+    start, stop, step = index.start, index.stop, index.step
+    return (
+        (start is None or start.__class__ is int)
+        and (stop is None or stop.__class__ is int)
+        and (step is None or (step.__class__ is int and step > 0))
+    )
+
+
+def part_read(x: Handle, key: Any) -> Tensor | None:
+    """Return x[key] as a view of few elements, which are read; None if it is to be recorded."""
+    region = region_of(x)
+    part = None if region is None else part_of(region, key)
+    if region is None or part is None:
+        return None
+    base = region.base
+    changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
+    value = region.read(part)
+    if value is None:
+        return None
+    made = _new(result_class())
+    made._value, made._base, made._seen = value, base, changes
+    moves = made._moves = (*x._moves, new_tuple(Selection, (key,)))
+    made._region = new_tuple(Region, (base, moves, part, region.access, region.assignable))
+    return made  # type: ignore[no-any-return]
+
+
+# --- numbers -----------------------------------------------------------------------------------
+
+
+def item(x: Handle) -> Any:
+    """Return the only element of a tensor in memory; None if it is not there, or there are others."""
+    return None if x._value.type.shape else number_of(x)
+
+
+def number_of(x: Handle) -> Any:
+    """Return the only element of a tensor; None if it is not computed, or is no number that the host can read."""
+    value, base = x._value, x._base
+    if base is not None and x._seen != base.storage.changes:
+        value = x.own_value()
+    memory, dtype = value.buffer, value.type.dtype
+    access = None if memory is None else element_access(dtype, value.type.device)
+    return None if access is None else access.read(memory)
+
+
+def _number(x: Handle) -> Any:
+    """Return the only element of a tensor, if it is known and needs no gradient."""
+    number, value = number_of(x), x._value
+    if value.tracked:
+        return None
+    if number is None and value.__class__ is Fill and x._base is None:
+        return value.value if value.dtype is not float32 else c_float(value.value).value
+    return number
+
+
+def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
+    """Apply an operator of Python's to two numbers, tensors among them, of which the elements are in memory.
+
+    None: it is to be recorded. A product, quotient, sum or difference of float32 numbers is the correctly rounded one,
+    because Python computes with more than twice as many digits.
+    """
+    found = _combined(fn, x, y)
+    if found is None:
+        return None
+    number, own = found
+    made = _new(result_class())
+    try:
+        made._value = own.value(number)
+    except ValueError:  # integers that wrap around
+        return None
+    return made  # type: ignore[no-any-return]
+
+
+def combine_into(op: str, x: Any, others: Sequence[Any]) -> bool:
+    """Store what `combined` computes in its first operand; False if that is to be recorded."""
+    fn = IN_PLACE.get(op) if len(others) == 1 and state.trace is None else None
+    found = None if fn is None else _combined(fn, x, others[0])
+    if found is None or found[1].dtype is not x._value.type.dtype:
+        return False
+    region = region_of(x)
+    return region is not None and write(x, region, region.part, found[0], op)
+
+
+def _combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Any, ElementAccess] | None:
+    tensor = x if isinstance(x, Handle) else y
+    if not isinstance(tensor, Handle):
+        return None
+    type = tensor._value.type
+    if type.shape or state.inspect is not None:
+        return None
+    own = element_access(type.dtype, type.device)
+    if own is None or own.dtype is bool_ or (fn is truediv and not own.dtype.is_float):
+        return None
+    a, b = _operand(x, own), _operand(y, own)
+    if a is None or b is None:
+        return None
+    try:
+        number = fn(a, b)
+    except (ArithmeticError, TypeError):
+        return None
+    if number.__class__ is bool:
+        own = element_access(bool_, type.device)
+        return None if own is None else (number, own)
+    return number, own
+
+
+def _operand(x: Any, own: ElementAccess) -> Any:
+    """Return an operand as a number of a dtype; None if it is not there, or would be promoted."""
+    if isinstance(x, Handle):
+        type = x._value.type
+        return _number(x) if type is own.type or type == own.type else None
+    dtype = own.dtype
+    if dtype.kind == "float":
+        if x.__class__ is not float:
+            if x.__class__ is not int or not -MAX_EXACT_INTEGER <= x <= MAX_EXACT_INTEGER:
+                return None
+            x = float(x)
+        return c_float(x).value if dtype is float32 else x
+    return x if x.__class__ is int and dtype.min <= x <= dtype.max else None
+
+
+# --- writes ------------------------------------------------------------------------------------
+
+
+def assign(x: Handle, key: Any, value: Any) -> bool:
+    """Write x[key] = value to the memory of the storage; False if the assignment is to be recorded."""
+    region = region_of(x)
+    if region is None:
+        return False
+    part = part_of(region, key)
+    return part is not None and write(x, region, part, value, "item assignment")
+
+
+def write(x: Handle, region: Region, part: MemoryPart, value: Any, op: str) -> bool:
+    """Write a number, or a tensor in memory, to a part of the region of x; False if the write is to be recorded."""
+    base, own = region.base, region.access
+    given = _given(value, part, own)
+    if given is None or not region.assignable or not _is_writable(x, base):
+        return False
+    storage = base.storage
+    with one_writer:
+        before = None if storage.free() is not None else own_memory(x)
+        memory = storage.owned
+        if memory is None:
+            return False
+        if part.shape:
+            source = own.array(given.memory, given.part) if isinstance(given, MemorySource) else given
+            own.array(memory, part)[...] = source
+        else:
+            own.write(memory, part.offset, given)
+        _note(base, op, None if before is None else before())
+    return True
+
+
+def _given(value: Any, part: MemoryPart, own: ElementAccess) -> Any:
+    """Return what is assigned as a number of the dtype or the place of elements; None if it is to be recorded."""
+    if not isinstance(value, Handle):
+        return _converted(value, own, part)
+    known = value.own_value()
+    type = known.type
+    if known.tracked or type.device != own.type.device:
+        return None
+    if not type.shape:
+        number = _number(value)
+        return None if number is None else _converted(number, own, part)
+    if type.dtype is not own.dtype or not _fits(type.shape, part.shape):
+        return None
+    if known.buffer is not None:
+        return MemorySource(known.buffer, MemoryPart(type.shape, dense(type.shape), 0))
+    region = region_of(value)
+    memory = None if region is None else region.memory()
+    return None if region is None or memory is None else MemorySource(memory, region.part)
+
+
+def _fits(shape: Any, wanted: Any) -> bool:
+    """Whether elements of a shape can be repeated to another one."""
+    behind = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(map(_repeats, shape, behind))
+
+
+def _repeats(extent: int, wanted: int) -> bool:
+    return extent in (1, wanted)
+
+
+def _converted(number: Any, own: ElementAccess, part: MemoryPart) -> Any:
+    """Convert a number to a dtype as assignments do; None if that is to be recorded."""
+    kind, dtype = number.__class__, own.dtype
+    if kind is not float and kind is not int and kind is not bool:
+        return None
+    if dtype.kind == "float":
+        if kind is int and not -MAX_EXACT_INTEGER <= number <= MAX_EXACT_INTEGER:
+            return None
+        if part.shape and dtype is float32 and isfinite(number) and not dtype.min <= number <= dtype.max:
+            return None
+        return number
+    if dtype is bool_:
+        return bool(number)
+    if kind is float:
+        if not isfinite(number):
+            return None
+        number = int(number)
+    return number if dtype.min <= number <= dtype.max else None
+
+
+def _is_writable(x: Handle, base: Base) -> bool:
+    """Whether elements of a storage may be written to without recording."""
+    storage = base.storage
+    if base.hidden or base.unrecorded or base.keeper is not None or base.value.tracked:
+        return False
+    if storage.traced or storage.common or write_listeners or state.stand_ins or x.stands_for is not None:
+        return False
+    value = storage.value
+    if value.tracked or value.provenance.severed:
+        return False
+    if storage.owned is None:
+        memory = value.buffer
+        return isinstance(value, Fill) if memory is None else Region.is_private(memory)
+    return Region.is_private(storage.owned) and (storage.free() is not None or _is_only_reader(base, storage))
+
+
+def _is_only_reader(base: Base, storage: Storage) -> bool:
+    """Whether the memory of a storage is lent to a value of this history, and is to be copied before it is written."""
+    reader = None if base.reader is None else base.reader()
+    return reader is not None and storage.owned is not None and storage.owned.bytes <= MAX_COPIED_BYTES
+
+
+def _note(base: Base, op: str, old: Value | None) -> None:
+    """Note that elements have changed, for views and for the check of saved values."""
+    storage = base.storage
+    if old is not None or storage.epoch is not None:
+        base.wrote(op)
+        if old is not None and not old.provenance.is_interned:
+            old.note().change = storage.change
+        return
+    storage.change = WriteRecord(op, current_location(), ref(base.value))
+    storage.version += 1
+    storage.changes += 1
+    base.seen = storage.changes
