@@ -62,9 +62,7 @@ def memory_level(bytes: float, limits: Mapping[str, Any]) -> str:
 def operations_per_second(limits: Mapping[str, Any], product: str) -> float | None:
     """Return the peak of multiply-adds, or of a product in the matrix unit where its peaks are known apart."""
     rates: Mapping[str, float] | None = limits.get("products")
+    peak: float | None = limits.get("fma")
     if not product or rates is None:
-        peak: float | None = limits.get("fma")
         return peak
-    if product == FASTEST:
-        return max([limits.get("fma", 0.0), *rates.values()])
-    return rates.get(product)
+    return max([peak or 0.0, *rates.values()]) if product == FASTEST else rates.get(product)
