@@ -16,8 +16,10 @@ pytest.importorskip("llvmlite")
 import tilegrad as tg
 from tests.ops.registry import all_examples
 from tilegrad.backend.cpu.device import CpuDevice
+from tilegrad.backend.cpu.interpreter.instance_order import common_rows, row_segments
 from tilegrad.backend.cpu.interpreter.loading import load
 from tilegrad.backend.cpu.interpreter.translate import StridedMemory, translate, translate_value
+from tilegrad.backend.cpu.partition import NativeCall
 from tilegrad.backend.reference.graph import interpret
 from tilegrad.errors import IndexRangeError
 from tilegrad.ir.dtype import DTYPES, DType, bfloat16, float16, float32, float64, from_numpy_dtype, int64
@@ -303,6 +305,29 @@ def test_equal_reductions_are_done_once_and_rows_are_read_along() -> None:
     out = np.empty(x.shape, np.float32)
     load(program, device())(x.ctypes.data, out.ctypes.data)
     np.testing.assert_allclose(out, interpret(Graph((source,), (value,)), [x])[0], 1e-5)
+
+
+def test_rows_go_through_all_stages_together() -> None:
+    """Stages whose rows need only the same rows of others take turns, so that rows stay in the cache."""
+    x = np.random.default_rng(6).standard_normal((300, 2000)).astype(np.float32)
+    source = given(x)
+    for axis, together in ((1, 300), (0, 0)):
+        centred = sub(source, reduce_sum(source, (axis,), keepdim=True))
+        value = mul(centred, amax(centred, axis, keepdim=True))
+        program = composed(value, (source,))
+        assert common_rows(program) == together
+        out = np.empty(x.shape, np.float32)
+        for _ in range(3):
+            out[:] = 0
+            load(program, device())(x.ctypes.data, out.ctypes.data)
+            np.testing.assert_allclose(out, interpret(Graph((source,), (value,)), [x])[0], 1e-4, 1e-2)
+    call = NativeCall("x", 0, (), 300, 1e6)
+    segments = row_segments(composed(sub(source, amax(source, 1, keepdim=True)), (source,)), [call, call], 300, 2)
+    assert segments is not None
+    covered = [[], []]  # type: list[list[int]]
+    for part in (part for lane in segments[0].lanes for chunk in lane for part in chunk):
+        covered[part.call] += range(part.begin, part.end)
+    assert covered == [[*range(300)]] * 2
 
 
 @pytest.mark.parametrize("n", [3, 64, 1000])

@@ -25,6 +25,7 @@ from ..partition import NativeCall, partition
 from ..target import target
 from ..task_table import ArgumentPatch, TaskTable
 from .bytecode import BlockInstruction, BlockProgram, BlockStage, LinearForm
+from .instance_order import common_rows, reads_across, row_segments
 from .opcodes import GROUP_LANES, Opcode, opcode_ir
 from .registers import MAX_AXES, MIN_BLOCK_LANES, allocate_registers
 
@@ -108,7 +109,11 @@ class LoadedBlocks:
             patches += [ArgumentPatch(memory, n, 1 + memory) for memory in stage.memories]
         team = native.team()
         long = sum(call.nanoseconds for call in calls) > RELEASE_LOCK_NS
-        self._table = TaskTable(team, calls, partition(calls, team.threads), patches, memories, long=long)
+        rows = common_rows(program)
+        segments = row_segments(program, calls, rows, team.threads) if rows else None
+        if segments is None:
+            segments = partition(calls, team.threads)
+        self._table = TaskTable(team, calls, segments, patches, memories, long=long)
         self._table.run.__self__.stages = self._stages  # type: ignore[attr-defined] # as long as there is the function
         self._checks = any(i.kind == "clamp" for stage in program.stages for i in stage.body)
         self.run = self._run if program.temporaries or self._checks else self._table.run
@@ -151,15 +156,6 @@ def block_lanes(stage: BlockStage) -> int:
     if stage.lanes > lanes:
         return lanes
     return stage.lanes if stage.lanes < GROUP_LANES else stage.lanes // GROUP_LANES * GROUP_LANES
-
-
-def reads_across(stage: BlockStage) -> bool:
-    """Whether lanes are read at a stride, while the next row reads the elements beside them: a transposition."""
-    if not stage.outer or stage.lanes_inside or stage.row_lanes:
-        return False
-    last = len(stage.outer) - 1
-    forms = [i.form for i in stage.body if i.kind == "load" and i.form is not None]
-    return any(abs(form.steps[-1]) > 1 and 0 < abs(form.steps[last]) < abs(form.steps[-1]) for form in forms)
 
 
 def narrow_values(stage: BlockStage) -> frozenset[int]:
