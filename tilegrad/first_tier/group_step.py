@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..compiler import compile
+from ..ir.dtype import DType
 from ..ir.graph import TensorType, Value
-from ..ir.scalar import Expr, Index, Position, Read
+from ..ir.scalar import Expr, Index, Position, Read, const
+from ..ops.base import Elementwise
+from ..ops.broadcasting import Fill
 from ..runtime.cache_pressure import shrinkers
 from ..runtime.device import Device
 from ..runtime.executable import Runner
-from .node_groups import Key, NodeGroup, RecordedStructure, graph_of
-from .strided_sources import IDENTITIES, StridedSource
+from .node_groups import Key, NodeGroup, RecordedStructure, graph_of, is_view
+from .strided_sources import IDENTITIES, StridedSource, view_of
 
 MAX_STEPS = 4096
 """Steps kept for later structures."""
@@ -31,6 +34,15 @@ class ReadyKernels(Protocol):
         self, type: TensorType, element: Expr, indices: Sequence[Index], sources: Mapping[Any, StridedSource]
     ) -> Runner | None:
         """Return a runner for the element of a tensor at some indices, or None if it is not interpreted."""
+
+    def pointwise(
+        self,
+        kind: object,
+        type: TensorType,
+        element: Callable[[Sequence[Index]], Expr],
+        sources: Sequence[StridedSource],
+    ) -> Runner | None:
+        """Return a runner for a pointwise expression of strided sources, or None if there is no template for it."""
 
     def product(self, value: Value, x: StridedSource, y: StridedSource) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""
@@ -86,11 +98,89 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
             return None
         run = kernels.product(value, _renumbered(x, number_of), _renumbered(y, number_of))
         return None if run is None else GroupStep(_label(recorded, group), "generic product", run)
+    run = _pointwise(recorded, group, kernels, number_of)
+    if run is not None:
+        return GroupStep(_label(recorded, group), "interpreted", run)
     indices = [Index(f"i{n}", extent) for n, extent in enumerate(value.shape)]
     sources: dict[StridedSource, StridedSource] = {}
     element = _ElementExpression(recorded, group, sources, number_of).at(group.roots[0], tuple(indices))
     run = kernels.elements(value.type, element, indices, sources)
     return None if run is None else GroupStep(_label(recorded, group), "interpreted", run)
+
+
+class _PointwiseExpression:
+    """The expression of a group of pointwise values, apart from its sizes: equal `kind`, equal expression."""
+
+    def __init__(self, recorded: RecordedStructure, group: NodeGroup) -> None:
+        self.reads: dict[StridedSource, int] = {}
+        self.types: list[DType] = []
+        """Of each read."""
+        self.ops: list[tuple[Value, list[int]]] = []
+        """Values with their operands: numbers of values, or -1 - n for read number n."""
+        self.is_complete = True
+        """Whether all values are pointwise."""
+        root, place = group.roots[0], dict[int, int]()
+        shape: Any = recorded.values[root].shape
+        for number in group.members:
+            value, inputs = recorded.values[number], recorded.inputs[number]
+            if number != root and recorded.sources[number] is not None:
+                continue
+            if is_view(value):
+                source = recorded.sources[inputs[0]]
+                moved = None if source is None else view_of(value, source)
+                self.is_complete &= moved is not None and number == root
+                operands = [] if moved is None else [self._read(moved, value)]
+            elif isinstance(value, Elementwise) and type(value).element is Elementwise.element:
+                sources = [recorded.sources[x] for x in inputs]
+                operands = [
+                    place.get(x, 0) if s is None else self._read(s.broadcast(shape), recorded.values[x])
+                    for x, s in zip(inputs, sources, strict=True)
+                ]
+            else:
+                self.is_complete &= isinstance(value, Fill)
+                operands = []
+            if not self.is_complete:
+                return
+            place[number] = len(self.ops)
+            self.ops.append((value, operands))
+
+    def _read(self, source: StridedSource, value: Value) -> int:
+        known = self.reads.get(source)
+        if known is None:
+            known = self.reads[source] = len(self.types)
+            self.types.append(value.dtype)
+        return -1 - known
+
+    @property
+    def kind(self) -> Key:
+        ops = [
+            (type(v), v.attributes[0] if isinstance(v, Fill) else () if is_view(v) else v.attributes, v.dtype, *n)
+            for v, n in self.ops
+        ]
+        return (tuple(self.types), *ops)
+
+    def at(self, indices: Sequence[Index]) -> Expr:
+        """Return the element at some indices; the source of a read is its number."""
+        made: list[Expr] = []
+        position = tuple(indices)
+        for value, operands in self.ops:
+            given = [made[n] if n >= 0 else Read(-1 - n, position, self.types[-1 - n]) for n in operands]
+            if isinstance(value, Elementwise):
+                made.append(value.scalar(*given))
+            else:
+                made.append(const(value.value, value.dtype) if isinstance(value, Fill) else given[0])
+        return made[-1]
+
+
+def _pointwise(
+    recorded: RecordedStructure, group: NodeGroup, kernels: ReadyKernels, number_of: Mapping[int, int]
+) -> Runner | None:
+    """Run a group of pointwise values by a template, which is bound to sizes and strides."""
+    expression = _PointwiseExpression(recorded, group)
+    if not expression.is_complete:
+        return None
+    sources = [_renumbered(source, number_of) for source in expression.reads]
+    return kernels.pointwise(expression.kind, recorded.values[group.roots[0]].type, expression.at, sources)
 
 
 def _renumbered(source: StridedSource, number_of: Mapping[int, int]) -> StridedSource:

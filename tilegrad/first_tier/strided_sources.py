@@ -23,6 +23,14 @@ class StridedSource(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+    item_bytes: int = 4
+
+    def broadcast(self, shape: tuple[int, ...]) -> StridedSource:
+        """Repeat the elements to a shape."""
+        if self.shape == shape:
+            return self
+        kept = [0 if n == 1 else s for n, s in zip(self.shape, self.strides, strict=True)]
+        return self._replace(shape=shape, strides=(*[0] * (len(shape) - len(kept)), *kept))
 
 
 def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -41,7 +49,7 @@ def row_major_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 def stored_source(number: int, value: Value) -> StridedSource:
     """Return all elements of a stored value."""
     shape: Any = value.shape
-    return StridedSource(number, shape, row_major_strides(shape))
+    return StridedSource(number, shape, row_major_strides(shape), 0, value.dtype.bytes)
 
 
 def view_of(value: Value, x: StridedSource) -> StridedSource | None:
@@ -51,19 +59,17 @@ def view_of(value: Value, x: StridedSource) -> StridedSource | None:
         case Permute(axes=axes):
             return x._replace(shape=shape, strides=tuple([x.strides[n] for n in axes]))
         case Expand():
-            new = len(shape) - len(x.shape)
-            kept = [0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True)]
-            return x._replace(shape=shape, strides=(*[0] * new, *kept))
+            return x.broadcast(shape)
         case Reshape():
             strides = reshaped_strides(x.shape, x.strides, shape)
             return None if strides is None else x._replace(shape=shape, strides=strides)
         case Slice(starts=starts, steps=steps):
             first: Any = sum([start * s for start, s in zip(starts, x.strides, strict=True)])
             moved = tuple([step * s for step, s in zip(steps, x.strides, strict=True)])
-            return StridedSource(x.source, shape, moved, x.offset + first)
+            return x._replace(shape=shape, strides=moved, offset=x.offset + first)
         case StridedView():
             found: Any = value.strided(x.strides)
-            return StridedSource(x.source, shape, found[0], x.offset + found[1])
+            return x._replace(shape=shape, strides=found[0], offset=x.offset + found[1])
     return x if isinstance(value, IDENTITIES) else None
 
 

@@ -16,6 +16,7 @@ from .buffer_factory import buffer_factory
 from .generic_products import StridedOperand, generic_product
 from .interpreter.loading import load
 from .interpreter.stages import StridedMemory
+from .interpreter.templates import ElementOf, bind_pointwise, merged_axes
 from .interpreter.translate import translate
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class SourceLayout(Protocol):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
+    item_bytes: int
 
 
 class CpuKernels:
@@ -56,6 +58,28 @@ class CpuKernels:
             return (out,)
 
         return interpreted
+
+    def pointwise(
+        self, kind: object, type: TensorType, element: ElementOf, sources: Sequence[SourceLayout]
+    ) -> Runner | None:
+        """Return a runner for a pointwise expression of strided sources, or None if there is no template for it."""
+        shape: Any = type.shape
+        count = prod(shape)
+        if not count:
+            return None
+        axes = merged_axes(shape, [s.strides for s in sources])
+        run = bind_pointwise(kind, type.dtype, element, axes)
+        if run is None:
+            return None
+        make = buffer_factory(self.device, count * type.dtype.bytes)
+        given = [(s.source, s.offset * s.item_bytes) for s in sources]
+
+        def pointwise(buffers: Sequence[DeviceBuffer]) -> tuple[DeviceBuffer, ...]:
+            out = make()
+            run(*[buffers[n].address + first for n, first in given], out.address)
+            return (out,)
+
+        return pointwise
 
     def product(self, value: Value, x: SourceLayout, y: SourceLayout) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""

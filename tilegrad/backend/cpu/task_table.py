@@ -60,10 +60,10 @@ LANE = 8
 """Words of a lane."""
 
 
-class _TableAddress(int):
+class TableAddress(int):
     """The address of a program, as the `self` of its native function: keeps the memory alive during a call."""
 
-    def __new__(cls, team: native.Team, words: native.AlignedWords, *, looked_at: bool) -> _TableAddress:
+    def __new__(cls, team: native.Team, words: native.AlignedWords, *, looked_at: bool) -> TableAddress:
         handle = super().__new__(cls, words.address)
         handle.team, handle.words, handle.looked_at = team, words, looked_at
         return handle
@@ -124,7 +124,7 @@ class TaskTable:
         self.words = draft.finish()
         if not self.is_single_threaded:
             team.start()
-        self.run = native.run_function(_TableAddress(team, self.words, looked_at=not self.is_single_threaded))
+        self.run = native.run_function(TableAddress(team, self.words, looked_at=not self.is_single_threaded))
 
     @property
     def times(self) -> list[int]:

@@ -98,8 +98,8 @@ class LoadedBlocks:
     def __init__(self, program: BlockProgram, device: CpuDevice) -> None:
         self.program = program
         self._allocate = device.allocate
-        link_opcodes(opcode for stage in program.stages for opcode in _opcodes(stage))
-        self._stages = [_NativeStage(stage) for stage in program.stages]
+        link_opcodes(opcode for stage in program.stages for opcode in opcodes_of(stage))
+        self._stages = [NativeStage(stage) for stage in program.stages]
         memories = program.inputs + 1 + len(program.temporaries)
         kernel = driver().addresses["run_blocks"]
         calls, patches = [], []
@@ -131,7 +131,7 @@ def load(program: BlockProgram, device: CpuDevice) -> Callable[..., None]:
     return LoadedBlocks(program, device).run
 
 
-def _opcodes(stage: BlockStage) -> list[Opcode]:
+def opcodes_of(stage: BlockStage) -> list[Opcode]:
     found = []
     for i in (*stage.before, *stage.body, *stage.after):
         if i.kind in ("apply", "reduce", "extreme", "scan"):
@@ -171,7 +171,7 @@ def narrow_values(stage: BlockStage) -> frozenset[int]:
     return frozenset(narrow)
 
 
-class _NativeStage:
+class NativeStage:
     """The words of a stage, and what its launch needs."""
 
     def __init__(self, stage: BlockStage) -> None:
