@@ -22,6 +22,9 @@ from .interpreter.translate import translate
 if TYPE_CHECKING:
     from .device import CpuDevice
 
+MAX_ARENA_BYTES = 64 << 20
+"""Bytes that a product may take of the arena, which never shrinks; a larger one allocates memory for each run."""
+
 
 class SourceLayout(Protocol):
     """The elements of a source at strides (`first_tier/strided_sources.py`)."""
@@ -91,20 +94,30 @@ class CpuKernels:
         left, right = StridedOperand(x.shape, x.strides), StridedOperand(y.shape, y.strides)
         out = StridedOperand(shape, tuple([prod(shape[n + 1 :]) for n in range(len(shape))]))
         products = [generic_product(dtype, form, left, right, out) for form in forms]
-        self.device.grow_arena(max(p.scratch_bytes for p in products))
+        scratch = max(p.scratch_bytes for p in products)
+        if scratch <= MAX_ARENA_BYTES:
+            self.device.grow_arena(scratch)
         make = buffer_factory(self.device, prod(shape) * dtype.bytes)
         return partial(
-            _multiplied, self.device, make, [p.run for p in products], x.source, x.offset * dtype.bytes,
+            _multiplied, self.device, scratch, make, [p.run for p in products], x.source, x.offset * dtype.bytes,
             y.source, y.offset * dtype.bytes,
         )  # fmt: skip
 
 
 def _multiplied(
-    device: CpuDevice, make: Any, runs: Any, x: int, x_first: int, y: int, y_first: int, buffers: Sequence[DeviceBuffer]
+    device: CpuDevice,
+    scratch: int,
+    make: Any,
+    runs: Any,
+    x: int,
+    x_first: int,
+    y: int,
+    y_first: int,
+    buffers: Sequence[DeviceBuffer],
 ) -> tuple[DeviceBuffer, ...]:
     """Run the products that together make one result."""
     out = make()
-    arena = device.arena
+    memory = device.arena if scratch <= MAX_ARENA_BYTES else device.allocate(scratch)
     for run in runs:
-        run(buffers[x].address + x_first, buffers[y].address + y_first, out.address, arena.address)
+        run(buffers[x].address + x_first, buffers[y].address + y_first, out.address, memory.address)
     return (out,)

@@ -19,6 +19,8 @@ MAX_DOT_ROWS = 16
 """Rows up to which contiguous rows of both operands are multiplied as they are in memory."""
 MAX_UNPACKED_ROWS = 4
 """Rows up to which the right operand is not packed."""
+MIN_RUN = 8
+"""Contiguous columns that one row takes without packing."""
 MAX_TASK_ROWS, MAX_TASK_COLUMNS = 1024, 512
 MIN_TASK_ROWS, MIN_TASK_COLUMNS = 112, 128
 TASKS_PER_THREAD = 4
@@ -179,7 +181,9 @@ def _with_method(groups: Groups, format: ElementFormat) -> Groups:
     if _is_contiguous(groups.sum_axes, 1) and _is_contiguous(groups.sum_axes, 2) and few <= MAX_DOT_ROWS:
         return _swapped(groups, DOTS) if swaps else groups._replace(method=DOTS)
     right = groups.row_axes if swaps else groups.column_axes
-    if few <= MAX_UNPACKED_ROWS and _is_contiguous(right, 1 if swaps else 2):
+    field = 1 if swaps else 2
+    unpacked = few <= MAX_UNPACKED_ROWS and _is_contiguous(right, field)
+    if unpacked or (few == 1 and _has_runs(right, field, groups.depth)):
         return _swapped(groups, ROWS) if swaps else groups._replace(method=ROWS)
     if few >= format.lanes:
         swaps = _stores_rows(groups.row_axes) and not _stores_rows(groups.column_axes)
@@ -188,6 +192,11 @@ def _with_method(groups: Groups, format: ElementFormat) -> Groups:
 
 def _is_contiguous(axes: Axes, field: int) -> bool:
     return not axes or (len(axes) == 1 and axes[0][field] == 1)
+
+
+def _has_runs(axes: Axes, field: int, depth: int) -> bool:
+    """Whether columns are contiguous in parts, for sums in one part: code for one row takes them as they are."""
+    return bool(axes) and axes[-1][field] == 1 and axes[-1].extent >= MIN_RUN and depth <= MAX_DEPTH
 
 
 def _stores_rows(axes: Axes) -> bool:
@@ -315,8 +324,10 @@ def _lay_out_memory(groups: Groups, numbers: dict[str, int], tasks: TaskSizes, c
     """Place the memory of each thread, padded operands and parts of sums; return the bytes of all."""
     shape, format = code.shape, code.format
     rows = max(-(-tasks.rows // height) * height for height in (shape.rows, MAX_UNPACKED_ROWS))
+    if groups.method == ROWS and groups.rows == 1:
+        rows = 1  # panels follow one another without gaps: runs of columns may cross their borders
     wide = max(shape.columns, 8 * format.lanes)
-    columns = -(-tasks.columns // wide) * wide
+    columns = (-(-tasks.columns // wide) + 1) * wide
     numbers["panel_elements"] = rows * shape.columns
     tile = _aligned(rows * columns * format.bytes)
     packs = groups.method == PACKED
@@ -328,7 +339,7 @@ def _lay_out_memory(groups: Groups, numbers: dict[str, int], tasks: TaskSizes, c
         "out_columns": (columns + format.lanes) * WORD_BYTES,
         **dict.fromkeys(("left_depth", "right_depth"), (MAX_DEPTH + format.lanes) * WORD_BYTES),
         **dict.fromkeys(("left_runs", "right_runs"), 2 * MAX_DEPTH * WORD_BYTES),
-        "runs": 2 * max(shape.columns, shape.rows) * WORD_BYTES,
+        "runs": 2 * (columns if groups.method == ROWS else max(shape.columns, shape.rows)) * WORD_BYTES,
         "left_panels": left_rows * shape.left_row * format.bytes * packs,
         "right_panels": (columns * MAX_DEPTH + format.lanes * shape.columns) * format.bytes * packs,
         "tile": tile if tasks.splits == 1 else 0,

@@ -14,7 +14,7 @@ from .function_builder import ElementFormat, FunctionBuilder
 
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier that keeps LLVM from loading operands of the next step early, for which there are no registers."""
-ROW_BLOCKS = ((1, 8), (2, 8), (4, 4))
+ROW_BLOCKS = ((1, 2), (1, 8), (2, 8), (4, 4))
 """Rows and vectors of blocks whose right operand is not packed."""
 
 
@@ -163,13 +163,13 @@ def row_masks(format: ElementFormat) -> tuple[bool, ...]:
 
 
 def rows_function(format: ElementFormat, shape: BlockShape, rows: int, vectors: int, masked: bool) -> FunctionBuilder:
-    """Emit `rows_ROWS(left, left_rows, left_depth, right, right_depth, depth, sums, panel, fresh, columns)`.
+    """Emit `rows_ROWS_VECTORS(left, left_rows, left_depth, right, right_depth, depth, sums, panel, fresh, columns)`.
 
     Few rows, each element of which is multiplied by contiguous columns of the right operand as it is in memory.
     """
     pointers = [("left", PTR), ("left_rows", PTR), ("left_depth", PTR), ("right", PTR), ("right_depth", PTR)]
     numbers = [("depth", I64), ("panel", I64), ("fresh", I64), ("columns", I64)]
-    name = f"rows_{rows}" + "_masked" * masked
+    name = f"rows_{rows}_{vectors}" + "_masked" * masked
     f = FunctionBuilder(name, [*pointers, ("sums", PTR), *numbers])
     left, left_rows, left_depth, right, right_depth, sums, depth, panel, fresh, columns = f.arguments
     stored, element, lanes = str(format.stored), str(format.sum), format.lanes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from ..emit import I64, PTR, constant
+from ..emit import I1, I64, PTR, LlvmValue, Type, constant, lane_constants
 from .function_builder import FunctionBuilder
 
 AXIS_WORDS = 4
 """Words of an axis: its extent, and its strides in the left operand, the right operand and the result, in elements."""
+
+CHUNK = 8
+"""Offsets that are compared at once with those of a run."""
 
 
 def offsets_function() -> FunctionBuilder:
@@ -50,16 +53,36 @@ def runs_function() -> FunctionBuilder:
     f = FunctionBuilder("runs", [("table", PTR), ("count", I64), ("list", PTR)], I64)
     table, count, found = f.arguments
     zero, one = constant(0, I64), constant(1, I64)
-    loop = f.open_loop("n", zero, count, one, [("number", zero)], guarded=True)
-    (number,) = loop.carried
-    before = f.word_at(table, f.intrinsic("smax", f.minus(loop.index, 1), zero))
-    breaks = f.compare("ne", f.word_at(table, loop.index), f.plus(before, 1))
-    starts = f.op("or", breaks, f.compare("eq", loop.index, zero))
-    number = f.plus(number, f.convert("zext", starts, "i64"))
+    initial = [zero] * 4
+    names = ("n", "number", "first", "expected")
+    label, carried = f.open_while(list(zip(names, initial, strict=True)))
+    n, number, first, expected = carried
+    f.enter_while(f.compare("slt", n, count))
+    together = _continues(f, f.offset(table, "i64", n), expected, f.minus(count, n), f.compare("sgt", n, zero))
+    offset = f.word_at(table, n)
+    breaks = f.op("or", f.compare("ne", offset, expected), f.compare("eq", n, zero))
+    number = f.plus(number, f.convert("zext", breaks, "i64"))
+    first = f.select(breaks, n, first)
+    length = f.select(together, constant(CHUNK, I64), one)
+    after = f.plus(n, length)
     at = f.offset(found, "i64", f.times(f.minus(number, 1), 2))
-    known = f.word_at(at, 0)
-    first = f.select(starts, loop.index, known)
     f.set_word(at, 0, first)
-    f.set_word(at, 1, f.plus(f.minus(loop.index, first), 1))
-    (f.returned,) = f.close_loop(loop, [number])
+    f.set_word(at, 1, f.minus(after, first))
+    results = f.close_while(label, carried, initial, [after, number, first, f.plus(offset, length)])
+    f.returned = results[1]
     return f
+
+
+def _continues(f: FunctionBuilder, at: LlvmValue, expected: LlvmValue, left: LlvmValue, within: LlvmValue) -> LlvmValue:
+    """Return whether all of the next CHUNK offsets continue a run, if there are so many."""
+    type = Type("i64", CHUNK)
+    fits = f.op("and", within, f.compare("sge", left, constant(CHUNK, I64)))
+    f.open_branch("chunk")
+    offsets = f.instruction(f"load {type}, ptr {at}, align 8", type)
+    consecutive = f.op("add", f.splat(expected, CHUNK), lane_constants(range(CHUNK), "i64"))
+    equal = f.compare("eq", offsets, consecutive)
+    every = f.call(f"llvm.vector.reduce.and.v{CHUNK}i1", I1, equal)
+    side = f.close_branch()
+    f.open_branch("single")
+    (joined,) = f.close_branches(fits, side, f.close_branch(), [(every, constant(False, I1))])
+    return joined

@@ -278,39 +278,58 @@ def dots_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
 
 
 def rows_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
-    """Emit `rows`: a task of few rows whose right operand is contiguous along its columns."""
+    """Emit `rows`: a task of few rows whose right operand is contiguous along its columns; for one row, in runs."""
     f = TaskBuilder("rows", PART)
     f.described, left, right, memory, tile, rows, columns, start, depth = f.arguments
-    stored, element, panel = str(format.stored), str(format.sum), f.word("panel_elements")
-    left_rows, right_columns = f.place(memory, "left_rows"), f.place(memory, "right_columns")
-    tables = f.place(memory, "left_depth"), f.place(memory, "right_depth")
-    vectors_of = dict(ROW_BLOCKS)
+    right_columns, runs = f.place(memory, "right_columns"), f.place(memory, "runs")
+    number = f.run_for_word("runs", right_columns, columns, runs)
     with f.counted("k", 0, f.intrinsic("smax", depth, constant(1, I64)), MAX_DEPTH) as k:
         here = f.remaining(depth, k, MAX_DEPTH)
         fresh = f.convert("zext", f.compare("eq", k, constant(0, I64)), "i64")
         for field, side in ((LEFT, "left"), (RIGHT, "right")):
             _depth_table(f, field, side, (memory, f.plus(start, k), here), format)
-
-        def of_rows(height: int) -> None:
-            wide = vectors_of[height] * format.lanes
-            with f.counted("row", 0, rows, height) as row, f.counted("column", 0, columns, wide) as column:
-                count = f.minus(columns, column)
-                of_panel = f.times(f.op("udiv", column, constant(shape.columns, I64)), panel)
-                sums = f.offset(tile, element, f.plus(of_panel, f.times(row, shape.columns)))
-                y = f.offset(right, stored, f.word_at(right_columns, column))
-                arguments = (left, f.words(left_rows, row), tables[0], y, tables[1], sums, here, panel, fresh, count)
-                if format.has_masks:
-                    f.run(f"rows_{height}_masked", *arguments)
-                else:
-                    f.open_branch("whole")
-                    f.run(f"rows_{height}", *arguments)
-                    side = f.close_branch()
-                    f.open_branch("partial")
-                    f.run(f"rows_{height}_masked", *arguments)
-                    f.close_branches(f.compare("sge", count, constant(wide, I64)), side, f.close_branch())
-
-        choose(f, list(vectors_of), rows, of_rows)
+        with f.counted("run", 0, number) as n:
+            run = f.words(runs, f.times(n, 2))
+            _multiply_run(f, (left, right, memory, tile, rows, here, fresh), run, format, shape)
     return f
+
+
+def _multiply_run(
+    f: TaskBuilder, values: tuple[LlvmValue, ...], run: LlvmValue, format: ElementFormat, shape: BlockShape
+) -> None:
+    """Multiply rows by a run of columns, strip by strip."""
+    left, right, memory, tile, rows, depth, fresh = values
+    stored, element, panel = str(format.stored), str(format.sum), f.word("panel_elements")
+    left_rows, right_columns = f.place(memory, "left_rows"), f.place(memory, "right_columns")
+    tables = f.place(memory, "left_depth"), f.place(memory, "right_depth")
+    first, length = f.word_at(run, 0), f.word_at(run, 1)
+    y = f.offset(right, stored, f.word_at(right_columns, first))
+
+    def strips(height: int, vectors: int) -> None:
+        wide = vectors * format.lanes
+        with f.counted("row", 0, rows, height) as row, f.counted("column", 0, length, wide) as column:
+            at, count = f.plus(first, column), f.minus(length, column)
+            of_panel = f.times(f.op("udiv", at, constant(shape.columns, I64)), panel)
+            within = f.op("urem", at, constant(shape.columns, I64))
+            sums = f.offset(tile, element, f.plus(f.plus(of_panel, within), f.times(row, shape.columns)))
+            here = f.offset(y, stored, column)
+            arguments = (left, f.words(left_rows, row), tables[0], here, tables[1], sums, depth, panel, fresh, count)
+            name = f"rows_{height}_{vectors}"
+            if format.has_masks:
+                f.run(f"{name}_masked", *arguments)
+            else:
+                f.open_branch("whole")
+                f.run(name, *arguments)
+                side = f.close_branch()
+                f.open_branch("partial")
+                f.run(f"{name}_masked", *arguments)
+                f.close_branches(f.compare("sge", count, constant(wide, I64)), side, f.close_branch())
+
+    def of_rows(height: int) -> None:
+        widths = [vectors for n, vectors in ROW_BLOCKS if n == height]
+        choose(f, [v * format.lanes for v in widths], length, lambda wide: strips(height, wide // format.lanes))
+
+    choose(f, sorted({n for n, _ in ROW_BLOCKS}), rows, of_rows)
 
 
 def store_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
