@@ -41,7 +41,7 @@ from .memory_timeline import write_memory_timeline
 from .one_by_one import OneByOne
 from .recorder import Range, Recorder
 from .roofline import roofline
-from .timeline import Timeline, TimelineRecord, timeline
+from .timeline import Timeline, TimelineRecord, is_host, timeline
 from .trace import MAX_TRACE_BYTES, trace_text, write_trace
 
 
@@ -160,6 +160,10 @@ class profile:
         if self._counters is not None:
             found = self._counters.stop()
             self.notes = [shown(found) if found else self._counters.refused]
+            gpus = sorted({launches.device for launches in self._recorder.compiled if not is_host(launches.device)})
+            self.notes += [
+                f"hardware counters of {gpu}: not read; NVIDIA's `ncu python ...` reads them" for gpu in gpus
+            ]
         if not self._tracked:
             timing.end()
         self._recorder.recording = False

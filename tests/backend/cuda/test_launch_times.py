@@ -281,3 +281,56 @@ def test_users_kernels_are_timed(recorded: Recorded) -> None:
         launch([x, x, out, 32], (2,))  # type: ignore[list-item]
     (found,) = launches(p)
     assert (found.name, found.timed, found.nanoseconds) == ("add", True, KERNEL_NS)
+
+
+def test_a_disturbed_trial_is_repeated(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process on the GPU delays a kernel once."""
+    gpu, executable, cupti = recorded()
+    worked, delays = cupti.worked, iter([500_000])
+    monkeypatch.setattr(
+        cupti,
+        "worked",
+        lambda w: worked(w._replace(nanoseconds=w.nanoseconds + (w.name == "delay" and next(delays, 0)))),
+    )
+    with profile() as p:
+        executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
+    assert BY_RECORDS in p.table()
+    assert gpu.driver.counts["launch_graph"] == 2 + 2 + 1  # type: ignore[attr-defined]
+
+
+def test_a_profile_that_fails_leaves_no_buffer_with_the_library(recorded: Recorded) -> None:
+    """What it would return at the end of the process has no Python to return to."""
+    gpu, executable, cupti = recorded()
+
+    def interrupted() -> None:
+        with profile():
+            executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
+            gpu.synchronize()
+            assert cupti.records
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        interrupted()
+    assert not cupti.enabled
+    assert not cupti.records
+
+
+def test_two_gpus_have_their_own_times(make_gpus: Maker) -> None:
+    gpus = make_gpus(2, driver=RecordedDriver(devices=2))
+    programs = [gpu.load(program(64)) for gpu in gpus]
+    for gpu, executable in zip(gpus, programs, strict=True):
+        run(gpu, executable, 64, times=4)
+    with profile() as p:
+        for gpu, executable in zip(gpus, programs, strict=True):
+            run(gpu, executable, 64)
+    for gpu in gpus:
+        found = [r for r in launches(p) if r.device == gpu.name]
+        assert [r.nanoseconds for r in found if r.name == "add"] == [KERNEL_NS] * 2
+        assert {r.device for r in p.timeline.launches if r.name == "copy device to host"} == {g.name for g in gpus}
+
+
+def test_counters_of_gpus_are_not_read_and_a_line_says_so(recorded: Recorded) -> None:
+    gpu, executable, _ = recorded()
+    with profile(with_counters=True) as p:
+        executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
+    assert f"hardware counters of {gpu.name}: not read" in p.table()

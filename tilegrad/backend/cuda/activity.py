@@ -7,7 +7,9 @@ are asked for; while work runs, CUPTI only fills buffers.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
@@ -149,6 +151,8 @@ class ActivityRecorder:
         self._found: list[Activity] = []
         self._began = (0, 0)
         """Time and offset of the GPU's clock when recording began."""
+        self._process = os.getpid()
+        atexit.register(self.disable)
         self._callbacks = Requested(self._requested), Completed(self._completed)
         self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
 
@@ -204,8 +208,15 @@ class ActivityRecorder:
 
     def disable(self) -> None:
         """Record no more."""
-        while self.enabled:
-            self.library.cuptiActivityDisable(self.enabled.pop())
+        if os.getpid() != self._process:  # a forked child has no GPU
+            self.enabled.clear()
+        if self.enabled:
+            while self.enabled:
+                self.library.cuptiActivityDisable(self.enabled.pop())
+            self.library.cuptiActivityFlushAll(
+                c_uint32(FORCE_FLUSH)
+            )  # no buffer is left to return when Python has ended
+            self._filled.clear()
 
     def _clock(self) -> tuple[int, int]:
         """Return the host's time, and what it is ahead of CUPTI's clock."""

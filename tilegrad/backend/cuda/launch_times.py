@@ -13,6 +13,7 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,9 @@ TRIAL_NS = (20_000, 60_000, 40_000)
 """Durations of the kernels of a trial, in nanoseconds."""
 TRIAL_SLACK_NS = 8_000
 """Nanoseconds by which a kernel of a trial may take longer; less than half of the least difference of two."""
+TRIALS = 3
+"""Trials of a device: other processes may disturb one."""
+FAULT = "CUPTI's records are not what they should be"
 CLOCK = "the GPU's own records (CUPTI)"
 CALIBRATIONS = 20
 """Regions that are entered and left to measure what that costs."""
@@ -62,7 +66,7 @@ class LaunchTimer:
         self._waiting: dict[int, PendingRegion] = {}
         self._early: list[Activity] = []
         """Records that a trial of another device has found."""
-        self._next = 1
+        self._numbers = count(1)
         self._lock = RLock()
 
     @property
@@ -73,7 +77,7 @@ class LaunchTimer:
 
     def begin(self, device: CudaDevice, queue: Queue) -> None:
         """Begin to record, after a trial of the device; DeviceError if its records cannot be used."""
-        with self._lock:
+        with queue.lock, self._lock:  # in this order: whoever submits holds the first
             if self.fault:
                 raise DeviceError(self.fault)
             if not self.is_active:
@@ -83,11 +87,17 @@ class LaunchTimer:
             if device not in self.node_names:
                 for other in self.node_names:
                     other.synchronize()  # a flush loses unfinished records
-                try:
-                    self.node_names[device] = self._trial(device, queue)
-                except DeviceError:
-                    self.end()
-                    raise
+                for left in reversed(range(TRIALS)):
+                    try:
+                        self.node_names[device] = self._trial(device, queue)
+                        break
+                    except DeviceError as problem:
+                        if not left:
+                            self.end()
+                            if isinstance(problem, UnexpectedRecords):
+                                self.fault = f"{FAULT}: {problem.args[0]}"
+                                raise DeviceError(self.fault) from None
+                            raise
 
     def end(self) -> None:
         """Record no more."""
@@ -104,28 +114,27 @@ class LaunchTimer:
         cost = []
         for _ in range(CALIBRATIONS):
             start = events.now()
-            self.cupti.push(self._next)
+            self.cupti.push(next(self._numbers))
             self.cupti.pop()
             cost.append(events.now() - start)
         self.region_cost = round(statistics.median(cost))
-        with queue.lock:
-            driver.await_stream(queue.handle)
-            began = events.now()
-            alone, graphed = self._number(), self._number()
-            self.cupti.push(alone)
-            for call in calls:
-                driver.launch(call, queue.handle)  # type: ignore[arg-type]
-            self.cupti.pop()
-            graph = driver.new_graph()
-            nodes: list[int] = []
-            for call in calls:
-                nodes.append(driver.add_node(graph, call, nodes[-1:], device.context))  # type: ignore[arg-type]
-            executable = driver.instantiate(graph)
-            self.cupti.push(graphed)
-            driver.launch_graph(executable, queue.handle)
-            self.cupti.pop()
-            driver.await_stream(queue.handle)
-            ended = events.now()
+        driver.await_stream(queue.handle)
+        began = events.now()
+        alone, graphed = next(self._numbers), next(self._numbers)
+        self.cupti.push(alone)
+        for call in calls:
+            driver.launch(call, queue.handle)  # type: ignore[arg-type]
+        self.cupti.pop()
+        graph = driver.new_graph()
+        nodes: list[int] = []
+        for call in calls:
+            nodes.append(driver.add_node(graph, call, nodes[-1:], device.context))  # type: ignore[arg-type]
+        executable = driver.instantiate(graph)
+        self.cupti.push(graphed)
+        driver.launch_graph(executable, queue.handle)
+        self.cupti.pop()
+        driver.await_stream(queue.handle)
+        ended = events.now()
         found = self.cupti.take()
         own, regions = (alone, graphed), self.cupti.regions
         self._early += [a for a in found if regions.get(a.correlation) not in own]
@@ -133,11 +142,6 @@ class LaunchTimer:
         driver.end_graph(graph, executable)
         self._check_trial(device, self._of_region(found, alone), ended - began)
         return _node_field(self._of_region(found, graphed), numbers)
-
-    def _number(self) -> int:
-        with self._lock:
-            self._next += 1
-            return self._next - 1
 
     def _of_region(self, found: Iterable[Activity], region: int) -> list[Activity]:
         return sorted(
@@ -148,15 +152,11 @@ class LaunchTimer:
         """Compare the records of the kernels with what is known of them."""
         times = [a.stop - a.start for a in found]
         if len(found) != len(TRIAL_NS):
-            self._fail(f"{len(found)} of {len(TRIAL_NS)} kernels of a trial were found again")
+            raise UnexpectedRecords(f"{len(found)} of {len(TRIAL_NS)} kernels of a trial were found again")
         if any(a.name != "delay" or a.device != device.number or a.node for a in found):
-            self._fail(f"the kernels of a trial have other names or devices: {found}")
+            raise UnexpectedRecords(f"the kernels of a trial have other names or devices: {found}")
         if not _close(times) or sum(times) > passed:
-            self._fail(f"kernels of {TRIAL_NS} ns took {times} ns by its records, {passed} ns in all")
-
-    def _fail(self, reason: str) -> None:
-        self.fault = f"CUPTI's records are not what they should be: {reason}"
-        raise DeviceError(self.fault)
+            raise UnexpectedRecords(f"kernels of {TRIAL_NS} ns took {times} ns by its records, {passed} ns in all")
 
     # --- runs ----------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class LaunchTimer:
         events.emit_run(events.Run(launches, start, stop, (), (), regions * self.region_cost, spans, CLOCK))
 
     def _await(self, region: PendingRegion) -> int:
-        number = self._number()
+        number = next(self._numbers)
         self._waiting[number] = region
         return number
 
@@ -228,7 +228,7 @@ class LaunchTimer:
 
     def _distrust(self, problem: DeviceError) -> None:
         """Use no records any more, for a reason."""
-        self.fault = f"CUPTI's records are not what they should be: {problem.args[0]}"
+        self.fault = f"{FAULT}: {problem.args[0]}"
         self.end()
         warnings.warn(f"profile: launches have no time: {self.fault}. From now on events time them", stacklevel=3)
 
