@@ -43,6 +43,11 @@ class Numbers(NamedTuple):
     otherwise compile a program at every step.
     """
 
+    def compared(self, exactly: Key) -> Numbers:
+        """Add the indices of numbers that differ from the first ones."""
+        differ = {n for n, (x, y) in enumerate(zip(exactly, self.first, strict=True)) if x != y}
+        return Numbers(self.first, self.varied | differ)
+
 
 _programs: dict[Key, tuple[Compiled, Runner]] = {}
 _numbers: dict[Key, Numbers] = {}
@@ -95,37 +100,62 @@ def _realize_on_one_device(wanted: list[Value]) -> None:
 
 def _plan(key: Key, order: Sequence[Value], numbers: Sequence[Fill], place: Device) -> Any:
     """Return the plan by which a graph runs in the first tier; None if it runs compiled."""
-    decide = part("first_tier.decision", "plan_for")
+    decide, knobs = part("first_tier.decision", "plan_for"), settings()
+    exactly = tuple([number_key(v.value) for v in numbers])
+    if (
+        decide is not None
+        and knobs.tier == "counted"
+        and _fixed(key, exactly, _compared(key, exactly)) not in _programs
+    ):
+        if _for_all_sizes(key, order, numbers, knobs.compile_at):
+            return None
     plan = None if decide is None else decide(key, order, place)
     if plan is not None and numbers:
         while len(_numbers) >= MAX_PROGRAMS:
             del _numbers[next(iter(_numbers))]
-        _numbers[key] = _compared(key, tuple([number_key(v.value) for v in numbers]))  # compiled, it takes what varied
+        _numbers[key] = _compared(key, exactly)  # compiled, it takes what varied
     return plan
 
 
 def _program(key: Key, order: Sequence[Value], numbers: Sequence[Fill]) -> tuple[tuple[Compiled, Runner], list[Fill]]:
     """Find or compile the program for a graph, and the numbers passed to it: those that have varied."""
     exactly = tuple([number_key(v.value) for v in numbers])
-    first, varied = _compared(key, exactly)
+    first, varied = compared = _compared(key, exactly)
     given = [v for n, v in enumerate(numbers) if n in varied]
-    fixed = key, tuple([None if n in varied else x for n, x in enumerate(exactly)])
+    fixed = _fixed(key, exactly, compared)
     known = _programs.get(fixed)
     if known is None:
         if len(_programs) >= MAX_PROGRAMS:
             _forget_half()
         if any(isinstance(extent, Size) for v in order for extent in v.shape):
             raise ShapeError("the elements of a tensor are asked for whose extents vary")  # `jit` takes each by itself
-        compiled = compile(_graph_of(key, order, given))
-        known = _programs[fixed] = (compiled, compiled.executable.bound())
-        _numbers[key] = Numbers(first, varied)
+        if not _for_all_sizes(key, order, numbers):
+            compiled = compile(_graph_of(key, order, given))
+            _programs[fixed] = compiled, compiled.executable.bound()
+            _numbers[key] = Numbers(first, varied)
+        return _program(key, order, numbers)
     return known, given
+
+
+def _for_all_sizes(key: Key, order: Sequence[Value], numbers: Sequence[Fill], meetings: int = 0) -> bool:
+    """Whether a graph runs by a program for all sizes, made now if graphs of other sizes have been met so often."""
+    exactly = tuple([number_key(v.value) for v in numbers])
+    find = part("lazy.varying_sizes", "symbolic_program")
+    found = None if find is None else find(key, order, numbers, Numbers(exactly, frozenset()), meetings)
+    if found is not None:
+        _programs[_fixed(key, exactly, found.numbers)] = found.compiled, found.compiled.executable.bound(found.sizes)
+        _numbers[key] = found.numbers
+    return found is not None
+
+
+def _fixed(key: Key, exactly: Key, numbers: Numbers) -> Key:
+    """Return the key of a program, with the numbers that are no inputs of it."""
+    return key, tuple([None if n in numbers.varied else x for n, x in enumerate(exactly)])
 
 
 def _compared(key: Key, exactly: Key) -> Numbers:
     """Compare the numbers of a graph with those of the first graph of its structure."""
-    first, varied = _numbers.get(key, Numbers(exactly, frozenset()))
-    return Numbers(first, varied | {n for n, (x, y) in enumerate(zip(exactly, first, strict=True)) if x != y})
+    return _numbers.get(key, Numbers(exactly, frozenset())).compared(exactly)
 
 
 def _forget_half() -> None:

@@ -205,8 +205,9 @@ class RNNBase(Module):
         if lengths is not None and reverse:
             outputs, state = self._through(reverse_within_lengths(x, lengths), state, w, False, lengths)
             return reverse_within_lengths(outputs, lengths), state
-        sizes = (*x.value.shape, w.of_hidden.shape[0])
-        plain = not self.unrolled and w.projection is None and all(isinstance(n, int) and n > 0 for n in sizes)
+        length, *sizes = (*x.value.shape, w.of_hidden.shape[0])
+        plain = not self.unrolled and w.projection is None and length != 0
+        plain = plain and all(isinstance(n, int) and n > 0 for n in sizes)
         if plain and is_one_kernel(w.of_hidden.shape[1], x.value.device):
             return _in_one_kernel(x, state, w, self._kind(), reverse, lengths)
         gates = input_gates(x, w, self.joined)

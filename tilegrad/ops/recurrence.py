@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..ir.graph import TensorType, Value
 from ..ir.precision import Precision
-from ..ir.size import Shape, Size, known, product
+from ..ir.size import Dim, Shape, Size, known, product
 from ..runtime.device import device
 from .arithmetic import Add, add
 from .broadcasting import reduce_sum, reshape, shown
@@ -47,7 +47,7 @@ class _Recurrent(Opaque):
 
     def infer(self) -> TensorType:
         first = self.inputs[0]
-        return first.type.with_shape((sum(known(product(shape), {}) for shape in self.layout.values()),))
+        return first.type.with_shape((sum([product(shape) for shape in self.layout.values()]),))
 
     def parts(self) -> dict[str, Value]:
         """Return the pieces of the result by name."""
@@ -55,11 +55,12 @@ class _Recurrent(Opaque):
 
 
 def _split(x: Value, layout: dict[str, Shape]) -> dict[str, Value]:
-    found, start = {}, 0
+    found: dict[str, Value] = {}
+    start: Dim = 0
     for name, shape in layout.items():
-        count = known(product(shape), {})
+        count = product(shape)
         found[name] = reshape(narrow(x, 0, start, count), shape)
-        start += count
+        start = start + count
     return found
 
 
@@ -82,8 +83,10 @@ class Recurrence(_Recurrent):
 
     def infer(self) -> TensorType:
         shapes = [x.shape for x in self.inputs]
-        if any(isinstance(extent, Size) for shape in shapes for extent in shape):
-            raise ShapeError(f"recurrence: the sizes {', '.join(map(shown, shapes))} must be known; take single steps")
+        if any(isinstance(extent, Size) for shape in (shapes[0][1:], *shapes[1:]) for extent in shape):
+            raise ShapeError(
+                f"recurrence: the sizes {', '.join(map(shown, shapes))} must be known (the length need not)"
+            )
         length, units, batch = self.sizes
         rows = GATES[self.kind] * units
         if shapes[:3] != [(length, rows, batch), (rows, units), (units, batch)]:
@@ -95,7 +98,7 @@ class Recurrence(_Recurrent):
     @property
     def sizes(self) -> RecurrenceSizes:
         units, batch = self.hidden.shape
-        return RecurrenceSizes(known(self.x.shape[0], {}), known(units, {}), known(batch, {}))
+        return RecurrenceSizes(self.x.shape[0], known(units, {}), known(batch, {}))
 
     @property
     def layout(self) -> dict[str, Shape]:
@@ -109,7 +112,7 @@ class Recurrence(_Recurrent):
 
     def reference(self, *arrays: Any) -> Any:
         x, weight, h, *more = arrays
-        length = self.sizes.length
+        length = known(self.sizes.length, {})
         outputs: list[Any] = [None] * length
         kept: list[Any] = [None] * length
         c: Any = more[0] if more else None
@@ -136,7 +139,7 @@ class Recurrence(_Recurrent):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         arriving, own = _split(upstream, self.layout), self.parts()
         factors, more, extra = GateFactors(self.kind, self.reverse, self.precision), self.more[:1], None
-        if "kept" in own and _reaches_past(upstream, known(self.shape[0] - product(self.layout["kept"]), {})):
+        if "kept" in own and _reaches_past(upstream, self.shape[0] - product(self.layout["kept"])):
             count = SAVED_PER_UNIT[self.kind]
             kept = (split_rows(arriving["kept"], count), split_rows(own["kept"], count))
             extra = gate_gradients(factors, *kept, self.weight, self.hidden, more)
@@ -162,12 +165,13 @@ def _ungrouped(weight: Any) -> Any:
     return weight.swapaxes(1, 2).reshape(-1, weight.shape[1])
 
 
-def _reaches_past(share: Value, start: int) -> bool:
+def _reaches_past(share: Value, start: Dim) -> bool:
     """Return whether an upstream gradient may be nonzero behind a position of the result."""
     if isinstance(share, Add):
         return _reaches_past(share.x, start) or _reaches_past(share.y, start)
     if isinstance(share, Pad) and share.steps == (1,) and share.value == 0.0:
-        return known(share.starts[0] + share.x.shape[0], {}) > start
+        excess = share.starts[0] + share.x.shape[0] - start
+        return any(c > 0 for c in excess.terms.values()) if isinstance(excess, Size) else excess > 0
     return True
 
 
@@ -189,8 +193,8 @@ class RecurrenceGradient(_Recurrent):
 
     @property
     def sizes(self) -> RecurrenceSizes:
-        length, units, batch = (known(extent, {}) for extent in self.upstream.shape)
-        return RecurrenceSizes(length, units, batch)
+        length, units, batch = self.upstream.shape
+        return RecurrenceSizes(length, known(units, {}), known(batch, {}))
 
     @property
     def layout(self) -> dict[str, Shape]:
@@ -204,7 +208,7 @@ class RecurrenceGradient(_Recurrent):
 
     def reference(self, *arrays: Any) -> Any:
         upstream, grouped, made, hidden, *more = arrays
-        weight, (length, units, batch) = _ungrouped(grouped), self.sizes
+        weight, (_, units, batch), length = _ungrouped(grouped), self.sizes, len(upstream)
         states, behind = made[: upstream.size].reshape(upstream.shape), made[upstream.size :]
         kept = behind[hidden.size if self.kind == "lstm" else 0 :].reshape(
             length, SAVED_PER_UNIT[self.kind] * units, batch

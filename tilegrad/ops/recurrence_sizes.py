@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from ..ir.dtype import DType
 from ..ir.node import Structure
 from ..ir.program import Tiles
+from ..ir.size import Dim
 
 CellKind = Literal["tanh", "relu", "lstm", "gru"]
 TangentKind = CellKind | Literal["scan"]
@@ -32,7 +33,7 @@ def group_rows(units: int) -> int:
 
 
 class RecurrenceSizes(NamedTuple):
-    length: int
+    length: Dim
     units: int
     batch: int
 
@@ -40,13 +41,13 @@ class RecurrenceSizes(NamedTuple):
 class RecurrenceLayer(Structure):
     """The constants of a kernel."""
 
-    length: int
+    length: Dim
     units: int
     batch: int
     gates: int
     saved: int
     """Numbers that a unit stores at each step."""
-    states: int
+    states: Dim
     """States in front of these numbers."""
     reverse: bool
     dtype: DType
@@ -63,7 +64,7 @@ class RecurrenceLayer(Structure):
         return self.units * self.batch
 
     @property
-    def kept(self) -> int:
+    def kept(self) -> Dim:
         """Position of the numbers that are stored for the gradient."""
         return self.states * self.size
 
@@ -78,5 +79,5 @@ class RecurrenceLayer(Structure):
 
 def layer(kind: TangentKind, sizes: RecurrenceSizes, reverse: bool, dtype: DType) -> RecurrenceLayer:
     """Return the constants of the kernels of a layer."""
-    states = sizes.length + (kind == "lstm")
+    states = sizes.length + int(kind == "lstm")
     return RecurrenceLayer(*sizes, GATES[kind], SAVED_PER_UNIT.get(kind, 0), states, reverse, dtype)

@@ -101,7 +101,7 @@ class RecurrenceTangent(Opaque):
         self, rows: Any, factors: Any, gates: Any, state: Any, cell: Any, plus: ArraysOrValues, times: ArraysOrValues
     ) -> tuple[list[Any], list[Any]]:
         """Return all states and cells, of arrays or of values."""
-        length = self.sizes.length
+        length = known(self.sizes.length, {})
         states, cells = [state] * length, [cell] * length
         for t in range(length)[:: -1 if self.reverse else 1]:
             state, cell = _step(self.kind, rows(t), gates(state), factors(t), state, cell, plus, times)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..ir.graph import Value
-from ..ir.program import Copy, Launch, Program, ProgramBuffer, Role, Step, uses
+from ..ir.program import Argument, Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
 from ..runtime.announce import note_progress
 from ..runtime.choice import Choice, Lock
@@ -98,7 +98,7 @@ class _Assembly:
         steps = (*self.first, *made, *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)
-        return Program(name, _sizes(schedule), placed, inputs, self.outputs, steps, arena)
+        return Program(name, _sizes(schedule, steps), placed, inputs, self.outputs, steps, arena)
 
     def _steps(self, group: Group) -> list[Step]:
         """Make the steps of a group."""
@@ -175,7 +175,9 @@ def _placed(buffers: list[ProgramBuffer], steps: tuple[Step, ...]) -> tuple[tupl
     return tuple(b.replaced(offset=offsets[b.name]) if b.name in offsets else b for b in kept), arena
 
 
-def _sizes(schedule: Schedule) -> tuple[str, ...]:
-    dims = [d for x in schedule.inputs for d in x.shape]
+def _sizes(schedule: Schedule, steps: Sequence[Step]) -> tuple[str, ...]:
+    """List the symbols of a program: of its buffers, and those that only its kernels read, such as offsets."""
+    dims: list[Argument] = [a for step in steps if type(step) is Launch for a in step.arguments]
+    dims += [d for x in schedule.inputs for d in x.shape]
     dims += [d for g in schedule.groups for v in g.stored for d in v.shape]
-    return tuple(sorted({name for d in dims if isinstance(d, Size) for name in d.names()}))
+    return tuple(sorted({name for d in dims if d.__class__ is Size for name in d.names()}))
