@@ -235,3 +235,21 @@ def test_wrong_items_raise_as_before() -> None:
         tg.zeros(1).expand(3)[0] = 1.0
     with pytest.raises(tg.errors.TilegradError):
         x[0:2] = tg.zeros(3)
+
+
+def test_an_item_of_recorded_work_computes_all_of_it_once() -> None:
+    x = tg.arange(6).reshape(2, 3) * 2
+    first = x[1, 2]
+    assert x.value.buffer is not None
+    assert (first.item(), x[0, 1].item(), [y.item() for y in x[1]]) == (10, 2, [6, 8, 10])
+
+
+def test_items_of_arguments_are_recorded() -> None:
+    @tg.jit
+    def f(x: tg.Tensor) -> tg.Tensor:
+        x[1] = x[0] * 2
+        return x[1] + x[2]
+
+    for n in range(3):
+        assert f(tg.tensor([1.0, 2.0, 3.0]) + n).item() == 5 + 3 * n
+    assert tg.vmap(lambda x: x[0] * x[1])(tg.tensor([[1.0, 2.0], [3.0, 4.0]])).tolist() == [2, 12]

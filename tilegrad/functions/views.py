@@ -307,6 +307,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if not input.shape:
         raise ShapeError("unbind: a tensor without dimensions has no parts; read it with item()")
     axis = normal_axis(dim, len(input.shape), "unbind")
+    if axis == 0:
+        return tuple([input[i] for i in range(input.shape[0])])
     return tuple([select(input, axis, i) for i in range(input.shape[axis])])
 
 

@@ -15,6 +15,7 @@ from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
+from ..errors import TraceError
 from ..ir.dtype import bool_, float32
 from ..ir.graph import Input, Value
 from ..ir.location import current_location
@@ -22,6 +23,7 @@ from ..ops.broadcasting import Fill
 from ..ops.movement import select, slice_axis
 from ..runtime.buffer import DeviceBuffer
 from .elements import ElementAccess, MemoryPart, Region, element_access, new_tuple
+from .evaluation import compute
 from .exclusive_memory import own_memory
 from .handle import Handle, result_class, state
 from .layout import dense, layout
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 MAX_COPIED_BYTES = 1 << 20
 """Bytes of a storage that a write copies because recorded work reads the old elements; in larger ones it is recorded.
 """
+MAX_COMPUTED_BYTES = 1 << 28
+"""Bytes of a recorded tensor up to which all of it is computed when an item is asked for."""
 MAX_EXACT_INTEGER = 1 << 53
 """Magnitude up to which every integer is a Python float."""
 
@@ -140,6 +144,8 @@ def part_read(x: Handle, key: Any) -> Tensor | None:
     base = region.base
     changes = base.storage.changes  # asked first: what another thread writes meanwhile is seen the next time
     value = region.read(part)
+    if value is None and not part.shape and _compute(x, base):
+        changes, value = base.storage.changes, region.read(part)
     if value is None:
         return None
     made = _new(result_class())
@@ -147,6 +153,21 @@ def part_read(x: Handle, key: Any) -> Tensor | None:
     moves = made._moves = (*x._moves, new_tuple(Selection, (key,)))
     made._region = new_tuple(Region, (base, moves, part, region.access, region.assignable))
     return made  # type: ignore[no-any-return]
+
+
+def _compute(x: Handle, base: Base) -> bool:
+    """Compute a recorded tensor of which an item is asked for: every item would be a program of its own."""
+    storage = base.storage
+    value: Any = storage.value
+    if x._moves or value.buffer is not None or storage.owned is not None or value.__class__ is Fill:
+        return False
+    if storage.traced or value.tracked or state.stand_ins or value.type.bytes > MAX_COMPUTED_BYTES:
+        return False
+    try:
+        compute(x)
+    except TraceError:  # it depends on a placeholder
+        return False
+    return True
 
 
 # --- numbers -----------------------------------------------------------------------------------
