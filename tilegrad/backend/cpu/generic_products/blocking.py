@@ -21,7 +21,7 @@ MAX_UNPACKED_ROWS = 4
 """Rows up to which the right operand is not packed."""
 MIN_RUN = 8
 """Contiguous columns that one row takes without packing."""
-MAX_TASK_ROWS, MAX_TASK_COLUMNS = 1024, 512
+MAX_TASK_ROWS, MAX_TASK_COLUMNS, MAX_UNPACKED_COLUMNS = 1024, 512, 2048
 MIN_TASK_ROWS, MIN_TASK_COLUMNS = 112, 128
 TASKS_PER_THREAD = 4
 """Tasks of a thread, so that others can do the work of one that loses its core."""
@@ -213,6 +213,16 @@ def _swapped(groups: Groups, method: int) -> Groups:
     return Groups(batch, rows, columns, sums, (y, x, out), groups.padding[::-1], method, not groups.is_swapped)
 
 
+def _dense_columns(axes: Axes) -> int:
+    """Return the number of columns that are contiguous in the result, again and again."""
+    count = 1
+    for axis in reversed(axes):
+        if axis.out != count:
+            break
+        count *= axis.extent
+    return max(1, count)
+
+
 class BlockPlan(NamedTuple):
     """The words of a description, those behind them, and the bytes of memory that a run needs."""
 
@@ -237,12 +247,13 @@ def choose_blocks(groups: Groups, code: ProductCode) -> BlockPlan:
     copied = sum([p.elements for p in groups.padding])
     nanoseconds = 2.0 * batch * rows * columns * depth / OPERATIONS_PER_NS + copied
     threads = code.threads if nanoseconds >= MIN_SPLIT_NS else 1
-    tasks = _task_sizes((batch, max(1, rows), max(1, columns), depth), shape, threads)
+    tasks = _task_sizes((batch, max(1, rows), max(1, columns), depth), groups.method, shape, threads)
     row_blocks, column_blocks = -(-rows // tasks.rows), -(-columns // tasks.columns)
     count = batch * row_blocks * column_blocks * tasks.splits
     left, right, out = groups.first
     numbers = {
         "tasks": count,
+        "batch_count": batch,
         "instances": threads if count > 1 else 1,
         "method": groups.method,
         "splits": tasks.splits,
@@ -258,6 +269,7 @@ def choose_blocks(groups: Groups, code: ProductCode) -> BlockPlan:
         "left_first": left,
         "right_first": right,
         "out_first": out,
+        "dense_columns": _dense_columns(groups.column_axes),
     }
     further = _further_words(groups, numbers)
     return BlockPlan(numbers, further, _lay_out_memory(groups, numbers, tasks, code))
@@ -269,7 +281,7 @@ def cached_rows(shape: BlockShape, format: ElementFormat, machine: Target) -> in
     return max(1, rows // shape.rows) * shape.rows
 
 
-def _task_sizes(extents: tuple[int, int, int, int], shape: BlockShape, threads: int) -> TaskSizes:
+def _task_sizes(extents: tuple[int, int, int, int], method: int, shape: BlockShape, threads: int) -> TaskSizes:
     batch, rows, columns, total = extents
     least = batch * -(-rows // MIN_TASK_ROWS) * -(-columns // MIN_TASK_COLUMNS)
     splits, depth = 1, max(1, total)
@@ -277,7 +289,8 @@ def _task_sizes(extents: tuple[int, int, int, int], shape: BlockShape, threads: 
         parts = min(-(-MIN_TASKS // max(1, least)), total // MIN_SPLIT_DEPTH)
         depth = -(-total // (parts * MAX_DEPTH)) * MAX_DEPTH
         splits = -(-total // depth)
-    row_blocks, column_blocks = -(-rows // MAX_TASK_ROWS), -(-columns // MAX_TASK_COLUMNS)
+    max_columns = MAX_UNPACKED_COLUMNS if method == ROWS else MAX_TASK_COLUMNS
+    row_blocks, column_blocks = -(-rows // MAX_TASK_ROWS), -(-columns // max_columns)
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
     while True:
         count = batch * splits * row_blocks * column_blocks
@@ -339,7 +352,9 @@ def _lay_out_memory(groups: Groups, numbers: dict[str, int], tasks: TaskSizes, c
         "out_columns": (columns + format.lanes) * WORD_BYTES,
         **dict.fromkeys(("left_depth", "right_depth"), (MAX_DEPTH + format.lanes) * WORD_BYTES),
         **dict.fromkeys(("left_runs", "right_runs"), 2 * MAX_DEPTH * WORD_BYTES),
-        "runs": 2 * (columns if groups.method == ROWS else max(shape.columns, shape.rows)) * WORD_BYTES,
+        "runs": 2 * max(shape.columns, shape.rows) * WORD_BYTES,
+        "keys": 8 * WORD_BYTES,
+        "column_runs": 2 * columns * WORD_BYTES if groups.method == ROWS else 0,
         "left_panels": left_rows * shape.left_row * format.bytes * packs,
         "right_panels": (columns * MAX_DEPTH + format.lanes * shape.columns) * format.bytes * packs,
         "tile": tile if tasks.splits == 1 else 0,

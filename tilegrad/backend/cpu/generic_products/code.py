@@ -32,6 +32,7 @@ from .emit_tasks import (
     prepare_function,
     rows_task,
     store_function,
+    tables_function,
     task_function,
 )
 from .function_builder import ElementFormat, FunctionBuilder
@@ -75,7 +76,7 @@ def product_ir(dtype: DType, target: Target) -> str:
     functions += [rows_function(format, shape, *block, masked) for block in ROW_BLOCKS for masked in row_masks(format)]
     functions += [blocks_function(format, shape), padding_function(format), task_function(format, shape)]
     functions += [packed_function(format, shape), dots_task(format, shape), rows_task(format, shape)]
-    functions += [store_function(format, shape)]
+    functions += [tables_function(format, shape), store_function(format, shape)]
     entries = [prepare_function(format), multiply_function(format), finish_function(format), alone_function()]
     declared: dict[str, str] = {}
     for f in (*functions, *entries):

@@ -16,20 +16,13 @@ from .function_builder import ElementFormat
 WORDS = (
     *("counter", "tasks", "instances", "method", "splits", "row_blocks", "column_blocks"),
     *("rows", "columns", "depth", "block_rows", "block_columns", "split_depth", "cached_rows"),
-    *("left_first", "right_first", "out_first", "batch_axes", "batch_rank", "row_axes", "row_rank"),
-    *(
-        "column_axes",
-        "column_rank",
-        "sum_axes",
-        "sum_rank",
-        "instance_start",
-        "instance_bytes",
-        "partials",
-        "tile_bytes",
-    ),
+    *("left_first", "right_first", "out_first", "dense_columns", "panel_elements"),
+    *("batch_count", "batch_axes", "batch_rank", "row_axes", "row_rank"),
+    *("column_axes", "column_rank", "sum_axes", "sum_rank"),
+    *("instance_start", "instance_bytes", "partials", "tile_bytes"),
     *("left_padding", "right_padding", "left_padded", "right_padded", "left_padded_rows", "right_padded_rows"),
     *("left_rows", "right_columns", "out_rows", "out_columns", "left_depth", "right_depth"),
-    *("left_runs", "right_runs", "runs", "left_panels", "right_panels", "tile", "panel_elements"),
+    *("keys", "column_runs", "left_runs", "right_runs", "runs", "left_panels", "right_panels", "tile"),
 )
 """Names of the words of a description, in order; `..._axes` and `..._padding` are positions of further words, and the
 last two rows are places in the memory of a thread, in bytes.

@@ -14,7 +14,7 @@ from .function_builder import ElementFormat, FunctionBuilder
 
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier that keeps LLVM from loading operands of the next step early, for which there are no registers."""
-ROW_BLOCKS = ((1, 2), (1, 8), (2, 8), (4, 4))
+ROW_BLOCKS = ((1, 2), (1, 4), (1, 8), (2, 8), (4, 4))
 """Rows and vectors of blocks whose right operand is not packed."""
 
 

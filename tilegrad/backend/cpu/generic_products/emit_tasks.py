@@ -10,6 +10,8 @@ from .function_builder import WORD_BYTES, ElementFormat, FunctionBuilder
 
 LEFT, RIGHT, OUT = 1, 2, 3
 """Words of an axis with its strides."""
+BLOCK_KEY, LEFT_KEY, RIGHT_KEY, LEFT_RUNS, RIGHT_RUNS, COLUMN_RUNS = range(6)
+"""Words of a thread that say which tables are filled (0: none), and how many runs they have."""
 ARGUMENTS = [("arguments", PTR), ("begin", I64), ("end", I64)]
 TASK = [("described", PTR), ("left", PTR), ("right", PTR), ("memory", PTR), ("tile", PTR)]
 
@@ -80,12 +82,15 @@ def multiply_function(format: ElementFormat) -> FunctionBuilder:
     partials = f.offset(scratch, "i8", f.word("partials"))
     with f.counted("instance", begin, end) as instance:
         memory = f.offset(first, "i8", f.times(instance, f.word("instance_bytes")))
-        own = f.place(memory, "tile")
+        own, keys = f.place(memory, "tile"), f.place(memory, "keys")
+        for key in (BLOCK_KEY, LEFT_KEY, RIGHT_KEY):
+            f.set_word(keys, key, constant(0, I64))
         label, _ = f.open_while([])
         task = f.instruction(f"atomicrmw add ptr {described}, i64 1 monotonic, align 8", I64)
         f.enter_while(f.compare("slt", task, tasks))
         alone = f.compare("eq", splits, constant(1, I64))
         tile = f.select(alone, own, f.offset(partials, "i8", f.times(task, f.word("tile_bytes"))))
+        f.run("tables", described, memory, task)
         f.run("task", described, *sides, memory, tile, task)
         with f.when(alone):
             f.run("store", described, out, memory, tile, task)
@@ -119,6 +124,7 @@ def finish_function(format: ElementFormat) -> FunctionBuilder:
                         y = f.instruction(f"load {type}, ptr {f.offset(other, element, n)}, align 4", type)
                         total = f.op("fadd" if type.is_float else "add", x, y)
                         f.effect(f"store {type} {total}, ptr {at}, align 4")
+                f.run("tables", described, memory, task)
                 f.run("store", described, out, memory, tile, task)
     return f
 
@@ -143,8 +149,8 @@ class _Block:
             )
 
         self.split, rest = split(task, "splits")
-        column, rest = split(rest, "column_blocks")
-        row, self.batch = split(rest, "row_blocks")
+        self.batch, self.number = split(rest, "batch_count")
+        column, row = split(self.number, "column_blocks")
         self.row, self.column = f.times(row, f.word("block_rows")), f.times(column, f.word("block_columns"))
         self.rows = f.remaining(f.word("rows"), self.row, f.word("block_rows"))
         self.columns = f.remaining(f.word("columns"), self.column, f.word("block_columns"))
@@ -156,6 +162,25 @@ class _Block:
         return f.plus(f.word_at(table, 0), f.word(first))
 
 
+def tables_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
+    """Emit `tables`: fill the tables of the rows and columns of a task, unless they are those of the last task."""
+    f = TaskBuilder("tables", [("described", PTR), ("memory", PTR), ("task", I64)])
+    f.described, memory, task = f.arguments
+    block = _Block(f, task)
+    keys, key = f.place(memory, "keys"), f.plus(block.number, 1)
+    with f.when(f.compare("ne", f.word_at(keys, BLOCK_KEY), key)):
+        f.set_word(keys, BLOCK_KEY, key)
+        columns = f.place(memory, "right_columns")
+        f.fill("row", LEFT, block.row, block.rows, f.plus(block.rows, format.lanes), f.place(memory, "left_rows"))
+        f.fill("column", RIGHT, block.column, block.columns, f.rounded_up(block.columns, shape.columns), columns)
+        f.fill("row", OUT, block.row, block.rows, block.rows, f.place(memory, "out_rows"))
+        f.fill("column", OUT, block.column, block.columns, block.columns, f.place(memory, "out_columns"))
+        with f.when(f.compare("eq", f.word("method"), constant(ROWS, I64))):
+            number = f.run_for_word("runs", columns, block.columns, f.place(memory, "column_runs"))
+            f.set_word(keys, COLUMN_RUNS, number)
+    return f
+
+
 def task_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
     """Emit `task`: the sums of one task, into a tile."""
     f = TaskBuilder("task", [*TASK, ("task", I64)])
@@ -164,10 +189,6 @@ def task_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
     stored = str(format.stored)
     x = f.offset(left, stored, block.batch_offset(f, LEFT, "left_first", memory))
     y = f.offset(right, stored, block.batch_offset(f, RIGHT, "right_first", memory))
-    lanes = format.lanes
-    f.fill("row", LEFT, block.row, block.rows, f.plus(block.rows, lanes), f.place(memory, "left_rows"))
-    padded = f.rounded_up(block.columns, shape.columns)
-    f.fill("column", RIGHT, block.column, block.columns, padded, f.place(memory, "right_columns"))
     start = f.times(block.split, f.word("split_depth"))
     depth = f.remaining(f.word("depth"), start, f.word("split_depth"))
     arguments = (f.described, x, y, memory, tile, block.rows, block.columns, start, depth)
@@ -201,12 +222,16 @@ def packed_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder
 def _depth_table(
     f: TaskBuilder, field: int, side: str, values: tuple[LlvmValue, ...], format: ElementFormat
 ) -> LlvmValue:
-    """Fill the table of a part of the depth for an operand; return the number of its runs."""
+    """Fill the table of a part of the depth for an operand, unless it is filled; return the number of its runs."""
     memory, position, depth = values
-    table = f.place(memory, f"{side}_depth")
-    with f.when(f.compare("sgt", depth, constant(0, I64))):
-        f.fill("sum", field, position, depth, f.rounded_up(depth, format.lanes), table)
-    return f.run_for_word("runs", table, depth, f.place(memory, f"{side}_runs"))
+    table, keys, key = f.place(memory, f"{side}_depth"), f.place(memory, "keys"), f.plus(position, 1)
+    slot, count = (LEFT_KEY, LEFT_RUNS) if field == LEFT else (RIGHT_KEY, RIGHT_RUNS)
+    with f.when(f.compare("ne", f.word_at(keys, slot), key)):
+        f.set_word(keys, slot, key)
+        with f.when(f.compare("sgt", depth, constant(0, I64))):
+            f.fill("sum", field, position, depth, f.rounded_up(depth, format.lanes), table)
+        f.set_word(keys, count, f.run_for_word("runs", table, depth, f.place(memory, f"{side}_runs")))
+    return f.word_at(keys, count)
 
 
 def _pack_right(f: TaskBuilder, values: tuple[LlvmValue, ...], format: ElementFormat, shape: BlockShape) -> None:
@@ -280,9 +305,8 @@ def dots_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
 def rows_task(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
     """Emit `rows`: a task of few rows whose right operand is contiguous along its columns; for one row, in runs."""
     f = TaskBuilder("rows", PART)
-    f.described, left, right, memory, tile, rows, columns, start, depth = f.arguments
-    right_columns, runs = f.place(memory, "right_columns"), f.place(memory, "runs")
-    number = f.run_for_word("runs", right_columns, columns, runs)
+    f.described, left, right, memory, tile, rows, _, start, depth = f.arguments
+    runs, number = f.place(memory, "column_runs"), f.word_at(f.place(memory, "keys"), COLUMN_RUNS)
     with f.counted("k", 0, f.intrinsic("smax", depth, constant(1, I64)), MAX_DEPTH) as k:
         here = f.remaining(depth, k, MAX_DEPTH)
         fresh = f.convert("zext", f.compare("eq", k, constant(0, I64)), "i64")
@@ -340,12 +364,20 @@ def store_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder:
     stored, element, panel = str(format.stored), str(format.sum), f.word("panel_elements")
     base = f.offset(out, stored, block.batch_offset(f, OUT, "out_first", memory))
     out_rows, out_columns, runs = (f.place(memory, name) for name in ("out_rows", "out_columns", "runs"))
-    f.fill("row", OUT, block.row, block.rows, block.rows, out_rows)
-    f.fill("column", OUT, block.column, block.columns, block.columns, out_columns)
+    dense_columns = f.word("dense_columns")
     with f.counted("column", 0, block.columns, shape.columns) as column:
         count = f.remaining(block.columns, column, shape.columns)
         here = f.words(out_columns, column)
-        number = f.run_for_word("runs", here, count, runs)
+        within = f.instruction(f"urem i64 {f.plus(block.column, column)}, {dense_columns}", I64)
+        is_dense = f.compare("sle", f.plus(within, count), dense_columns)
+        f.open_branch("dense")
+        f.set_word(runs, 0, constant(0, I64))
+        f.set_word(runs, 1, count)
+        dense = f.close_branch()
+        f.open_branch("searched")
+        found = f.run_for_word("runs", here, count, runs)
+        results = [(constant(1, I64), found)]
+        (number,) = f.close_branches(is_dense, dense, f.close_branch(), results)
         sums = f.offset(tile, element, f.times(f.op("udiv", column, constant(shape.columns, I64)), panel))
         with f.counted("row", 0, block.rows) as row:
             source = f.offset(sums, element, f.times(row, shape.columns))
