@@ -43,6 +43,7 @@ class Places:
         self.buffers = {b.name: b for b in program.buffers}
         self.made: list[int] = []
         self.arena = known(program.arena, sizes)
+        self._bytes: dict[str, int] = {}
         self._of = {name: Place(n) for n, name in enumerate(program.inputs)}
         for name in program.outputs:
             if name not in self._of and not self.buffers[name].alias:
@@ -83,7 +84,10 @@ class Places:
         return Place(self.inputs + len(self.made), begin)
 
     def bytes(self, name: str) -> int:
-        return known(self.buffers[name].type.bytes, self.sizes)
+        found = self._bytes.get(name)
+        if found is None:
+            found = self._bytes[name] = known(self.buffers[name].type.bytes, self.sizes)
+        return found
 
     def span(self, name: str) -> Span:
         place = self[name]

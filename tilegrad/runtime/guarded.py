@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 MISS = object()
 """Returned by the fast path of a call that it does not handle."""
+MAX_SOURCES = 256
+"""Number of sources whose compiled code is kept: programs that are bound to new sizes have the same source."""
 
 
 class GuardedCall:
@@ -93,7 +97,7 @@ class GuardedCall:
 
     def made(self) -> Callable[..., Any]:
         """Compile the function."""
-        exec(self.source(), self.objects)
+        exec(_code(self.source()), self.objects)
         return self.objects[self.name]  # type: ignore[no-any-return]
 
     def _fresh(self, hint: str) -> str:
@@ -109,3 +113,9 @@ def packed(names: Sequence[str]) -> str:
     ('(x,)', '()')
     """
     return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+@lru_cache(MAX_SOURCES)
+def _code(source: str) -> CodeType:
+    """Compile a source, once for all calls that differ only in their objects."""
+    return compile(source, "<string>", "exec")

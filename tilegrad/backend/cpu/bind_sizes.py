@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...ir.node import set_fact_once
 from ...ir.program import Copy, Foreign, Launch, Program
 from ...ir.size import Dim, Size, known
 from ...ir.tile import Kernel, Name, Store
@@ -137,11 +138,20 @@ def written_buffers(kernel: Kernel, arguments: Sequence[str | Dim]) -> set[str]:
     pointers = {p.name: a for p, a in zip(kernel.parameters, arguments, strict=True) if isinstance(a, str)}
     if isinstance(kernel, PackingKernel):
         return {pointers[kernel.parameters[-1].name]}
+    stored = kernel.__dict__.get("stored_pointers")
+    if stored is None:
+        stored = set_fact_once(kernel, "stored_pointers", _stored_pointers(kernel))
+    return {pointers[name] for name in stored} or set(pointers.values())
+
+
+def _stored_pointers(kernel: Kernel) -> frozenset[str]:
+    """Return the pointers that the stores of a kernel name; none if some store names none."""
+    pointers = {p.name for p in kernel.parameters if p.pointer}
     found: set[str] = set()
     for statement in statements(kernel.body):
         if isinstance(statement, Store):
             stored = {x.name for x in walk(statement.pointer) if isinstance(x, Name) and x.name in pointers}
             if not stored:
-                return set(pointers.values())
-            found |= {pointers[name] for name in stored}
-    return found or set(pointers.values())
+                return frozenset()
+            found |= stored
+    return frozenset(found)

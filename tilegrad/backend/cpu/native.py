@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,6 +71,7 @@ class AlignedWords:
         return self.address + word * WORD_BYTES
 
 
+@cache
 def has_threads() -> bool:
     """Whether worker threads are supported: they wait on Linux futexes."""
     return sys.platform == "linux" and platform.machine() in INSTRUCTION_SETS
