@@ -260,6 +260,22 @@ def test_other_listeners_have_times_at_once(recorded: Recorded) -> None:
     assert not cupti.enabled
 
 
+def test_what_events_time_is_not_reported_again(recorded: Recorded) -> None:
+    """Another listener wants times at once; or operations are computed one by one."""
+    gpu, executable, cupti = recorded()
+    given = [gpu.from_host(np.ones(64, np.float32)) for _ in range(2)]
+    with profile() as p:
+        executable.run(given)
+        with events.listening(lambda _: None):
+            executable.run(given)
+    assert sorted(r.name for r in p.timeline.launches) == ["add"] * 4 + ["copy u"] * 2
+    with profile(one_by_one=True) as p:
+        tg.ones(8, device=gpu.name).exp().realize()
+    assert p.timeline.of("operation")
+    assert not [r for r in p.timeline.launches if r.kind == "launch"]
+    assert not cupti.enabled
+
+
 def test_many_records_take_several_buffers(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilegrad.backend.cuda.activity.BUFFER_BYTES", 4096)
     gpu, executable, cupti = recorded()

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import statistics
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,8 @@ TRIALS = 3
 """Trials of a device: other processes may disturb one."""
 FAULT = "CUPTI's records are not what they should be"
 CLOCK = "the GPU's own records (CUPTI)"
+TIMED_OTHERWISE = 0
+"""The region of work whose records are not wanted: events time it."""
 CALIBRATIONS = 20
 """Regions that are entered and left to measure what that costs."""
 
@@ -193,6 +196,18 @@ class LaunchTimer:
             self._distrust(problem)
         events.emit_run(events.Run(launches, start, stop, (), (), regions * self.region_cost, spans, CLOCK))
 
+    @contextmanager
+    def not_recorded(self) -> Iterator[None]:
+        """Leave out the records of what is submitted within the block: events time it."""
+        is_active = self.is_active
+        if is_active:
+            self.cupti.push(TIMED_OTHERWISE)
+        try:
+            yield
+        finally:
+            if is_active:
+                self.cupti.pop()
+
     def _await(self, region: PendingRegion) -> int:
         number = next(self._numbers)
         self._waiting[number] = region
@@ -238,10 +253,10 @@ class LaunchTimer:
         outside = []
         early, self._early = self._early, []
         for a in [*early, *self.cupti.take()]:
-            number = regions.get(a.correlation, 0)
+            number = regions.get(a.correlation, -1)
             if number in self._waiting:
                 by_region.setdefault(number, []).append(a)
-            else:
+            elif number != TIMED_OTHERWISE:
                 outside.append(a)
         for number, found in by_region.items():
             region = self._waiting.pop(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,13 @@ def profile_steps(device: CudaDevice, queue: Queue, launches: events.Launches, s
     The GPU waits until the host has submitted all: otherwise short kernels would be timed with gaps in which the host
     submits. The measured cost of an event pair is subtracted.
     """
+    with device.launch_timer.not_recorded() if device.launch_timer is not None else nullcontext():
+        _profile_by_events(device, queue, launches, steps)
+
+
+def _profile_by_events(
+    device: CudaDevice, queue: Queue, launches: events.Launches, steps: Sequence[PlannedCall]
+) -> None:
     driver = device.driver
     cost = event_pair_cost(device, queue)
     marks = [driver.new_event(True) for _ in range(len(steps) + 1)]
