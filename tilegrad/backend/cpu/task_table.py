@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...errors import RuntimeFault
@@ -122,9 +122,20 @@ class TaskTable:
         if timed:
             draft.point(head + TIMES, self._times_at)
         self.words = draft.finish()
+        self._pointers, self._arguments = draft.pointers, slots
         if not self.is_single_threaded:
             team.start()
         self.run = native.run_function(TableAddress(team, self.words, looked_at=not self.is_single_threaded))
+
+    def with_argument(self, slot: int, value: int) -> Callable[..., None]:
+        """Return the function of a copy of a table for one thread, with another argument of its first launch."""
+        words, memory = self.words.view.tolist(), native.AlignedWords(len(self.words.view))
+        moved = memory.address - self.words.address
+        for at in self._pointers:
+            words[at] += moved
+        words[self._arguments[0] + slot] = value
+        memory.view[:] = array("q", words)
+        return native.run_function(TableAddress(self.team, memory, looked_at=False))
 
     @property
     def times(self) -> list[int]:

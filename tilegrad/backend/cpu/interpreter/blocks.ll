@@ -622,8 +622,38 @@ leave:
 
 ; A kernel: arguments are the stage, then the memories. An instance is a block, or a row whose lanes are inside.
 define void @run_blocks(ptr %arguments, i64 %begin, i64 %end) {
-entry:
   %stage = load ptr, ptr %arguments
+  call void @run_stage(ptr %stage, ptr %arguments, i64 %begin, i64 %end)
+  ret void
+}
+
+; A kernel: all stages of a program, one after the other. The first argument is their number, then the address and the
+; number of instances of each.
+define void @run_program(ptr %arguments, i64 %begin, i64 %end) {
+entry:
+  %list = load ptr, ptr %arguments
+  %count = load i64, ptr %list
+  br label %test
+test:
+  %n = phi i64 [ 0, %entry ], [ %n.next, %body ]
+  %more = icmp ult i64 %n, %count
+  br i1 %more, label %body, label %leave
+body:
+  %twice = shl i64 %n, 1
+  %stage.number = add i64 %twice, 1
+  %stage.at = getelementptr ptr, ptr %list, i64 %stage.number
+  %stage = load ptr, ptr %stage.at
+  %instances.number = add i64 %twice, 2
+  %instances = call i64 @word(ptr %list, i64 %instances.number)
+  call void @run_stage(ptr %stage, ptr %arguments, i64 0, i64 %instances)
+  %n.next = add i64 %n, 1
+  br label %test
+leave:
+  ret void
+}
+
+define private void @run_stage(ptr %stage, ptr %arguments, i64 %begin, i64 %end) noinline {
+entry:
   %slots.at = getelementptr %stage, ptr %stage, i64 0, i32 14
   %slots = load i64, ptr %slots.at
   %words = add i64 %slots, 24

@@ -7,7 +7,9 @@ a later process only links it.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Iterable
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +22,7 @@ from ....runtime.index_faults import SYMBOL
 from ....runtime.singletons import lock, once
 from .. import native, objects
 from ..build import index_faults
-from ..costs import RELEASE_LOCK_NS
+from ..costs import MIN_SPLIT_NS, RELEASE_LOCK_NS
 from ..partition import NativeCall, partition
 from ..target import target
 from ..task_table import ArgumentPatch, TaskTable
@@ -40,6 +42,8 @@ MAX_STRIDED_LANES = 256
 """Lanes of a block that is read across rows: the lines of memory that it needs stay in the caches."""
 CHEAP_LANE_NS, EXPENSIVE_LANE_NS, INSTANCE_NS = 0.1, 0.8, 20.0
 """Assumed nanoseconds of an instruction per lane, and of an instance."""
+MAX_LISTED_STAGES = 3
+"""Stages of a program that are listed behind the words of its first stage."""
 MOVES = ("constant", "splat", "strided", "store_strided", "guarded", "merge", "gather", "offset")
 """Native functions that there are for each width of an element."""
 WIDTHS = (8, 16, 32, 64)
@@ -53,7 +57,7 @@ def driver() -> objects.LinkedCode:
     text = (folder / "blocks.ll").read_text().replace("@RECORD", f"@{SYMBOL}")
     for bits in WIDTHS:
         text += elements.replace("{bits}", str(bits)).replace("{bytes}", str(bits // 8))
-    names = ["run_blocks", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
+    names = ["run_blocks", "run_program", "locate", "place", "put_back", "store", "iota", "check", "clamp", "by_rows"]
     names += ["locate_offset", "first_group"]
     names += [f"{move}_{bits}" for move in MOVES for bits in WIDTHS]
     image = objects.cached_object("the block interpreter", text, objects.host(), optimise="inline")
@@ -100,7 +104,32 @@ class LoadedBlocks:
         self._allocate = device.allocate
         link_opcodes(opcode for stage in program.stages for opcode in opcodes_of(stage))
         self._stages = [NativeStage(stage) for stage in program.stages]
-        memories = program.inputs + 1 + len(program.temporaries)
+        self._memories = program.inputs + 1 + len(program.temporaries)
+        is_short = all(stage.nanoseconds < MIN_SPLIT_NS for stage in self._stages)
+        table = self._listed() if is_short and self._stages else self._partitioned()
+        table.__self__.stages = self._stages  # type: ignore[attr-defined] # as long as there is the function
+        self._table = table
+        self._checks = any(i.kind == "clamp" for stage in program.stages for i in stage.body)
+        self.run = self._run if program.temporaries or self._checks else table
+        """Run with the addresses of the inputs and of the output."""
+
+    def _listed(self) -> Callable[..., None]:
+        """Return the function that runs all stages on the caller's thread, one after the other."""
+        stages = [word for stage in self._stages for word in (stage.words.address, stage.instances)]
+        first = self._stages[0]
+        at = len(first.words.view) - first.spare
+        words = array("q", [len(self._stages), *stages])
+        if len(words) <= first.spare:
+            place = first.words
+        else:
+            place, at = native.AlignedWords(len(words)), 0
+            first.more = place
+        place.view[at : at + len(words)] = words
+        return _prototype(self._memories).with_argument(0, place.at(at))
+
+    def _partitioned(self) -> Callable[..., None]:
+        """Return the function that runs the stages with all threads."""
+        program, memories = self.program, self._memories
         kernel = driver().addresses["run_blocks"]
         calls, patches = [], []
         for n, stage in enumerate(self._stages):
@@ -113,17 +142,22 @@ class LoadedBlocks:
         segments = row_segments(program, calls, rows, team.threads) if rows else None
         if segments is None:
             segments = partition(calls, team.threads)
-        self._table = TaskTable(team, calls, segments, patches, memories, long=long)
-        self._table.run.__self__.stages = self._stages  # type: ignore[attr-defined] # as long as there is the function
-        self._checks = any(i.kind == "clamp" for stage in program.stages for i in stage.body)
-        self.run = self._run if program.temporaries or self._checks else self._table.run
-        """Run with the addresses of the inputs and of the output."""
+        return TaskTable(team, calls, segments, patches, memories, long=long).run
 
     def _run(self, *addresses: int) -> None:
         memory = [self._allocate(bytes) for bytes in self.program.temporaries]
-        self._table.run(*addresses, *[buffer.address for buffer in memory])
+        self._table(*addresses, *[buffer.address for buffer in memory])
         if self._checks:
             index_faults.look()
+
+
+@cache
+def _prototype(memories: int) -> TaskTable:
+    """Return the table of a program of one thread, whose stages are given by its first argument."""
+    call = NativeCall("blocks", driver().addresses["run_program"], (0,) * (1 + memories), 1, 0.0)
+    patches = [ArgumentPatch(memory, 0, 1 + memory) for memory in range(memories)]
+    team = native.team()
+    return TaskTable(team, [call], partition([call], 1), patches, memories)
 
 
 def load(program: BlockProgram, device: CpuDevice) -> Callable[..., None]:
@@ -201,14 +235,23 @@ class NativeStage:
         words[20 : 20 + len(stage.outer)] = stage.outer
         words[20 + MAX_AXES : 20 + MAX_AXES + len(stage.inner)] = stage.inner
         words[STAGE_WORDS - 1] = prod(stage.outer) if reads_across(stage) else 0
+        self.spare = 1 + 2 * MAX_LISTED_STAGES
+        """Words at the end for a list of the stages of a program."""
+        self.more: native.AlignedWords | None = None
+        words += [0] * self.spare
         self.words = native.AlignedWords(len(words))
         for n, (begin, end) in enumerate(bounds):
             words[2 * n], words[2 * n + 1] = self.words.at(begin), self.words.at(end)
         words[19] = self.words.at(table)
-        self.words.view[:] = memoryview(struct.pack(f"{len(words)}q", *words)).cast("q")
+        self.words.view[:] = array("q", words)
         self.instances = prod(stage.outer) * blocks
         self.nanoseconds = self._estimated()
-        self.memories = sorted({i.memory for part in parts for i in part if i.memory >= 0})
+
+    @property
+    def memories(self) -> list[int]:
+        """Numbers of the memories that it reads and writes."""
+        stage = self.stage
+        return sorted({i.memory for part in (stage.body, stage.after) for i in part if i.memory >= 0})
 
     def _estimated(self) -> float:
         stage = self.stage

@@ -19,14 +19,17 @@ from ..costs import MIN_SPLIT_NS
 from ..partition import InstanceRange, NativeCall, ParallelSegment
 from ..task_table import ArgumentPatch, TableAddress, TaskTable
 from .bytecode import BlockStage
-from .loading import INSTANCE_NS, STAGE_WORDS, NativeStage, block_lanes, driver, link_opcodes, opcodes_of, reads_across
+from .instance_order import reads_across
+from .loading import INSTANCE_NS, STAGE_WORDS, NativeStage, block_lanes, driver, link_opcodes, opcodes_of
 from .opcodes import GROUP_LANES
-from .stages import MIN_LANES, StridedMemory
+from .stages import MAX_ROW_LANES, MIN_LANES, StridedMemory
 from .translate import translate
 
 PROTOTYPE_LANES = 1_000_003
 """Lanes of a prototype: more than a block has, and no stride is a multiple by chance."""
 CHUNKS_PER_THREAD = 4
+MAX_SHORT_ROWS = 1 << 15
+"""Elements up to which short rows are blocks of their own."""
 MEMORY_WORD, FORM_WORD = 6, 7
 """Words of an instruction that moves elements: the number of its memory, and its linear form."""
 
@@ -171,8 +174,11 @@ def bind_pointwise(
 
     `kind` names the expression; `element` makes it for some indices: a read of memory n has the source n.
     """
-    if not axes[-1][0] or (len(axes) > 1 and axes[-1][0] < MIN_LANES):
+    extent = axes[-1][0]
+    if not extent or (len(axes) > 1 and extent < MIN_LANES):
         return None
+    if len(axes) > 1 and extent < MAX_ROW_LANES and prod([own for own, _ in axes]) > MAX_SHORT_ROWS:
+        return None  # blocks of several rows pay for a translation
     steps = tuple([step if step in (0, 1) else 2 for step in axes[-1][1]])
     present = tuple([tuple([step != 0 for step in own]) for _, own in axes[:-1]])
     outer = axes[-2][1] if len(axes) > 1 else ()
