@@ -6,6 +6,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ....ir.dtype import DType, float32, float64, int32, int64
+from ....runtime import events
+from ....runtime.cache import key, shared, sources
 from .. import native, objects
 from ..partition import InstanceRange, NativeCall, ParallelSegment
 from ..target import Target, target
@@ -95,12 +97,23 @@ def product_code(dtype: DType) -> ProductCode:
 
 def compiled_products(dtype: DType, machine: Target, host: objects.HostProcessor) -> ProductCode:
     """Compile and link the code of a dtype for a processor."""
-    image = objects.cached_object(f"products of {dtype}", product_ir(dtype, machine), host)
-    linked = objects.link([image], ENTRIES)
+    linked = objects.link([_object(dtype, machine, host)], ENTRIES)
     format = ElementFormat(dtype, accumulated_dtype(dtype), machine)
     shape, threads = block_shape(machine, format), native.team().threads
     together, alone = _table(linked, ENTRIES[:3], threads), _table(linked, ENTRIES[3:], 1)
     return ProductCode(linked, format, shape, cached_rows(shape, format, machine), threads, together, alone)
+
+
+def _object(dtype: DType, machine: Target, host: objects.HostProcessor) -> bytes:
+    """Return the object file of a dtype; one in the disk cache is found without generating IR."""
+    store = shared("objects")
+    name = key("products", sources("backend/cpu", "ir"), *host, *machine, objects.version(), dtype.name)
+    found = store.read(name)
+    if found is None:
+        with events.timed("compile", f"products of {dtype}", "cpu"):
+            found = objects.compile_object(f"products of {dtype}", product_ir(dtype, machine), host)
+        store.write(name, found)
+    return found
 
 
 def _table(linked: objects.LinkedCode, entries: tuple[str, ...], threads: int) -> TaskTable:
