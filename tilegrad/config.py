@@ -43,6 +43,7 @@ class Config(NamedTuple):
     use: str = ""
     lock: str = ""
     cuda: str = ""
+    cupti: bool = True
     check: str = ""
     libraries: str = ""
     tier: str = "compiled"
@@ -80,6 +81,7 @@ ABOUT = {
     "bfloat16 and no matrix unit); empty: whatever the processor has",
     "amx": "products of matrices in the CPU's matrix unit, if it has one and the system permits it (1 or 0)",
     "cuda": "off: use no GPU; null: show what one would run; synchronous: wait for each kernel; checked: every access",
+    "cupti": "whether profiles take the GPU's own records, through CUPTI; off: events time launches",
     "check": "slow, safe ways to run, separated by commas. division: integers divided by tensors are computed at once, "
     "and a 0 among these is an error; foreign: functions in C++ in a process of their own, where a crash is an error; "
     "indices: jitted functions run as they are written, so that an index outside its axis is an error there too; "

@@ -15,6 +15,7 @@ from tests.backend.cuda.simulated_cupti import COPY_NS, KERNEL_NS, VERSIONS, Rec
 from tests.backend.cuda.test_cuda_programs import program, run
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.launch_times import TRIAL_NS
+from tilegrad.config import changed
 from tilegrad.profile.timeline import TimelineRecord
 from tilegrad.profiler import profile, schedule
 from tilegrad.runtime import events
@@ -203,6 +204,14 @@ def test_refusals_are_told_and_the_next_profile_asks_again(
     with profile() as p:
         executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
     assert BY_RECORDS in p.table()
+
+
+def test_a_setting_forbids_the_library(recorded: Recorded) -> None:
+    gpu, executable, cupti = recorded()
+    with changed(cupti=False), profile() as p:
+        executable.run([gpu.from_host(np.ones(64, np.float32)) for _ in range(2)])
+        assert not cupti.enabled
+    by_events(p, "TILEGRAD_CUPTI=off)")
 
 
 def test_without_the_library_events_time_launches(gpu: CudaDevice) -> None:

@@ -18,6 +18,7 @@ from itertools import count
 from threading import RLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...config import settings
 from ...errors import DeviceError
 from ...runtime import events
 from .activity import Activity, ActivityRecorder, UnexpectedRecords
@@ -325,6 +326,9 @@ def timer_of(device: CudaDevice, queue: Queue) -> LaunchTimer | None:
     if timer is not None and timer.is_active:
         return timer
     if device.timing_by_events:
+        return None
+    if not settings().cupti:
+        device.timing_by_events = "TILEGRAD_CUPTI=off"
         return None
     try:
         timer = device.driver.launch_timer()
