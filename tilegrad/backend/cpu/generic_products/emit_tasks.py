@@ -56,9 +56,11 @@ def _entry(name: str) -> tuple[TaskBuilder, list[LlvmValue]]:
 
 
 def prepare_function(format: ElementFormat) -> FunctionBuilder:
-    """Emit `prepare`: copies of the operands that are read beyond their borders, with zeros around them."""
+    """Emit `prepare`: sets the counter back, and copies operands that are read beyond their borders into zeros."""
     f, (described, left, right, _, scratch) = _entry("prepare")
     _, begin, end = f.arguments
+    with f.when(f.compare("eq", begin, constant(0, I64))):  # a process may have been forked in the middle of a run
+        f.effect(f"store atomic i64 0, ptr {described} monotonic, align 8")
     for side, operand in (("left", left), ("right", right)):
         padding = f.word(f"{side}_padding")
         with f.when(f.compare("ne", padding, constant(0, I64))):
@@ -99,13 +101,11 @@ def multiply_function(format: ElementFormat) -> FunctionBuilder:
 
 
 def finish_function(format: ElementFormat) -> FunctionBuilder:
-    """Emit `finish`: adds up the parts of split sums, in order, and sets the counter back."""
+    """Emit `finish`: adds up the parts of split sums, in order."""
     f, (described, _, _, out, scratch) = _entry("finish")
     _, begin, end = f.arguments
     splits, element = f.word("splits"), str(format.sum)
     type = Type(element, format.lanes)
-    with f.when(f.compare("eq", begin, constant(0, I64))):
-        f.effect(f"store atomic i64 0, ptr {described} monotonic, align 8")
     with f.when(f.compare("sgt", splits, constant(1, I64))):
         first = f.offset(scratch, "i8", f.word("instance_start"))
         partials = f.offset(scratch, "i8", f.word("partials"))
