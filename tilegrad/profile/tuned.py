@@ -30,7 +30,7 @@ def tune_script(script: Path, arguments: Sequence[str], budget: str, lock: Path 
             status = 0
             print(f"tilegrad: {script} was interrupted: tuning what it has compiled so far", file=sys.stderr)
         programs = [SizedProgram(p.compiled, p.sizes) for p in prepared]
-        programs += [SizedProgram(compiled, {}) for compiled in compiled_programs()]
+        programs += [SizedProgram(compiled, {}) for compiled in compiled_programs() if not compiled.program.sizes]
         if not programs:
             raise ArgumentError(f"{script} compiled nothing: there is nothing to tune" + _ended(status))
         tuned = tune_programs(programs, seconds, target)
