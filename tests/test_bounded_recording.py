@@ -7,10 +7,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import tilegrad as tg
 from tilegrad.ir.graph import topological
+from tilegrad.lazy import bounded_recording
+from tilegrad.lazy.bounded_recording import CHECKED_OPS, MAX_RECORDED_OPS
+from tilegrad.lazy.evaluation import live_bytes
 from tilegrad.runtime import events
 
 WARM = 4
@@ -102,3 +106,151 @@ def test_steps_of_training_by_hand_run_one_by_one(update: Callable[[tg.Tensor, t
     assert compiles(lambda: steps(WARM)) == 0
     assert waiting(w) <= before
     assert w.tolist() == pytest.approx(expected)
+
+
+def counted(total: tg.Tensor, w: tg.Tensor, step: tg.optim.Optimizer) -> tg.Tensor:
+    """A count of what the network finds, which nobody looks at within the loop."""
+    y = tg.ones(2, 3) @ w
+    total = total + (y.argmax(1) == 0).sum()
+    step.zero_grad()
+    y.square().sum().backward()
+    step.step()
+    return total
+
+
+def test_history_ends_at_steps_of_an_optimizer() -> None:
+    w = tg.rand(3, 3, requires_grad=True)
+    step = tg.optim.SGD([w], lr=0.1)
+    total = tg.zeros((), dtype=tg.int64)
+
+    def steps() -> None:
+        nonlocal total
+        for _ in range(WARM):
+            total = counted(total, w, step)
+
+    steps()
+    assert compiles(steps) == 0
+    assert waiting(total) == 0
+
+
+A, W = tg.tensor([0.9, 0.8, 0.7, 0.6]).realize(), tg.rand(4, 4, requires_grad=True)
+
+
+def two_on_a_line(x: tg.Tensor) -> tg.Tensor:
+    return x * 0.999 + 0.001
+
+
+def three_lines(x: tg.Tensor) -> tg.Tensor:
+    x = x * A
+    x = x + A
+    return x.sqrt()
+
+
+def in_place(x: tg.Tensor) -> tg.Tensor:
+    return x.mul_(A).add_(1)
+
+
+def through_a_view(x: tg.Tensor) -> tg.Tensor:
+    x[1:3].mul_(0.5)
+    return x
+
+
+def becoming_a_view(x: tg.Tensor) -> tg.Tensor:
+    return (x.reshape(2, 2) + 1)[:, :].t().reshape(4)
+
+
+def within_no_grad(x: tg.Tensor) -> tg.Tensor:
+    with tg.no_grad():
+        return (x @ W).tanh()
+
+
+def looking_at_others(x: tg.Tensor) -> tg.Tensor:
+    tg.full((), 2.0).sqrt().item()
+    return x * A + 1
+
+
+LOOPS = [
+    two_on_a_line, three_lines, in_place, through_a_view, becoming_a_view, within_no_grad, looking_at_others,
+]  # fmt: skip
+LENGTH = 6 * MAX_RECORDED_OPS
+
+
+@pytest.mark.parametrize("step", LOOPS, ids=lambda step: step.__name__)
+def test_a_loop_that_nobody_looks_at_runs_in_equal_chunks(step: Callable[[tg.Tensor], tg.Tensor]) -> None:
+    x, most = tg.ones(4).realize(), 0
+
+    def loop() -> None:
+        nonlocal x, most
+        for n in range(LENGTH):
+            x = step(x)
+            if n % 64 == 0:
+                most = max(most, waiting(x))
+
+    before = live_bytes()
+    assert compiles(loop) <= 10  # 12 chunks or more; a program may be compiled for each tier
+    assert most <= 16 * MAX_RECORDED_OPS
+    assert waiting(x) <= 16 * MAX_RECORDED_OPS
+    x.sum().item()
+    assert live_bytes() - before < 1 << 20
+
+
+def test_chunks_give_the_same_results() -> None:
+    x, y = tg.ones(4), np.ones(4, np.float32)
+    values = []
+    for n in range(3 * MAX_RECORDED_OPS):
+        x = x * A + 1
+        y = (y * A.numpy() + np.float32(1)).astype(np.float32)
+        if n % 100 == 0:
+            values.append((x, y))
+    for mine, expected in [*values, (x, y)]:
+        np.testing.assert_allclose(mine.numpy(), expected, rtol=1e-5)
+
+
+def test_large_operands_are_not_kept_by_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    most_bytes, count, rows = 1 << 20, 4 * CHECKED_OPS, 1 << 14
+    monkeypatch.setattr(bounded_recording, "MAX_RECORDED_BYTES", most_bytes)
+    tg.ones(3).realize()
+    total, most, before = tg.zeros(()), 0, live_bytes()
+    for n in range(count):
+        total = total + tg.tensor(np.full(rows, float(n), np.float32))[:8].sum()
+        most = max(most, live_bytes() - before)
+    assert most < 3 * most_bytes < 4 * rows * count
+    assert total.item() == pytest.approx(8 * sum(range(count)))
+
+
+def test_work_that_a_gradient_needs_is_not_computed_separately() -> None:
+    """Statistics beside a network, as those of a batch normalisation, wait for its step."""
+    x = w = tg.ones(4, requires_grad=True)
+    total = tg.zeros(4)
+    for _ in range(20):
+        x = x * 1.001
+        for _ in range(MAX_RECORDED_OPS // 16):
+            total = total + x.detach()
+    assert x._value.buffer is total._value.buffer is None
+    x.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == pytest.approx([1.001**20] * 4, rel=1e-3)
+
+
+def test_an_index_outside_is_found_where_its_chunk_runs() -> None:
+    table, at = tg.rand(5).realize(), tg.tensor([1, 7]) * 1
+
+    def loop() -> None:
+        x = table[at]
+        for _ in range(2 * MAX_RECORDED_OPS):
+            x = x * 0.5 + 1
+
+    with pytest.raises(IndexError, match="7"):
+        loop()
+
+
+def test_functions_are_traced_and_mapped_whole() -> None:
+    def long(x: tg.Tensor) -> tg.Tensor:
+        for _ in range(MAX_RECORDED_OPS):
+            x = x * A + 1
+        return x
+
+    x = tg.rand(3, 4)
+    expected = tg.stack([long(row) for row in x])
+    for found in (tg.jit(long)(x), tg.vmap(long)(x)):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .deferred import part
 from .functions import arithmetic, comparing, contractions, conversion, views
 from .functions.creation import empty
 from .functions.creation import tensor as made
 from .functions.inplace import copy_, fill_, in_place, zero_
 from .functions.promotion import get_default_dtype
 from .functions.registry import defined, modules, names_with
-from .lazy.handle import set_class, state
+from .lazy.handle import recorders, set_class, state
 from .properties import Properties
 
 BINARY_OPERATORS = {
@@ -119,3 +120,11 @@ class Tensor(Properties):
 
 
 set_class(Tensor)
+
+
+def _load_bounds(*_: object) -> None:
+    recorders.remove(_load_bounds)
+    part("lazy.bounded_recording", "note_recorded")  # takes its place, in a distribution that has it
+
+
+recorders.append(_load_bounds)

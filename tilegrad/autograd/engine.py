@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..deferred import part
 from ..errors import ArgumentError, GradientError, ShapeError
 from ..functions.promotion import kind_of
 from ..ir.graph import Value, topological
 from ..lazy import storage as sharing
-from ..lazy.evaluation import compute_leaves, compute_together
+from ..lazy.evaluation import compute_together
 from ..lazy.handle import Handle, mode, wrap
 from ..lazy.layout import like
 from ..lazy.storage import detached
@@ -62,7 +63,7 @@ def backward(
     with walking(retain, create_graph):
         if inputs is None:
             found = leaf_gradients(values, upstreams, retain)
-            compute_leaves(found)
+            _compute_leaves(found)
             arrived = [(_holder(leaf), g) for leaf, g in found.items()]
         else:
             wanted = _listed(inputs)
@@ -77,6 +78,10 @@ def backward(
             accumulate(holder, gradient if create_graph else detached(gradient), create_graph)
     reached = [] if create_graph else [x.own_gradient() for x, _ in arrived if x is not None]
     compute_together([x for x in (*outputs, *reached) if x is not None])
+
+
+def _compute_leaves(leaves: Iterable[Value]) -> None:
+    (part("lazy.bounded_recording", "compute_leaves") or list)(leaves)
 
 
 def _differentiable(gradient: Value) -> Value:
@@ -129,7 +134,7 @@ def grad(
     retain = create_graph if retain_graph is None else retain_graph
     _check_inputs(wanted)
     values = [x.value for x in results]
-    compute_leaves([v for x in wanted if is_leaf(v := x.value)])
+    _compute_leaves([v for x in wanted if is_leaf(v := x.value)])
     found = _differentiated(values, upstreams, wanted, retain, create_graph)
     if None in found and not (allow_unused or materialize_grads):
         raise _unused_input(values, wanted, found.index(None))

@@ -18,7 +18,6 @@ from ..errors import ArgumentError, DivisionError, DTypeError
 from ..ir.dtype import DType, bfloat16, bool_, float16, float32, float64, from_numpy_dtype, int64, promote
 from ..ir.graph import Input, TensorType, Value
 from ..ir.node import amend
-from ..lazy.evaluation import has_zero
 from ..lazy.handle import Handle, read_outside, state
 from ..ops.broadcasting import Fill
 from ..ops.cast import cast
@@ -308,6 +307,8 @@ def refuse_zeros(divisor: Value, x: Value, op: str) -> None:
     if isinstance(divisor, Fill):
         zero = divisor.value == 0 and 0 not in x.shape
     else:
+        from ..lazy.known_zeros import has_zero  # few programs divide integers by tensors
+
         sized = state.trace is None and isinstance(divisor.type.count, int) and 0 not in x.shape
         zero = sized and has_zero(divisor, "division" in settings().check)
     if zero:

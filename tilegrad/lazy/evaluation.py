@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -14,14 +14,14 @@ from ..ir.graph import Input, Value, topological
 from ..ir.location import Location, current_location
 from ..ir.node import amend
 from ..ir.size import known
-from ..ops.broadcasting import Expand, Fill, Reshape
-from ..ops.cast import Cast, Detach
+from ..ops.broadcasting import Fill
+from ..ops.cast import Detach
 from ..ops.control import checked_index
 from ..ops.joint import joint_outputs
 from ..ops.movement import Permute
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device, known_devices
-from .handle import Handle, handle_on, state, written
+from .handle import Handle, state, written
 
 MAX_CHECKED_INDICES = 1 << 16
 """Number of indices up to which an index tensor in memory is checked at once."""
@@ -50,6 +50,8 @@ class Pending(threading.local):
 
 
 pending = Pending()
+after_evaluations: list[Callable[[], None]] = []
+"""Called after each evaluation (`bounded_recording.py`)."""
 
 
 def compute(*tensors: Handle) -> list[Value]:
@@ -68,12 +70,12 @@ def compute(*tensors: Handle) -> list[Value]:
     initial: list[Value] = []
     if state.trace is None:
         if pending.checks:
-            checks = [check for check in pending.checks if _is_known(check.bounds)]
+            checks = [check for check in pending.checks if is_known(check.bounds)]
             pending.checks.clear()
         if pending.differentiated:
             company = list(pending.differentiated.values())
             pending.differentiated.clear()
-        others, initial = _written() + _detached(), _initial()
+        others, initial = _written(), _initial()
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
@@ -91,7 +93,9 @@ def compute(*tensors: Handle) -> list[Value]:
     for x in (*tensors, *company):
         drop_history(x)
     for value in others:
-        _forget(value)
+        forget(value)
+    for after in after_evaluations:
+        after()
     for check in checks:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check)
@@ -105,38 +109,16 @@ def in_memory(x: Handle) -> Value:
 
 
 def _written() -> list[Value]:
-    """List the written storages that are not computed. They are computed with any other evaluation: running statistics,
-    loss sums and manually updated parameters would otherwise grow by one operation per step, with everything that these
-    read. A value with a gradient history keeps those operations anyway.
+    """List the written storages and the detached values that are not computed. They are computed with any evaluation,
+    or they would grow by the work of each step; values with a gradient history keep those operations anyway.
     """
-    if not written.storages:
+    if not written.storages and not written.detached:
         return []
-    found = [s.value for s in written.storages.values()]
+    found, detached = [s.value for s in written.storages.values()], list(written.detached.values())
     written.storages.clear()
-    return [v for v in found if v.buffer is None and (not v.tracked or v.provenance.is_leaf)]
-
-
-def _detached() -> list[Value]:
-    """List the detached values that are not computed. They are computed with any other evaluation, so that a state that
-    is detached from batch to batch does not hold, and repeat, the work of all batches before.
-    """
-    if not written.detached:
-        return []
-    found = list(written.detached.values())
     written.detached.clear()
-    return [v for v in found if v.buffer is None and _is_known([v])]
-
-
-def compute_leaves(leaves: Iterable[Value]) -> None:
-    """Compute leaves that are recorded only: the next step does not hold, and repeat, the steps before."""
-    if state.trace is None and not state.stand_ins:
-        recorded = [v for v in leaves if v.buffer is None and isinstance(v, Detach) and _is_known([v])]
-        if recorded:
-            from .realize import realize  # loads the compiler
-
-            realize(recorded)  # and nothing of the step that is being recorded
-            for value in recorded:
-                _forget(value)
+    found = [v for v in found if not v.tracked or v.provenance.is_leaf] + [v for v in detached if is_known([v])]
+    return [v for v in found if v.buffer is None]
 
 
 def _initial() -> list[Value]:
@@ -149,7 +131,7 @@ def _initial() -> list[Value]:
     for v in topological(noted, lambda v: v.buffer is not None):
         if v.buffer is None and not updated.isdisjoint(v.inputs):
             updated.add(v)
-    return [v for v in noted if v.buffer is None and updated.isdisjoint(v.inputs) and _is_known([v])]
+    return [v for v in noted if v.buffer is None and updated.isdisjoint(v.inputs) and is_known([v])]
 
 
 def compute_together(tensors: Iterable[Handle]) -> None:
@@ -160,7 +142,7 @@ def compute_together(tensors: Iterable[Handle]) -> None:
         pending.differentiated.update({id(x): x for x in tensors if x._value.buffer is None})
 
 
-def _is_known(values: Sequence[Value]) -> bool:
+def is_known(values: Sequence[Value]) -> bool:
     """Whether values can be computed: values of a mapped or traced function have no elements outside it."""
     reached = topological(values, lambda v: v.buffer is not None)
     return all(v.buffer is not None or not isinstance(v, Input) for v in reached)
@@ -171,7 +153,7 @@ def is_recorded(given: Sequence[Any]) -> bool:
     tensors = [x for x in given if isinstance(x, Handle)]
     if state.trace is not None:
         return bool(tensors)
-    return not _is_known([v for x in tensors if (v := x.value).buffer is None])
+    return not is_known([v for x in tensors if (v := x.value).buffer is None])
 
 
 def drop_history(x: Handle) -> None:
@@ -180,7 +162,7 @@ def drop_history(x: Handle) -> None:
     if value.buffer is None or not value.inputs:
         return
     if value.provenance.is_leaf:
-        _forget(value)
+        forget(value)
         return
     memory = Input(value.type)
     memory.hold(value.buffer)
@@ -202,7 +184,7 @@ def drop_history(x: Handle) -> None:
         base.storage.value = base.value
 
 
-def _forget(written: Value) -> None:
+def forget(written: Value) -> None:
     """Drop the history of a leaf, and of writes to a storage, for all tensors on it."""
     if written.buffer is not None and isinstance(written, Detach):
         memory = Input(written.type)
@@ -244,31 +226,6 @@ def _array(value: Value) -> np.ndarray[Any, Any]:
     shape: Any = value.type.shape
     found = place.view(value.buffer, value.type.dtype, shape)
     return place.to_host(value.buffer, value.type.dtype, shape) if found is None else found
-
-
-def _has_all_of(value: Value) -> bool:
-    """Whether the elements are those of another value: moved, repeated, or converted for a wider operand."""
-    widened = isinstance(value, Cast) and value.x.dtype.bits <= value.dtype.bits
-    return widened or isinstance(value, (Expand, Permute, Reshape))
-
-
-def has_zero(value: Value, compute_it: bool = False) -> bool:
-    """Whether some element is known to be 0: inspects few elements in accessible memory, or all if computed."""
-    while value.buffer is None and _has_all_of(value):
-        value = value.inputs[0]
-    known: bool | None = value.__dict__.get("has_zero")
-    if known is None:
-        if compute_it and value.buffer is None:
-            compute(handle_on(value))
-        count = value.type.count
-        if value.buffer is None or not isinstance(count, int) or (count > MAX_CHECKED_INDICES and not compute_it):
-            return False
-        shape: Any = value.type.shape
-        if device(value.type.device).view(value.buffer, value.type.dtype, shape) is None and not compute_it:
-            return False
-        known = bool((_array(value) == 0).any())
-        amend(value, has_zero=known)
-    return known
 
 
 def check_index(index: Value, extent: Any, axis: int, op: str, *, from_end: bool = True) -> Value:

@@ -118,6 +118,8 @@ class PendingWrites(threading.local):
 
 
 written = PendingWrites()
+recorders: list[Callable[[Handle, Value], None]] = []
+"""Called with each tensor that is made or written to, and its value, outside of traces (`bounded_recording.py`)."""
 _first_base = lock()
 """Lock that lets concurrent threads create one storage for a tensor."""
 
@@ -286,8 +288,11 @@ class Handle:
             self._value, self._seen = base.cut(base.value, self._moves), base.seen
         else:
             self._value, self._seen = (value, -1) if self._moves else (part, base.seen)
-        if _watch is not None and state.trace is None:
-            _watch.note(self, part)
+        if state.trace is None:
+            if _watch is not None:
+                _watch.note(self, part)
+            for note in recorders:
+                note(self, part)
 
 
 def release_elements(tensor: Handle) -> bool:
@@ -367,8 +372,11 @@ def shared(value: Value) -> Tensor:
     made._value = value
     if state.trace is not None:
         state.trace.made(made)
-    elif _watch is not None:
-        _watch.made(made, value)
+    else:
+        if _watch is not None:
+            _watch.made(made, value)
+        for note in recorders:
+            note(made, value)
     return made  # type: ignore[no-any-return]
 
 

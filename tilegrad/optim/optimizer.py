@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..autograd.modes import enable_grad, no_grad
+from ..deferred import part
 from ..errors import ArgumentError
 from ..functions.arithmetic import where
 from ..functions.creation import as_tensor, zeros_like
 from ..functions.promotion import kind_of
 from ..functions.signatures import add_method
 from ..jitted.function import tracing
-from ..lazy.evaluation import compute
+from ..lazy.evaluation import compute, compute_together
 from ..lazy.handle import state as tracer
 from ..lazy.handle import wrap
 from ..tensor import Tensor
@@ -197,6 +198,8 @@ class Optimizer(OptimizerHooks):
             for group in self.param_groups:
                 changed += self._step(group)
         if changed and not tracing():
+            recorded_tensors = part("lazy.bounded_recording", "recorded_tensors") or list
+            compute_together(recorded_tensors())  # counts and totals do not hold, and repeat, the work of this step
             compute(*changed)
         return loss
 
