@@ -40,6 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help="record what tests read from PyTorch (tests/recorded.py)")
 
 
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """Run what is recorded in the compiled tier from its first meeting on: for tests of programs, and of equal bits."""
+    from tilegrad import config
+
+    with config.changed(tier="compiled"):
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     recorded.State.recording = config.getoption("--record")
     if recorded.State.recording and config.getoption("numprocesses", None):

@@ -49,6 +49,7 @@ def by_data(h: tg.Tensor, w: tg.Tensor) -> tg.Tensor:
     return h
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("step", [truncated, by_data], ids=lambda step: step.__name__)
 def test_history_ends_at_detach(step: Callable[[tg.Tensor, tg.Tensor], tg.Tensor]) -> None:
     w, h = tg.rand(3, 3, requires_grad=True), tg.ones(2, 3)

@@ -84,6 +84,7 @@ def test_gradients_of_gradients(whole: Callable[..., Any]) -> None:
         np.testing.assert_allclose(ours, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_more_turns_take_no_more_programs() -> None:
     made = []
     for count in (8, 8, 24):

@@ -91,6 +91,7 @@ def files_aside(folder: Path) -> list[Path]:
     return list(folder.rglob(f"*{ASIDE}"))
 
 
+@pytest.mark.usefixtures("compiled")
 def test_interrupts_everywhere(folder: Path) -> None:
     Work(39).recorded().realize()  # imports
     total = calls_until(0, Work(40).recorded().realize)
@@ -139,6 +140,7 @@ def test_an_interrupt_drops_queued_kernels() -> None:
     assert build.compiling.objects is build.kernel_objects
 
 
+@pytest.mark.usefixtures("compiled")
 def test_checks_of_indices_wait_for_the_next_try(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt

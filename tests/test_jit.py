@@ -205,6 +205,7 @@ def test_control_flow() -> None:
     assert x.grad.tolist() == [32, 32, 32]
 
 
+@pytest.mark.usefixtures("compiled")
 def test_structures_that_change_keep_a_program_each() -> None:
     layers = [nn.Linear(4, 4) for _ in range(3)]
 

@@ -120,6 +120,7 @@ def seen(fn: Function, x: Tensor) -> list[Any]:
     return [y.tolist(), first.tolist(), second.tolist()]
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("name", "fn", "rest"), CASES, ids=[name for name, *_ in CASES])
 def test_gradients_are_those_of_the_size_of_the_call(name: str, fn: Function, rest: tuple[int, ...]) -> None:
     jitted = tg.jit(fn)

@@ -171,6 +171,7 @@ def used(name: str, wrap: Callable[..., Any], inside: bool) -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name: str, inside: bool) -> None:

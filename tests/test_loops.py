@@ -16,6 +16,8 @@ from tilegrad.lazy.realize import compiled_programs
 
 F = nn.functional
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 def programs_and_bytes(step: Callable[[], Any]) -> list[tuple[int, int]]:
     """Compiled programs and held bytes after the third and the sixth step."""

@@ -278,6 +278,7 @@ def test_interrupt_ends_everything(jit: bool) -> None:
 # --- compilation -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_failing_compilation(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """The error names the kernel and the line of the op; what comes later works."""
     from tilegrad.backend.cpu import build

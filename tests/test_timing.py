@@ -116,6 +116,7 @@ WAYS = {
 }
 
 
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_work_is_measured(way: str, name: str) -> None:

@@ -46,7 +46,7 @@ class Config(NamedTuple):
     cupti: bool = True
     check: str = ""
     libraries: str = ""
-    tier: str = "compiled"
+    tier: str = "counted"
     compile_at: int = 3
 
     @property

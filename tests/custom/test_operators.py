@@ -59,6 +59,7 @@ def test_a_number_that_an_operator_asks_about_is_the_number(question: Callable[[
         assert fast(tg.tensor([1.0, 2.0]), alpha).tolist() == asks(tg.tensor([1.0, 2.0]), alpha).tolist()
 
 
+@pytest.mark.usefixtures("compiled")
 @checklist(30, 31, 32)
 def test_a_linear_layer_of_ones_own() -> None:
     x, w, b = rows(2, 3, 4, track=True), rows(5, 4, track=True), rows(5, track=True)

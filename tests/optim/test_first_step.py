@@ -8,6 +8,8 @@ import tilegrad as tg
 from tilegrad import nn
 from tilegrad.lazy.realize import compiled_programs
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 WITHOUT_CLOSURE = [
     cls
     for _, cls in inspect.getmembers(tg.optim, inspect.isclass)

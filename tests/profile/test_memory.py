@@ -2,9 +2,12 @@
 
 import gc
 
+import pytest
+
 import tilegrad as tg
 
 
+@pytest.mark.usefixtures("compiled")
 def test_each_kind_of_owner() -> None:
     class Net(tg.nn.Module):
         def __init__(self) -> None:

@@ -271,6 +271,7 @@ def test_a_fork_within_a_profile() -> None:
     assert p.timeline.launches
 
 
+@pytest.mark.usefixtures("compiled")
 @checklist(116)
 def test_three_squares_one_by_one() -> None:
     """Rows have the names of the functions that were called, and the bytes that were moved."""
@@ -316,6 +317,7 @@ def test_hints_for_what_loses_most() -> None:
     ]
 
 
+@pytest.mark.usefixtures("compiled")
 @checklist(199)
 def test_what_bounds_a_kernel() -> None:
     """Sums of large tensors are bound by memory, products by arithmetic; the limits are measured."""

@@ -143,6 +143,7 @@ def test_a_terminal_that_erases_no_line_shows_nothing(monkeypatch: pytest.Monkey
     assert not announce._is_terminal()
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_compilation_tells_how_many_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(assemble, "note_progress", told.append)
@@ -217,6 +218,7 @@ def test_flags_of_a_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hidden" not in text
 
 
+@pytest.mark.usefixtures("compiled")
 def test_compilation_is_logged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "read", lambda key: None)  # an earlier process may have left the program
     logging.set_level("debug", "compile")

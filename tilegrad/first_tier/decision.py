@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from ..config import settings
@@ -10,8 +11,16 @@ from ..runtime.device import Device
 from .node_groups import Key
 from .step_plan import FirstTierPlan, forget_plan, plan_of
 
-_meetings: dict[int, int] = {}
-"""Meetings of each structure, by the hash of its key: the key of a large graph is kept by its plan or program alone."""
+
+class Meetings(threading.local):
+    """Counts of each thread: which thread comes first decides nothing."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        """By the hash of a structure's key: the key of a large graph is kept by its plan or program alone."""
+
+
+_meetings = Meetings()
 MAX_COUNTED_STRUCTURES = 1 << 16
 
 
@@ -42,7 +51,7 @@ def _why_compiled(order: Sequence[Value], place: Device) -> str:
 
 def explain_tier(key: Key, order: Sequence[Value], place: Device) -> str:
     """Tell which tier would run a structure now, why, and by which steps; this is no meeting."""
-    why, knobs, met = _why_compiled(order, place), settings(), _meetings.get(hash(key), 0)
+    why, knobs, met = _why_compiled(order, place), settings(), _meetings.counts.get(hash(key), 0)
     if not why and knobs.tier == "counted" and met + 1 >= knobs.compile_at:
         why = f"met {met} times before; TILEGRAD_COMPILE_AT={knobs.compile_at}"
     if why:
@@ -54,9 +63,9 @@ def explain_tier(key: Key, order: Sequence[Value], place: Device) -> str:
 
 def _met(key: Key) -> int:
     """Count a meeting; the structure that was first met longest ago is forgotten where there are too many."""
-    name = hash(key)
-    count = _meetings.get(name, 0) + 1
-    if count == 1 and len(_meetings) >= MAX_COUNTED_STRUCTURES:
-        del _meetings[next(iter(_meetings))]
-    _meetings[name] = count
+    name, counts = hash(key), _meetings.counts
+    count = counts.get(name, 0) + 1
+    if count == 1 and len(counts) >= MAX_COUNTED_STRUCTURES:
+        del counts[next(iter(counts))]
+    counts[name] = count
     return count

@@ -21,6 +21,8 @@ MAX_STEPS = 4096
 """Steps kept for later structures."""
 
 
+MAX_BYTES = 1 << 62
+"""Bytes of a result that words of 64 bits can describe; the compiler tells users of larger ones."""
 PROGRAM = "a program of its own"
 
 
@@ -89,7 +91,8 @@ def _ready_step(recorded: RecordedStructure, group: NodeGroup, place: Device) ->
     """Run a group on ready kernels of the device, if it has them."""
     kernels: ReadyKernels | None = place.ready_kernels
     value = recorded.values[group.roots[0]]
-    if kernels is None or value.opaque or value.user_defined or len(group.roots) > 1:
+    bytes: Any = value.type.bytes
+    if kernels is None or value.opaque or value.user_defined or len(group.roots) > 1 or bytes > MAX_BYTES:
         return None
     number_of = {number: n for n, number in enumerate(group.sources)}
     if value.contracts:
