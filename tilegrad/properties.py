@@ -368,7 +368,7 @@ class Properties(Handle):
         return format(self.item(), spec) if self.ndim == 0 else object.__format__(self, spec)
 
     def __bool__(self) -> bool:
-        if self.numel() != 1:
+        if self._value.type.shape and self.numel() != 1:
             raise ArgumentError(
                 f"a tensor of {self.numel()} elements, of shape {shown(self.shape)}, is neither true nor false; use "
                 ".any() or .all()"

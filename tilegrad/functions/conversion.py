@@ -168,7 +168,7 @@ def clone(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
 
 def item(self: Tensor) -> Any:
     """Return the only element as a Python number."""
-    if self._region is not None and state.trace is None and (number := at_once().item(self)) is not None:
+    if self._region is not None and state.trace is None and (number := at_once().number_of(self)) is not None:
         return number
     if self.value.type.count != 1:
         raise ArgumentError(

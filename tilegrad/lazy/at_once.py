@@ -42,6 +42,9 @@ MAX_EXACT_INTEGER = 1 << 53
 
 IN_PLACE = {"add_": add, "sub_": sub, "mul_": mul, "div_": truediv}
 
+UNPLACED: Any = new_tuple(Region, [object()] * 5)
+"""The region of a number that is in no storage: `item` finds it in memory."""
+
 _new: Any = object.__new__
 
 
@@ -173,29 +176,13 @@ def _compute(x: Handle, base: Base) -> bool:
 # --- numbers -----------------------------------------------------------------------------------
 
 
-def item(x: Handle) -> Any:
-    """Return the only element of a tensor in memory; None if it is not there, or there are others."""
-    return None if x._value.type.shape else number_of(x)
-
-
 def number_of(x: Handle) -> Any:
-    """Return the only element of a tensor; None if it is not computed, or is no number that the host can read."""
-    value, base = x._value, x._base
-    if base is not None and x._seen != base.storage.changes:
-        value = x.own_value()
-    memory, dtype = value.buffer, value.type.dtype
-    access = None if memory is None else element_access(dtype, value.type.device)
-    return None if access is None else access.read(memory)
-
-
-def _number(x: Handle) -> Any:
-    """Return the only element of a tensor, if it is known and needs no gradient."""
-    number, value = number_of(x), x._value
-    if value.tracked:
-        return None
-    if number is None and value.__class__ is Fill and x._base is None:
-        return value.value if value.dtype is not float32 else c_float(value.value).value
-    return number
+    """Return the only element of a tensor as a number; None if it is not known, needs a gradient, or has others beside
+    it.
+    """
+    type = x._value.type
+    access = element_access(type.dtype, type.device)
+    return None if access is None else _operand(x, access)
 
 
 def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
@@ -213,6 +200,7 @@ def combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> Tensor | None:
         made._value = own.value(number)
     except ValueError:  # integers that wrap around
         return None
+    made._region = UNPLACED
     return made  # type: ignore[no-any-return]
 
 
@@ -252,8 +240,18 @@ def _combined(fn: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Any, Eleme
 def _operand(x: Any, own: ElementAccess) -> Any:
     """Return an operand as a number of a dtype; None if it is not there, or would be promoted."""
     if isinstance(x, Handle):
-        type = x._value.type
-        return _number(x) if type is own.type or type == own.type else None
+        value, base = x._value, x._base
+        if base is not None and x._seen != base.storage.changes:
+            value = x.own_value()
+        type, memory = value.type, value.buffer
+        if type.shape or type.dtype is not own.dtype or type.device != own.name or value.tracked:
+            return None
+        if memory is not None:
+            return own.space[memory.address // own.size]
+        if value.__class__ is not Fill or base is not None:
+            return None
+        x = value.value
+        return c_float(x).value if type.dtype is float32 else x
     dtype = own.dtype
     if dtype.kind == "float":
         if x.__class__ is not float:
@@ -306,7 +304,7 @@ def _given(value: Any, part: MemoryPart, own: ElementAccess) -> Any:
     if known.tracked or type.device != own.type.device:
         return None
     if not type.shape:
-        number = _number(value)
+        number = number_of(value)
         return None if number is None else _converted(number, own, part)
     if type.dtype is not own.dtype or not _fits(type.shape, part.shape):
         return None

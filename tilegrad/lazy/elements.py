@@ -77,8 +77,6 @@ class ElementAccess:
     def copy(self, memory: DeviceBuffer, part: MemoryPart) -> Value:
         """Return a part of memory as a value with memory of its own."""
         shape, strides, offset = part
-        if not shape:
-            return self.value(self.space[memory.address // self.size + offset])
         fields, make = self._kind(shape)
         value = _new(Input)
         own = value.__dict__
@@ -92,10 +90,6 @@ class ElementAccess:
         elif 0 not in shape:
             self.array(buffer, MemoryPart(shape, row_major(shape), 0))[...] = self.array(memory, part)
         return value  # type: ignore[no-any-return]
-
-    def read(self, memory: DeviceBuffer, offset: int = 0) -> Any:
-        """Return the element at an offset as a Python number."""
-        return self.space[memory.address // self.size + offset]
 
     def write(self, memory: DeviceBuffer, offset: int, number: Any) -> None:
         """Set the element at an offset."""
@@ -115,7 +109,7 @@ def element_access(dtype: DType, name: str) -> ElementAccess | None:
 
     >>> from tilegrad.ir.dtype import bfloat16, float32
     >>> access = element_access(float32, "cpu")
-    >>> access.read(access.value(3).buffer), element_access(bfloat16, "cpu")
+    >>> float(access.array(access.value(3).buffer, MemoryPart((), (), 0))), element_access(bfloat16, "cpu")
     (3.0, None)
     """
     space = device(name).elements(dtype)
@@ -141,7 +135,9 @@ class Region(NamedTuple):
         found = storage.owned
         if found is None:
             found = storage.value.buffer
-        return found if found is not None and self.is_private(found) else None
+        if found is None or found.shared or (Exposures.any and is_exposed(found)):
+            return None
+        return found
 
     @staticmethod
     def is_private(memory: DeviceBuffer) -> bool:
@@ -150,13 +146,13 @@ class Region(NamedTuple):
 
     def read(self, part: MemoryPart) -> Value | None:
         """Return the value of a part, if it has few elements and they are known."""
-        memory, access = self.memory(), self.access
+        memory, access, shape = self.memory(), self.access, part[0]
         if memory is not None:
-            if part.shape and not is_small(part.shape, access.size):
-                return None
-            return access.copy(memory, part)
+            if not shape:
+                return access.value(access.space[memory.address // access.size + part[2]])
+            return access.copy(memory, part) if is_small(shape, access.size) else None
         value = self.base.storage.value
-        if part.shape or value.__class__ is not Fill or value.buffer is not None or self.base.value.tracked:
+        if shape or value.__class__ is not Fill or value.buffer is not None or self.base.value.tracked:
             return None
         return access.value(value.value)
 
