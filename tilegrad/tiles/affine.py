@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..ir import tile as ir
 from ..ir.tile_access import assigned_name, count_assignments, statements
-from ..ir.tile_rewrite import map_operands
 from ..ir.tile_types import Types
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -150,6 +149,8 @@ class Affine:
         """Inline the names in an expression."""
         if isinstance(x, ir.Name):
             return self.expanded(self.definitions[x.name]) if x.name in self.definitions else x
+        from ..ir.tile_rewrite import map_operands  # simple kernels do not need it
+
         return map_operands(x, self.expanded)
 
     @memoised
