@@ -12,11 +12,14 @@ HEAD = """
 From `{source}`, by `python -m bench.first_second.run --keep`. Ratios are **our time over the rival's:
 less is better**. Each program of `bench/first_second/` runs in {rounds} fresh processes of each contender, interleaved:
 *cold* with an empty cache folder, *warm* with the one that the cold process left. Results were compared before. What
-takes longer than a minute is ended.
+takes longer than a minute is ended. † marks rows that were measured while other work ran; `commit` in the file says of
+which version a row is where it is an older one.
 
 | what | at most: cold / warm | cold | warm | rival | cold, warm, rival | |
 | --- | --- | --- | --- | --- | --- | --- |
 """
+MAX_QUIET_LOAD = 3.0
+"""Processes that wait for a core, our own included, up to which a row counts as measured alone."""
 COLD, WARM = "tilegrad cold", "tilegrad warm"
 
 
@@ -40,7 +43,8 @@ def line(record: dict[str, Any]) -> str:
         _value(figures[c]["median"], record["what"]) if c in figures else "–" for c in (COLD, WARM, record["rival"])
     ]
     met = all(c in ratios and ratios[c]["median"] <= goals[c] for c in (COLD, WARM))
-    cells = [record["title"], goal, *shown, record["rival"], ", ".join(values), "" if met else "missed"]
+    busy = " †" if record.get("load", 0) > MAX_QUIET_LOAD else ""
+    cells = [record["title"] + busy, goal, *shown, record["rival"], ", ".join(values), "" if met else "missed"]
     return f"| {' | '.join(cell.replace('|', ' ') for cell in cells)} |"
 
 
