@@ -31,7 +31,8 @@ from tilegrad.ir.size import Size
 from tilegrad.ops.arithmetic import add, div, mul, sub
 from tilegrad.ops.broadcasting import expand, reduce_sum, reshape
 from tilegrad.ops.cast import cast
-from tilegrad.ops.control import checked_index
+from tilegrad.ops.comparison import lt
+from tilegrad.ops.control import checked_index, where
 from tilegrad.ops.exponential import exp
 from tilegrad.ops.indexing import index, index_select, take_along
 from tilegrad.ops.movement import cat, flip, narrow, pad, permute, roll
@@ -240,6 +241,40 @@ def test_chains_of_movements_in_one_expression(seed: int) -> None:
     for _ in range(rng.randint(1, 4)):
         value = moved(value, rng)
     value = mul(value, narrow(value, value.type.rank - 1, 0, 1))
+    program = composed(value, (source,))
+    assert program is not None
+    out = np.empty(value.shape, value.dtype.numpy)
+    load(program, device())(x.ctypes.data, out.ctypes.data)
+    want = interpret(Graph((source,), (value,)), [x])[0]
+    np.testing.assert_array_equal(out, want, f"{value!r}\n{program}")
+
+
+def reduced(x: Value, rng: random.Random) -> Value:
+    """A reduction, scan or choice of a value, by a random op, or its elements at other places."""
+    axis, kept = rng.randrange(x.type.rank), rng.random() < 0.5
+    match rng.randrange(6):
+        case 0:
+            return cumsum(x, axis)
+        case 1:
+            return reduce_sum(x, (axis,), keepdim=kept or x.type.rank == 1)
+        case 2:
+            return amax(x, axis, keepdim=True)
+        case 3:
+            return cast(argmax(x, axis, True), x.dtype)
+        case 4:
+            return where(lt(x, 1), x, flip(x, axis))
+    return moved(x, rng)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_reductions_inside_of_expressions(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = tuple(rng.choice(EXTENTS[: 8 - 2 * n]) for n in range(rng.randint(1, 3)))[::-1]
+    x = np.random.default_rng(seed).integers(-4, 5, shape).astype(rng.choice([np.float32, np.int64, np.float64]))
+    source: Value = given(x)
+    value = cumsum(source, 0)
+    for _ in range(rng.randint(1, 3)):
+        value = reduced(value, rng)
     program = composed(value, (source,))
     assert program is not None
     out = np.empty(value.shape, value.dtype.numpy)
