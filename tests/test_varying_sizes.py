@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import tilegrad as tg
 import tilegrad.nn as nn
 from tests.fuzz.graphs import Drawn, compare, drawn, tolerance
 from tilegrad.backend.reference.graph import interpret
+from tilegrad.config import changed
 from tilegrad.errors import TilegradError
 from tilegrad.ir.graph import Graph, Input, TensorType, Value
 from tilegrad.ir.size import known
@@ -103,6 +104,13 @@ def exact_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]]
     return exactly
 
 
+@pytest.fixture(autouse=True)
+def compiled_at_once() -> Iterator[None]:
+    """Compile at the first meeting, so that few lengths are enough."""
+    with changed(tier="compiled"):
+        yield
+
+
 def distinct() -> set[int]:
     return {id(compiled) for compiled in realize.compiled_programs()}
 
@@ -120,6 +128,19 @@ def test_lengths(name: str, exact_sizes: Callable[[Callable[[], Any]], Any]) -> 
         want = exact_sizes(lambda n=n, m=m: program(n, m).detach().numpy())
         np.testing.assert_allclose(program(n, m).detach().numpy(), want, rtol=2e-5, atol=2e-5)
     assert name in OWN_PROGRAMS or not distinct() - before, "sizes that were never met need no new program"
+
+
+def test_meetings_count_whatever_the_sizes(exact_sizes: Callable[[Callable[[], Any]], Any]) -> None:
+    """Where tiers are counted, three lengths of one structure are three meetings."""
+
+    def work(n: int) -> np.ndarray:
+        return ((numbers(n, 5) * 3 - 1).cos().sum(1) * numbers(n)).detach().numpy()
+
+    before = distinct()
+    with changed(tier="counted", compile_at=3):
+        for n, programs in ((4, 0), (6, 0), (9, 1), (5, 1), (13, 1), (4, 1)):
+            np.testing.assert_allclose(work(n), exact_sizes(lambda n=n: work(n)), rtol=2e-5, atol=2e-5)
+            assert len(distinct() - before) == programs
 
 
 def at_sizes(drawing: Drawn, sizes: dict[str, int]) -> tuple[Graph, list[np.ndarray]]:
