@@ -180,22 +180,15 @@ def _folder(text: str) -> str:
     return text if text in ("", "off") else os.path.abspath(os.path.expanduser(text))
 
 
-def _vectors(text: str) -> str:
-    if text.lower() not in ("", *VECTORS):
-        raise ValueError(f"one of {', '.join(VECTORS)} is wanted")
-    return text.lower()
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(f"one of {', '.join(filter(None, words))} is wanted")
+        return text.lower()
 
-
-def _tier(text: str) -> str:
-    if text.lower() not in TIERS:
-        raise ValueError(f"one of {', '.join(TIERS)} is wanted")
-    return text.lower()
+    return parse
 
 
 _PARSERS: dict[type, Callable[[str], Any]] = {str: str, int: _whole, bool: _switch}
-_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {
-    "cache": _folder,
-    "check": _checks,
-    "vectors": _vectors,
-    "tier": _tier,
-}
+_PARSERS_BY_KNOB: dict[str, Callable[[str], Any]] = {"cache": _folder, "check": _checks}
+_PARSERS_BY_KNOB |= {"vectors": _one_of("", *VECTORS), "tier": _one_of(*TIERS)}

@@ -42,7 +42,7 @@ def _why_compiled(order: Sequence[Value], place: Device) -> str:
         return "TILEGRAD_TIER=compiled"
     if knobs.use:
         return "TILEGRAD_USE puts kernels in the place of generated ones"
-    if not place.has_first_tier:
+    if place.ready_kernels is None:
         return f"{place.name} has no first tier"
     if any(extent.__class__ is not int for v in order for extent in v.type.shape):
         return "sizes vary"

@@ -102,11 +102,8 @@ def _plan(key: Key, order: Sequence[Value], numbers: Sequence[Fill], place: Devi
     """Return the plan by which a graph runs in the first tier; None if it runs compiled."""
     decide, knobs = part("first_tier.decision", "plan_for"), settings()
     exactly = tuple([number_key(v.value) for v in numbers])
-    if (
-        decide is not None
-        and knobs.tier == "counted"
-        and _fixed(key, exactly, _compared(key, exactly)) not in _programs
-    ):
+    is_counted = decide is not None and knobs.tier == "counted"
+    if is_counted and _fixed(key, exactly, _compared(key, exactly)) not in _programs:
         if _for_all_sizes(key, order, numbers, knobs.compile_at):
             return None
     plan = None if decide is None else decide(key, order, place)

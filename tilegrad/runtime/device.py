@@ -193,9 +193,6 @@ class Device(ABC):
         """Return a buffer of the whole address space, for pointers made from addresses; None if it has none."""
         return None
 
-    has_first_tier = False
-    """Whether recorded values may run one by one, without a program for the whole graph."""
-
     @property
     def ready_kernels(self) -> Any:
         """Return kernels that take sizes and strides as data (`first_tier/group_step.py`); None if there are none."""

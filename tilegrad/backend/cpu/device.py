@@ -34,8 +34,6 @@ BF16_DOT_ARITHMETIC: Mapping[Precision, str] = {"medium": "bfloat16 (AVX-512)"}
 class CpuDevice(Device):
     """All cores that this process may use, as one device."""
 
-    has_first_tier = True
-
     def __init__(self) -> None:
         super().__init__("cpu")
         self.pool = MemoryPool()
