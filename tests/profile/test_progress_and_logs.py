@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,13 +14,12 @@ import pytest
 
 import tilegrad as tg
 from tests.checklist import checklist
-from tilegrad import compiler, logging
+from tilegrad import config, logging
 from tilegrad.backend.cpu import kernels_ahead
 from tilegrad.errors import ArgumentError
 from tilegrad.jitted.tuning import ProgressLine
 from tilegrad.profile import logs
-from tilegrad.runtime import announce, events, programs
-from tilegrad.schedule import assemble
+from tilegrad.runtime import announce, events
 
 
 @pytest.fixture(autouse=True)
@@ -144,15 +142,16 @@ def test_a_terminal_that_erases_no_line_shows_nothing(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("compiled")
-def test_a_compilation_tells_how_many_kernels_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compilation_tells_how_many_kernels_are_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told: list[str] = []
-    monkeypatch.setattr(assemble, "note_progress", told.append)
     monkeypatch.setattr(kernels_ahead, "note_progress", told.append)
-    x = tg.rand(13, 17).realize()
-    ((x * 1.732).sum(0) @ tg.rand(17, 5).realize() + 0.9).softmax(0).realize()
-    kernels = [text for text in told if text.startswith("kernel 1 of ")]
-    assert kernels
-    assert all(text.startswith(("kernel ", "machine code of ")) for text in told)
+    x, y = tg.rand(131, 96).realize(), tg.rand(96, 96).realize()
+    told.clear()
+    with config.changed(cache=str(tmp_path)):
+        ((x.softmax(1) @ y).softmax(1) @ y.T).softmax(1).realize()
+    assert "2 kernels left" in told
+    assert "1 kernels left" in told
+    assert all(text.endswith(" kernels left") for text in told)
 
 
 def test_tuning_shows_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +166,13 @@ def test_tuning_shows_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compilation_announces_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     announced: list[str] = []
 
-    @contextmanager
-    def noted(what: str) -> Iterator[None]:
-        announced.append(what)
-        yield
+    class Noted(announce.Announcement):
+        def __init__(self, what: str) -> None:
+            super().__init__(what)
+            announced.append(what)
 
-    monkeypatch.setattr(compiler, "announced", noted)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(announce, "Announcement", Noted)
     step = tg.jit(lambda x: x * 1.4142 + 0.2718)
     step(tg.ones(3))
     assert announced
@@ -219,10 +219,10 @@ def test_flags_of_a_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("compiled")
-def test_compilation_is_logged(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "read", lambda key: None)  # an earlier process may have left the program
+def test_compilation_is_logged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     logging.set_level("debug", "compile")
-    (tg.rand(3).realize() * 1.618 + 0.577).exp().realize()
+    with config.changed(cache=str(tmp_path)):  # an earlier process may have left the program
+        (tg.rand(3).realize() * 1.618 + 0.577).exp().realize()
     assert "tilegrad.compile]" in capsys.readouterr().err
     logging.set_level("off", "compile")
     assert logs._on_event not in events.listeners

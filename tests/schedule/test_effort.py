@@ -19,7 +19,7 @@ from tilegrad.schedule.order import order
 from tilegrad.transform.autodiff import leaf_gradients
 from tilegrad.transform.pipeline import optimise
 
-CALLS = 1320
+CALLS = 1160
 """Limit of calls per value of a graph. A call takes about 0.4 microseconds on a machine of 2021: 200 values take 100
 ms.
 """

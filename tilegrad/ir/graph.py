@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, Literal, Self, TypeAlias, dataclass_transform, final
 
 from ..errors import ArgumentError
@@ -189,7 +190,7 @@ class Value(Node, ABC):
 
     def with_inputs(self, inputs: Sequence[Value], **changes: Any) -> Value:
         """Return the same op on other inputs and attributes; the same object if they are unchanged."""
-        if not changes and all(x is y for x, y in zip(inputs, self.inputs, strict=True)):
+        if not changes and all(map(is_, inputs, self.inputs)):
             return self
         remaining = iter(inputs)
         for name in self.input_fields:

@@ -131,18 +131,16 @@ class working_for:
         self.location = location
 
     def __enter__(self) -> None:
-        thread = get_ident()
-        self.previous = _origins.get(thread)
-        self._now(thread, self.location)
+        self.thread = thread = get_ident()
+        self.previous = _origins.pop(thread, None)
+        if self.location is not None:
+            _origins[thread] = self.location
 
     def __exit__(self, *_: object) -> None:
-        self._now(get_ident(), self.previous)
-
-    def _now(self, thread: int, location: Location | None) -> None:
-        if location is None:
-            _origins.pop(thread, None)
+        if self.previous is not None:
+            _origins[self.thread] = self.previous
         else:
-            _origins[thread] = location
+            _origins.pop(self.thread, None)
 
 
 errors.locate = current_location

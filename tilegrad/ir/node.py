@@ -58,7 +58,8 @@ class Node:
         raise FrozenNodeError(f"{type(self).__name__} is frozen: {name!r} stays")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.fields)})"
+        own = self.__dict__
+        return f"{type(self).__name__}({', '.join([f'{name}={own[name]!r}' for name in self.fields])})"
 
     def field_values(self) -> tuple[Any, ...]:
         own = self.__dict__
@@ -162,7 +163,7 @@ class Structure(Node):
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the fields without cached values: hashes of strings differ between processes."""
         own = self.__dict__.copy()  # another thread may find out the hash meanwhile
-        return {name: x for name, x in own.items() if name not in ("_hash", "_parts", "_packed")}
+        return {name: x for name, x in own.items() if name not in ("_hash", "_parts", "_below", "_packed")}
 
 
 class _Interning(type):
@@ -170,7 +171,8 @@ class _Interning(type):
 
     def __call__(cls, *args: Any) -> Any:
         key = cls.intern_key(*args)  # type: ignore[attr-defined]
-        known = _interned.get(key)
+        alive = _alive.get(key)  # the `get` of the dictionary itself is Python code
+        known = None if alive is None else alive()
         if known is None:
             with making:
                 known = _interned.get(key)  # another thread may have been faster
@@ -180,6 +182,8 @@ class _Interning(type):
 
 
 _interned: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+_alive: dict[tuple[Any, ...], Callable[[], Any]] = vars(_interned)["data"]
+"""The references in it."""
 
 
 class Interned(Node, metaclass=_Interning):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from binascii import crc32
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -152,7 +152,7 @@ def const(value: float, dtype: DType) -> Const:
     """Build a constant; integers wrap around, as in memory."""
     if dtype is bool_:
         return Const(bool(value), dtype)
-    if dtype.is_float:
+    if dtype.kind == "float":
         return Const(float(value), dtype)
     wrapped = int(value) & ((1 << dtype.bits) - 1)
     return Const(wrapped - (1 << dtype.bits) if dtype.kind == "int" and wrapped >> (dtype.bits - 1) else wrapped, dtype)
@@ -352,20 +352,17 @@ def loops_in(e: Expr) -> list[Expr]:
     return list(found)
 
 
-def walk(*roots: Expr) -> Iterator[Expr]:
+def walk(*roots: Expr) -> list[Expr]:
     """List every expression below the roots once, operands first."""
-    seen: set[Expr] = set()
-    stack = [(e, False) for e in reversed(roots)]
+    order: dict[Expr, None] = {}
+    stack = list(reversed(roots))
     while stack:
-        e, ready = stack.pop()
-        if e in seen:
-            continue
-        if ready:
-            seen.add(e)
-            yield e
+        e = stack[-1]
+        if e not in order and (missing := [p for p in parts(e) if p not in order]):
+            stack += reversed(missing)
         else:
-            stack.append((e, True))
-            stack += [(part, False) for part in reversed(parts(e)) if part not in seen]
+            order[stack.pop()] = None
+    return list(order)
 
 
 def rebuild(roots: tuple[Expr, ...], change: Callable[[Expr], Expr | None]) -> tuple[Expr, ...]:

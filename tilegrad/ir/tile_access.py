@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from .node import cache_fact
 from .precision import Precision
 from .tile import Assert, Assign, Atomic, Dot, For, If, Kernel, Load, Name, Print, Statement, Store, Tile, While, parts
 from .tile_types import Types
@@ -42,28 +43,42 @@ def roots(statement: Statement) -> tuple[Tile, ...]:
             return (condition,)
 
 
-def walk(*tiles: Tile) -> Iterator[Tile]:
-    """List every expression object once, parents before operands."""
-    seen: set[int] = set()
+def walk(*tiles: Tile) -> tuple[Tile, ...]:
+    """List every expression object once, parents before operands; what is below one expression is kept with it."""
+    if len(tiles) != 1:
+        return tuple(_below(tiles))
+    (x,) = tiles
+    found: tuple[Tile, ...] | None = x.__dict__.get("_below")
+    if found is None:
+        _, *others = _below(tiles)
+        found = tuple(others)
+        cache_fact(x, "_below", found)  # without the expression itself, which would then never be freed
+    return (x, *found)
+
+
+def _below(tiles: tuple[Tile, ...]) -> Iterable[Tile]:
+    order: dict[int, Tile] = {}
     stack = list(reversed(tiles))
     while stack:
         x = stack.pop()
-        if id(x) not in seen:
-            seen.add(id(x))
-            yield x
-            inside = parts(x)
+        if id(x) not in order:
+            order[id(x)] = x
+            inside = x.__dict__.get("_parts")
+            if inside is None:
+                inside = parts(x)
             if inside:
                 stack += inside[::-1]
+    return order.values()
 
 
-def expressions(*body: Statement) -> Iterator[Tile]:
+def expressions(*body: Statement) -> tuple[Tile, ...]:
     """List every expression object of statements once, including those of nested blocks."""
     return walk(*(root for s in statements(body) for root in roots(s)))
 
 
 def names_in(*tiles: Tile) -> set[str]:
     """Return the names in expressions."""
-    return {x.name for x in walk(*tiles) if isinstance(x, Name)}
+    return {x.name for x in walk(*tiles) if type(x) is Name}
 
 
 def names_read(statement: Statement) -> set[str]:

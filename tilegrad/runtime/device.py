@@ -35,8 +35,8 @@ owner_tables: list[Callable[[str], list[str]]] = []
 """Functions that list the owners of a device's memory by purpose, for errors: the layers above register theirs."""
 
 
-LaunchListener: TypeAlias = "Callable[[Launch, Mapping[str, Dim]], None]"
-"""Receives a launch of a program that is being made, with the bytes of the buffers that it uses."""
+LaunchListener: TypeAlias = "Callable[[Launch, Mapping[str, Dim], int], None]"
+"""Receives a launch of a program that is being made, the bytes of its buffers, and the number of launches left."""
 
 
 class Statistics(NamedTuple):

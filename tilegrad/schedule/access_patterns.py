@@ -27,7 +27,7 @@ def stride(offset: Expr, index: Index) -> int | None:
 
 def offsets(flat: FlatGroup) -> list[Expr]:
     """Return the offsets of all reads and stores."""
-    return [e.position[0] for e in walk(*flat.roots) if isinstance(e, Read)] + [s.offset for s in flat.stores]
+    return [e.position[0] for e in flat.expressions if isinstance(e, Read)] + [s.offset for s in flat.stores]
 
 
 def dominant_offsets(flat: FlatGroup) -> list[Expr]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from ..ir.graph import Value
 from ..ir.program import Argument, Copy, Launch, Program, ProgramBuffer, Role, Step, uses
 from ..ir.size import Dim, Size
-from ..runtime.announce import note_progress
 from ..runtime.choice import Choice, Lock
 from ..runtime.device import LaunchListener
 from .group import Group, Schedule
@@ -93,15 +92,14 @@ class _Assembly:
         groups = [g for g in schedule.groups if any(v.type.count != 0 for v in g.stored)]
         made: list[Step] = []
         for n, group in enumerate(groups):
-            note_progress(f"kernel {n + 1} of {len(groups)}")
-            made += self._steps(group)
+            made += self._steps(group, len(groups) - n)
         steps = (*self.first, *made, *self.last)
         placed, arena = _placed([*self._buffers(), *self.extra], steps)
         inputs = tuple(names[x] for x in schedule.inputs)
         return Program(name, _sizes(schedule, steps), placed, inputs, self.outputs, steps, arena)
 
-    def _steps(self, group: Group) -> list[Step]:
-        """Make the steps of a group."""
+    def _steps(self, group: Group, left: int) -> list[Step]:
+        """Make the steps of a group; `left` groups are left."""
         if group.stored[0].external:
             from .external_calls import steps_of
 
@@ -109,7 +107,8 @@ class _Assembly:
         lowered = lower(group, self.names, self.schedule.target, self._choice(group))
         launch = launch_of(lowered, self.names)
         if self.listener is not None:
-            self.listener(launch, {self.names[v]: v.type.bytes for v in lowered.arguments if isinstance(v, Value)})
+            bytes = {self.names[v]: v.type.bytes for v in lowered.arguments if isinstance(v, Value)}
+            self.listener(launch, bytes, left)
         return [launch]
 
     def _buffers(self) -> list[ProgramBuffer]:

@@ -17,7 +17,7 @@ from ..ir import tile
 from ..ir.dtype import DType, bfloat16, float32, int32
 from ..ir.graph import Value
 from ..ir.precision import BFLOAT16_PARTS, Precision
-from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce, walk
+from ..ir.scalar import TRUE, Apply, Expr, Index, Read, Reduce
 from ..ir.size import product
 from ..ir.tile import Assign, For, Literal, Name, Statement, Tile
 from ..runtime.choice import Choice
@@ -50,7 +50,7 @@ class Sides(NamedTuple):
 
 def sides(flat: FlatGroup, target: TargetModel) -> Sides:
     """Find the axes and factors of a contraction."""
-    sums = [e for e in walk(*flat.roots) if isinstance(e, Reduce) and e.index is flat.columns[0]]
+    sums = [e for e in flat.expressions if isinstance(e, Reduce) and e.index is flat.columns[0]]
     factors = [found for e in sums if (found := operands(e, flat.rows, flat.columns))]
     assert len(factors) == len(sums)
     in_x, in_y = map(free_indices, factors[0])
@@ -76,7 +76,7 @@ def sides(flat: FlatGroup, target: TargetModel) -> Sides:
 
 def _epilogue_bytes(flat: FlatGroup, m: Index, n: Index, k: Index) -> int:
     """Count the bytes that the epilogue reads and writes for each result; 0 if it reads nothing."""
-    reads = {e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
+    reads = {e for e in flat.expressions if isinstance(e, Read) and {m, n} <= free_indices(e) - {k}}
     own = sum(e.dtype.bytes for e in reads if k not in free_indices(e))
     return own + sum(s.value.dtype.bytes for s in flat.stores) if own else 0
 
@@ -87,7 +87,7 @@ def _max_tile_elements(flat: FlatGroup, m: Index, n: Index, k: Index, target: Ta
     The transposed tile and the results are in shared memory at the same time.
     """
     reads = {
-        e for e in walk(*flat.roots) if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
+        e for e in flat.expressions if isinstance(e, Read) and {m, n} <= free_indices(e) and k not in free_indices(e)
     }
     transposed_bytes = sum(e.dtype.bytes for e in reads if stride(e.position[0], m) == 1)
     return target.shared_memory_bytes // (transposed_bytes + float32.bytes) if transposed_bytes else 0

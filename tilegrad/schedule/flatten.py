@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.graph import Value
-from ..ir.node import Node
+from ..ir.node import Node, cache_fact
 from ..ir.position import flat_position, linear, row_major
 from ..ir.scalar import TRUE, Expr, Index, Read, Reduce, Scan, facts, fresh_index, parts, rebuild, remade, size, walk
 from .group import Group
@@ -34,6 +34,15 @@ class FlatGroup(Node):
     def roots(self) -> tuple[Expr, ...]:
         stored = tuple(e for s in self.stores for e in (s.offset, s.expr))
         return stored if self.exists is TRUE else (*stored, self.exists)
+
+    @property
+    def expressions(self) -> list[Expr]:
+        """Every expression below the roots once, operands first."""
+        found: list[Expr] | None = self.__dict__.get("_expressions")
+        if found is None:
+            found = walk(*self.roots)
+            cache_fact(self, "_expressions", found)
+        return found
 
 
 def flatten(group: Group, split: bool = True) -> FlatGroup:
@@ -205,7 +214,7 @@ def _as_sum(terms: dict[tuple[Expr, ...], int]) -> Expr:
 def replaced_by_one(group: FlatGroup, outer: Index, inner: Index, both: Index) -> FlatGroup:
     """Replace two indices by one; of two reductions over them one is left."""
     new: dict[Expr, Expr] = {}
-    for e in walk(*group.roots):
+    for e in group.expressions:
         match e:
             case Index() if e is outer:
                 new[e] = both // size(inner.extent)

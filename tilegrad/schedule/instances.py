@@ -9,7 +9,7 @@ from ..ir.dtype import int32, int64
 from ..ir.graph import Value
 from ..ir.node import Node
 from ..ir.program import MAX_INSTANCES, Tiles
-from ..ir.scalar import Index, Read, size, walk
+from ..ir.scalar import Index, Read, size
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Kernel, Literal, ProgramId, Tile, TileParameter
 from .contraction_facts import described
@@ -149,7 +149,7 @@ def kernel_names(flat: FlatGroup, names: Mapping[Value, str]) -> dict[Value, str
     found: dict[Value, str] = {}
     known: dict[str, str] = {}
     taken: set[str] = {"tl", "tg"}
-    reads = [e.source for e in walk(*flat.roots) if isinstance(e, Read)]
+    reads = [e.source for e in flat.expressions if isinstance(e, Read)]
     for value in [*reads, *(s.value for s in flat.stores)]:
         if names.get(value) in known:
             found[value] = known[names[value]]  # written over what was read

@@ -91,7 +91,7 @@ class _Lowering:
         for column, step in self.looped.items():
             elements *= max(1, number_of(column.extent) // step)
         weight = 0.0
-        for e in walk(*self.flat.roots):
+        for e in self.flat.expressions:
             kind = e.__class__
             weight += weight_of(e.fn) if kind is Apply else kind is not Const and kind is not Index  # type: ignore[attr-defined]
         return float(elements * weight)
@@ -124,7 +124,7 @@ class _Lowering:
 
     def _looped(self) -> list[Reduce]:
         """Find the reductions that loops compute; of a nest the outermost."""
-        found = [e for e in walk(*self.flat.roots) if isinstance(e, Reduce) and e.index in self.looped]
+        found = [e for e in self.flat.expressions if isinstance(e, Reduce) and e.index in self.looped]
         inner = {e.body for e in found if _continues(e)}
         return [e for e in found if e not in inner]
 
@@ -132,7 +132,7 @@ class _Lowering:
         """Count the loops that must have run before a value is known."""
         levels: dict[Expr, int] = {}
         ends = set(reductions)
-        for e in walk(*self.flat.roots):
+        for e in self.flat.expressions:
             levels[e] = max((levels[p] for p in parts(e)), default=0) + (e in ends)
         return levels
 

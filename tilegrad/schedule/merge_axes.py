@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.position import linear
-from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index, walk
+from ..ir.scalar import Expr, Index, Reduce, facts, fresh_index
 from ..runtime.target_model import TargetModel
 from .access_patterns import stride
 from .flatten import FlatGroup, replaced_by_one
@@ -54,7 +54,7 @@ def _along_memory(factor: Expr, role: list[Index], column: Index) -> list[Index]
 def _factors(flat: FlatGroup) -> tuple[Expr, Expr]:
     return next(
         found
-        for e in walk(*flat.roots)
+        for e in flat.expressions
         if isinstance(e, Reduce) and e.index is flat.columns[0] and (found := operands(e, flat.rows, flat.columns))
     )
 

@@ -143,7 +143,7 @@ class _Across(Strategy):
 
     def _conflict_free_rows(self, flat: FlatGroup, inner: Index, crossing: Index, target: TargetModel) -> int:
         """Return how many rows of the transposed operand a cache holds: rows a power of two apart share its sets."""
-        reads = [e for e in walk(*flat.roots) if isinstance(e, Read) and stride(e.position[0], crossing) == 1]
+        reads = [e for e in flat.expressions if isinstance(e, Read) and stride(e.position[0], crossing) == 1]
         strides = [(stride(e.position[0], inner) or 0) * e.dtype.bytes for e in reads]
         fewest = max(target.cache_associativity, target.matmul.micro_columns)  # squares of vectors use whole lines
         fitting = [fewest * (PAGE_BYTES // math.gcd(step, PAGE_BYTES)) for step in strides if step]
@@ -202,7 +202,7 @@ class _Rows(Strategy):
         extent = flat.columns[0].extent
         if type(extent) is not int or extent <= target.max_row_elements:
             return type(extent) is int
-        rows = sum(isinstance(e, Read | Reduce) for e in walk(*flat.roots)) + len(flat.stores)
+        rows = sum(isinstance(e, Read | Reduce) for e in flat.expressions) + len(flat.stores)
         return extent * rows <= target.max_row_footprint
 
     def default(self, flat: FlatGroup, target: TargetModel) -> Choice:
@@ -250,7 +250,7 @@ class _ColumnTiles(Strategy):
         extent, default = row.extent, _tile_extent(row.extent, target.column_tile_width, target)
         if type(extent) is not int or _count(flat.columns) < MIN_WIDENED_SUM:
             return default
-        sums = sum(isinstance(e, Reduce) and e.index is flat.columns[0] for e in walk(*flat.roots))
+        sums = sum(isinstance(e, Reduce) and e.index is flat.columns[0] for e in flat.expressions)
         others = number_of(product(i.extent for i in flat.rows if i is not row))
         even = [extent // n for n in range(1, extent // MIN_COLUMN_SLICE + 1) if extent % n == 0]
         few = others * extent < target.workers * MIN_COLUMN_TILE

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -115,27 +117,28 @@ def constant_of(value: Value) -> float | None:
 
 def _fold(value: Value) -> Value | None:
     """Fold a value without elements or with one known number for all elements."""
-    if isinstance(value, Fill):
+    if type(value) is Fill:
         return None
     if 0 in value.shape:
         return Fill(value.dtype.numpy.type(0).item(), value.type)
-    constant = None
     if value.moves:
         return _filled(value, constant_of(value))
-    match value:
-        case Pad(x):
-            constant = _common([constant_of(x), value.value])
-        case Cat(tensors):
-            constant = _common([constant_of(x) for x in tensors])
-        case Cast():
-            return _fold_cast(value)
-        case Where():
-            return _fold_where(value)
-        case Reduction():
-            constant = _fold_reduction(value)
-        case Elementwise():
-            constant = _evaluated(value)
-    return _filled(value, constant)
+    fold = _fold_of(type(value))
+    return None if fold is None else fold(value)
+
+
+@cache
+def _fold_of(op: type[Value]) -> Callable[[Any], Value | None] | None:
+    """Return the function that folds values of an op: tests of base classes are slow, and made once for each op."""
+    folds: dict[type, Callable[[Any], Value | None]] = {
+        Pad: lambda pad: _filled(pad, _common([constant_of(pad.x), pad.value])),
+        Cat: lambda cat: _filled(cat, _common([constant_of(x) for x in cat.tensors])),
+        Cast: _fold_cast,
+        Where: _fold_where,
+        Reduction: lambda reduction: _filled(reduction, _fold_reduction(reduction)),
+        Elementwise: lambda value: _filled(value, _evaluated(value)),
+    }
+    return next((fold for base, fold in folds.items() if issubclass(op, base)), None)
 
 
 def _filled(value: Value, number: float | int | bool | None) -> Fill | None:

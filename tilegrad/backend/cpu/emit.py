@@ -223,23 +223,23 @@ class Builder:
 
     def compare(self, predicate: str, x: LlvmValue, y: LlvmValue, hint: str = "is") -> LlvmValue:
         opcode = "fcmp" if x.type.is_float else "icmp"
-        return self.pure(f"{opcode} {predicate} {x.type} {x}, {y}", x.type.of("i1"), (x, y), hint)
+        return self.pure(f"{opcode} {predicate} {x.type} {x.text}, {y.text}", x.type.of("i1"), (x, y), hint)
 
     def select(self, condition: LlvmValue, x: LlvmValue, y: LlvmValue, hint: str = "v") -> LlvmValue:
         if x.text == y.text:
             return x
-        text = f"select {condition.type} {condition}, {x.type} {x}, {y.type} {y}"
+        text = f"select {condition.type} {condition.text}, {x.type} {x.text}, {y.type} {y.text}"
         return self.pure(text, x.type, (condition, x, y), hint)
 
     def convert(self, opcode: str, x: LlvmValue, element: str, hint: str = "v") -> LlvmValue:
         """Emit trunc, sext, fpext, bitcast, ... to another element type."""
         target = x.type.of(element)
-        return x if target == x.type else self.pure(f"{opcode} {x.type} {x} to {target}", target, (x,), hint)
+        return x if target == x.type else self.pure(f"{opcode} {x.type} {x.text} to {target}", target, (x,), hint)
 
     def call(self, function: str, type: Type, *args: LlvmValue, hint: str = "v", attributes: str = "") -> LlvmValue:
         """Emit a call of a function without side effects, and declare the function."""
         self.declare(function, type, args)
-        shown = ", ".join(f"{a.type} {a}" for a in args)
+        shown = ", ".join([f"{a.type} {a.text}" for a in args])
         return self.pure(f"call {type} @{function}({shown}){attributes}", type, args, hint)
 
     def intrinsic(self, name: str, *args: LlvmValue, hint: str = "v") -> LlvmValue:
@@ -257,19 +257,20 @@ class Builder:
         type = Type(x.type.element, lanes)
         if x.is_constant:
             return LlvmValue(f"splat ({x.type.element} {x.text})", type)
-        one = self.pure(f"insertelement {type} poison, {x.type} {x}, i64 0", type, (x,), "one")
+        one = self.pure(f"insertelement {type} poison, {x.type} {x.text}, i64 0", type, (x,), "one")
         return self.pure(
-            f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all"
+            f"shufflevector {type} {one.text}, {type} poison, <{lanes} x i32> zeroinitializer", type, (one,), "all"
         )
 
     def shuffle(self, x: LlvmValue, y: LlvmValue, lanes: Sequence[int], hint: str = "v") -> LlvmValue:
         """Permute the lanes of two vectors; -1 leaves a lane undefined."""
         type = Type(x.type.element, len(lanes))
-        mask = ", ".join("i32 poison" if n < 0 else f"i32 {n}" for n in lanes)
-        return self.pure(f"shufflevector {x.type} {x}, {y.type} {y}, <{len(lanes)} x i32> <{mask}>", type, (x, y), hint)
+        mask = ", ".join(["i32 poison" if n < 0 else f"i32 {n}" for n in lanes])
+        text = f"shufflevector {x.type} {x.text}, {y.type} {y.text}, <{len(lanes)} x i32> <{mask}>"
+        return self.pure(text, type, (x, y), hint)
 
     def extract(self, x: LlvmValue, lane: int, hint: str = "v") -> LlvmValue:
-        return self.pure(f"extractelement {x.type} {x}, i64 {lane}", Type(x.type.element), (x,), hint)
+        return self.pure(f"extractelement {x.type} {x.text}, i64 {lane}", Type(x.type.element), (x,), hint)
 
     def offset(self, pointer: LlvmValue, element: str, index: LlvmValue, hint: str = "at") -> LlvmValue:
         """Return the address `index` elements past a pointer (a vector of addresses for a vector of indices)."""
@@ -277,7 +278,7 @@ class Builder:
             return pointer
         lanes = index.type.lanes
         return self.pure(
-            f"getelementptr {element}, {pointer.type} {pointer}, {index.type} {index}",
+            f"getelementptr {element}, {pointer.type} {pointer.text}, {index.type} {index.text}",
             Type("ptr", lanes or pointer.type.lanes),
             (pointer, index),
             hint,

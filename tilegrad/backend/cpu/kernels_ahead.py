@@ -33,7 +33,8 @@ class KernelsAhead:
         compiling.objects = self.outer
         self.codegen.__exit__(kind, error, at)
 
-    def __call__(self, launch: Launch, bytes: Mapping[str, Dim]) -> None:
+    def __call__(self, launch: Launch, bytes: Mapping[str, Dim], left: int) -> None:
+        note_progress(f"{left} kernels left")
         split = part("backend.cpu.prepack", "packed_launch")
         packed = None if split is None else split(launch, target(), bytes)
         kernels = [launch.kernel] if packed is None else [*[p.kernel for p in packed.packers], packed.kernel]

@@ -161,8 +161,9 @@ class _PackingKernels:
     def __init__(self, kernel: ir.Kernel, grid: Sequence[int], target: Target, constants: Set[str]) -> None:
         self.kernel, self.grid, self.target, self.constants = kernel, list(grid), target, constants
         self.products: list[SummedProduct] = []
-        self.names = {p.name for p in kernel.parameters} | names_in(*expressions(*kernel.body))
-        if any(isinstance(x, ir.Dot) for x in expressions(*kernel.body)):
+        every = expressions(*kernel.body)
+        if any(isinstance(x, ir.Dot) for x in every):
+            self.names = {p.name for p in kernel.parameters} | {x.name for x in every if isinstance(x, ir.Name)}
             self.types = check(kernel)
             self.products = consecutive_products(kernel, self.types, target)
             self.stored = accesses(kernel, self.types).stored
