@@ -245,7 +245,7 @@ class ActivityRecorder:
         """Parse the buffers that have arrived."""
         filled, self._filled = self._filled, []
         began, now = self._began, self._clock()
-        parser = _Parser(self.regions, began, now)
+        parser = _ActivityParser(self.regions, began, now)
         for buffer in filled:
             for address, size in self._records(buffer):
                 parser.parse(address, size)
@@ -280,7 +280,7 @@ class ActivityRecorder:
             self.disable()
 
 
-class _Parser:
+class _ActivityParser:
     """Reads records, and checks that they are what the documentation says."""
 
     def __init__(self, regions: dict[int, int], began: tuple[int, int], now: tuple[int, int]) -> None:
