@@ -64,4 +64,4 @@ def test_leaves_and_views_say_so() -> None:
     assert x.value.provenance.holder() is x
     assert not (x * 2).value.provenance.is_leaf
     tg.zeros(2).value.note()
-    assert tg.zeros(2)[0].value.provenance.shares_memory
+    assert tg.zeros(2, 3).t().value.provenance.shares_memory
