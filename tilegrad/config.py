@@ -90,7 +90,7 @@ ABOUT = {
     "cuDNN is tried for convolutions besides cuBLASLt for products",
     "tier": "how recorded work without jit runs. compiled: as one fused program, compiled when it is first met; "
     "interpreted: value by value, without a program for the whole; counted: so at first, compiled when it is met again",
-    "compile_at": "the meeting of the same work that compiles it, where tiers are counted",
+    "compile_at": "the meeting of the same work that compiles it, where tiers are counted; large work waits longer",
     "lock": "file with the fastest known tiles of kernels; empty: kernels.lock here or beside the script; off: none",
     "use": "kernels to put in place of generated ones: kernel:FILE, several separated by commas",
 }

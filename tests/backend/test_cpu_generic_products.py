@@ -13,6 +13,7 @@ import pytest
 from tilegrad.backend.cpu import objects
 from tilegrad.backend.cpu.generic_products import GenericProduct, code, generic_product
 from tilegrad.backend.cpu.generic_products.blocking import grouped
+from tilegrad.backend.cpu.generic_products.generate import product_ir
 from tilegrad.backend.cpu.generic_products.product import StridedOperand
 from tilegrad.backend.cpu.memory import address_of
 from tilegrad.backend.cpu.target import Target
@@ -282,5 +283,5 @@ def test_blocks_leave_registers_for_operands(machine: Target) -> None:
     format = code.ElementFormat(float32, float32, machine)
     shape = code.block_shape(machine, format)
     assert shape.rows * shape.vectors + shape.vectors + 1 <= machine.registers
-    text = code.product_ir(float32, machine)
+    text = product_ir(format)
     assert f"@block_{shape.rows}_{shape.vectors}(" in text

@@ -22,6 +22,19 @@ class Meetings(threading.local):
 
 _meetings = Meetings()
 MAX_COUNTED_STRUCTURES = 1 << 16
+VALUES_PER_MEETING = 50
+"""Values of a structure for each meeting that it waits: compiling a value takes about as long as it saves in as many
+meetings, so that waiting and compiling cost at most twice what the better of the two would.
+"""
+
+
+def meetings_to_compile(values: int) -> int:
+    """Return the meeting at which a structure of so many values is compiled.
+
+    >>> meetings_to_compile(20), meetings_to_compile(2500)
+    (3, 50)
+    """
+    return max(settings().compile_at, values // VALUES_PER_MEETING)
 
 
 def plan_for(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan | None:
@@ -29,7 +42,7 @@ def plan_for(key: Key, order: Sequence[Value], place: Device) -> FirstTierPlan |
     knobs = settings()
     if _why_compiled(order, place):
         return None
-    if knobs.tier == "counted" and _met(key) >= knobs.compile_at:
+    if knobs.tier == "counted" and _met(key) >= meetings_to_compile(len(order)):
         forget_plan(key)
         return None
     return plan_of(key, order, place)
@@ -52,11 +65,12 @@ def _why_compiled(order: Sequence[Value], place: Device) -> str:
 def explain_tier(key: Key, order: Sequence[Value], place: Device) -> str:
     """Tell which tier would run a structure now, why, and by which steps; this is no meeting."""
     why, knobs, met = _why_compiled(order, place), settings(), _meetings.counts.get(hash(key), 0)
-    if not why and knobs.tier == "counted" and met + 1 >= knobs.compile_at:
-        why = f"met {met} times before; TILEGRAD_COMPILE_AT={knobs.compile_at}"
+    compiled_at = meetings_to_compile(len(order))
+    if not why and knobs.tier == "counted" and met + 1 >= compiled_at:
+        why = f"met {met} times before, compiled from meeting {compiled_at} on"
     if why:
         return f"compiled as one program: {why}"
-    until = f"met {met} times before, compiled at meeting {knobs.compile_at}"
+    until = f"met {met} times before, compiled at meeting {compiled_at}"
     plan = FirstTierPlan(key, order, place)
     return f"first tier: {until if knobs.tier == 'counted' else 'TILEGRAD_TIER=interpreted'}\n{plan}"
 

@@ -13,7 +13,6 @@ from ...ops.product_form import product_forms
 from ...runtime.buffer import DeviceBuffer
 from ...runtime.executable import Runner
 from .buffer_factory import buffer_factory
-from .generic_products import StridedOperand, generic_product
 from .interpreter.loading import load
 from .interpreter.stages import StridedMemory
 from .interpreter.templates import ElementOf, bind_pointwise, merged_axes
@@ -86,6 +85,8 @@ class CpuKernels:
 
     def product(self, value: Value, x: SourceLayout, y: SourceLayout) -> Runner | None:
         """Return a runner for a sum of products, or None if no kernel has its form."""
+        from .generic_products import StridedOperand, generic_product
+
         dtype = value.dtype
         forms = product_forms(value)
         if forms is None or any(v.dtype is not dtype for v in value.inputs):

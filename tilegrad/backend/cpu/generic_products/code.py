@@ -14,30 +14,7 @@ from ..target import Target, target
 from ..task_table import ArgumentPatch, TaskTable
 from .blocking import cached_rows
 from .description import BlockShape, block_shape
-from .emit_blocks import (
-    ROW_BLOCKS,
-    block_function,
-    blocks_function,
-    dot_blocks,
-    dots_function,
-    row_masks,
-    rows_function,
-)
-from .emit_packing import pack_function, packed_copies, packed_elements, packed_transposed, padding_function
-from .emit_tables import offsets_function, runs_function
-from .emit_tasks import (
-    alone_function,
-    dots_task,
-    finish_function,
-    multiply_function,
-    packed_function,
-    prepare_function,
-    rows_task,
-    store_function,
-    tables_function,
-    task_function,
-)
-from .function_builder import ElementFormat, FunctionBuilder
+from .function_builder import ElementFormat
 
 ENTRIES = ("prepare", "multiply", "finish", "alone")
 DATA = 5
@@ -63,32 +40,6 @@ class ProductCode(NamedTuple):
     alone: TaskTable
 
 
-def product_ir(dtype: DType, target: Target) -> str:
-    """Generate the module of a dtype."""
-    format = ElementFormat(dtype, accumulated_dtype(dtype), target)
-    shape = block_shape(target, format)
-    functions: list[FunctionBuilder] = [offsets_function(), runs_function()]
-    functions += [pack_function(format), packed_copies(format), packed_transposed(format), packed_elements(format)]
-    functions += [
-        block_function(format, shape, rows, vectors)
-        for rows in shape.row_variants
-        for vectors in range(1, shape.vectors + 1)
-    ]
-    functions += [dots_function(format, shape, *block) for block in dot_blocks(shape)]
-    functions += [rows_function(format, shape, *block, masked) for block in ROW_BLOCKS for masked in row_masks(format)]
-    functions += [blocks_function(format, shape), padding_function(format), task_function(format, shape)]
-    functions += [packed_function(format, shape), dots_task(format, shape), rows_task(format, shape)]
-    functions += [tables_function(format, shape), store_function(format, shape)]
-    entries = [prepare_function(format), multiply_function(format), finish_function(format), alone_function()]
-    declared: dict[str, str] = {}
-    for f in (*functions, *entries):
-        declared |= f.declarations
-    bits = target.vector_bytes * 8
-    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" }}'
-    texts = [f.text() for f in functions] + [f.text("dso_local") for f in entries]
-    return "\n".join([f"; products of {dtype}", *declared.values(), *texts, attributes, ""])
-
-
 @cache
 def product_code(dtype: DType) -> ProductCode:
     """Compile the code of a dtype for this machine, or read it from the disk cache, and link it."""
@@ -111,7 +62,10 @@ def _object(dtype: DType, machine: Target, host: objects.HostProcessor) -> bytes
     found = store.read(name)
     if found is None:
         with events.timed("compile", f"products of {dtype}", "cpu"):
-            found = objects.compile_object(f"products of {dtype}", product_ir(dtype, machine), host)
+            from .generate import product_ir  # loads the emitters of kernels
+
+            format = ElementFormat(dtype, accumulated_dtype(dtype), machine)
+            found = objects.compile_object(f"products of {dtype}", product_ir(format), host)
         store.write(name, found)
     return found
 
