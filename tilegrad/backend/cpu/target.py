@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from ...config import settings
 
+SSE_BYTES, AVX2_BYTES, AVX512_BYTES = 16, 32, 64
+"""Bytes of the vectors of an x86 processor."""
+
 
 class Target(NamedTuple):
     """A processor, as far as generated code depends on it.
@@ -34,6 +37,16 @@ class Target(NamedTuple):
         """Elements in one vector register."""
         return max(1, self.vector_bytes // element_bytes)
 
+    @property
+    def has_masks(self) -> bool:
+        """Whether vectors are loaded and stored under a mask by one instruction: from AVX2 on."""
+        return self.architecture == "x86" and self.vector_bytes > SSE_BYTES
+
+    @property
+    def min_masked_bytes(self) -> int:
+        """Bytes of the smallest elements that have a mask: those of AVX2 are of words of 4 bytes."""
+        return 2 if self.vector_bytes == AVX512_BYTES else 4
+
 
 def target() -> Target:
     """Return the features of this machine that the settings allow."""
@@ -51,10 +64,10 @@ def _processor() -> Target:
     enabled = {f[1:] for f in host.features.split(",") if f.startswith("+")}
     if platform.machine().lower() in ("x86_64", "amd64"):
         if {"avx512f", "avx512bw", "avx512vl", "avx512dq"} <= enabled:
-            return Target("x86", 64, 32, *caches, pairs=has_fast_bf16_dot())
+            return Target("x86", AVX512_BYTES, 32, *caches, pairs=has_fast_bf16_dot())
         if {"avx2", "fma"} <= enabled:
-            return Target("x86", 32, 16, *caches)
-        return Target("x86", 16, 16, *caches)
+            return Target("x86", AVX2_BYTES, 16, *caches)
+        return Target("x86", SSE_BYTES, 16, *caches)
     return Target("arm", 16, 32, *caches)
 
 

@@ -38,6 +38,7 @@ CLOCK_READS = 5
 CLOCK_SLACK_NS = 1_000_000
 """Nanoseconds by which a record may lie outside of the time in which it was recorded: clocks differ."""
 MAX_BLOCK_THREADS = 1024
+"""Threads that a block has on every GPU at most: a record with more was not understood."""
 COPIES = {1: "host to device", 2: "device to host", 8: "device to device", 9: "host to host", 10: "between devices"}
 """Directions of copies."""
 REFUSALS = {
@@ -311,8 +312,7 @@ class _ActivityParser:
         stop = start + r.stop - r.start
         if not self._began - self._slack <= start <= stop <= self._now + self._slack:
             raise UnexpectedRecords(f"work of kind {kind} from {r.start} to {r.stop} lies outside of its recording")
-        offset = SOURCE_NODES.get(kind)
-        source = c_uint64.from_address(address + offset).value if offset is not None and size >= offset + 8 else 0
+        source = _source_node(kind, address, size)
         what, name, bytes = self._described(kind, r)
         self.found.append(Activity(what, name, r.device, r.stream, start, stop, bytes, r.correlation, r.node, source))
 
@@ -331,6 +331,14 @@ class _ActivityParser:
         if kind == MEMSET:
             return "fill", "fill", r.bytes
         return "copy", COPIES.get(r.direction, "copy"), r.bytes
+
+
+def _source_node(kind: int, address: int, size: int) -> int:
+    """Read the node that a node of an instantiated graph was made from; 0 if the record does not tell."""
+    offset = SOURCE_NODES.get(kind)
+    if offset is None or size < offset + ctypes.sizeof(c_uint64):
+        return 0
+    return c_uint64.from_address(address + offset).value
 
 
 @once

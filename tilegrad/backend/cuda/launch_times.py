@@ -34,6 +34,8 @@ TRIAL_NS = (20_000, 60_000, 40_000)
 """Durations of the kernels of a trial, in nanoseconds."""
 TRIAL_SLACK_NS = 8_000
 """Nanoseconds by which a kernel of a trial may take longer; less than half of the least difference of two."""
+MIN_TRIAL_SHARE = 0.9
+"""Share of its duration that a kernel of a trial takes at least: the timer by which it waits advances in steps."""
 TRIALS = 3
 """Trials of a device: other processes may disturb one."""
 FAULT = "CUPTI's records are not what they should be"
@@ -275,7 +277,7 @@ def _close(times: Sequence[int]) -> bool:
     >>> _close([20_500, 61_000, 40_700]), _close([20_500, 40_700, 61_000])
     (True, False)
     """
-    return all(0.9 * ns <= time <= ns + TRIAL_SLACK_NS for time, ns in zip(times, TRIAL_NS, strict=True))
+    return all(MIN_TRIAL_SHARE * ns <= time <= ns + TRIAL_SLACK_NS for time, ns in zip(times, TRIAL_NS, strict=True))
 
 
 def _node_field(found: Sequence[Activity], numbers: Sequence[int]) -> str:

@@ -77,8 +77,7 @@ class KernelLowering:
         for name in ("entry", "arguments", "begin", "end"):
             self.b.name(name)
         types = check(kernel)
-        min_masked_bytes = 2 if target.architecture == "x86" and target.vector_bytes == 64 else 4
-        self.e = ElementEvaluator(types, self.b, min_masked_bytes)
+        self.e = ElementEvaluator(types, self.b, target.min_masked_bytes)
         self.nests = LoopNests(self.e, target)
         self.e.reduction = partial(reductions.reduction, self.nests)
         self.flow = Dataflow(kernel, types)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ....ops.product_form import AxisStep, ProductForm
 from ..costs import MIN_SPLIT_NS
+from ..native import WORD_BYTES
 from ..target import Target
-from .description import DOTS, MAX_DEPTH, PACKED, ROWS, WORDS, BlockShape
-from .function_builder import WORD_BYTES, ElementFormat
+from .description import DOTS, MAX_DEPTH, PACKED, ROW_BLOCKS, ROWS, WORDS, BlockShape
+from .function_builder import ElementFormat
 
 if TYPE_CHECKING:
     from .code import ProductCode
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 MAX_DOT_ROWS = 16
 """Rows up to which contiguous rows of both operands are multiplied as they are in memory."""
-MAX_UNPACKED_ROWS = 4
-"""Rows up to which the right operand is not packed."""
+MAX_UNPACKED_ROWS, UNPACKED_VECTORS = (max(sizes) for sizes in zip(*ROW_BLOCKS, strict=True))
+"""Rows up to which the right operand is not packed, and the vectors of the widest block of it."""
 MIN_RUN = 8
 """Contiguous columns that one row takes without packing."""
 MAX_TASK_ROWS, MAX_TASK_COLUMNS, MAX_UNPACKED_COLUMNS = 1024, 512, 2048
@@ -339,7 +340,7 @@ def _lay_out_memory(groups: Groups, numbers: dict[str, int], tasks: TaskSizes, c
     rows = max(-(-tasks.rows // height) * height for height in (shape.rows, MAX_UNPACKED_ROWS))
     if groups.method == ROWS and groups.rows == 1:
         rows = 1  # panels follow one another without gaps: runs of columns may cross their borders
-    wide = max(shape.columns, 8 * format.lanes)
+    wide = max(shape.columns, UNPACKED_VECTORS * format.lanes)
     columns = (-(-tasks.columns // wide) + 1) * wide
     numbers["panel_elements"] = rows * shape.columns
     tile = _aligned(rows * columns * format.bytes)

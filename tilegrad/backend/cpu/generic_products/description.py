@@ -29,6 +29,10 @@ last two rows are places in the memory of a thread, in bytes.
 """
 PACKED, DOTS, ROWS = range(3)
 """Methods: of packed panels; of contiguous rows of both operands; of few rows by contiguous columns."""
+ROW_BLOCKS = ((1, 2), (1, 4), (1, 8), (2, 8), (4, 4))
+"""Rows and vectors of blocks whose right operand is not packed."""
+MAX_DOT_COLUMNS = 8
+"""Columns of a block of dot products of one row: as many sums as hide the latency of a multiply-add."""
 MAX_DEPTH = 256
 """Depth of packed panels: one of the right operand stays in the first cache."""
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..emit import I64, PTR, LlvmValue, Type, constant
-from .description import BlockShape
+from .description import MAX_DOT_COLUMNS, BlockShape
 from .emit_packing import load_element
 from .function_builder import ElementFormat, FunctionBuilder
 
 FENCE = 'call void asm sideeffect "", "~{memory}"()'
 """A barrier that keeps LLVM from loading operands of the next step early, for which there are no registers."""
-ROW_BLOCKS = ((1, 2), (1, 4), (1, 8), (2, 8), (4, 4))
-"""Rows and vectors of blocks whose right operand is not packed."""
 
 
 def multiply_add(f: FunctionBuilder, x: LlvmValue, y: LlvmValue, z: LlvmValue) -> LlvmValue:
@@ -109,7 +107,7 @@ def blocks_function(format: ElementFormat, shape: BlockShape) -> FunctionBuilder
 
 def dot_blocks(shape: BlockShape) -> tuple[tuple[int, int], ...]:
     """Return rows and columns of blocks of dot products, which are in one panel."""
-    return ((1, min(8, shape.columns)), (2, 4), (4, 4))
+    return ((1, min(MAX_DOT_COLUMNS, shape.columns)), (2, 4), (4, 4))
 
 
 def dots_function(format: ElementFormat, shape: BlockShape, rows: int, columns: int) -> FunctionBuilder:

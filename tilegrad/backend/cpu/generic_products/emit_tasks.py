@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .. import vectors
 from ..emit import I64, PTR, LlvmValue, Type, constant
-from .description import DOTS, MAX_DEPTH, ROWS, WORDS, BlockShape
-from .emit_blocks import ROW_BLOCKS, choose, dot_blocks
-from .function_builder import WORD_BYTES, ElementFormat, FunctionBuilder
+from ..native import WORD_BYTES
+from .description import DOTS, MAX_DEPTH, ROW_BLOCKS, ROWS, WORDS, BlockShape
+from .emit_blocks import choose, dot_blocks
+from .function_builder import ElementFormat, FunctionBuilder
 
 LEFT, RIGHT, OUT = 1, 2, 3
 """Words of an axis with its strides."""

@@ -10,8 +10,6 @@ from .. import vectors
 from ..emit import I64, Builder, LlvmValue, Type, constant, element_type, lane_constants
 from ..target import Target
 
-WORD_BYTES = 8
-
 
 class ElementFormat:
     """How the elements of a dtype are stored, and as what they are multiplied and summed."""
@@ -23,8 +21,7 @@ class ElementFormat:
         self.stored = Type(element_type(dtype))
         self.sum = Type(element_type(accumulated))
         self.target = target
-        min_masked_bytes = 2 if target.vector_bytes == 64 else 4
-        self.has_masks = target.architecture == "x86" and target.vector_bytes >= 32 and dtype.bytes >= min_masked_bytes
+        self.has_masks = target.has_masks and dtype.bytes >= target.min_masked_bytes
 
     @property
     def of_sums(self) -> ElementFormat:

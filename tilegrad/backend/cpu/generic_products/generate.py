@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .description import block_shape
+from .description import ROW_BLOCKS, block_shape
 from .emit_blocks import (
-    ROW_BLOCKS,
     block_function,
     blocks_function,
     dot_blocks,

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..device import CpuDevice
 
 MAX_BLOCK_LANES = 2048
+"""Lanes beyond which a block saves no time: the calls for its instructions cost little already."""
 MAX_REGISTER_BYTES = 24 << 10
 """Bytes of a block's registers: with what is read in place they stay in the first cache."""
 STAGE_WORDS = 21 + 2 * MAX_AXES

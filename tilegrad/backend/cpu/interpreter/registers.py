@@ -10,8 +10,9 @@ from .opcodes import GROUP_LANES
 MAX_AXES = 16
 """Axes that the counters of a state have room for."""
 MIN_BLOCK_LANES = 128
-MAX_FRAME_BYTES = 1 << 20
-"""Bytes of the registers of blocks of `MIN_BLOCK_LANES`, which are on the stack of a thread."""
+"""Lanes that a block has however many registers it needs: below, calls cost more than the caches that are missed."""
+MIN_FRAME_BYTES, MAX_FRAME_BYTES = 64, 1 << 20
+"""Bytes of the registers of a block, on the stack of a thread: a cache line, and the most for `MIN_BLOCK_LANES`."""
 MIN_COUNTED_VALUES = 256
 """Values below which their registers fit in any case."""
 
@@ -60,7 +61,7 @@ def allocate_registers(stage: BlockStage, lanes: int) -> RegisterFile:
         for n in dict.fromkeys((*i.args, i.result)):
             if last.get(n) == k:
                 free.setdefault(stage.dtypes[n].bytes, []).append(offsets[n])
-    return RegisterFile(offsets, max(64, top))
+    return RegisterFile(offsets, max(MIN_FRAME_BYTES, top))
 
 
 def fits(stage: BlockStage) -> bool:

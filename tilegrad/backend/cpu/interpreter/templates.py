@@ -28,6 +28,7 @@ from .translate import translate
 PROTOTYPE_LANES = 1_000_003
 """Lanes of a prototype: more than a block has, and no stride is a multiple by chance."""
 CHUNKS_PER_THREAD = 4
+"""Chunks of a thread, so that others can do the work of one that loses its core."""
 MAX_SHORT_ROWS = 1 << 15
 """Elements up to which short rows are blocks of their own."""
 MEMORY_WORD, FORM_WORD = 6, 7
@@ -164,6 +165,7 @@ def _table(stage: NativeStage, memories: int, threads: int, chunks: int) -> Task
 
 _templates: dict[object, StageTemplate | None] = {}
 MAX_TEMPLATES = 4096
+"""Templates kept for later expressions; the oldest is forgotten first."""
 
 
 def bind_pointwise(
