@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilegrad.first_tier.strided_sources import StridedSource, reshaped_strides, row_major_strides, view_of
+from tilegrad.first_tier.strided_sources import StridedSource, view_of
 from tilegrad.ir.dtype import float32
 from tilegrad.ir.graph import Input, TensorType, Value
-from tilegrad.ops.broadcasting import Expand, Reshape
+from tilegrad.ir.position import row_major
+from tilegrad.ops.broadcasting import Expand, Reshape, reshaped_strides
 from tilegrad.ops.movement import Permute, Slice
 from tilegrad.ops.windows import Diagonal, Unfold
 
@@ -25,7 +26,7 @@ def elements(x: StridedSource) -> np.ndarray:
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_chains_of_views(shape: list[int], random: object) -> None:
     value: Value = Input(TensorType(float32, tuple(shape)))
-    found: StridedSource | None = StridedSource(0, tuple(shape), row_major_strides(tuple(shape)))
+    found: StridedSource | None = StridedSource(0, tuple(shape), row_major(tuple(shape)))
     array = np.arange(np.prod(shape)).reshape(shape)
     for _ in range(4):
         kind = random.randrange(4)  # type: ignore[attr-defined]

@@ -325,6 +325,7 @@ class Training:
 
 
 @pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.usefixtures("compiled")
 def test_training_goes_on_as_if_nothing_had_been(traced: bool, tmp_path: Path) -> None:
     """The same numbers, bit for bit; dropout draws on where it stopped. PyTorch can read the file too."""
     tg.manual_seed(3)

@@ -115,37 +115,30 @@ class _PointwiseExpression:
     """The expression of a group of pointwise values, apart from its sizes: equal `kind`, equal expression."""
 
     def __init__(self, recorded: RecordedStructure, group: NodeGroup) -> None:
+        self.recorded, self.shape = recorded, recorded.values[group.roots[0]].shape
         self.reads: dict[StridedSource, int] = {}
         self.types: list[DType] = []
         """Of each read."""
         self.ops: list[tuple[Value, list[int]]] = []
         """Values with their operands: numbers of values, or -1 - n for read number n."""
-        self.is_complete = True
-        """Whether all values are pointwise."""
-        root, place = group.roots[0], dict[int, int]()
-        shape: Any = recorded.values[root].shape
-        for number in group.members:
-            value, inputs = recorded.values[number], recorded.inputs[number]
-            if number != root and recorded.sources[number] is not None:
-                continue
-            if is_view(value):
-                source = recorded.sources[inputs[0]]
-                moved = None if source is None else view_of(value, source)
-                self.is_complete &= moved is not None and number == root
-                operands = [] if moved is None else [self._read(moved, value)]
-            elif isinstance(value, Elementwise) and type(value).element is Elementwise.element:
-                sources = [recorded.sources[x] for x in inputs]
-                operands = [
-                    place.get(x, 0) if s is None else self._read(s.broadcast(shape), recorded.values[x])
-                    for x, s in zip(inputs, sources, strict=True)
-                ]
-            else:
-                self.is_complete &= isinstance(value, Fill)
-                operands = []
-            if not self.is_complete:
-                return
-            place[number] = len(self.ops)
-            self.ops.append((value, operands))
+        self._place: dict[int, int] = {}
+        for number in _computed_members(recorded, group):
+            operands = self._operands(number)
+            self._place[number] = len(self.ops)
+            self.ops.append((recorded.values[number], operands))
+
+    def _operands(self, number: int) -> list[int]:
+        recorded, value, inputs = self.recorded, self.recorded.values[number], self.recorded.inputs[number]
+        if is_view(value):
+            source: Any = recorded.sources[inputs[0]]
+            moved: Any = view_of(value, source)
+            return [self._read(moved, value)]
+        shape: Any = self.shape
+        return [
+            self._place[x] if source is None else self._read(source.broadcast(shape), recorded.values[x])
+            for x in inputs
+            for source in [recorded.sources[x]]
+        ]
 
     def _read(self, source: StridedSource, value: Value) -> int:
         known = self.reads.get(source)
@@ -175,13 +168,27 @@ class _PointwiseExpression:
         return made[-1]
 
 
+def _computed_members(recorded: RecordedStructure, group: NodeGroup) -> list[int]:
+    """List the members that are no views of what is in memory."""
+    return [n for n in group.members if recorded.sources[n] is None or n in group.roots]
+
+
+def _is_pointwise(recorded: RecordedStructure, number: int) -> bool:
+    """Whether the elements of a member come from those at the same positions, or from strided ones."""
+    value = recorded.values[number]
+    if is_view(value):
+        source = recorded.sources[recorded.inputs[number][0]]
+        return source is not None and view_of(value, source) is not None
+    return isinstance(value, Fill) or (isinstance(value, Elementwise) and type(value).element is Elementwise.element)
+
+
 def _pointwise(
     recorded: RecordedStructure, group: NodeGroup, kernels: ReadyKernels, number_of: Mapping[int, int]
 ) -> Runner | None:
     """Run a group of pointwise values by a template, which is bound to sizes and strides."""
-    expression = _PointwiseExpression(recorded, group)
-    if not expression.is_complete:
+    if not all(_is_pointwise(recorded, n) for n in _computed_members(recorded, group)):
         return None
+    expression = _PointwiseExpression(recorded, group)
     sources = [_renumbered(source, number_of) for source in expression.reads]
     return kernels.pointwise(expression.kind, recorded.values[group.roots[0]].type, expression.at, sources)
 
@@ -193,7 +200,7 @@ def _renumbered(source: StridedSource, number_of: Mapping[int, int]) -> StridedS
 
 def _label(recorded: RecordedStructure, group: NodeGroup) -> str:
     """Name the ops of a group that are not views."""
-    named = [n for n in group.members if recorded.sources[n] is None or n in group.roots]
+    named = _computed_members(recorded, group)
     words = [recorded.values[n].op for n in (named[-1:] if len(group.roots) > 1 else named)]
     return " ".join(words) if len(words) <= 3 else f"{words[0]} .. {words[-1]}"
 

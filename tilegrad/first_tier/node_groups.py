@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..ir.graph import Graph, Input, TensorType, Value
 from ..ir.node import amend
 from ..ops.base import Elementwise
-from ..ops.broadcasting import Reduction, Reshape
-from ..ops.movement import StridedView
+from ..ops.broadcasting import Reduction, Reshape, StridedView
 from .strided_sources import IDENTITIES, StridedSource, stored_source, view_of
 
 Key: TypeAlias = tuple[Any, ...]
@@ -69,7 +68,7 @@ def _edges(value: Value, entry: Any) -> tuple[int, ...]:
 
 def is_view(value: Value) -> bool:
     """Whether a value has elements of its input at other positions, and needs no memory of its own."""
-    return value.moves or isinstance(value, (StridedView, *IDENTITIES))
+    return isinstance(value, (StridedView, *IDENTITIES))
 
 
 def is_generated(value: Value) -> bool:

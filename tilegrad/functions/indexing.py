@@ -19,11 +19,11 @@ from ..ir.size import Dim
 from ..lazy.at_once import assign, part_read
 from ..lazy.evaluation import check_index
 from ..lazy.handle import Handle, state, view, wrap
-from ..lazy.layout import Lying, computed, is_dense, lay, layout, lying, repeated_strides
+from ..lazy.layout import Lying, computed, is_dense, lay, layout, lying
 from ..lazy.storage import kept_separate
 from ..ops import indexing as ops
 from ..ops import movement
-from ..ops.broadcasting import broadcast_shapes, expand, reshape, shown
+from ..ops.broadcasting import broadcast_shapes, expand, repeated_strides, reshape, shown
 from ..ops.cast import cast
 from ..ops.control import where
 from .creation import tensor as made_tensor
@@ -79,7 +79,7 @@ def _picked_strides(made: Tensor, cut: Tensor, picks: dict[int, Tensor]) -> Any:
     end = len(shape) - first - met
     given = [Lying(shape, (*rest[:first], *(0,) * met, *rest[first:]))]
     for pick in picks.values():
-        own = repeated_strides(lying(pick), shape[first : first + met])
+        own = repeated_strides(*lying(pick), shape[first : first + met])
         given.append(Lying(shape, (*(0,) * first, *own, *(0,) * end)))
     return computed(shape, tuple(given))
 

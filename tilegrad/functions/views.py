@@ -11,10 +11,10 @@ from ..ir.dtype import DType
 from ..ir.size import Dim, Size
 from ..lazy.handle import become, wrap
 from ..lazy.handle import view as cut
-from ..lazy.layout import contiguous_format, is_dense, layout, reshaped
+from ..lazy.layout import contiguous_format, is_dense, layout
 from ..ops import movement
 from ..ops.broadcasting import expand as repeated
-from ..ops.broadcasting import normal_axis, shown
+from ..ops.broadcasting import normal_axis, reshaped_strides, shown
 from ..ops.broadcasting import reshape as reformed
 from ..ops.cast import bitcast
 from .declared import LARGEST, NO_LIST, integer, integers, publish
@@ -128,7 +128,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 def _reshaped(x: Tensor, sizes: tuple[Dim, ...]) -> Tensor | None:
     if (x._moves or x._strides is not None) and not is_dense(x):
         value = x.value
-        if reshaped(value.shape, layout(x).strides, reformed(value, sizes).shape) is None:
+        if reshaped_strides(value.shape, layout(x).strides, reformed(value, sizes).shape) is None:
             return None
     return cut(x, partial(reformed, sizes=sizes))
 

@@ -19,14 +19,14 @@ from ..errors import TraceError
 from ..ir.dtype import bool_, float32
 from ..ir.graph import Input, Value
 from ..ir.location import current_location
-from ..ops.broadcasting import Fill
+from ..ops.broadcasting import Fill, dense
 from ..ops.movement import select, slice_axis
 from ..runtime.buffer import DeviceBuffer
 from .elements import ElementAccess, MemoryPart, Region, element_access, new_tuple
 from .evaluation import compute
 from .exclusive_memory import own_memory
 from .handle import Handle, result_class, state
-from .layout import dense, layout
+from .layout import layout
 from .storage import Base, Storage, WriteRecord, cut, one_writer, path_to, write_listeners
 
 if TYPE_CHECKING:

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from ..errors import ArgumentError, ShapeError
 from ..ir.dtype import DType, bool_, promote
 from ..ir.graph import Input, Value
-from ..ir.position import row_major
 from ..ir.size import Dim, Shape
-from ..ops.broadcasting import Expand, Reshape
-from ..ops.movement import Permute, Slice, StridedView
+from ..ops.broadcasting import StridedView, dense, repeated_strides
 from .handle import Handle, current, shared, view, wrap
 from .storage import kept_separate
 
@@ -55,76 +53,17 @@ def is_dense(x: Handle) -> bool:
     return 0 in shape or tuple([strides[n] for n in wide]) == dense(tuple([shape[n] for n in wide]))
 
 
-def dense(shape: Shape) -> Shape:
-    """Return contiguous row-major strides; an empty axis counts as one of extent 1, as in PyTorch."""
-    return row_major(tuple([1 if extent == 0 else extent for extent in shape]))
-
-
 def _of(view: Value, whole: Value, own: Shape) -> Layout:
     if view is whole:
         return Layout(own, 0)
     x: Value = view.inputs[0]
     strides, offset = _of(x, whole, own)
-    match view:
-        case Permute(_, axes):
-            return Layout(tuple([strides[axis] for axis in axes]), offset)
-        case Slice(_, starts, steps):
-            for start, stride in zip(starts, strides, strict=True):
-                offset = offset + start * stride
-            return Layout(tuple([s * step for s, step in zip(strides, steps, strict=True)]), offset)
-        case Expand(_, sizes):
-            new = len(sizes) - len(x.shape)
-            kept = [0 if a != b else s for a, b, s in zip(x.shape, sizes[new:], strides, strict=True)]
-            return Layout((0,) * new + tuple(kept), offset)
-        case Reshape(_, sizes):
-            found = reshaped(x.shape, strides, sizes)
-            assert found is not None, "a reshape that copies is no view"
-            return Layout(found, offset)
-        case StridedView():
-            strides, first = view.strided(strides)
-            return Layout(strides, offset + first)
+    if isinstance(view, StridedView):
+        found = view.strided(strides)
+        assert found is not None, "a reshape that copies is no view"
+        strides, first = found
+        offset = offset + first
     return Layout(strides, offset)
-
-
-def reshaped(shape: Shape, strides: Shape, sizes: Sequence[Dim]) -> Shape | None:
-    """Return the strides of a reshaped view, or None if elements would have to be moved.
-
-    >>> reshaped((2, 6), (12, 1), (2, 3, 2)), reshaped((2, 6), (12, 1), (12,))
-    ((12, 2, 1), None)
-    """
-    if 0 in shape:
-        return dense(tuple(sizes))
-    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
-    result: list[Dim] = []
-    waiting = [extent for extent in sizes if extent != 1]
-    for extent, stride in _runs(old):
-        taken: list[Dim] = []
-        count: Dim = 1
-        while count != extent:
-            if not waiting:
-                return None
-            taken.append(waiting.pop(0))
-            count = count * taken[-1]
-            if isinstance(count, int) and isinstance(extent, int) and count > extent:
-                return None
-        result.extend([inner * stride for inner in row_major(tuple(taken))])
-    complete: list[Dim] = []
-    behind: Dim = 1
-    for extent in reversed(sizes):
-        complete.append(behind if extent == 1 else result.pop())
-        behind = complete[-1] * extent
-    return tuple(reversed(complete))
-
-
-def _runs(axes: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
-    """Merge neighbouring axes that are contiguous in memory; return (extent, stride) of each group."""
-    runs: list[tuple[Dim, Dim]] = []
-    for extent, stride in axes:
-        if runs and runs[-1][1] == stride * extent:
-            runs[-1] = (runs[-1][0] * extent, stride)
-        else:
-            runs.append((extent, stride))
-    return runs
 
 
 # --- strides of results ---------------------------------------------------------------------------
@@ -329,7 +268,7 @@ def computed(shape: Shape, given: tuple[Lying, ...]) -> Shape | None:
             return in_channels_last(shape)
         if all(x.strides == given[0].strides and leaves_no_gaps(*x) for x in given):
             return given[0].strides
-    order = _sorted_axes(shape, [repeated_strides(x, shape) for x in given])
+    order = _sorted_axes(shape, [repeated_strides(*x, shape) for x in given])
     if order == list(range(len(shape))):
         return None
     return _spread(shape, order)
@@ -337,13 +276,6 @@ def computed(shape: Shape, given: tuple[Lying, ...]) -> Shape | None:
 
 def _is_known(x: Lying) -> bool:
     return all(isinstance(n, int) for n in (*x.shape, *x.strides))
-
-
-def repeated_strides(x: Lying, shape: Shape) -> Shape:
-    """Return the strides of an operand broadcast to the result: 0 along repeated axes."""
-    lead = len(shape) - len(x.shape)
-    own = zip(x.shape, x.strides, shape[lead:], strict=True)
-    return (0,) * lead + tuple([0 if extent == 1 and whole != 1 else stride for extent, stride, whole in own])
 
 
 def _sorted_axes(shape: tuple[Any, ...], strides: Sequence[tuple[Any, ...]]) -> list[int]:

@@ -6,6 +6,7 @@ Every gradient of a broadcast op consists of these four ops, so they come before
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar, TypeAlias, final
@@ -152,12 +153,28 @@ class Fill(Value):
         return f"fill[{self.value:g}]" if isinstance(self.value, float) else f"fill[{self.value}]"
 
 
+class StridedView(Value):
+    """Elements of a strided tensor at other strides."""
+
+    cost: ClassVar[Cost] = "free"
+
+    @abstractmethod
+    def strided(self, strides: Shape) -> tuple[Shape, Dim] | None:
+        """Return the strides of the view and the offset of its first element, for strides of its operand; None if
+        elements would have to be moved.
+        """
+
+    @property
+    def are_disjoint(self) -> bool:
+        """Whether each element of the operand is one of the view at most once."""
+        return True
+
+
 @final
-class Reshape(Value):
+class Reshape(StridedView):
     """The same elements in row-major order, in another shape."""
 
     moves = True
-    cost: ClassVar[Cost] = "free"
     x: Value
     sizes: Shape
 
@@ -175,13 +192,16 @@ class Reshape(Value):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Reshape(upstream, self.x.shape),)
 
+    def strided(self, strides: Shape) -> tuple[Shape, Dim] | None:
+        found = reshaped_strides(self.x.shape, strides, self.sizes)
+        return None if found is None else (found, 0)
+
 
 @final
-class Expand(Value):
+class Expand(StridedView):
     """Repeat axes of extent 1, and add leading axes."""
 
     moves = True
-    cost: ClassVar[Cost] = "free"
     x: Value
     sizes: Shape
 
@@ -199,6 +219,13 @@ class Expand(Value):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (sum_to(upstream, self.x.shape),)
+
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        return repeated_strides(self.x.shape, strides, self.sizes), 0
+
+    @property
+    def are_disjoint(self) -> bool:
+        return False
 
 
 class Reduction(Value):
@@ -360,3 +387,58 @@ def reshaped_position(position: Position, sizes: Shape, shape: Shape) -> Positio
             result[place] = whole if place == into[0] else whole % size(shape[place])
         first_given, first_wide = k, border
     return tuple(result)
+
+
+# --- strides of views ------------------------------------------------------------------------------
+
+
+def dense(shape: Shape) -> Shape:
+    """Return contiguous row-major strides; an empty axis counts as one of extent 1, as in PyTorch."""
+    return row_major(tuple([1 if extent == 0 else extent for extent in shape]))
+
+
+def repeated_strides(shape: Shape, strides: Shape, sizes: Shape) -> Shape:
+    """Return the strides of a tensor that is broadcast to a shape: 0 along repeated axes."""
+    new = len(sizes) - len(shape)
+    return (0,) * new + tuple([s if a == b else 0 for a, b, s in zip(shape, sizes[new:], strides, strict=True)])
+
+
+def reshaped_strides(shape: Shape, strides: Shape, sizes: Sequence[Dim]) -> Shape | None:
+    """Return the strides of a reshaped view, or None if elements would have to be moved.
+
+    >>> reshaped_strides((2, 6), (12, 1), (2, 3, 2)), reshaped_strides((2, 6), (12, 1), (12,))
+    ((12, 2, 1), None)
+    """
+    if 0 in shape:
+        return dense(tuple(sizes))
+    old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    result: list[Dim] = []
+    waiting = [extent for extent in sizes if extent != 1]
+    for extent, stride in _runs(old):
+        taken: list[Dim] = []
+        count: Dim = 1
+        while count != extent:
+            if not waiting:
+                return None
+            taken.append(waiting.pop(0))
+            count = count * taken[-1]
+            if isinstance(count, int) and isinstance(extent, int) and count > extent:
+                return None
+        result.extend([inner * stride for inner in row_major(tuple(taken))])
+    complete: list[Dim] = []
+    behind: Dim = 1
+    for extent in reversed(sizes):
+        complete.append(behind if extent == 1 else result.pop())
+        behind = complete[-1] * extent
+    return tuple(reversed(complete))
+
+
+def _runs(axes: Sequence[tuple[Dim, Dim]]) -> list[tuple[Dim, Dim]]:
+    """Merge neighbouring axes that are contiguous in memory; return (extent, stride) of each group."""
+    runs: list[tuple[Dim, Dim]] = []
+    for extent, stride in axes:
+        if runs and runs[-1][1] == stride * extent:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        else:
+            runs.append((extent, stride))
+    return runs

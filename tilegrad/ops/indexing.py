@@ -24,7 +24,7 @@ from ..ir.size import Dim, Shape, product
 from .arithmetic import add, div, maximum, minimum, mul
 from .base import Operand, operand, require_one_device
 from .bits import bitwise_and
-from .broadcasting import Reshape, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
+from .broadcasting import StridedView, broadcast_shapes, expand, fill, normal_axis, require, reshape, shown, sum_to
 from .cast import cast, detach
 from .comparison import eq, lt
 from .control import Check, CheckedIndex, flat_index, reshape_index, split_check, where, with_check
@@ -450,7 +450,7 @@ def put(base: Value, path: Sequence[Value], value: Operand) -> Value:
 
 def is_assignable(step: Value) -> bool:
     """Whether a movement has each element of its operand at most once, so that writing through it is defined."""
-    return isinstance(step, Movement | Reshape) and not (isinstance(step, Unfold) and not step.are_disjoint)
+    return isinstance(step, Movement) or (isinstance(step, StridedView) and step.are_disjoint)
 
 
 def _scatter_view(step: Value, x: Value) -> Value:

@@ -5,7 +5,6 @@ Permute <-> Permute        Slice <-> Pad        Cat -> Slices
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeVar, final
 
@@ -17,6 +16,7 @@ from ..ir.size import Dim, Shape, product
 from .base import require_alike
 from .broadcasting import (
     ZERO,
+    StridedView,
     exact_quotient,
     expand,
     lower_bound,
@@ -36,16 +36,8 @@ class Movement(Value):
     cost = "free"
 
 
-class StridedView(Movement):
-    """Elements of a strided tensor at other strides."""
-
-    @abstractmethod
-    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
-        """Return the strides of the view, and the offset of its first element, for strides of its operand."""
-
-
 @final
-class Permute(Movement):
+class Permute(StridedView):
     """Transposed axes: axis n of the result is axis `axes[n]` of x."""
 
     moves = True
@@ -61,9 +53,12 @@ class Permute(Movement):
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Permute(upstream, inverse(self.axes)),)
 
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        return tuple([strides[axis] for axis in self.axes]), 0
+
 
 @final
-class Slice(Movement):
+class Slice(StridedView):
     """Elements `starts[axis] + n * steps[axis]` along each axis, for n below `sizes[axis]`."""
 
     moves = True
@@ -81,6 +76,12 @@ class Slice(Movement):
 
     def gradient(self, upstream: Value) -> Sequence[Value | None]:
         return (Pad(upstream, self.starts, self.steps, self.x.shape),)
+
+    def strided(self, strides: Shape) -> tuple[Shape, Dim]:
+        first: Dim = 0
+        for start, stride in zip(self.starts, strides, strict=True):
+            first = first + start * stride
+        return tuple([step * s for step, s in zip(self.steps, strides, strict=True)]), first
 
     def __str__(self) -> str:
         axes = zip(self.x.shape, self.starts, self.steps, self.sizes, strict=True)

@@ -15,11 +15,11 @@ from ..ir.scalar import cast as cast_element
 from ..ir.scalar import where as choose
 from ..ir.size import Dim, Shape
 from .arithmetic import sub
-from .broadcasting import ZERO, accumulator, exact_quotient, lower_bound, normal_axis, reshape, shown
+from .broadcasting import ZERO, StridedView, accumulator, exact_quotient, lower_bound, normal_axis, reshape, shown
 from .comparison import ge, le
 from .control import masked
 from .creation import positions
-from .movement import Movement, StridedView, narrow, replaced
+from .movement import Movement, narrow, replaced
 
 Item = TypeVar("Item")
 
@@ -105,7 +105,7 @@ class Unfold(StridedView):
 
     @property
     def are_disjoint(self) -> bool:
-        """Return whether windows do not overlap."""
+        """Whether windows do not overlap."""
         return self.windows == 1 or (isinstance(self.width, int) and self.step >= self.width)
 
 

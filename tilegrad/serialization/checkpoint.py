@@ -19,9 +19,10 @@ from ..ir.dtype import DTYPES, FLOAT8, DType
 from ..ir.graph import Value
 from ..lazy.evaluation import array_of, compute
 from ..lazy.handle import wrap
-from ..lazy.layout import dense, in_memory_order, layout
+from ..lazy.layout import in_memory_order, layout
 from ..lazy.storage import detached
 from ..nn.parameter import Parameter
+from ..ops.broadcasting import dense
 from ..runtime.device import Device
 from ..tensor import Tensor
 from .archive import Archive, ArchiveWriter

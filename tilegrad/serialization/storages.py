@@ -14,8 +14,8 @@ from ..functions.creation import from_array
 from ..ir.dtype import DType
 from ..ir.graph import Value
 from ..lazy.handle import view
-from ..lazy.layout import Lying, dense, lay, without_gaps
-from ..ops.broadcasting import expand, reshape
+from ..lazy.layout import Lying, lay, without_gaps
+from ..ops.broadcasting import dense, expand, reshape
 from ..ops.movement import narrow, permute
 from ..runtime.device import Device, device
 from ..tensor import Tensor
