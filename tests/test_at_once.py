@@ -214,8 +214,25 @@ def test_memory_of_others_is_not_written_to() -> None:
     assert (x.tolist(), array.tolist()) == (y.tolist(), [0, 0, 0])
 
 
-def test_nothing_is_compiled_for_items() -> None:
+def test_items_of_arrays_are_those_of_the_array() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x, expected = tg.from_numpy(array), torch.from_numpy(array)
+    items, views = (x[1, 2], expected[1, 2]), (x[0], expected[0])
+    made = items[0] * 2, items[1] * 2
+    array[1, 2], array[0, 1] = 50, 60
+    for found, wanted in (items, views, made, (views[0] + 1, views[1] + 1), (items[0] * 2, items[1] * 2)):
+        assert found.tolist() == wanted.tolist()
+    x[0, 0] = 7.0  # from here on the tensor has memory of its own
+    array[0, 1] = 70
+    assert (x.tolist(), items[0].item(), views[0].tolist()) == ([[7, 60, 2], [3, 4, 50]], 50, [7, 60, 2])
+    assert array.tolist() == [[0, 70, 2], [3, 4, 50]]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_nothing_is_compiled_for_items(shared: bool) -> None:
     t, a, b = tg.zeros(4, 4), tg.ones(4, 4), tg.full((4, 4), 2.0)
+    if shared:
+        t, a = tg.from_numpy(np.zeros((4, 4), np.float32)), tg.from_numpy(np.ones((4, 4), np.float32))
     with mock.patch("tilegrad.lazy.realize.realize") as ran:
         for i in range(4):
             for j in range(4):

@@ -22,6 +22,7 @@ from ..ir.location import current_location
 from ..ops.broadcasting import Fill, dense
 from ..ops.movement import select, slice_axis
 from ..runtime.buffer import DeviceBuffer
+from ..runtime.exposure import Exposures
 from .elements import ElementAccess, MemoryPart, Region, element_access, new_tuple
 from .evaluation import compute
 from .exclusive_memory import own_memory
@@ -152,7 +153,8 @@ def part_read(x: Handle, key: Any) -> Tensor | None:
     if value is None:
         return None
     made = _new(result_class())
-    made._value, made._base, made._seen = value, base, changes
+    made._value, made._base = value, base
+    made._seen = region.seen(changes) if Exposures.any else changes
     moves = made._moves = (*x._moves, new_tuple(Selection, (key,)))
     made._region = new_tuple(Region, (base, moves, part, region.access, region.assignable))
     return made  # type: ignore[no-any-return]
@@ -242,6 +244,8 @@ def _operand(x: Any, own: ElementAccess) -> Any:
     if isinstance(x, Handle):
         value, base = x._value, x._base
         if base is not None and x._seen != base.storage.changes:
+            if (number := _reread(x, base, own)) is not None:
+                return number
             value = x.own_value()
         type, memory = value.type, value.buffer
         if type.shape or type.dtype is not own.dtype or type.device != own.name or value.tracked:
@@ -260,6 +264,15 @@ def _operand(x: Any, own: ElementAccess) -> Any:
             x = float(x)
         return c_float(x).value if dtype is float32 else x
     return x if x.__class__ is int and dtype.min <= x <= dtype.max else None
+
+
+def _reread(x: Handle, base: Base, own: ElementAccess) -> Any:
+    """Return the present number of an item whose storage was written to; None if it is to be asked for otherwise."""
+    region = x._region
+    if region is None or region.base is not base or region.moves is not x._moves or region.part.shape:
+        return None
+    memory = region.memory() if region.access is own else None
+    return None if memory is None else own.space[memory.address // own.size + region.part.offset]
 
 
 # --- writes ------------------------------------------------------------------------------------
@@ -282,7 +295,7 @@ def write(x: Handle, region: Region, part: MemoryPart, value: Any, op: str) -> b
         return False
     storage = base.storage
     with one_writer:
-        before = None if storage.free() is not None else own_memory(x)
+        before = None if storage.free() is not None else own_memory(x, _is_borrowed(storage))
         memory = storage.owned
         if memory is None:
             return False
@@ -356,9 +369,15 @@ def _is_writable(x: Handle, base: Base) -> bool:
     if value.tracked or value.provenance.severed:
         return False
     if storage.owned is None:
-        memory = value.buffer
-        return isinstance(value, Fill) if memory is None else Region.is_private(memory)
+        memory = value.buffer  # that of an array is copied: the array keeps its numbers
+        return isinstance(value, Fill) if memory is None else memory.shared or Region.is_private(memory)
     return Region.is_private(storage.owned) and (storage.free() is not None or _is_only_reader(base, storage))
+
+
+def _is_borrowed(storage: Storage) -> bool:
+    """Whether the memory of a storage is that of an array."""
+    memory = storage.value.buffer
+    return storage.owned is None and memory is not None and memory.shared
 
 
 def _is_only_reader(base: Base, storage: Storage) -> bool:

@@ -16,7 +16,8 @@ from weakref import ref
 from ..ir.graph import Input, Value, topological
 from ..ops.cast import Detach
 from .evaluation import after_evaluations, array_of, drop_history, forget, is_known, live_bytes, pending, refuse_outside
-from .handle import NEVER, Handle, handle_on, recorders, state, written
+from .handle import Handle, handle_on, recorders, state, written
+from .storage import NEVER
 
 CHECKED_OPS = 16
 """Number of operations between two looks at the memory in use."""

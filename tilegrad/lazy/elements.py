@@ -20,7 +20,7 @@ from ..ops.broadcasting import Fill
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from ..runtime.exposure import Exposures, is_exposed
-from .storage import Base, Move
+from .storage import NEVER, Base, Move
 
 MAX_READ_BYTES = 4096
 """Bytes of a region up to which it is copied when it is read, instead of recording a view of it."""
@@ -127,17 +127,18 @@ class Region(NamedTuple):
     """Whether no element of the storage is in it twice."""
 
     def memory(self) -> DeviceBuffer | None:
-        """Return the memory of the storage, if its elements are there and nobody else writes to it."""
+        """Return the memory of the storage, if its elements are there."""
         base = self.base
         storage = base.storage
         if storage.traced or base.value.tracked:
             return None
         found = storage.owned
-        if found is None:
-            found = storage.value.buffer
-        if found is None or found.shared or (Exposures.any and is_exposed(found)):
-            return None
-        return found
+        return storage.value.buffer if found is None else found
+
+    def seen(self, changes: int) -> int:
+        """Return the write count of elements that are read now: none if foreign code may write to them unnoticed."""
+        memory = self.memory()
+        return changes if memory is None or self.is_private(memory) else NEVER
 
     @staticmethod
     def is_private(memory: DeviceBuffer) -> bool:

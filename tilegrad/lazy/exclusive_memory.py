@@ -16,20 +16,21 @@ from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device
 from ..runtime.sole_owner import take_memory
 from .evaluation import constant_memory, in_memory
-from .handle import NEVER, handle_on
+from .handle import handle_on
+from .storage import NEVER
 
 
 def placeholder_value() -> None:
     """Return a placeholder for a value that nobody holds any more."""
 
 
-def own_memory(x: Any) -> Callable[[], Value | None]:
-    """Give a storage exclusive memory, reusing that of its old value if nobody else holds it."""
+def own_memory(x: Any, is_copied: bool = False) -> Callable[[], Value | None]:
+    """Give a storage exclusive memory, reusing that of its old value if nobody else holds it, unless it is copied."""
     base = x.base()
     if base.storage.free() is not None:
         return placeholder_value
     before, memory = ref(base.current()), None
-    if base.storage.owned is None and not base.is_tracked():
+    if base.storage.owned is None and not base.is_tracked() and not is_copied:
         memory = _exclusive_memory(x, base)
     if memory is None:
         memory = _copied(base.current())

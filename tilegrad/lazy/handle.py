@@ -18,7 +18,7 @@ from ..ops.movement import inverse, permute
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.singletons import lock
 from . import storage as sharing
-from .storage import Base, Move, Storage, one_writer, own
+from .storage import NEVER, Base, Move, Storage, one_writer, own
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -140,10 +140,6 @@ class StoredGradient(Storage):
         return self.make(memory)
 
 
-NEVER = -1
-"""Write count of a tensor on a placeholder: its elements are fetched each time."""
-
-
 class Handle:
     """The state of a tensor. Attributes that most tensors do not need default to those of the class."""
 
@@ -193,7 +189,7 @@ class Handle:
         region = self._region
         if region is not None and region.base is base and region.moves is self._moves:
             if (part := region.read(region.part)) is not None:
-                self._value, self._seen = part, changes
+                self._value, self._seen = part, region.seen(changes)
                 return part
         self._value = whole = base.cut(base.current(), self._moves)
         self._seen = changes

@@ -326,6 +326,11 @@ def rooted(of: Base, whole: Value, moves: tuple[Move, ...], root: Value) -> Base
 write_listeners: list[Callable[[Base, SavedState], None]] = []
 """Called with each base that was written to and with its previous state."""
 
+NEVER = -1
+"""Write count of a tensor on a placeholder, or on memory that foreign code writes to: its elements are fetched each
+time.
+"""
+
 changes_of_saved_values = False
 
 
