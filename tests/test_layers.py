@@ -24,7 +24,7 @@ LAYERS: list[set[str]] = [
     {"nn", "optim", "data", "serialization"},
     {"language", "simt", "custom"},
     {"viewer"},
-    {"profile", "sparse", "distributed", "serve", "interop"},
+    {"profile", "sparse", "distributed", "serve", "interop", "onnx"},
     {"logging", "memory", "profiler", "tensorboard", "testing", "utils", "torch"},
     {"__main__", "demo", PACKAGE.name},
 ]

@@ -155,9 +155,8 @@ class Module(ModuleHooks):
 
     def add_module(self, name: str, module: Module | None) -> None:
         if isinstance(module, type):
-            raise ArgumentError(
-                f"{type(self).__name__}, at {name}: {module.__name__} is a class: {module.__name__}(...)"
-            )
+            kind = getattr(module, "__name__", "")
+            raise ArgumentError(f"{type(self).__name__}, at {name}: {kind} is a class: {kind}(...)")
         if module is not None and not callable(module):
             raise ArgumentError(f"{type(self).__name__}, at {name}: a module is wanted, not {module!r:.60}")
         self._register(self._modules, name, module)
