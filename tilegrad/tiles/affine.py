@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce, wraps
-from math import gcd, prod
+from functools import partial, reduce, wraps
+from math import gcd
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..ir import tile as ir
@@ -101,26 +101,30 @@ class Affine:
 
     def find_divisors(self, kernel: ir.Kernel) -> None:
         """Find divisors of numbers and addresses that are assigned several times, as in a loop: `p += 64`."""
-        values: dict[str, list[ir.Tile]] = {}
-        for s in statements(kernel.body):
-            name = assigned_name(s)
-            if name and not (name in self.definitions or name in self.loops or self.types.variables[name].shape):
-                known = values.setdefault(name, [])
-                match s:
-                    case ir.Assign(_, value):
-                        known.append(value)
-                    case ir.For(_, start, _, step):
-                        known += [start, step]
-                    case _:
-                        known.append(ir.Literal(1))
-        for p in kernel.parameters:
-            if p.name in values and not p.pointer:
-                values[p.name].append(ir.Literal(1))
+        values = self._reassigned(kernel)
         found = dict.fromkeys(values, 0)
         while found != self.divisors:
             self.divisors = found
             self.memo.clear()
             found = {name: gcd(*map(self.divisor, given)) for name, given in values.items()}
+
+    def _reassigned(self, kernel: ir.Kernel) -> dict[str, list[ir.Tile]]:
+        """Return numbers and addresses that are assigned several times, with what their divisors follow from."""
+        numbers = [p.name for p in kernel.parameters if not p.pointer]
+        values: dict[str, list[ir.Tile]] = {}
+        for s in statements(kernel.body):
+            name = assigned_name(s)
+            if not name or name in self.definitions or name in self.loops or self.types.variables[name].shape:
+                continue
+            known = values.setdefault(name, [ONE] if name in numbers else [])
+            match s:
+                case ir.Assign(_, value):
+                    known.append(value)
+                case ir.For(_, start, _, step):
+                    known += [start, step]
+                case _:
+                    known.append(ONE)
+        return values
 
     def define(self, name: str, value: ir.Tile) -> None:
         """Add the expression of a name."""
@@ -219,34 +223,46 @@ class Affine:
         key = (x.name if isinstance(x, ir.Name) else id(x), axis, lanes, typical)
         known = self.memo.get(key)
         if known is None:
-            known = self.memo[key] = self._growth(x, axis, lanes, typical), x
+            rule = GROWTH_RULES.get(type(x), Affine._growth_of_other)
+            known = self.memo[key] = rule(self, x, axis, lanes, typical), x
         return known[0]
 
-    def _growth(self, x: ir.Tile, axis: int | None, lanes: int, typical: bool) -> Growth:
+    def _varies(self, x: ir.Tile, axis: int | None) -> bool:
+        """Whether a tile has several elements along an axis."""
+        shape = self.types.of(x).shape
+        return axis is not None and -axis <= len(shape) and shape[axis] > 1
+
+    def _growth_of_other(self, x: ir.Tile, axis: int | None, lanes: int, typical: bool) -> Growth:
+        return UNKNOWN if self._varies(x, axis) else UNIFORM
+
+    def _growth_of_name(self, x: ir.Name, axis: int | None, lanes: int, typical: bool) -> Growth:
+        name = x.name
+        if name in self.definitions:
+            return self.growth(self.definitions[name], axis, lanes, typical)
+        if name in self.loops:
+            return Growth(0, gcd(*(self.divisor(x) for loop in self.loops[name] for x in (loop.start, loop.step))))
+        if name in self.divisors:
+            return Growth(0, self.divisors[name])
         t = self.types.of(x)
-        along = axis is not None and -axis <= len(t.shape) and t.shape[axis] > 1
-        match x:
-            case ir.Name(name) if name in self.definitions:
-                return self.growth(self.definitions[name], axis, lanes, typical)
-            case ir.Name(name) if name in self.loops:
-                return Growth(0, gcd(*(self.divisor(x) for loop in self.loops[name] for x in (loop.start, loop.step))))
-            case ir.Name(name) if name in self.divisors:
-                return Growth(0, self.divisors[name])
-            case ir.Name() if t.pointer and not t.shape:
-                return Growth(0, 0)
-            case ir.Arange(start, stop):
-                if along:
-                    return Growth(1, gcd(start, lanes))
-                return Growth(0, abs(start) if axis is None or stop == start + 1 else 1)
-            case ir.Cast(y, dtype):
-                inner = self.growth(y, axis, lanes, typical)
-                exact = dtype.is_integer and self._is_integer(y)
-                return inner if exact else UNIFORM if inner.step == 0 else UNKNOWN
-            case ir.Apply(fn, args):
-                return _growth_of(fn, args, [self.growth(a, axis, lanes, typical) for a in args], lanes, typical)
-            case ir.Full(_, y) | ir.ExpandDims(y) | ir.BroadcastTo(y) | ir.Trans(y):
-                return self.growth(y, _source_axis(x, axis, len(t.shape)), lanes, typical)
-        return UNKNOWN if along else UNIFORM
+        return Growth(0, 0) if t.pointer and not t.shape else self._growth_of_other(x, axis, lanes, typical)
+
+    def _growth_of_range(self, x: ir.Arange, axis: int | None, lanes: int, typical: bool) -> Growth:
+        if self._varies(x, axis):
+            return Growth(1, gcd(x.start, lanes))
+        return Growth(0, abs(x.start) if axis is None or x.stop == x.start + 1 else 1)
+
+    def _growth_of_cast(self, x: ir.Cast, axis: int | None, lanes: int, typical: bool) -> Growth:
+        inner = self.growth(x.x, axis, lanes, typical)
+        if x.dtype.is_integer and self._is_integer(x.x):
+            return inner
+        return UNIFORM if inner.step == 0 else UNKNOWN
+
+    def _growth_of_function(self, x: ir.Apply, axis: int | None, lanes: int, typical: bool) -> Growth:
+        parts = [self.growth(a, axis, lanes, typical) for a in x.args]
+        return GROWTH_OF_FUNCTIONS.get(x.fn, _growth_of_any)(x.args, parts, lanes, typical)
+
+    def _growth_of_rearranged(self, x: Any, axis: int | None, lanes: int, typical: bool) -> Growth:
+        return self.growth(ir.parts(x)[0], _source_axis(x, axis, len(self.types.of(x).shape)), lanes, typical)
 
     # --- bounds ----------------------------------------------------------------------------------
 
@@ -259,7 +275,7 @@ class Affine:
     def interval(self, x: ir.Tile, first: bool = False) -> Interval:
         """Return the bounds of the elements of an integer tile, or of its `first` one, unless it may overflow."""
         if isinstance(x, ir.Literal):
-            return Interval(x.value, x.value) if isinstance(x.value, int) and type(x.value) is int else ANY
+            return Interval(x.value, x.value) if type(x.value) is int else ANY
         t = self.types.of(x)
         if t.pointer or t.dtype.kind != "int":
             return Interval(0, None) if t.dtype.kind == "uint" and not t.pointer else ANY
@@ -322,27 +338,71 @@ def _source_axis(x: ir.Tile, axis: int | None, rank: int) -> int | None:
     return axis
 
 
-def _growth_of(fn: str, args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
-    """Return the growth of a function of values."""
-    steps, divisors = [p.step for p in parts], [p.divisor for p in parts]
-    uniform = all(step == 0 for step in steps)
-    match fn, steps:
-        case "add" | "sub", [one, other]:
-            known = one is not None and other is not None
-            total = (one or 0) + (other or 0) if fn == "add" else (one or 0) - (other or 0)
-            return Growth(total if known else None, gcd(*divisors))
-        case "mul", [one, other]:
-            for step, factor in ((one, args[1]), (other, args[0])):
-                if step is not None and isinstance(factor, ir.Literal):
-                    return Growth(step * int(factor.value), prod(divisors))
-            return Growth(0 if uniform else None, prod(divisors))
-        case "floordiv" | "mod", _ if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
-            return _divided(fn, parts[0], int(args[1].value), lanes, typical)
-        case "mod" | "where" | "minimum" | "maximum", _:
-            return Growth(0 if uniform else None, gcd(*divisors[-2:]))
-        case ("lt" | "ge", [1, 0]) | ("gt" | "le", [0, 1]):
-            return UNIFORM if lanes and all(p.is_multiple(lanes) for p in parts) else UNKNOWN
-    return UNIFORM if uniform else UNKNOWN
+GROWTH_RULES: Mapping[type[ir.Tile], Callable[..., Growth]] = {
+    ir.Name: Affine._growth_of_name,
+    ir.Arange: Affine._growth_of_range,
+    ir.Cast: Affine._growth_of_cast,
+    ir.Apply: Affine._growth_of_function,
+    **dict.fromkeys((ir.Full, ir.ExpandDims, ir.BroadcastTo, ir.Trans), Affine._growth_of_rearranged),
+}
+
+
+def _growth_of_any(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    """Return the growth of a function of which no more is known than that equal elements have equal results."""
+    return UNIFORM if all(p.step == 0 for p in parts) else UNKNOWN
+
+
+def _growth_of_sum(
+    args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool, sign: int = 1
+) -> Growth:
+    x, y = parts
+    return Growth(_sum(x.step, y.step, sign), gcd(x.divisor, y.divisor))
+
+
+def _growth_of_product(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    divisor = parts[0].divisor * parts[1].divisor
+    for part, factor in ((parts[0], args[1]), (parts[1], args[0])):
+        if part.step is not None and isinstance(factor, ir.Literal):
+            return Growth(part.step * int(factor.value), divisor)
+    return Growth(_growth_of_any(args, parts, lanes, typical).step, divisor)
+
+
+def _growth_of_quotient(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
+        return _divided("floordiv", parts[0], int(args[1].value), lanes, typical)
+    return _growth_of_any(args, parts, lanes, typical)
+
+
+def _growth_of_remainder(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    if isinstance(args[1], ir.Literal) and int(args[1].value) > 0:
+        return _divided("mod", parts[0], int(args[1].value), lanes, typical)
+    return _growth_of_choice(args, parts, lanes, typical)
+
+
+def _growth_of_choice(args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool) -> Growth:
+    """Return the growth of a function whose elements are among those of its last two operands, or remainders."""
+    return Growth(_growth_of_any(args, parts, lanes, typical).step, gcd(*[p.divisor for p in parts[-2:]]))
+
+
+def _growth_of_comparison(
+    args: Sequence[ir.Tile], parts: Sequence[Growth], lanes: int, typical: bool, steps: tuple[int, int] = (1, 0)
+) -> Growth:
+    """Return the growth of a comparison: borders that are multiples of vectors divide none, if these begin there."""
+    if (parts[0].step, parts[1].step) == steps and lanes and all(p.is_multiple(lanes) for p in parts):
+        return UNIFORM
+    return _growth_of_any(args, parts, lanes, typical)
+
+
+GROWTH_OF_FUNCTIONS: Mapping[str, Callable[..., Growth]] = {
+    "add": _growth_of_sum,
+    "sub": partial(_growth_of_sum, sign=-1),
+    "mul": _growth_of_product,
+    "floordiv": _growth_of_quotient,
+    "mod": _growth_of_remainder,
+    **dict.fromkeys(("where", "minimum", "maximum"), _growth_of_choice),
+    **dict.fromkeys(("lt", "ge"), _growth_of_comparison),
+    **dict.fromkeys(("gt", "le"), partial(_growth_of_comparison, steps=(0, 1))),
+}
 
 
 def _divided(fn: str, x: Growth, divisor: int, lanes: int, typical: bool) -> Growth:
@@ -363,11 +423,8 @@ def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
             return Interval(_sum(a, c), _sum(b, d))
         case "sub", [(a, b), (c, d)]:
             return Interval(_sum(a, d, -1), _sum(b, c, -1))
-        case "mul", [(int(a), b), (int(c), d)] if b is None or d is None:
-            return Interval(a * c, None) if a >= 0 and c >= 0 else ANY
-        case "mul", [(int(a), int(b)), (int(c), int(d))]:
-            ends = [a * c, a * d, b * c, b * d]
-            return Interval(min(ends), max(ends))
+        case "mul", [x, y]:
+            return _interval_of_product(x, y)
         case "minimum" | "maximum", [x, y]:
             return _extreme_of(fn, x, y)
         case "where", [_, x, y]:
@@ -377,6 +434,16 @@ def _interval_of(fn: str, args: Sequence[Interval]) -> Interval:
         case "inside", [_, (_, end), _]:
             return Interval(0, None if end is None else end - 1)
     return ANY
+
+
+def _interval_of_product(x: Interval, y: Interval) -> Interval:
+    (a, b), (c, d) = x, y
+    if a is None or c is None:
+        return ANY
+    if b is None or d is None:
+        return Interval(a * c, None) if a >= 0 and c >= 0 else ANY
+    ends = [a * c, a * d, b * c, b * d]
+    return Interval(min(ends), max(ends))
 
 
 def _interval_of_quotient(fn: str, x: Interval, y: Interval) -> Interval:
