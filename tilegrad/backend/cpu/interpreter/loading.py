@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -262,35 +262,32 @@ class NativeStage:
 
     def _append(self, words: list[int], i: BlockInstruction, run: int) -> None:
         """Append the words of an instruction; those from `run` on compute what it stores, and can do so in place."""
-        code, dtypes = driver().addresses, self.stage.dtypes
-        item = dtypes[i.args[0] if i.kind == "store" else i.result].bytes
-        if i.form is not None and not self._is_flat(i):
-            self._append_by_rows(words, i, item)
-            return
-        match i.kind:
-            case "constant":
-                value = i.numbers[0]
-                made = [code[f"constant_{8 * item}"], 0, i.result, _bits(value, dtypes[i.result])]
-            case "iota" | "load" | "merge" | "offset":
-                made = self._stepping(i, item)
-            case "gather":
-                assert i.form is not None
-                mask = i.args[1] if len(i.args) > 1 else -1
-                words_of_form = self._form_words(i.form, item, False)
-                made = [code[f"gather_{8 * item}"], 0, i.result, i.args[0], mask, item, i.memory, *words_of_form]
-            case "check":
-                mask = i.args[1] if len(i.args) > 1 else -1
-                made = [code["check"], 0, i.result, i.args[0], 0, mask, int(i.numbers[0])]
-            case "clamp":
-                made = [code["clamp"], 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
-            case "store":
-                self._append_store(words, i, run)
-                return
-            case _:
-                made = [_addresses[_opcode(i, self.stage)], 0, i.result, *i.args]
+        if not self._is_flat(i):
+            made = self._by_rows(i)
+        elif i.kind == "store":
+            made = self._storing(words, i, run)
+        else:
+            made = ENCODERS.get(i.kind, NativeStage._applying)(self, i)
+            words += [driver().addresses["first_group"], 2 + len(made)] if i.result in self.narrow else []
         made[1] = len(made)
-        words += [driver().addresses["first_group"], 2 + len(made)] if i.result in self.narrow else []
         words += made
+
+    def _item(self, i: BlockInstruction) -> int:
+        """Return the bytes of the elements that an instruction makes or stores."""
+        return self.stage.dtypes[i.args[0] if i.kind == "store" else i.result].bytes
+
+    def _constant(self, i: BlockInstruction) -> list[int]:
+        function = driver().addresses[f"constant_{8 * self._item(i)}"]
+        return [function, 0, i.result, _bits(i.numbers[0], self.stage.dtypes[i.result])]
+
+    def _check(self, i: BlockInstruction) -> list[int]:
+        return [driver().addresses["check"], 0, i.result, i.args[0], 0, _mask(i), int(i.numbers[0])]
+
+    def _clamp(self, i: BlockInstruction) -> list[int]:
+        return [driver().addresses["clamp"], 0, i.result, i.args[0], 0, int(i.numbers[0]), int(i.numbers[1])]
+
+    def _applying(self, i: BlockInstruction) -> list[int]:
+        return [_addresses[_opcode(i, self.stage)], 0, i.result, *i.args]
 
     def _is_flat(self, i: BlockInstruction) -> bool:
         """Whether the forms of an instruction step evenly through lanes of two axes."""
@@ -298,44 +295,56 @@ class NativeStage:
         forms = [form for form in (i.form, *[guard.form for guard in i.guards]) if form is not None]
         return not length or all(form.steps[-2] == form.steps[-1] * length for form in forms)
 
-    def _append_by_rows(self, words: list[int], i: BlockInstruction, item: int) -> None:
-        """Append an instruction that is run for each row of the lanes."""
+    def _by_rows(self, i: BlockInstruction) -> list[int]:
+        """Return the words of an instruction that is run for each row of the lanes."""
         assert i.form is not None
-        axis = len(i.form.steps) - 2
+        axis, code = len(i.form.steps) - 2, driver().addresses
         if i.kind == "store":
-            made = self._moving(driver().addresses[f"store_strided_{8 * item}"], i, i.args[0], item)
+            made = self._moving("store_strided", i, i.args[0])
         else:
-            made = self._stepping(i, item, rows=True)
+            made = ENCODERS[i.kind](self, i, rows=True)
         forms = [i.form, *[guard.form for guard in i.guards]]
         equal = i.kind in ("load", "iota", "offset") and all(form.steps[axis] == 0 for form in forms)
-        head = [driver().addresses["by_rows"], 7 + len(made), made[2], item, axis, self.stage.row_lanes, int(equal)]
-        words += [*head, *made]
+        return [code["by_rows"], 0, made[2], self._item(i), axis, self.stage.row_lanes, int(equal), *made]
 
-    def _stepping(self, i: BlockInstruction, item: int, *, rows: bool = False) -> list[int]:
-        """Return the words of an instruction that makes or reads the lanes of a linear form."""
+    def _iota(self, i: BlockInstruction, rows: bool = False) -> list[int]:
         assert i.form is not None
-        code, step = driver().addresses, i.form.steps[-1]
-        if i.kind == "iota":
-            return [code["iota"], 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
-        dense = not rows and (step == 1 or (self.stage.lanes == 1 and not self.stage.pieces))
-        if i.kind == "offset":
-            made = self._moving(code["locate_offset" if dense else f"offset_{8 * item}"], i, i.result, item, rows)
-            made.append(made[4])
-            made[3:5] = [i.args[0], i.args[1] if len(i.args) > 1 else -1]
-            return made
-        if i.guards or i.kind == "merge":
-            move = "merge" if i.kind == "merge" else "guarded"
-            made = self._moving(code[f"{move}_{8 * item}"], i, i.result, item, rows)
-            made.append(len(i.guards))
-            for form, extent in i.guards:
-                own = self._form_words(form, 1, rows)
-                made += [2 + len(own), extent, *own]
-            return made
-        move = "locate" if dense else f"strided_{8 * item}" if step else f"splat_{8 * item}"
-        return self._moving(code[move], i, i.result, item, rows)
+        return [driver().addresses["iota"], 0, i.result, 0, 0, 0, 0, *self._form_words(i.form, 1, rows)]
 
-    def _moving(self, function: int, i: BlockInstruction, slot: int, item: int, rows: bool = True) -> list[int]:
+    def _load(self, i: BlockInstruction, rows: bool = False) -> list[int]:
         assert i.form is not None
+        if i.guards:
+            return self._guarded(i, rows)
+        strided = "strided" if i.form.steps[-1] else "splat"
+        return self._moving("locate" if self._is_located(i, rows) else strided, i, i.result, rows)
+
+    def _guarded(self, i: BlockInstruction, rows: bool = False) -> list[int]:
+        """Return the words of a read of the lanes that are inside of the guards."""
+        made = self._moving("merge" if i.kind == "merge" else "guarded", i, i.result, rows)
+        made.append(len(i.guards))
+        for form, extent in i.guards:
+            own = self._form_words(form, 1, rows)
+            made += [2 + len(own), extent, *own]
+        return made
+
+    def _offset(self, i: BlockInstruction, rows: bool = False) -> list[int]:
+        made = self._moving("locate_offset" if self._is_located(i, rows) else "offset", i, i.result, rows)
+        return [*made[:3], i.args[0], _mask(i), *made[5:], made[4]]
+
+    def _gather(self, i: BlockInstruction) -> list[int]:
+        made = self._moving("gather", i, i.result, rows=False)
+        return [*made[:3], i.args[0], _mask(i), *made[5:]]
+
+    def _is_located(self, i: BlockInstruction, rows: bool) -> bool:
+        """Whether an instruction reads lanes that are adjacent in memory: they are used where they are."""
+        assert i.form is not None
+        return not rows and (i.form.steps[-1] == 1 or (self.stage.lanes == 1 and not self.stage.pieces))
+
+    def _moving(self, name: str, i: BlockInstruction, slot: int, rows: bool = True) -> list[int]:
+        """Return the words of an instruction that moves elements between a memory and the register of a value."""
+        assert i.form is not None
+        item = self._item(i)
+        function = driver().addresses[f"{name}_{8 * item}" if name in MOVES else name]
         words = self._form_words(i.form, item, rows)
         return [function, 0, slot, 0, self.registers.offsets[slot], item, i.memory, *words]
 
@@ -345,22 +354,18 @@ class NativeStage:
         terms = [(axis, step * item) for axis, step in enumerate(steps) if step]
         return [form.start * item, form.steps[-1] * item, len(terms), *[word for term in terms for word in term]]
 
-    def _append_store(self, words: list[int], i: BlockInstruction, run: int) -> None:
-        """Append a store; instructions before it write to memory themselves, if they write whole groups of lanes."""
+    def _storing(self, words: list[int], i: BlockInstruction, run: int) -> list[int]:
+        """Return the words of a store; instructions from `run` on write to memory themselves, if it is not negative."""
         assert i.form is not None
-        code, (slot,) = driver().addresses, i.args
-        item = self.stage.dtypes[slot].bytes
+        (slot,) = i.args
         if i.form.steps[-1] not in (0, 1) and self.stage.lanes > 1:
-            made = self._moving(code[f"store_strided_{8 * item}"], i, slot, item, rows=False)
-        elif run >= 0:
-            place = self._moving(code["place"], i, slot, item, rows=False)
-            place[1] = len(place)
-            words[run:run] = place
-            made = self._moving(code["put_back"], i, slot, item, rows=False)
-        else:
-            made = self._moving(code["store"], i, slot, item, rows=False)
-        made[1] = len(made)
-        words += made
+            return self._moving("store_strided", i, slot, rows=False)
+        if run < 0:
+            return self._moving("store", i, slot, rows=False)
+        place = self._moving("place", i, slot, rows=False)
+        place[1] = len(place)
+        words[run:run] = place
+        return self._moving("put_back", i, slot, rows=False)
 
     def _writes_in_place(self, before: BlockInstruction, i: BlockInstruction) -> bool:
         """Whether the instruction before a store may write what is stored to memory itself."""
@@ -375,6 +380,24 @@ class NativeStage:
         stage = self.stage
         others = (*stage.once, *stage.before, *stage.after)
         return any(value in (i.result, *i.args) for i in others)
+
+
+ENCODERS: Mapping[str, Callable[..., list[int]]] = {
+    "constant": NativeStage._constant,
+    "iota": NativeStage._iota,
+    "load": NativeStage._load,
+    "merge": NativeStage._guarded,
+    "offset": NativeStage._offset,
+    "gather": NativeStage._gather,
+    "check": NativeStage._check,
+    "clamp": NativeStage._clamp,
+}
+"""Words of an instruction by its kind; other kinds have native functions of their own."""
+
+
+def _mask(i: BlockInstruction) -> int:
+    """Return the value that says which lanes are read; -1 for all."""
+    return i.args[1] if len(i.args) > 1 else -1
 
 
 def _is_expensive(i: BlockInstruction) -> bool:

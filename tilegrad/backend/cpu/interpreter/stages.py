@@ -247,23 +247,26 @@ class StageBuilder:
         return value
 
     def _applied(self, e: Apply) -> int:
-        fn, args = e.fn, tuple([self._known[x] for x in (e.args[:1] if e.fn == "inside" else e.args)])
-        source = e.args[-1].dtype if fn == "where" else e.args[0].dtype
-        if fn == "inside":
-            extent, number = e.args[1:]
-            if source is not int64 or not isinstance(extent, Const) or not isinstance(number, Const):
-                raise NotTranslated
-            self.body.append(IndexedInstruction("clamp", self.new(int64), args, numbers=(extent.value, number.value)))
-            return len(self.dtypes) - 1
-        if fn == "bitcast":
+        if e.fn == "inside":
+            return self._clamped(e)
+        args = tuple([self._known[x] for x in e.args])
+        if e.fn == "bitcast":
             return self._reinterpreted(e, args[0])
-        if fn in ("mul_high", "mul_medium"):
-            fn = "mul"  # a precision is a lower bound
-        if source in FLOAT8 and fn not in ("cast", "where"):
-            raise NotTranslated
-        if any(x.dtype is not source for x in e.args[1 if fn == "where" else 0 :]):
+        fn = "mul" if e.fn in ("mul_high", "mul_medium") else e.fn  # a precision is a lower bound
+        sources = {x.dtype for x in e.args[1 if fn == "where" else 0 :]}
+        source = sources.pop()
+        if sources or (source in FLOAT8 and fn not in ("cast", "where")):
             raise NotTranslated
         return self.apply(fn, source, e.dtype, *args)
+
+    def _clamped(self, e: Apply) -> int:
+        """Add an index that is made to be inside of an axis, and reported if it is not."""
+        x, extent, number = e.args
+        if x.dtype is not int64 or not isinstance(extent, Const) or not isinstance(number, Const):
+            raise NotTranslated
+        numbers = (extent.value, number.value)
+        self.body.append(IndexedInstruction("clamp", self.new(int64), (self._known[x],), numbers=numbers))
+        return len(self.dtypes) - 1
 
     def _reinterpreted(self, e: Apply, arg: int) -> int:
         """Name the same bits as another dtype: a function of integers that changes no bit."""

@@ -176,25 +176,36 @@ def bind_pointwise(
 
     `kind` names the expression; `element` makes it for some indices: a read of memory n has the source n.
     """
-    extent = axes[-1][0]
-    if not extent or (len(axes) > 1 and extent < MIN_LANES):
+    if not _has_template(axes):
         return None
-    if len(axes) > 1 and extent < MAX_ROW_LANES and prod([own for own, _ in axes]) > MAX_SHORT_ROWS:
-        return None  # blocks of several rows pay for a translation
-    steps = tuple([step if step in (0, 1) else 2 for step in axes[-1][1]])
-    present = tuple([tuple([step != 0 for step in own]) for _, own in axes[:-1]])
-    outer = axes[-2][1] if len(axes) > 1 else ()
-    across = any(abs(s) > 1 and 0 < abs(o) < abs(s) for o, s in zip(outer, axes[-1][1], strict=False))
-    known = (kind, steps, present, across)
+    known = (kind, *_access_pattern(axes))
     template = _template((known, 1), dtype, element, axes, 1)
     if template is None:
         return None
     threads = native.team().threads
     if threads > 1 and template.nanoseconds(axes) >= 2 * MIN_SPLIT_NS:
-        rows = prod([extent for extent, _ in axes[:-1]]) * -(-axes[-1][0] // template.lanes)
-        if rows >= CHUNKS_PER_THREAD * threads:
+        blocks = prod([extent for extent, _ in axes[:-1]]) * -(-axes[-1][0] // template.lanes)
+        if blocks >= CHUNKS_PER_THREAD * threads:
             template = _template((known, threads), dtype, element, axes, threads) or template
     return template.bind(axes)
+
+
+def _has_template(axes: Sequence[MergedAxis]) -> bool:
+    """Whether the lanes of blocks are those of the last axis; blocks of several short rows pay for a translation."""
+    extents = [extent for extent, _ in axes]
+    if len(axes) == 1 or not extents[-1]:
+        return extents[-1] > 0
+    return extents[-1] >= MIN_LANES and (extents[-1] >= MAX_ROW_LANES or prod(extents) <= MAX_SHORT_ROWS)
+
+
+def _access_pattern(axes: Sequence[MergedAxis]) -> tuple[object, ...]:
+    """Return what stages of one template have in common besides their expression: which steps are 0 or 1, and whether
+    columns are read.
+    """
+    inner, outer = axes[-1][1], axes[-2][1] if len(axes) > 1 else ()
+    steps = tuple([step if step in (0, 1) else 2 for step in inner])
+    present = tuple([tuple([step != 0 for step in own]) for _, own in axes[:-1]])
+    return steps, present, any(abs(s) > 1 and 0 < abs(o) < abs(s) for o, s in zip(outer, inner, strict=False))
 
 
 def _template(
