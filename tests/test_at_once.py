@@ -8,12 +8,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 
 import tilegrad as tg
 from tilegrad.errors import InPlaceError
 from tilegrad.lazy import at_once
 
+torch: Any = pytest.importorskip("torch")
 DTYPES = ("float32", "float64", "int64", "int32", "int16", "uint8", "bool", "float16", "bfloat16")
 MANY = 8
 

@@ -113,7 +113,7 @@ def test_lists_of_tensors_and_nothing_leaks(several: Any, small_heap: None) -> N
 
 
 def test_dtypes_that_vary_are_compiled_apart() -> None:
-    body = "for (int64_t i = 0; i < n; ++i) out[0] = T(out[0] * (i > 0) + x[i] * y[i]);"
+    body = "for (int64_t i = 0; i < n; ++i) out[0] = T((i ? out[0] : T(0)) + x[i] * y[i]);"
     dot = tg.cpp.inline(body, "dot(x: T[n], y: T[n]) -> T[]")
     x = tg.arange(5)
     for dtype in (tg.float64, tg.bfloat16, tg.uint8):

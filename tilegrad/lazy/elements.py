@@ -112,7 +112,7 @@ def element_access(dtype: DType, name: str) -> ElementAccess | None:
     >>> float(access.array(access.value(3).buffer, MemoryPart((), (), 0))), element_access(bfloat16, "cpu")
     (3.0, None)
     """
-    space = device(name).elements(dtype)
+    space = device(name).address_space(dtype)
     return None if space is None else ElementAccess(dtype, name, space)
 
 

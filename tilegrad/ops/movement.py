@@ -462,6 +462,8 @@ def repeat(x: Value, counts: Sequence[int]) -> Value:
     """Repeat the whole tensor along each axis; further counts add leading axes."""
     if len(counts) < x.type.rank:
         raise ShapeError(f"repeat: {len(counts)} counts for the {x.type.rank} axes of {shown(x.shape)}")
+    if any(isinstance(count, int) and count < 0 for count in counts):
+        raise ShapeError(f"repeat: a count of {list(counts)} is negative")
     shape = (1,) * (len(counts) - x.type.rank) + x.shape
     interleaved = [n for extent in shape for n in (1, extent)]
     wide = [n for count, extent in zip(counts, shape, strict=True) for n in (count, extent)]
@@ -473,6 +475,8 @@ def repeat_interleave(x: Value, count: int, axis: int | None = None) -> Value:
     """Repeat each element next to itself."""
     if axis is None:
         x, axis = reshape(x, (-1,)) if x.shape else reshape(x, (1,)), 0
+    if isinstance(count, int) and count < 0:
+        raise ShapeError(f"repeat_interleave: the count {count} is negative")
     n = normal_axis(axis, x.type.rank, "repeat_interleave")
     wide = (*x.shape[: n + 1], count, *x.shape[n + 1 :])
     return reshape(expand(unsqueeze(x, n + 1), wide), (*x.shape[:n], x.shape[n] * count, *x.shape[n + 1 :]))

@@ -100,7 +100,7 @@ class Device(ABC):
     def to_host(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         """Copy the elements of a buffer to a new array."""
 
-    def elements(self, dtype: DType) -> memoryview | None:
+    def address_space(self, dtype: DType) -> memoryview | None:
         """Return the address space as elements, by address // dtype.bytes; None if the host cannot access them."""
         return None
 

@@ -8,6 +8,8 @@ import pytest
 from tests.backend.cuda.simulated import SimulatedDriver
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.queues import here
+from tilegrad.lazy.evaluation import pending
+from tilegrad.lazy.handle import written
 from tilegrad.random import forget
 from tilegrad.runtime import device as registry
 
@@ -15,6 +17,12 @@ _numbers = count(100)
 """Numbers of simulated devices, unique over all tests: programs are cached by device name."""
 
 Maker = Callable[..., list[CudaDevice]]
+
+
+def forget_recorded() -> None:
+    """Forget what a test left to the next evaluation, which is of another test, and may be on a device that is gone."""
+    for left in (written.storages, written.detached, written.initial, pending.differentiated, pending.checks):
+        left.clear()
 
 
 @pytest.fixture
@@ -32,6 +40,7 @@ def make_gpus() -> Iterator[Maker]:
 
     before = here.device
     yield make
+    forget_recorded()
     for name in made:
         del registry._devices[name]
         forget(name)

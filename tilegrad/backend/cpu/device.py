@@ -64,7 +64,7 @@ class CpuDevice(Device):
     def view(self, buffer: DeviceBuffer, dtype: DType, shape: Sequence[int]) -> np.ndarray:
         return view(buffer, dtype, shape)
 
-    def elements(self, dtype: DType) -> memoryview | None:
+    def address_space(self, dtype: DType) -> memoryview | None:
         from .elements import elements
 
         return elements(dtype)
