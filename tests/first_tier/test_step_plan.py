@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ def test_intermediate_memory_is_released_after_its_last_use() -> None:
     x = tg.ones(count)
     x.numpy()
     gc.collect()
-    place = device("cpu")
+    place: Any = device("cpu")
     place.reset_peaks()
     before = place.statistics.live + place.arena.bytes
     for _ in range(8):
