@@ -53,3 +53,13 @@ def test_long_chains_are_cut() -> None:
     for _ in range(60):
         x = x + 1.0
     assert [len(g) for g in grouped(x)[0]] == [24, 24, 12]
+
+
+def test_what_costs_no_more_than_reading_is_computed_by_each_reader() -> None:
+    x, mean = tensor(64, 64), tensor(64)
+    y = x - mean
+    assert grouped(y * y.exp())[0] == [["sub", "exp", "mul"]]
+    assert grouped((y * y).sum(), y.exp())[0] == [["sub", "mul", "sum"], ["sub", "exp"]]
+    z = x - tensor(64, 64)  # two tensors would be read in the place of one
+    assert grouped(z.sum(), z.exp())[0] == [["sub"], ["sum"], ["exp"]]
+    assert grouped(y.sum(), y @ y)[0] == [["sub"], ["sum"], ["contract"]]

@@ -1,5 +1,5 @@
 """Group recorded values for the first tier: views are inlined in their readers, and so are pointwise values that one
-value reads.
+value reads, or that are as cheap to compute again as to read.
 
     values ──► NodeGroup(roots, members, sources) ──► one step of a plan each
 
@@ -9,6 +9,7 @@ A group is a small graph: `roots` are stored, `members` are computed on the way,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from ..ir.graph import Graph, Input, TensorType, Value
@@ -21,6 +22,10 @@ Key: TypeAlias = tuple[Any, ...]
 
 MAX_GROUP_MEMBERS = 24
 """Values that one group computes: more do not run faster, and make more different groups."""
+MAX_REPEATED_MEMBERS = 6
+"""Values that each reader computes again: more take longer than memory does to store and read their result."""
+MIN_SHARE_OF_ELEMENTS = 8
+"""Share of a value's elements from which on an operand counts as of its size: one part in so many."""
 
 
 class NodeGroup(NamedTuple):
@@ -114,7 +119,9 @@ def _stored(recorded: RecordedStructure) -> list[bool]:
             elif is_generated(value):
                 stored[number] = _is_multiplied(recorded, number)
             else:
-                stored[number] = not _is_fused_into_reader(recorded, number)
+                stored[number] = not (
+                    _is_fused_into_reader(recorded, number) or _is_repeated(recorded, number, stored, sizes[number])
+                )
         if stored[number]:
             recorded.sources[number] = stored_source(number, value)
             sizes[number] = 0
@@ -133,6 +140,30 @@ def _is_fused_into_reader(recorded: RecordedStructure, number: int) -> bool:
         return False
     reader = recorded.values[readers[0]]
     return isinstance(reader, Reduction) or (isinstance(reader, Elementwise) and reader.shape == value.shape)
+
+
+def _is_repeated(recorded: RecordedStructure, number: int, stored: Sequence[bool], size: int) -> bool:
+    """Whether several readers compute a value anew: it is cheap, and made from one tensor of its size, which they read
+    in its place. Its memory is saved.
+    """
+    value = recorded.values[number]
+    if not isinstance(value, Elementwise) or value.cost == "expensive" or size > MAX_REPEATED_MEMBERS:
+        return False
+    shape: Any = value.shape
+    for reader in [recorded.values[n] for n in recorded.readers[number]]:
+        if not (isinstance(reader, Reduction) or (isinstance(reader, Elementwise) and reader.shape == shape)):
+            return False
+    large, stack = set[int](), list(recorded.inputs[number])
+    while stack:
+        x = stack.pop()
+        source = recorded.sources[x]
+        if source is None:
+            if recorded.values[x].cost == "expensive":
+                return False
+            stack += recorded.inputs[x]
+        elif prod(recorded.values[source.source].shape) * MIN_SHARE_OF_ELEMENTS > prod(shape):
+            large.add(source.source)
+    return len(large) == 1
 
 
 def _inlined(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..ir.graph import Value
 from ..ir.location import Location
@@ -12,6 +12,7 @@ from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import Device
 from .group_step import GroupStep, step_of
 from .node_groups import Key, RecordedStructure, group_key, groups, same_memory
+from .step_order import StepSlots, early_order
 
 
 class PlannedStep(NamedTuple):
@@ -45,7 +46,10 @@ class FirstTierPlan:
                 sources = tuple([slot_of[n] for n in group.sources])
                 found.append(PlannedStep(step, sources, group.roots, order[group.roots[-1]].location))
         self.wanted = tuple([slot_of[n] for n in recorded.wanted])
-        self.steps = _with_last_uses(found, self.wanted)
+        bytes: Any = [v.type.bytes for v in order]
+        kept = frozenset((*self.given, *self.wanted))
+        slots = [StepSlots(tuple(dict.fromkeys(planned.sources)), planned.roots) for planned in found]
+        self.steps = _with_last_uses([found[n] for n in early_order(slots, bytes, kept)], self.wanted)
 
     def run(self, given: Sequence[DeviceBuffer]) -> list[DeviceBuffer]:
         """Compute the wanted values from those in memory and the numbers."""

@@ -19,10 +19,12 @@ def _wide(x: Tensor) -> Tensor:
     return x.to(float32) if x.dtype.is_float and x.dtype.bits < 32 else x
 
 
-def _standard(x: Tensor, axes: Sequence[int], eps: float) -> Tensor:
-    """Normalise to mean 0 and variance 1 over axes."""
-    centred = x - x.mean(axes, keepdim=True)
-    return centred * ((centred * centred).mean(axes, keepdim=True) + eps).rsqrt()
+def _standard(x: Tensor, axes: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise to mean 0 and variance 1 over axes; return the result, the mean and the variance."""
+    mean = x.mean(axes, keepdim=True)
+    centred = x - mean
+    variance = (centred * centred).mean(axes, keepdim=True)
+    return centred * (variance + eps).rsqrt(), mean, variance
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None, behind: int = 0) -> Tensor:
@@ -69,10 +71,11 @@ def batch_norm(
                 "is 0; train with more, or call eval()"
             )
         axes = (0, *range(2, input.dim()))
+        result, mean, variance = _standard(x, axes, eps)
         if 0 not in input.shape:  # nothing has no mean: running statistics would be NaN from then on
-            _update(running_mean, lambda: x.mean(axes), momentum)
-            _update(running_var, lambda: x.var(axes), momentum)
-        result = _standard(x, axes, eps)
+            count = input.numel() / channels
+            _update(running_mean, lambda: mean.reshape(channels), momentum)
+            _update(running_var, lambda: variance.reshape(channels) * (count / (count - 1)), momentum)
     elif running_mean is None or running_var is None:
         raise ArgumentError("batch_norm: without training, running_mean and running_var are needed")
     else:
@@ -114,7 +117,7 @@ def instance_norm(
     if 0 not in input.shape:
         _update(running_mean, lambda: x.mean(axes).mean(0), momentum)
         _update(running_var, lambda: x.var(axes).mean(0), momentum)
-    return _affine(_standard(x, axes, eps), weight, bias, input.dim() - 2).to(input.dtype)
+    return _affine(_standard(x, axes, eps)[0], weight, bias, input.dim() - 2).to(input.dtype)
 
 
 @in_float32
@@ -135,7 +138,7 @@ def group_norm(
             "its variance is 0; take fewer groups"
         )
     grouped = _wide(input).reshape(input.shape[0], num_groups, input.shape[1] // num_groups, *input.shape[2:])
-    result = _standard(grouped, tuple(range(2, grouped.dim())), eps).reshape(input.shape)
+    result = _standard(grouped, tuple(range(2, grouped.dim())), eps)[0].reshape(input.shape)
     return _affine(result, weight, bias, input.dim() - 2).to(input.dtype)
 
 
@@ -150,7 +153,7 @@ def layer_norm(
 ) -> Tensor:
     """Normalise over the last axes, then scale and shift."""
     axes = _last_axes("layer_norm", input, normalized_shape, weight=weight, bias=bias)
-    return _affine(_standard(_wide(input), axes, eps), weight, bias).to(input.dtype)
+    return _affine(_standard(_wide(input), axes, eps)[0], weight, bias).to(input.dtype)
 
 
 @in_float32
