@@ -23,7 +23,7 @@ from .lazy.evaluation import compute_together
 from .lazy.handle import Handle, mode, state, wrap
 from .lazy.storage import detached
 from .ops.broadcasting import fill, fill_like, normal_axis, shown
-from .ops.joint import joint_outputs
+from .ops.joint import identity_rule, joint_outputs
 from .ops.movement import moveaxis
 from .transform.autodiff import gradients, is_leaf
 from .transform.autodiff import jvp as pushed
@@ -52,7 +52,7 @@ def stand_in(x: Any, op: str) -> Value:
     value = x.value
     if not value.dtype.is_float:
         raise GradientError(f"{op}: {value.dtype.name} elements have no gradient; floating-point ones do: x.float()")
-    (made,) = joint_outputs([detached(value)], [value], lambda upstreams: upstreams)
+    (made,) = joint_outputs([detached(value)], [value], identity_rule)
     amend(made, tracked=True)
     made.note().is_differentiated = True
     return made

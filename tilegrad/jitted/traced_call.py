@@ -13,7 +13,7 @@ from ..lazy.handle import Handle, wrap
 from ..lazy.layout import lay
 from ..lazy.result_template import varying
 from ..lazy.storage import one_writer
-from ..ops.joint import joint_outputs
+from ..ops.joint import identity_rule, joint_outputs
 from ..runtime.buffer import DeviceBuffer
 from ..tensor import Tensor
 from ..tree import flatten, unflatten
@@ -48,7 +48,7 @@ class ArgumentInput(ProgramInput):
             self.tensor.requires_grad_()
         elif self.is_tracked:
             source = self.source = wrap(self.tensor._value).requires_grad_()
-            (self.tensor._value,) = joint_outputs([self.tensor._value], [source._value], lambda upstreams: upstreams)
+            (self.tensor._value,) = joint_outputs([self.tensor._value], [source._value], identity_rule)
         self.standing: Value = self.tensor._value
         """The value of the tensor when the function begins."""
 

@@ -25,7 +25,7 @@ from ..ir.location import Location, current_location
 from ..ir.node import amend
 from ..ops.broadcasting import Fill, fill
 from ..ops.cast import Detach
-from ..ops.joint import joint_outputs
+from ..ops.joint import identity_rule, joint_outputs
 from ..runtime.buffer import DeviceBuffer, Loan
 from ..runtime.singletons import lock
 
@@ -348,7 +348,7 @@ def replaced(old: Value, new: Value) -> Value:
             renewed.note().hooks = old.provenance.hooks
         return renewed
     if old.tracked:
-        (kept,) = joint_outputs([detached(new)], [old], lambda upstreams: upstreams)
+        (kept,) = joint_outputs([detached(new)], [old], identity_rule)
         kept.note().renews = old
         return kept
     return detached(new)
@@ -383,7 +383,7 @@ def kept_separate(value: Value) -> Value:
     copy = Detach(value)
     if not value.tracked:
         return copy
-    (made,) = joint_outputs([copy], [value], lambda upstreams: upstreams)
+    (made,) = joint_outputs([copy], [value], identity_rule)
     return made
 
 

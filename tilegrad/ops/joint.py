@@ -12,6 +12,11 @@ GradientRule: TypeAlias = "Callable[[Sequence[Value | None]], Sequence[Value | N
 """Maps upstream gradients of all outputs (None: no gradient flows) to gradients of all arguments."""
 
 
+def identity_rule(upstreams: Sequence[Value | None]) -> Sequence[Value | None]:
+    """Pass gradients on: the outputs are copies of the arguments."""
+    return upstreams
+
+
 class Joint:
     """The arguments and the gradient rule that sibling outputs share."""
 
