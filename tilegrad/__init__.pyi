@@ -95,6 +95,7 @@ from . import linalg as linalg
 from . import logging as logging
 from . import memory as memory
 from . import nn as nn
+from . import onnx as onnx
 from . import optim as optim
 from . import profile as profile
 from . import profiler as profiler
@@ -213,6 +214,7 @@ __all__ = [
     "next_power_of_2",
     "nn",
     "no_grad",
+    "onnx",
     "op",
     "optim",
     "pairwise_distance",
