@@ -16,6 +16,14 @@ def added_in_place(n: int) -> tg.Tensor:
     return p
 
 
+def overlapping_writes(n: int) -> tg.Tensor:
+    p = tg.zeros(1000)
+    tg.compute(p)
+    for i in range(n):
+        p[i : i + 2].add_(1)
+    return p
+
+
 def assigned_items(n: int) -> tg.Tensor:
     y = tg.zeros(n)
     for i in range(n):
@@ -73,7 +81,8 @@ def powers(n: int) -> tg.Tensor:
 
 
 CHAINS: dict[Callable[[int], tg.Tensor], tuple[int, Callable[[int], float]]] = {
-    added_in_place: (400, lambda n: 3.0 * n), assigned_items: (250, lambda n: n * (n - 1) / 2),
+    added_in_place: (400, lambda n: 3.0 * n), overlapping_writes: (60, lambda n: 2.0 * n),
+    assigned_items: (250, lambda n: n * (n - 1) / 2),
     pointwise: (5000, lambda n: 4.0 * (n + 1)), held: (1500, lambda n: 3.0 * n), views_of_views: (600, lambda n: 6.0),
     chosen: (400, lambda n: 4.0 * n), joined: (120, lambda n: 2.0 + n // 4),
     scanned_by_hand: (250, lambda n: 4.0 * (1 - 0.5**n)), powers: (1000, lambda n: 2.0),

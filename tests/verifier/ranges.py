@@ -11,7 +11,7 @@ have few values together, all of them are gone through. What depends on data is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -93,9 +93,9 @@ def _outside(read: Read, holds: Conditions) -> Iterator[Unproved]:
             yield Unproved(read, axis)
 
 
-def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]:
+def _in_context(root: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]:
     """The wanted reads in an expression, each with what holds where it is read."""
-    stack: list[tuple[Expr, Conditions]] = [(e, frozenset())]
+    stack: list[tuple[Expr, Conditions]] = [(root, frozenset())]
     seen: set[tuple[Expr, Conditions]] = set()
     places = {read for w in wanted for p in w.position for read in facts(p).reads}
 
@@ -103,27 +103,37 @@ def _in_context(e: Expr, wanted: set[Read]) -> Iterator[tuple[Read, Conditions]]
         """Keep the parts of a condition that concern positions: others would only tell apart what is equal."""
         return frozenset([x for x in conjuncts(c) if all(read in places for read in facts(x).reads)])
 
-    while stack:
-        at = stack.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        e, holds = at
-        if not any(read in wanted for read in facts(e).reads):
-            continue
-        if len(seen) > MAX_VISITS:
-            yield from ((read, frozenset()) for read in facts(e).reads if read in wanted)
-            continue
-        if isinstance(e, Read) and e in wanted:
-            yield e, holds
+    def inner(e: Expr, holds: Conditions) -> list[tuple[Expr, Conditions]]:
         match e:
             case Apply("where", (c, x, y)):
-                stack += [(c, holds), (x, holds | told(c)), (y, holds | told(negated(c)))]
+                return [(c, holds), (x, holds | told(c)), (y, holds | told(negated(c)))]
             case Reduce(_, index, body) | Scan(_, index, body, _):
                 left = frozenset([c for c in holds if index not in facts(c).indices])
-                stack += [(part, holds if part is not body else left) for part in parts(e)]
-            case _:
-                stack += [(part, holds) for part in parts(e)]
+                return [(part, holds if part is not body else left) for part in parts(e)]
+        return [(part, holds) for part in parts(e)]
+
+    while stack and len(seen) <= MAX_VISITS:
+        at = stack.pop()
+        e, holds = at
+        if at in seen or not any(read in wanted for read in facts(e).reads):
+            continue
+        seen.add(at)
+        if isinstance(e, Read) and e in wanted:
+            yield e, holds
+        stack += inner(e, holds)
+    if stack:  # overlapping writes: each doubles the contexts of what was there before
+        yield from _in_common_context(root, wanted, inner)
+
+
+def _in_common_context(
+    root: Expr, wanted: set[Read], inner: Callable[[Expr, Conditions], list[tuple[Expr, Conditions]]]
+) -> Iterator[tuple[Read, Conditions]]:
+    """The wanted reads in an expression, each with what holds wherever it is read."""
+    common: dict[Expr, Conditions] = {root: frozenset()}
+    for e in reversed(walk(root)):
+        for part, holds in inner(e, common[e]):
+            common[part] = common[part] & holds if part in common else holds
+    yield from ((read, common[read]) for read in wanted)
 
 
 def conjuncts(c: Expr | None) -> Conditions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..ir import tile
-from ..ir.dtype import DType, bool_, float32, int32, int64
+from ..ir.dtype import DType, bool_, int32, int64
 from ..ir.functions import REDUCERS, identity
 from ..ir.graph import Value
 from ..ir.position import bounds
@@ -25,62 +25,25 @@ from ..ir.scalar import (
     Scan,
     Symbol,
     apply,
-    cast,
     const,
     facts,
     parts,
-    reduce,
     size,
     walk,
 )
 from ..ir.size import Dim, Size
 from ..ir.tile import Assign, Literal, Name, Statement, Store, Tile
 from .flatten import FlatStore
+from .guards import beyond, keeps_below
 
 MAX_NESTING = 6
 """Nesting depth of an expression from which on its operands get names."""
 MAX_RECURSION = 60
 """Recursion depth from which on operands are emitted bottom-up."""
+MAX_GUARDS = 4
+"""Guards under which an expression is emitted; in a chain of overlapping writes their number doubles at each write."""
 
 Axes = tuple[Index, ...]
-
-
-def beyond(guard: Expr, index: Index) -> Expr:
-    """Drop the conditions of a guard that depend on the index of a reduction: outside, the index is another one.
-
-    >>> from ..ir.scalar import fresh_index
-    >>> i, k = fresh_index(3), fresh_index(3)
-    >>> of_i, of_k = apply("lt", i, const(2, int64)), apply("lt", k, const(2, int64))
-    >>> beyond(apply("bitand", of_i, of_k), k) is of_i
-    True
-    """
-    if guard is TRUE or not any(part is index for part in walk(guard)):
-        return guard
-    match guard:
-        case Apply("bitand", (x, y)):
-            left, right = beyond(x, index), beyond(y, index)
-            return right if left is TRUE else left if right is TRUE else apply("bitand", left, right)
-    if sum(isinstance(part, Index) for part in walk(guard)) == 1 and not facts(guard).data:
-        return TRUE
-    # what is reduced serves all elements along the index: it is wanted where one of them wants it
-    return apply("gt", reduce("maximum", index, cast(guard, float32)), const(0, float32))
-
-
-def keeps_below(condition: Expr, index: Index, extent: Dim) -> bool:
-    """Whether a condition implies that an index is below an extent.
-
-    >>> i = Index("i", 26)
-    >>> keeps_below(i // 2 < 12, i, 26), keeps_below(i // 2 < 14, i, 26)
-    (True, False)
-    >>> keeps_below(apply("bitand", i // 2 < 12, Index("j", 9) < 3), i, 26)
-    True
-    """
-    match condition:
-        case Apply("bitand", (x, y)):
-            return keeps_below(x, index, extent) or keeps_below(y, index, extent)
-        case Apply("lt", (Apply("floordiv", (x, Const(c))), Const(limit))):
-            return x is index and type(extent) is int and limit * c <= extent
-    return False
 
 
 class Emitter:
@@ -110,6 +73,12 @@ class Emitter:
         self.masked = False
         """Whether masks are as cheap as any other condition."""
         self.accumulated: dict[Expr, tuple[Tile, Axes]] = {}
+        self.guards: dict[Expr, int] = {}
+        """Under how many guards an expression was emitted."""
+        self.common: dict[Expr, Expr] = {}
+        """The guards that replace those of each reader, once an expression had too many."""
+        self._root: tuple[Expr, Expr] = TRUE, TRUE
+        """The outermost expression that is being emitted, with its guard."""
         for e in walk(*roots):
             for part in parts(e):
                 self.uses[part] = self.uses.get(part, 0) + 1
@@ -145,15 +114,32 @@ class Emitter:
         """Emit an expression as a tile, and return its axes. Reads are masked by `guard` where they may be outside."""
         if e in self.accumulated:
             return self.accumulated[e]
-        key = (e, guard if self._is_unsafe(e) else TRUE)
+        if not self._level:
+            self._root, self.common = (e, guard), {}
+        key = (e, self._guard(e, guard))
         found = self.known.get(key)
         if found is None:
+            if key[1] is not TRUE:
+                key = (e, self._counted(*key))
             self._level += 1
             if self._level % MAX_RECURSION == 0:
                 self._emit_below(e, guard)
             found = self.known[key] = self._named(e, *self._emitted(e, key[1]))
             self._level -= 1
         return found
+
+    def _guard(self, e: Expr, guard: Expr) -> Expr:
+        """Return the guard under which an expression is emitted, where it is wanted under another."""
+        return self.common.get(e, guard) if self._is_unsafe(e) else TRUE
+
+    def _counted(self, e: Expr, guard: Expr) -> Expr:
+        """Count the guards of an expression; once one has too many, all have a common guard each."""
+        self.guards[e] = self.guards.get(e, 0) + 1
+        if self.guards[e] > MAX_GUARDS and not self.common:
+            from .common_guards import common_guards  # seldom needed
+
+            self.common = common_guards(*self._root, self._guarded)
+        return self._guard(e, guard)
 
     def _emit_below(self, e: Expr, guard: Expr) -> None:
         """Emit the operands of an expression bottom-up, so that long chains do not recurse."""
@@ -167,8 +153,9 @@ class Emitter:
                 continue
             stack.append((part, held, True))
             for x, inner in self._guarded(part, held):
-                key = (x, inner if self._is_unsafe(x) else TRUE)
+                key = (x, self._guard(x, inner))
                 if isinstance(x, Apply) and key not in seen:
+                    key = key if key[1] is TRUE else (x, self._counted(*key))
                     seen.add(key)
                     stack.append((*key, False))
         for part, held in order[:-1]:
