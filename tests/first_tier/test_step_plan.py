@@ -28,7 +28,7 @@ def test_intermediate_memory_is_released_after_its_last_use() -> None:
     gc.collect()
     place: Any = device("cpu")
     place.reset_peaks()
-    before = place.statistics.live + place.arena.bytes
+    before = place.statistics.live + place.arena.blocks.bytes
     for _ in range(8):
         x = x.cumsum(0) * 1e-6
     x.numpy()

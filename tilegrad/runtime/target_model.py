@@ -123,6 +123,8 @@ class TargetModel(NamedTuple):
     """Longest row that an instance reduces as one tile."""
     max_row_footprint: int = 1 << 18
     """Elements read, reduced and stored for a longer row that an instance may still take as one tile."""
+    max_scanned_bytes: int = 1 << 20
+    """Size of the longer rows that an instance may scan: it keeps each twice in tiles, on the stack of a CPU."""
     single_instance_elements: int = 8192
     """Largest group of tensors that a single instance computes as one tile."""
     column_tile_width: int = 512

@@ -17,7 +17,7 @@ from ..runtime.target_model import TargetModel
 from .group import Group, GroupMember, Kind, Mapping, Schedule
 from .group_checker import check_schedule
 from .inline import MAX_NESTED_CHOICES, Element, elements, estimated_size
-from .merge_groups import alignment, merge, sibling_mapping, stores_in_short_rows, stores_transposed
+from .merge_groups import alignment, merge, scanned_row_bytes, sibling_mapping, stores_in_short_rows, stores_transposed
 from .nests import nest
 from .order_edges import Waits, of_nodes, waiting
 from .products import operands
@@ -307,6 +307,14 @@ class _Pair(NamedTuple):
     def tensors(self) -> set[Value]:
         return self.fusion.reads[self.first] | self.fusion.reads[self.second]
 
+    def scans_long_rows(self) -> bool:
+        """Whether both scan, and rows that are too long for one kernel."""
+        a, b = self.fusion.groups[self.first], self.fusion.groups[self.second]
+        if not a.columns or not b.columns:
+            return False
+        sizes = scanned_row_bytes(a), scanned_row_bytes(b)
+        return all(sizes) and sum(sizes) > self.fusion.target.max_scanned_bytes
+
     def is_separated(self) -> bool:
         """Whether another group must run after one and before the other."""
         has_path, related = self.fusion._has_path, self.relation != "producer"
@@ -333,6 +341,7 @@ LIMITS = (
         lambda p: p.fusion._is_shared_scalar(p.first, p.second),
         "a number that other kernels need too does not wait for what this one waits for",
     ),
+    Objection(_Pair.scans_long_rows, "the rows that they scan would not fit on the stack"),
 )
 """Objections to any fusion, the cheapest to find first."""
 STORES = (

@@ -11,6 +11,7 @@ from the same element is one expression, computed once.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Literal
 
 from ..ir.graph import Value
@@ -129,6 +130,12 @@ class Group(Node):
         rows = ", ".join(f"{letters[i]} in {i.extent}" for i in self.rows)
         columns = ", ".join(f"{letters[i]} in {i.extent}" for i in self.columns)
         return f"{self.kind} over {rows or 'one'}" + (f"; along {columns}" if columns else "")
+
+
+def scanned_bytes(exprs: Iterable[Expr]) -> int:
+    """Return the bytes that all scans produce for an element; a scan of positions scans the elements first."""
+    scans = [e for e in exprs if isinstance(e, Scan)]
+    return sum(e.dtype.bytes + (e.body.dtype.bytes if e.dtype is not e.body.dtype else 0) for e in scans)
 
 
 def _letters(rows: tuple[Index, ...], columns: tuple[Index, ...]) -> dict[Expr, str]:

@@ -9,7 +9,7 @@ from ..ir.graph import Value
 from ..ir.scalar import Apply, Const, Expr, Index, Read, facts, substitute, walk
 from ..ir.size import product
 from .access_patterns import stride
-from .group import Group, Kind, Mapping, merged, taken_over
+from .group import Group, Kind, Mapping, merged, scanned_bytes, taken_over
 from .inline import MAX_RECOMPUTED_WEIGHT, estimated_size, weight_of
 from .products import free_indices, shared_operand_mapping
 
@@ -160,6 +160,12 @@ def stores_transposed(a: Group, b: Group) -> bool:
     reads = [e.position[-1] for m in a.members for e in facts(m.expr).reads if e.position]
     along = {i for at in reads for i in a.rows if stride(at, i) == 1}
     return any(along and m.position and m.position[-1] not in along for m in a.members)
+
+
+def scanned_row_bytes(group: Group) -> int:
+    """Return the size of the rows that the scans of a group produce."""
+    columns = estimated_size(product(i.extent for i in group.columns))
+    return columns * sum(scanned_bytes(walk(m.expr)) for m in group.members if facts(m.expr).loops)
 
 
 def _weight(exprs: Iterable[Expr]) -> int:

@@ -29,6 +29,7 @@ from .access_patterns import (
     transposed_row,
 )
 from .flatten import FlatGroup
+from .group import scanned_bytes
 from .instances import at_most, divides, number_of
 from .small_tensors import is_whole
 
@@ -203,7 +204,9 @@ class _Rows(Strategy):
         if type(extent) is not int or extent <= target.max_row_elements:
             return type(extent) is int
         rows = sum(isinstance(e, Read | Reduce) for e in flat.expressions) + len(flat.stores)
-        return extent * rows <= target.max_row_footprint
+        if extent * rows > target.max_row_footprint:
+            return False
+        return extent * scanned_bytes(flat.expressions) <= target.max_scanned_bytes
 
     def default(self, flat: FlatGroup, target: TargetModel) -> Choice:
         rows, (column,) = flat.rows, flat.columns

@@ -8,6 +8,7 @@ import pytest
 from tests.backend.cuda.simulated import SimulatedDriver
 from tilegrad.backend.cuda.device import CudaDevice
 from tilegrad.backend.cuda.queues import here
+from tilegrad.lazy.bounded_recording import recorded
 from tilegrad.lazy.evaluation import pending
 from tilegrad.lazy.handle import written
 from tilegrad.random import forget
@@ -21,8 +22,10 @@ Maker = Callable[..., list[CudaDevice]]
 
 def forget_recorded() -> None:
     """Forget what a test left to the next evaluation, which is of another test, and may be on a device that is gone."""
-    for left in (written.storages, written.detached, written.initial, pending.differentiated, pending.checks):
+    waiting = (written.storages, written.detached, written.initial, pending.differentiated, pending.checks)
+    for left in (*waiting, recorded.tensors):
         left.clear()
+    recorded.restart(0)
 
 
 @pytest.fixture
