@@ -52,6 +52,7 @@ def calls(graph: Graph, updates: dict[int, int]) -> int:
 
 
 def test_compiling_takes_few_calls() -> None:
+    compiled(*training(2))  # loads what is needed
     graph, updates = training(10)
     count = len(graph.values())
     assert count > 200

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ..errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
 from ..ir.dtype import DType, bool_, float64, uint8
 from ..ir.graph import Value
-from ..ir.size import Shape
 from ..lazy.handle import Handle, mode, resize
 from ..lazy.storage import kept_separate
 from ..ops.broadcasting import broadcast_shapes, expand, fill, shown
@@ -31,7 +30,8 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     name = f"{fn.__name__}_"
 
     def changed(self: R, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if not (kwargs or shape_of(self, name)) and at_once().combine_into(name, self, args):
+        is_number = isinstance(self, Handle) and not self._value.type.shape
+        if is_number and not kwargs and at_once().combine_into(name, self, args):
             return self
         before = value_of(self, name)
         wanted = float64 if name == "float_power_" else kwargs.get("dtype")
@@ -51,14 +51,6 @@ def in_place(fn: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[R, 
     changed.__name__ = changed.__qualname__ = name
     changed.__doc__ = f"In place: {fn.__doc__}"
     return changed
-
-
-def shape_of(x: Tensor, op: str) -> Shape:
-    """Return the shape that a tensor was recorded with; refuse anything else in words."""
-    try:
-        return x._value.type.shape
-    except AttributeError:
-        return value_of(x, op).shape
 
 
 def store(x: Tensor, result: Value, op: str) -> None:
