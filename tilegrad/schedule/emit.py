@@ -116,7 +116,7 @@ class Emitter:
             return self.accumulated[e]
         if not self._level:
             self._root, self.common = (e, guard), {}
-        key = (e, self._guard(e, guard))
+        key = (e, (self.common.get(e, guard) if self.common else guard) if self._is_unsafe(e) else TRUE)
         found = self.known.get(key)
         if found is None:
             if key[1] is not TRUE:
@@ -128,10 +128,6 @@ class Emitter:
             self._level -= 1
         return found
 
-    def _guard(self, e: Expr, guard: Expr) -> Expr:
-        """Return the guard under which an expression is emitted, where it is wanted under another."""
-        return self.common.get(e, guard) if self._is_unsafe(e) else TRUE
-
     def _counted(self, e: Expr, guard: Expr) -> Expr:
         """Count the guards of an expression; once one has too many, all have a common guard each."""
         self.guards[e] = self.guards.get(e, 0) + 1
@@ -139,7 +135,7 @@ class Emitter:
             from .common_guards import common_guards  # seldom needed
 
             self.common = common_guards(*self._root, self._guarded)
-        return self._guard(e, guard)
+        return self.common.get(e, guard)
 
     def _emit_below(self, e: Expr, guard: Expr) -> None:
         """Emit the operands of an expression bottom-up, so that long chains do not recurse."""
@@ -153,7 +149,7 @@ class Emitter:
                 continue
             stack.append((part, held, True))
             for x, inner in self._guarded(part, held):
-                key = (x, self._guard(x, inner))
+                key = (x, self.common.get(x, inner) if self._is_unsafe(x) else TRUE)
                 if isinstance(x, Apply) and key not in seen:
                     key = key if key[1] is TRUE else (x, self._counted(*key))
                     seen.add(key)
