@@ -33,10 +33,11 @@ from ...ir.tile_access import accesses, expressions, names_in, statements
 from ...ir.tile_checker import check
 from .code.blocks import register_block
 from .code.packing import panel_bytes
+from .consecutive_products import consecutive_products
 from .costs import MAX_GROWTH, MAX_PANEL_BYTES, MIN_GROWTH_BYTES, MIN_PANEL_READERS, MIN_READERS, PACKING_OPERATIONS
 from .pool import ALIGNMENT
 from .prepacked import PackedOperand, PackingKernel, PrepackedKernel
-from .summed_products import SummedProduct, consecutive_products
+from .summed_products import SummedProduct
 from .target import Target
 
 MAX_GRID_AXES = 3
