@@ -13,16 +13,22 @@ from ..values import Ints
 from .convolution import Geometry, geometry, of_rank, widened
 
 
-def _windowed(x: Tensor, taps: list[int], g: Geometry, ceil_mode: int, fill: float) -> Tensor:
-    """Return all windows: the last axes count the taps, those before them the windows."""
-    before, behind = list(g.before), list(g.behind)
+def _rest(x: Tensor, taps: list[int], g: Geometry, ceil_mode: int) -> list[int]:
+    """Return what the last windows take behind the padding of each axis; less than 0 is not read."""
+    made = []
     for n, (k, s, d) in enumerate(zip(taps, g.strides, g.dilations, strict=True)):
-        size = int(x.shape[2 + n]) + before[n] + behind[n] - d * (k - 1) - 1
-        if ceil_mode and size % s:
-            count = -(-size // s)
-            # the last window begins inside the image or before it
-            behind[n] += s - size % s if count * s < int(x.shape[2 + n]) + before[n] else 0
-    x = widened(x, before, behind, fill)
+        begin, reach = int(x.shape[2 + n]) + g.before[n], d * (k - 1) + 1
+        size = begin + g.behind[n] - reach
+        count = (-(-size // s) if ceil_mode else size // s) + 1
+        # a window that would begin behind the image is left out
+        count -= bool(ceil_mode) and (count - 1) * s >= begin
+        made.append((count - 1) * s + reach - begin - g.behind[n])
+    return made
+
+
+def _windowed(x: Tensor, taps: list[int], g: Geometry, rest: list[int], fill: float) -> Tensor:
+    """Return all windows of a sum: the last axes count the taps, those before them the windows."""
+    x = widened(widened(x, g.before, g.behind, fill), [0] * len(taps), rest)
     for n, (k, s, d) in enumerate(zip(taps, g.strides, g.dilations, strict=True)):
         x = x.unfold(2 + n, d * (k - 1) + 1, s)[..., ::d]
     return x
@@ -46,13 +52,9 @@ def average_pool(
     if plain and all(2 * n <= k for n, k in zip(g.before, taps, strict=True)) and not ceil_mode:
         return of_rank("avg_pool#d", taps)(x, taps, g.strides, g.before, False, bool(count_include_pad))  # type: ignore[no-any-return]
     last = tuple(range(-len(taps), 0))
-    ones = tg.ones_like(x[:1, :1])
-    if count_include_pad:
-        ones = widened(ones, g.before, g.behind, 1.0)
-        counted = _windowed(ones, taps, g._replace(before=[0] * len(taps), behind=[0] * len(taps)), ceil_mode, 0.0)
-    else:
-        counted = _windowed(ones, taps, g, ceil_mode, 0.0)
-    return _windowed(x, taps, g, ceil_mode, 0.0).sum(last) / counted.sum(last)
+    rest = _rest(x, taps, g, ceil_mode)
+    counted = _windowed(tg.ones_like(x[:1, :1]), taps, g, rest, float(bool(count_include_pad)))
+    return _windowed(x, taps, g, rest, 0.0).sum(last) / counted.sum(last)
 
 
 def max_pool(
@@ -102,7 +104,8 @@ def lp_pool(
 ) -> Tensor:
     """Compute the norm of each window."""
     g = geometry(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    windows = _windowed(tg.abs(x) ** p, kernel_shape, g, ceil_mode, 0.0)
+    rest = _rest(x, kernel_shape, g, ceil_mode)
+    windows = _windowed(tg.abs(x) ** p, kernel_shape, g, rest, 0.0)
     return windows.sum(tuple(range(-len(kernel_shape), 0))) ** (1 / p)
 
 
