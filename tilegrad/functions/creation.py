@@ -86,16 +86,7 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if isinstance(data, (list, tuple)) and any(isinstance(x, Handle) for x in data):
         data = [x.tolist() if isinstance(x, Handle) else x for x in data]  # type: ignore[attr-defined]
     typed = isinstance(data, (np.ndarray, np.generic))
-    try:
-        array = np.asarray(data)
-        if dtype is uint64 and array.dtype.kind == "f" and not typed and array.min(initial=0) >= 0:
-            array = np.asarray(data, np.uint64)  # numpy finds no type for 1 beside 2**64 - 1
-    except ValueError as problem:
-        raise ShapeError(f"tensor: the nested lists are not all of one length ({problem})") from None
-    if array.dtype == object or array.dtype.kind in "USM":
-        raise ArgumentError(f"tensor takes numbers, nested lists of them, and arrays, not {kind_of(data)}")
-    if array.dtype.kind == "c":
-        raise DTypeError("tensor: complex numbers are not supported; keep real and imaginary parts in two tensors")
+    array = _numbers(data, dtype is uint64 and not typed)
     if dtype is None and not typed:
         dtype = _inferred(data, array)
     if dtype is not None:
@@ -105,6 +96,21 @@ def _array(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
             return array.astype(dtype.numpy)
     if from_numpy_dtype(array.dtype) is None:
         raise DTypeError(f"tensor: there is no dtype for numpy's {array.dtype}; convert the array first")
+    return array
+
+
+def _numbers(data: Any, is_unsigned: bool) -> np.ndarray[Any, Any]:
+    """Convert data to an array of the dtype that numpy finds; refuse what is not made of real numbers."""
+    try:
+        array = np.asarray(data)
+        if is_unsigned and array.dtype.kind == "f" and array.min(initial=0) >= 0:
+            array = np.asarray(data, np.uint64)  # numpy finds no type for 1 beside 2**64 - 1
+    except ValueError as problem:
+        raise ShapeError(f"tensor: the nested lists are not all of one length ({problem})") from None
+    if array.dtype == object or array.dtype.kind in "USM":
+        raise ArgumentError(f"tensor takes numbers, nested lists of them, and arrays, not {kind_of(data)}")
+    if array.dtype.kind == "c":
+        raise DTypeError("tensor: complex numbers are not supported; keep real and imaginary parts in two tensors")
     return array
 
 

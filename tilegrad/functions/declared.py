@@ -365,13 +365,23 @@ def explain(error: Exception, called: str, function: Callable[..., Any], args: t
             annotation = "Tensor"
         if isinstance(annotation, str) and not fits(value, annotation):
             raise misfit(called, name, value, annotation) from None
-        large = next((x for x in _elements(value) if isinstance(x, int) and abs(x) >= LARGEST), None)
-        if large is not None and isinstance(error, (OverflowError, IndexError, ValueError)):
-            raise ArgumentError(f"{called}: {name} is {kind_of(large)}, which is too large") from None
-        if name.startswith(("dim", "axis")) and isinstance(value, int) and isinstance(error, IndexError):
-            axes = next((len(x.value.shape) for x in (*args, *kwargs.values()) if isinstance(x, Handle)), None)
-            if axes is not None and not -axes <= value < axes:
-                raise AxisError(f"{called}: {name} is {value}, but the tensor has {axes} axes") from None
+        if isinstance(error, (OverflowError, IndexError, ValueError)):
+            _refuse_large(called, name, value)
+        if isinstance(error, IndexError):
+            _refuse_axis(called, name, value, (*args, *kwargs.values()))
+
+
+def _refuse_large(called: str, name: str, value: Any) -> None:
+    large = next((x for x in _elements(value) if isinstance(x, int) and abs(x) >= LARGEST), None)
+    if large is not None:
+        raise ArgumentError(f"{called}: {name} is {kind_of(large)}, which is too large") from None
+
+
+def _refuse_axis(called: str, name: str, value: Any, given: Sequence[Any]) -> None:
+    if name.startswith(("dim", "axis")) and isinstance(value, int):
+        axes = next((len(x.value.shape) for x in given if isinstance(x, Handle)), None)
+        if axes is not None and not -axes <= value < axes:
+            raise AxisError(f"{called}: {name} is {value}, but the tensor has {axes} axes") from None
 
 
 def _by_name(declared: Any, given: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -42,6 +42,11 @@ def sizes_of(given: Sequence[Any], op: str) -> tuple[Dim, ...]:
             break
     else:
         return sizes
+    return _converted_sizes(sizes, op)
+
+
+def _converted_sizes(sizes: Sequence[Any], op: str) -> tuple[Dim, ...]:
+    """Convert sizes that are not plain integers, or refuse them."""
     if sizes[0].__class__ is bool:  # PyTorch looks at the first one only
         raise ArgumentError(f"{op}: a size is an integer, not {sizes[0]} (bool)")
     for extent in sizes:

@@ -62,7 +62,8 @@ class Alias(Node):
 def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace, varies: bool) -> dict[int, Alias]:
     """Find the aliases among the results; a common base that is not a result itself becomes a further one."""
     numbers = {id(x): n for n, x in enumerate(arguments) if x is not None}
-    storages = {x._base.storage: n for n, x in enumerate(arguments) if x is not None and x._base is not None}
+    bases = {n: x._base for n, x in enumerate(arguments) if x is not None}
+    storages = {base.storage: n for n, base in bases.items() if base is not None}
     found: dict[int, Alias] = {}
     twice: dict[int, Alias] = {}
     first: dict[int, int] = {}
@@ -76,13 +77,15 @@ def aliases(results: list[Any], arguments: Sequence[Tensor | None], trace: Trace
             twice[n] = Alias(None, first[id(x)], None, (), False, False)
         elif id(x) not in trace.own:
             found[n] = Alias(None, None, x, (), False, False)
-        elif x._base is not None and x._base.storage in storages:
-            found[n] = _cut(x, arguments[storages[x._base.storage]], (storages[x._base.storage], None, None))
-        elif x._base is not None and x._base.storage in trace.own_storages:
-            local.setdefault(x._base.storage, []).append(n)
         elif x._base is not None:
-            base = trace.captured[x._base.storage].base
-            found[n] = _cut(x, _on(base), (None, None, base))
+            storage = x._base.storage
+            if storage in storages:
+                found[n] = _cut(x, arguments[storages[storage]], (storages[storage], None, None))
+            elif storage in trace.own_storages:
+                local.setdefault(storage, []).append(n)
+            else:
+                base = trace.captured[storage].base
+                found[n] = _cut(x, _on(base), (None, None, base))
         first.setdefault(id(x), n)
     for sharing in local.values():
         found |= _among(results, sharing, trace)

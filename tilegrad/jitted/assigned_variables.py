@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..ir.graph import Value
 from ..lazy.handle import Handle
 from ..tree import LEAF, Tree
 from .captured_state import CapturedState
@@ -92,17 +93,7 @@ def assigned_tensors(
         now, before = watched.read_actual(), standing.get(watched.key(), found)
         if now is before or not isinstance(now, Handle):
             continue
-        value, was = now.own_value(), before.own_value()
-        name = "a variable" if watched.name is None else repr(watched.name)
-        if was.tracked or not watched.writable:
-            kind = "requires gradients" if was.tracked else "is only read"
-            raise NoProgram(f"it puts another tensor in the place of one that {kind}, at {name}: change its elements")
-        if value.type != was.type or value.tracked:
-            kind = "requires gradients" if value.tracked else "has another shape or type"
-            raise NoProgram(
-                f"it puts a tensor that {kind} where one was outside, at {name}: detach() it, keep its type, or "
-                "return it"
-            )
+        _require_alike(watched, now.own_value(), before.own_value())
         made[watched.key()] = watched, now
     new = [watched for key, (watched, _) in made.items() if key not in standing]
     if new:
@@ -112,6 +103,19 @@ def assigned_tensors(
                 watched.write(found)
         raise NewVariables([w for w, found in outside.others if id(found) in assigned_later])
     return list(made.values())
+
+
+def _require_alike(watched: WatchedVariable, value: Value, was: Value) -> None:
+    """Refuse a tensor that a program cannot put in the place of another."""
+    name = "a variable" if watched.name is None else repr(watched.name)
+    if was.tracked or not watched.writable:
+        kind = "requires gradients" if was.tracked else "is only read"
+        raise NoProgram(f"it puts another tensor in the place of one that {kind}, at {name}: change its elements")
+    if value.type != was.type or value.tracked:
+        kind = "requires gradients" if value.tracked else "has another shape or type"
+        raise NoProgram(
+            f"it puts a tensor that {kind} where one was outside, at {name}: detach() it, keep its type, or return it"
+        )
 
 
 def restore_variables(trace: Trace, outside: CapturedState, before: Sequence[tuple[WatchedVariable, Any]]) -> None:

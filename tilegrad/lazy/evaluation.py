@@ -22,6 +22,7 @@ from ..ops.movement import Permute
 from ..runtime.buffer import DeviceBuffer
 from ..runtime.device import device, known_devices
 from .handle import Handle, state, written
+from .storage import Base
 
 MAX_CHECKED_INDICES = 1 << 16
 """Number of indices up to which an index tensor in memory is checked at once."""
@@ -64,18 +65,8 @@ def compute(*tensors: Handle) -> list[Value]:
         raise ArgumentError(f"compute takes tensors, not {[type(x).__name__ for x in tensors]}") from None
     if own and all(v.buffer is not None for v in own):
         return own
-    checks: list[IndexCheck] = []
-    company: list[Handle] = []
-    others: list[Value] = []
-    initial: list[Value] = []
-    if state.trace is None:
-        if pending.checks:
-            checks = [check for check in pending.checks if is_known(check.bounds)]
-            pending.checks.clear()
-        if pending.differentiated:
-            company = list(pending.differentiated.values())
-            pending.differentiated.clear()
-        others, initial = _written(), _initial()
+    checks, company = _take_pending() if state.trace is None else ([], [])
+    others, initial = (_written(), _initial()) if state.trace is None else ([], [])
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
@@ -100,6 +91,15 @@ def compute(*tensors: Handle) -> list[Value]:
         low, high = (int(_array(bound)) for bound in check.bounds)
         refuse_outside(low, high, check)
     return own
+
+
+def _take_pending() -> tuple[list[IndexCheck], list[Handle]]:
+    """Return the checks and the gradients that wait for an evaluation, which do not wait any longer."""
+    checks = [check for check in pending.checks if is_known(check.bounds)]
+    pending.checks.clear()
+    gradients = list(pending.differentiated.values())
+    pending.differentiated.clear()
+    return checks, gradients
 
 
 def in_memory(x: Handle) -> Value:
@@ -171,9 +171,12 @@ def drop_history(x: Handle) -> None:
             return
         memory = _spent(memory, value)
     x._value = memory
-    base = x._base
-    if base is None:
-        return
+    if x._base is not None:
+        _drop_history_of_base(x, x._base, value, memory)
+
+
+def _drop_history_of_base(x: Handle, base: Base, value: Value, memory: Value) -> None:
+    """Let a storage hold what a tensor on it holds, if it is of the whole of it."""
     whole = base.value
     if whole is value and not x._moves:
         base.value = memory

@@ -263,14 +263,17 @@ class Handle:
         else:
             self.is_state = False
 
-    def _replace(self, base: Base, value: Value, op: str) -> None:
-        whole = current(base)
+    def _written_whole(self, base: Base, whole: Value, value: Value) -> Value:
+        """Return the elements of a storage with this part of it replaced, and the history that this leaves."""
         cut = sharing.cut(whole, self._moves)
         part = _with_part(whole, sharing.path_to(cut, whole), value) if self._moves else value
-        if mode.enabled and not base.hidden and whole.tracked and not part.tracked:
-            part = sharing.vanishing(part, whole)
         if not mode.enabled or base.hidden:
-            part = sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
+            return sharing.replaced(whole, part) if whole.tracked else sharing.detached(part)
+        return sharing.vanishing(part, whole) if whole.tracked and not part.tracked else part
+
+    def _replace(self, base: Base, value: Value, op: str) -> None:
+        whole = current(base)
+        part = self._written_whole(base, whole, value)
         if state.trace is not None:
             state.trace.writing(self, base)
         elif not base.storage.common:

@@ -95,11 +95,7 @@ class ModuleHooks:
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any], after: list[Hook], done: list[Hook]) -> Any:
         """Call forward with all hooks; `done` lists the hooks that ran after it."""
         for hook in self._in_order("before"):
-            changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
-            if changed is not None and hook.with_kwargs:
-                args, kwargs = changed
-            elif changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
+            args, kwargs = self._before(hook, args, kwargs)
         backward = self._in_order("gradient_before"), self._in_order("gradient_after")
         watched = Gradients(self, *backward) if any(backward) and is_grad_enabled() else None
         output = self.forward(*(args if watched is None else watched.inputs(args)), **kwargs)
@@ -109,6 +105,18 @@ class ModuleHooks:
             changed = hook.function(self, *given, output)
             output = output if changed is None else changed
         return output if watched is None else watched.outputs(output)
+
+    def _before(
+        self, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Call a hook before forward, and return the arguments as it changes them."""
+        changed = hook.function(self, args, kwargs) if hook.with_kwargs else hook.function(self, args)
+        if changed is None:
+            return args, kwargs
+        if hook.with_kwargs:
+            args, kwargs = changed
+            return args, kwargs
+        return changed if isinstance(changed, tuple) else (changed,), kwargs
 
     def _refuse(self, args: tuple[Any, ...], problem: AttributeError) -> None:
         """Raise where an array or a list was given and an attribute of tensors was used."""

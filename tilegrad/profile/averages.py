@@ -8,11 +8,8 @@ from typing import Any
 from ..errors import ArgumentError
 from ..runtime.device import known_devices
 from .count import Work
-from .limit import limit_of
+from .limit import launch_seconds, limit_of
 from .timeline import Timeline, TimelineRecord
-
-LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
-"""Nanoseconds that a launch takes at least, however little it computes, by kind of device."""
 
 
 class Average:
@@ -50,8 +47,7 @@ class Average:
         if not known or self.work is None or self.kind not in ("launch", "operation"):
             return None
         found = limit_of(self.work.each(self.count), known)
-        launch = LAUNCH_NS.get(self.device.partition(":")[0], 0.0) * 1e-9
-        return found.seconds * self.count, "launch" if found.seconds < launch else found.bound
+        return found.seconds * self.count, "launch" if found.seconds < launch_seconds(self.device) else found.bound
 
     @property
     def self_time(self) -> float:

@@ -10,6 +10,14 @@ from ..runtime.bounds import limit
 from ..runtime.bounds import memory_level as memory_level
 from .count import Work
 
+LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
+"""Nanoseconds that a launch takes at least, however little it computes, by kind of device."""
+
+
+def launch_seconds(device: str) -> float:
+    """Return the shortest time of a launch on a device, by its name or kind."""
+    return LAUNCH_NS.get(device.partition(":")[0], 0.0) * 1e-9
+
 
 def limit_of(work: Work, limits: Mapping[str, Any]) -> Limit:
     """Return the shortest time that the machine allows for this work.

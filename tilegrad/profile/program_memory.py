@@ -72,9 +72,11 @@ class Peak:
         given, made = self._given(), self._made()
         for b in buffers:
             value = values.get(b.name)
-            kind, name = given.get(b.name) or made.get(b.name) or ("temporary", "")
-            if kind == "temporary" and value is not None and value in saved and not _is_derived(value):
-                kind = "activation"
+            if value is not None and value in saved and not _is_derived(value):
+                unnamed = "activation", ""
+            else:
+                unnamed = "temporary", ""
+            kind, name = given.get(b.name) or made.get(b.name) or unnamed
             at = value.location if value is not None else None
             if not name and value is not None:
                 name = f"{value.op} in {at.module}" if at is not None and at.module else value.op

@@ -26,6 +26,7 @@ from ..viewer.launches import computing_steps, memory_of, title_of
 from ..viewer.model import Line, PageKernel, PageMemory, PageNode, PagePass, PageStep, Phase, Role, clipped, page_of
 from ..viewer.page import json_text, page
 from .files import write_whole
+from .limit import launch_seconds
 from .lines import FileLine, kernel_numbers, kernels_of
 from .listing import cleaned, inner_loops
 from .measure import Row, duration
@@ -35,8 +36,6 @@ from .shares import Share, shares_of
 if TYPE_CHECKING:
     from .explanation import Explanation
 
-LAUNCH_NS = {"cpu": 400.0, "cuda": 2_000.0}
-"""Nanoseconds that a launch takes at least, by kind of device."""
 LOW_SHARE = 0.3
 """Fraction of the limit below which a kernel gets a hint."""
 MAX_CODES = 40
@@ -192,21 +191,17 @@ class _Described:
         shares = self.shares[self._groups_before(number)] if group else ()
         heart = _heart(group) if group else None
         source, machine = self._codes(step) if number in self.slowest else (LEFT_OUT, LEFT_OUT)
-        hot = [[machine[: machine.index(loop)].count("\n"), 0, loop.count("\n")] for loop in inner_loops(machine)]
-        seconds = row.seconds or None
-        limit = row.limit.seconds
-        share = min(1.0, row.share) if seconds and limit else None
+        share = min(1.0, row.share) if row.seconds and row.limit.seconds else None
         bound = self._bound(row)
         return PageKernel(
             title=self._title(group, heart) if group and heart else title_of(step), name=title_of(step),
-            phase=self._phase(heart) if heart else "forward",
-            module=heart.location.module if heart and heart.location else "",
+            phase=self._phase(heart) if heart else "forward", module=_module(heart),
             lines=sorted({at for s in shares if (at := self._at(s)) is not None}),
             why=self._why(number, group) if group else [],
             text=clipped(str(step.kernel.replaced(origin="")) if isinstance(step, Launch) else show_step(step)),
             source=clipped(source), language="CUDA C++" if self.e.device.kind == "cuda" else "LLVM IR",
-            machine=clipped(machine), hot=[[first, first + more] for first, _, more in hot],
-            seconds=seconds, bytes=row.work.bytes, operations=row.work.operations, limit=limit, share=share,
+            machine=clipped(machine), hot=_loop_lines(machine), seconds=row.seconds or None,
+            bytes=row.work.bytes, operations=row.work.operations, limit=row.limit.seconds, share=share,
             bound=bound, hint=_hint(share, bound, row),
         )  # fmt: skip
 
@@ -226,13 +221,12 @@ class _Described:
         return device.source(step.kernel), cleaned(device.assembly(step.kernel) or "")
 
     def _bound(self, row: Row) -> str:
-        launch = LAUNCH_NS.get(self.e.device.kind, 0.0) * 1e-9
-        return "launch" if row.limit.bound and row.limit.seconds < launch and row.share < LOW_SHARE else row.limit.bound
+        short = row.limit.seconds < launch_seconds(self.e.device.kind) and row.share < LOW_SHARE
+        return "launch" if row.limit.bound and short else row.limit.bound
 
     def _title(self, group: Group, heart: Value) -> str:
         """Name a kernel by its module and its main operations."""
-        where = heart.location.module if heart.location else ""
-        where = where or _call(heart)
+        where = _module(heart) or _call(heart)
         said = {"forward": where, "backward": f"gradient of {where}" if where else "gradient", "update": where}
         prefix = said[self._phase(heart)]
         updated = [name for name in map(self._updated, group.stored) if name]
@@ -396,6 +390,17 @@ def _fusion(group: Group, count: int) -> str:
         case "map":
             return f"{fused}: {rows or 1} elements, each computed from the same place of its inputs; {stored}."
     return "The operation brings a kernel of its own; nothing is fused into it."
+
+
+def _module(heart: Value | None) -> str:
+    """Return the module of the network that an operation belongs to."""
+    return heart.location.module if heart is not None and heart.location else ""
+
+
+def _loop_lines(machine: str) -> list[list[int]]:
+    """Return the first and the last line of each inner loop of machine code."""
+    first = [machine[: machine.index(loop)].count("\n") for loop in inner_loops(machine)]
+    return [[line, line + loop.count("\n")] for line, loop in zip(first, inner_loops(machine), strict=True)]
 
 
 def _hint(share: float | None, bound: str, row: Row) -> str:

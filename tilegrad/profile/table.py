@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .timeline import DEVICE_WORK, is_host
+from .timeline import DEVICE_WORK, Timeline, is_host
 
 if TYPE_CHECKING:
     from .averages import Average, Averages
@@ -134,22 +134,14 @@ def _footer(everything: Averages) -> list[str]:
     whole = everything.timeline
     if whole is None:
         return []
-    launches = whole.launches
-    timed = sum(r.timed for r in launches)
     operations = whole.of("operation")
-    if operations and not launches:
+    if operations and not whole.launches:
         count = f"{len(operations):,} operation{'' if len(operations) == 1 else 's'}"
         return [f"{count}, computed one by one: profile(one_by_one=False) shows what really runs", *everything.notes]
-    lines = [f"{len(launches):,} launches, {timed:,} timed"]
-    if timed < len(launches):
-        devices = ", ".join(sorted({r.device for r in launches if not r.timed}))
-        lines[0] += f": WARNING, {len(launches) - timed:,} have no time ({devices} did not give it), shown as {DASH}"
-    span = max(0, whole.ended - whole.began)
-    for name in sorted({r.device for r in launches}):
-        clocks = sorted({r.clock for r in launches if r.device == name and r.clock})
-        lines += _device_lines(name, whole.busy(name), span, whole.overlap(name), clocks)
+    lines = _launch_lines(whole)
     if whole.left_out:
         lines.append(f"WARNING: {whole.left_out:,} records are left out: a profile keeps a million")
+    span = max(0, whole.ended - whole.began)
     if span:
         lines.append(f"recording took {duration(whole.cost / 1e3)} ({100 * whole.cost / span:.1f} % of the time)")
     if any((a.share_of_limit or 0) > 1 and is_host(a.device) for a in everything):
@@ -158,6 +150,21 @@ def _footer(everything: Averages) -> list[str]:
             "`python -m tilegrad doctor --measure` measures it again"
         )
     return [*lines, *everything.notes, *hints(everything)]
+
+
+def _launch_lines(whole: Timeline) -> list[str]:
+    """Tell how many launches were timed, by which clocks, and how long each device was busy."""
+    launches = whole.launches
+    timed = sum(r.timed for r in launches)
+    lines = [f"{len(launches):,} launches, {timed:,} timed"]
+    if timed < len(launches):
+        devices = ", ".join(sorted({r.device for r in launches if not r.timed}))
+        lines[0] += f": WARNING, {len(launches) - timed:,} have no time ({devices} did not give it), shown as {DASH}"
+    span = max(0, whole.ended - whole.began)
+    for name in sorted({r.device for r in launches}):
+        clocks = sorted({r.clock for r in launches if r.device == name and r.clock})
+        lines += _device_lines(name, whole.busy(name), span, whole.overlap(name), clocks)
+    return lines
 
 
 def hints(rows: Sequence[Average]) -> list[str]:

@@ -64,14 +64,19 @@ def _padded(x: Tensor, axis: int, before: int, after: int, mode: str) -> Tensor:
         )
     if length == 0:
         raise ShapeError(f"pad: axis {axis} of the shape {shape} has no element to put at its ends")
+    first, last = _ends(x, axis, before, after, mode)
+    return cat([part for part, width in ((first, before), (x, 1), (last, after)) if width], axis)
+
+
+def _ends(x: Tensor, axis: int, before: int, after: int, mode: str) -> tuple[Tensor, Tensor]:
+    """Return what is put at the two ends of an axis."""
+    length = x.shape[axis]
     match mode:
         case "reflect":
-            first, last = x.narrow(axis, 1, before).flip(axis), x.narrow(axis, length - 1 - after, after).flip(axis)
+            return x.narrow(axis, 1, before).flip(axis), x.narrow(axis, length - 1 - after, after).flip(axis)
         case "circular":
-            first, last = x.narrow(axis, length - before, before), x.narrow(axis, 0, after)
-        case _:
-            first, last = _repeated(x, axis, 0, before), _repeated(x, axis, length - 1, after)
-    return cat([part for part, width in ((first, before), (x, 1), (last, after)) if width], axis)
+            return x.narrow(axis, length - before, before), x.narrow(axis, 0, after)
+    return _repeated(x, axis, 0, before), _repeated(x, axis, length - 1, after)
 
 
 def _repeated(x: Tensor, axis: int, place: int, times: int) -> Tensor:

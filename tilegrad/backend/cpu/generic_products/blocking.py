@@ -178,17 +178,16 @@ def merged(axes: list[StridedAxis]) -> Axes:
 def _with_method(groups: Groups, format: ElementFormat) -> Groups:
     """Choose a method, and the operand whose elements are broadcast."""
     few = min(groups.rows, groups.columns)
-    swaps = groups.columns < groups.rows
-    if _is_contiguous(groups.sum_axes, 1) and _is_contiguous(groups.sum_axes, 2) and few <= MAX_DOT_ROWS:
-        return _swapped(groups, DOTS) if swaps else groups._replace(method=DOTS)
-    right = groups.row_axes if swaps else groups.column_axes
-    field = 1 if swaps else 2
-    unpacked = few <= MAX_UNPACKED_ROWS and _is_contiguous(right, field)
-    if unpacked or (few == 1 and _has_runs(right, field, groups.depth)):
-        return _swapped(groups, ROWS) if swaps else groups._replace(method=ROWS)
-    if few >= format.lanes:
-        swaps = _stores_rows(groups.row_axes) and not _stores_rows(groups.column_axes)
-    return _swapped(groups, PACKED) if swaps else groups
+    flat = _swapped(groups) if groups.columns < groups.rows else groups
+    if _is_contiguous(flat.sum_axes, 1) and _is_contiguous(flat.sum_axes, 2) and few <= MAX_DOT_ROWS:
+        return flat._replace(method=DOTS)
+    columns = flat.column_axes
+    unpacked = few <= MAX_UNPACKED_ROWS and _is_contiguous(columns, 2)
+    if unpacked or (few == 1 and _has_runs(columns, 2, flat.depth)):
+        return flat._replace(method=ROWS)
+    if few < format.lanes:
+        return flat
+    return _swapped(groups) if _stores_rows(groups.row_axes) and not _stores_rows(groups.column_axes) else groups
 
 
 def _is_contiguous(axes: Axes, field: int) -> bool:
@@ -204,14 +203,14 @@ def _stores_rows(axes: Axes) -> bool:
     return bool(axes) and axes[-1].out == 1
 
 
-def _swapped(groups: Groups, method: int) -> Groups:
+def _swapped(groups: Groups) -> Groups:
     """Exchange the operands."""
     batch, rows, columns, sums = (
         tuple([a.swapped for a in axes])
         for axes in (groups.batch, groups.column_axes, groups.row_axes, groups.sum_axes)
     )
     x, y, out = groups.first
-    return Groups(batch, rows, columns, sums, (y, x, out), groups.padding[::-1], method, not groups.is_swapped)
+    return Groups(batch, rows, columns, sums, (y, x, out), groups.padding[::-1], groups.method, not groups.is_swapped)
 
 
 def _dense_columns(axes: Axes) -> int:
@@ -283,29 +282,37 @@ def cached_rows(shape: BlockShape, format: ElementFormat, machine: Target) -> in
 
 
 def _task_sizes(extents: tuple[int, int, int, int], method: int, shape: BlockShape, threads: int) -> TaskSizes:
-    batch, rows, columns, total = extents
-    least = batch * -(-rows // MIN_TASK_ROWS) * -(-columns // MIN_TASK_COLUMNS)
-    splits, depth = 1, max(1, total)
-    if least < MIN_TASKS and total >= 2 * MIN_SPLIT_DEPTH:
-        parts = min(-(-MIN_TASKS // max(1, least)), total // MIN_SPLIT_DEPTH)
-        depth = -(-total // (parts * MAX_DEPTH)) * MAX_DEPTH
-        splits = -(-total // depth)
+    batch, rows, columns, _ = extents
+    splits, depth = _split_depth(extents)
     max_columns = MAX_UNPACKED_COLUMNS if method == ROWS else MAX_TASK_COLUMNS
     row_blocks, column_blocks = -(-rows // MAX_TASK_ROWS), -(-columns // max_columns)
-    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
-    while True:
-        count = batch * splits * row_blocks * column_blocks
-        if count >= wanted and (count % threads == 0 or count >= MAX_UNEVEN_TASKS * threads):
-            break
+    while not _is_balanced(batch * splits * row_blocks * column_blocks, threads):
         height, width = rows // row_blocks, columns // column_blocks
         tall, wide = height >= 2 * MIN_TASK_ROWS, width >= 2 * MIN_TASK_COLUMNS
-        if not (tall or wide):
-            break
         if tall and (not wide or height > width):
             row_blocks += 1
-        else:
+        elif wide:
             column_blocks += 1
+        else:
+            break
     return TaskSizes(_part(rows, row_blocks, shape.rows), _part(columns, column_blocks, shape.columns), splits, depth)
+
+
+def _split_depth(extents: tuple[int, int, int, int]) -> tuple[int, int]:
+    """Return the number of parts of each sum, and their depth: several where there are few tasks without."""
+    batch, rows, columns, total = extents
+    tasks = max(1, batch * -(-rows // MIN_TASK_ROWS) * -(-columns // MIN_TASK_COLUMNS))
+    if tasks >= MIN_TASKS or total < 2 * MIN_SPLIT_DEPTH:
+        return 1, max(1, total)
+    parts = min(-(-MIN_TASKS // tasks), total // MIN_SPLIT_DEPTH)
+    depth = -(-total // (parts * MAX_DEPTH)) * MAX_DEPTH
+    return -(-total // depth), depth
+
+
+def _is_balanced(tasks: int, threads: int) -> bool:
+    """Whether threads have enough tasks, and equally many unless each has plenty."""
+    enough = tasks >= (TASKS_PER_THREAD * threads if threads > 1 else 1)
+    return enough and (tasks % threads == 0 or tasks >= MAX_UNEVEN_TASKS * threads)
 
 
 def _part(extent: int, parts: int, multiple: int) -> int:
