@@ -209,10 +209,7 @@ def _item(item: Any, x: Tensor) -> Any:
     if isinstance(item, slice):
         return slice(*[None if n is None else _whole(n) for n in (item.start, item.stop, item.step)])
     if isinstance(item, Handle):
-        value = item.value
-        if not value.shape and value.dtype.is_integer and value.buffer is not None and state.trace is None:
-            return int(item)  # type: ignore[call-overload]
-        return item
+        return int(item) if _is_known_integer(item.value) else item  # type: ignore[call-overload]
     if isinstance(item, (list, tuple, range, np.ndarray)):
         array = np.asarray(item)
         if array.size == 0 and not isinstance(item, np.ndarray):
@@ -226,6 +223,11 @@ def _item(item: Any, x: Tensor) -> Any:
     raise DTypeError(
         f"indexing takes integers, slices, `...`, None and tensors of integers or bools, not {kind_of(item)}"
     )
+
+
+def _is_known_integer(value: Value) -> bool:
+    """Whether a value is one integer in memory that no trace has to see."""
+    return not value.shape and value.dtype.is_integer and value.buffer is not None and state.trace is None
 
 
 def _whole(n: Any) -> int:

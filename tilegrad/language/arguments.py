@@ -181,27 +181,29 @@ def grid_of(kernel: TileFunction, grid: Any, meta: Mapping[str, Any]) -> tuple[A
     extents = tuple(found) if isinstance(found, tuple | list) else (found,)
     if not 1 <= len(extents) <= 3:
         raise KernelLaunchError(f"kernel {name}: a grid has one to three axes, and this has {len(extents)}: {found!r}")
-    numbers: list[Any] = []
-    for extent in extents:
-        if isinstance(extent, Size | Tiles):
-            numbers.append(extent if isinstance(extent, Tiles) else Tiles(extent, 1))
-            continue
-        if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
-            raise KernelLaunchError(
-                f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
-                f"{extent!r}; tilegrad.cdiv(n, BLOCK) rounds up"
-            )
-        if not 0 <= extent <= MAX_PROGRAMS:
-            raise KernelLaunchError(
-                f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MAX_PROGRAMS} are possible"
-            )
-        numbers.append(int(extent))
+    numbers: list[Any] = [_grid_extent(name, extent) for extent in extents]
     if all(isinstance(n, int) for n in numbers) and prod(numbers) > MAX_PROGRAMS:
         raise KernelLaunchError(
             f"kernel {name}: a grid of {' x '.join(map(str, numbers))} is {prod(numbers)} programs, and a launch has "
             f"at most {MAX_PROGRAMS}: let each do more, with a loop over tl.num_programs(0)"
         )
     return tuple(numbers)
+
+
+def _grid_extent(name: str, extent: Any) -> int | Tiles:
+    """Return the number of programs along an axis of the grid."""
+    if isinstance(extent, Size | Tiles):
+        return extent if isinstance(extent, Tiles) else Tiles(extent, 1)
+    if isinstance(extent, bool) or not isinstance(extent, int | np.integer):
+        raise KernelLaunchError(
+            f"kernel {name}: a grid is made of whole numbers, or is a function that gives them, and this has "
+            f"{extent!r}; tilegrad.cdiv(n, BLOCK) rounds up"
+        )
+    if not 0 <= extent <= MAX_PROGRAMS:
+        raise KernelLaunchError(
+            f"kernel {name}: {extent} programs along an axis of the grid; 0 to {MAX_PROGRAMS} are possible"
+        )
+    return int(extent)
 
 
 def device_of(kernel: TileFunction, given: Sequence[Any]) -> str:

@@ -65,8 +65,7 @@ def compute(*tensors: Handle) -> list[Value]:
         raise ArgumentError(f"compute takes tensors, not {[type(x).__name__ for x in tensors]}") from None
     if own and all(v.buffer is not None for v in own):
         return own
-    checks, company = _take_pending() if state.trace is None else ([], [])
-    others, initial = (_written(), _initial()) if state.trace is None else ([], [])
+    checks, company, others, initial = _take_pending() if state.trace is None else ([], [], [], [])
     values = own + [b for check in checks for b in check.bounds]
     from .realize import realize  # loads the compiler
 
@@ -93,13 +92,13 @@ def compute(*tensors: Handle) -> list[Value]:
     return own
 
 
-def _take_pending() -> tuple[list[IndexCheck], list[Handle]]:
-    """Return the checks and the gradients that wait for an evaluation, which do not wait any longer."""
+def _take_pending() -> tuple[list[IndexCheck], list[Handle], list[Value], list[Value]]:
+    """Return what waits for an evaluation, and no longer does: checks, gradients, written values, first states."""
     checks = [check for check in pending.checks if is_known(check.bounds)]
     pending.checks.clear()
     gradients = list(pending.differentiated.values())
     pending.differentiated.clear()
-    return checks, gradients
+    return checks, gradients, _written(), _initial()
 
 
 def in_memory(x: Handle) -> Value:

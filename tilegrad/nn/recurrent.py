@@ -36,16 +36,10 @@ def _in_one_kernel(
     x: Tensor, state: State, w: Weights, kind: CellKind, reverse: bool, lengths: Lengths
 ) -> tuple[Tensor, State]:
     """Run one layer in one direction, all steps in one kernel, with the batch as the last axis."""
-    more = state[1].t() if kind == "lstm" else None
-    bias = w.input_bias
+    bias, of_new_gate = _joined_biases(w, kind)
+    more: Tensor | None = state[1].t() if kind == "lstm" else None
     if kind == "gru":
-        units = w.of_hidden.shape[1]
-        more = zeros(units, dtype=x.dtype, device=x.device)
-        if bias is not None and w.hidden_bias is not None:
-            more = w.hidden_bias[2 * units :]
-            bias = bias + cat([w.hidden_bias[: 2 * units], more * 0])
-    elif bias is not None and w.hidden_bias is not None:
-        bias = bias + w.hidden_bias
+        more = zeros(w.of_hidden.shape[1], dtype=x.dtype, device=x.device) if of_new_gate is None else of_new_gate
     inputs = functional.linear(x, w.of_input, bias)
     if lengths is not None and kind == "lstm":
         inputs = _held(inputs, lengths)
@@ -58,12 +52,31 @@ def _in_one_kernel(
     return outputs, (last,) if cell is None else (last, wrap(cell).t())
 
 
+def _joined_biases(w: Weights, kind: CellKind) -> tuple[Tensor | None, Tensor | None]:
+    """Add the biases of input and hidden state; a GRU's new gate has that of the hidden state apart."""
+    bias, of_hidden = w.input_bias, w.hidden_bias
+    if bias is None or of_hidden is None:
+        return bias, None
+    if kind != "gru":
+        return bias + of_hidden, None
+    units = w.of_hidden.shape[1]
+    of_new_gate = of_hidden[2 * units :]
+    return bias + cat([of_hidden[: 2 * units], of_new_gate * 0]), of_new_gate
+
+
 def _held(gates: Tensor, lengths: Sequence[int]) -> Tensor:
     """Set the gates of an LSTM so that cells keep their value behind the ends of sequences."""
     exists = present(lengths, gates.shape[0], gates).unsqueeze(-1)
     closed, opened = gates.new_tensor(-CLOSED), gates.new_tensor(CLOSED)
     i, f, *rest = gates.chunk(4, -1)
     return cat([i.where(exists, closed), f.where(exists, opened), *rest], -1)
+
+
+def _check_options(name: str, hidden_size: int, dropout: float, proj_size: int) -> None:
+    if not 0 <= dropout <= 1:
+        raise ArgumentError(f"{name}: dropout={dropout} is no probability: give a number from 0 to 1")
+    if not 0 <= proj_size < hidden_size:
+        raise ArgumentError(f"{name}: proj_size={proj_size} must be less than hidden_size={hidden_size}")
 
 
 class RNNBase(Module):
@@ -89,14 +102,10 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        name = type(self).__name__
-        if input_size <= 0 or hidden_size <= 0 or num_layers <= 0:
+        if not (input_size > 0 and hidden_size > 0 and num_layers > 0):
             sizes = f"input_size={input_size}, hidden_size={hidden_size}, num_layers={num_layers}"
-            raise ArgumentError(f"{name}: {sizes}: all must be positive")
-        if not 0 <= dropout <= 1:
-            raise ArgumentError(f"{name}: dropout={dropout} is no probability: give a number from 0 to 1")
-        if not 0 <= proj_size < hidden_size:
-            raise ArgumentError(f"{name}: proj_size={proj_size} must be less than hidden_size={hidden_size}")
+            raise ArgumentError(f"{type(self).__name__}: {sizes}: all must be positive")
+        _check_options(type(self).__name__, hidden_size, dropout, proj_size)
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers

@@ -159,14 +159,16 @@ class Optimizer(OptimizerHooks):
                 continue
             if not (isinstance(value, (int, float)) and value >= 0):
                 raise ArgumentError(f"{self.name}: {name} is {value!r}: it must be a number, 0 or more")
-        betas = group.get("betas", (0, 0))
+        self._check_betas(group.get("betas", (0, 0)))
+        for name in ("alpha", "rho"):
+            if name in group and not 0 <= group[name] <= 1:
+                raise ArgumentError(f"{self.name}: {name} is {group[name]}: it must be from 0 to 1")
+
+    def _check_betas(self, betas: Any) -> None:
         if not isinstance(betas, Sequence) or len(betas) != 2:
             raise ArgumentError(f"{self.name}: betas are two numbers, as in (0.9, 0.999), not {betas!r}")
         if not all(isinstance(beta, (int, float)) and 0 <= beta < 1 for beta in betas):
             raise ArgumentError(f"{self.name}: betas are {betas}: both must be from 0 up to below 1")
-        for name in ("alpha", "rho"):
-            if name in group and not 0 <= group[name] <= 1:
-                raise ArgumentError(f"{self.name}: {name} is {group[name]}: it must be from 0 to 1")
 
     def first_state(self, parameter: Tensor, group: Group) -> State:
         return {name: zeros_like(parameter.detach()) for name in self.kept(group)}

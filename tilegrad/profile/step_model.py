@@ -196,9 +196,8 @@ class _Described:
         return PageKernel(
             title=self._title(group, heart) if group and heart else title_of(step), name=title_of(step),
             phase=self._phase(heart) if heart else "forward", module=_module(heart),
-            lines=sorted({at for s in shares if (at := self._at(s)) is not None}),
-            why=self._why(number, group) if group else [],
-            text=clipped(str(step.kernel.replaced(origin="")) if isinstance(step, Launch) else show_step(step)),
+            lines=sorted({at for at in map(self._at, shares) if at is not None}),
+            why=self._why(number, group) if group else [], text=clipped(_text(step)),
             source=clipped(source), language="CUDA C++" if self.e.device.kind == "cuda" else "LLVM IR",
             machine=clipped(machine), hot=_loop_lines(machine), seconds=row.seconds or None,
             bytes=row.work.bytes, operations=row.work.operations, limit=row.limit.seconds, share=share,
@@ -390,6 +389,11 @@ def _fusion(group: Group, count: int) -> str:
         case "map":
             return f"{fused}: {rows or 1} elements, each computed from the same place of its inputs; {stored}."
     return "The operation brings a kernel of its own; nothing is fused into it."
+
+
+def _text(step: Any) -> str:
+    """Return a kernel in the tile language, or another step as the program shows it."""
+    return str(step.kernel.replaced(origin="")) if isinstance(step, Launch) else show_step(step)
 
 
 def _module(heart: Value | None) -> str:

@@ -39,6 +39,22 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return (points @ theta.transpose(1, 2)).reshape(size[0], *size[2:], rank)
 
 
+def _check_sample(input: Tensor, grid: Tensor, mode: str, padding_mode: str) -> None:
+    rank = input.dim() - 2
+    if rank not in (2, 3) or grid.dim() != rank + 2 or grid.shape[-1] != rank or grid.shape[0] != input.shape[0]:
+        raise ShapeError(
+            f"grid_sample: places {shown(grid.shape)} for an input {shown(input.shape)}: for (N, C, H, W) it takes "
+            "(N, ..., ..., 2), for volumes (N, ..., ..., ..., 3)"
+        )
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
+        raise ArgumentError(
+            f"grid_sample: mode {mode!r} and padding_mode {padding_mode!r}: there are 'bilinear', 'nearest' and "
+            "'bicubic'; 'zeros', 'border' and 'reflection'"
+        )
+    if mode == "bicubic" and rank != 2:
+        raise ArgumentError(f"grid_sample: mode 'bicubic' is for images (N, C, H, W), not for {shown(input.shape)}")
+
+
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -56,19 +72,8 @@ def grid_sample(
     >>> grid_sample(x, tg.zeros(1, 1, 1, 2))
     tensor([[[[2.5000]]]])
     """
+    _check_sample(input, grid, mode, padding_mode)
     rank = input.dim() - 2
-    if rank not in (2, 3) or grid.dim() != rank + 2 or grid.shape[-1] != rank or grid.shape[0] != input.shape[0]:
-        raise ShapeError(
-            f"grid_sample: places {shown(grid.shape)} for an input {shown(input.shape)}: for (N, C, H, W) it takes "
-            "(N, ..., ..., 2), for volumes (N, ..., ..., ..., 3)"
-        )
-    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
-        raise ArgumentError(
-            f"grid_sample: mode {mode!r} and padding_mode {padding_mode!r}: there are 'bilinear', 'nearest' and "
-            "'bicubic'; 'zeros', 'border' and 'reflection'"
-        )
-    if mode == "bicubic" and rank != 2:
-        raise ArgumentError(f"grid_sample: mode 'bicubic' is for images (N, C, H, W), not for {shown(input.shape)}")
     extents = [int(n) for n in input.shape[2:]]
     if mode == "bicubic":
         return _cubic(input, grid, extents, padding_mode, bool(align_corners))
